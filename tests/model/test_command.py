@@ -1,0 +1,43 @@
+"""The promise to whoever starts a job: one JSON line on stdout, exit codes 0, 1, 2."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TWINS = ["model"] + (["beam_jobs"] if (Path(__file__).parents[2] / "beam_jobs" / "command.py").exists() else [])
+
+
+def start(package: str, body: str) -> subprocess.CompletedProcess[str]:
+    program = (
+        f"import os, subprocess, sys\nfrom {package}.command import UserMistake, main\ndef run():\n{body}\nmain(run)"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("package", TWINS)
+def test_only_the_result_is_on_stdout(package):
+    done = start(
+        package,
+        "    print('chatter')\n    os.write(1, b'native')\n    subprocess.run(['echo', 'child'])\n    return {'n': 1}",
+    )
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"n": 1})
+    assert done.stdout.count("\n") == 1
+    assert all(word in done.stderr for word in ("chatter", "native", "child"))
+
+
+@pytest.mark.parametrize("package", TWINS)
+def test_a_mistake_of_the_user_is_one_line(package):
+    done = start(package, "    raise UserMistake('--size: 3 is too\\nsmall')")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --size: 3 is too small\n"
+
+
+@pytest.mark.parametrize("package", TWINS)
+def test_a_failure_has_a_traceback(package):
+    done = start(package, "    raise RuntimeError('broken')")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" in done.stderr
+    assert "RuntimeError: broken" in done.stderr

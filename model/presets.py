@@ -40,6 +40,11 @@ class Architecture:
         return replace(self, hidden=hidden, intermediate=4 * hidden, heads=heads, generator_multiplier=1.0)
 
 
+def _demand(holds: bool, name: str, value: Any, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name}={value}: must be {expected}")
+
+
 @dataclass(frozen=True)
 class PretrainingConfig:
     """Everything that decides what a pre-training run computes; stored beside its output."""
@@ -179,7 +184,7 @@ def with_settings(preset: Preset, settings: dict[str, str]) -> Preset:
             raise ValueError(f"--set {name}: no such field; there are {', '.join(sorted(known))}")
         changes[known[name]][name] = _parse(type(getattr(preset, known[name])), name, text)
     for part, values in changes.items():
-        preset = replace(preset, **{part: replace(getattr(preset, part), **values)})  # type: ignore[arg-type]
+        preset = replace(preset, **{part: replace(getattr(preset, part), **values)})
     return preset
 
 
@@ -192,8 +197,3 @@ def _parse(config: type, name: str, text: str) -> Any:
         return wanted(text) if wanted in (int, float) else text
     except (ValueError, KeyError):
         raise ValueError(f"--set {name}={text}: expected {getattr(wanted, '__name__', wanted)}") from None
-
-
-def _demand(holds: bool, name: str, value: Any, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"{name}={value}: must be {expected}")

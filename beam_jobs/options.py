@@ -1,0 +1,96 @@
+"""Which engine runs a job, and with which Beam options.
+
+Whatever a job does not know itself is a Beam option. Locally that means FnApiRunner, named explicitly: `DirectRunner`
+first tries to download a Prism binary, without a time limit, and then ignores the running mode
+(apache_beam/runners/direct/direct_runner.py). Users may type DirectRunner; they get FnApiRunner and are told so.
+
+Engine              options to pass through
+------------------  ------------------------------------------------------------------------------------------------
+local               --direct_num_workers N (0 or none: one per core), --direct_running_mode in_memory|multi_processing
+Dataflow            --runner DataflowRunner --project … --region … --temp_location gs://…  [--dry_run true]
+a job server        --runner PortableRunner --job_endpoint HOST:PORT --environment_type …
+Flink               --runner FlinkRunner --flink_master HOST:PORT --flink_job_server_jar PATH
+Spark               --runner SparkRunner --spark_master_url URL --spark_job_server_jar PATH
+"""
+
+import logging
+import os
+import sys
+
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, SetupOptions, StandardOptions
+
+from beam_jobs.command import UserMistake
+
+LOCAL_NAMES = {None, "", "DirectRunner", "FnApiRunner", "direct"}
+PASS_THROUGH = {
+    "PortableRunner",
+    "FlinkRunner",
+    "SparkRunner",
+}  # their job servers know options that Beam here does not
+SMALL_BYTES = 48_000_000  # below this, starting worker processes (2–4 s) costs more than a second core saves
+
+
+def resolve(flags: list[str], input_bytes: int) -> PipelineOptions:
+    """Beam options for a job that reads `input_bytes` (uncompressed, may be estimated)."""
+    quiet()
+    flags = [*flags, "--no_save_main_session"] if not any("save_main_session" in f for f in flags) else flags
+    options = PipelineOptions(flags)
+    standard = options.view_as(StandardOptions)
+    if standard.runner not in PASS_THROUGH:
+        refuse_unknown(flags)
+    if standard.runner in LOCAL_NAMES:
+        if standard.runner in {"DirectRunner", "direct"}:
+            print("DirectRunner is resolved to FnApiRunner, its local engine without a download", file=sys.stderr)
+        standard.runner = "FnApiRunner"
+        choose_local_mode(options, flags, input_bytes)
+    options.view_as(SetupOptions).pickle_library = options.view_as(SetupOptions).pickle_library or "cloudpickle"
+    return options
+
+
+def choose_local_mode(options: PipelineOptions, flags: list[str], input_bytes: int) -> None:
+    direct = options.view_as(DirectOptions)
+    if not given(flags, "direct_num_workers") or direct.direct_num_workers == 0:
+        direct.direct_num_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if given(flags, "direct_running_mode"):
+        pass
+    elif given(flags, "direct_num_workers"):
+        direct.direct_running_mode = "multi_processing" if direct.direct_num_workers > 1 else "in_memory"
+    else:
+        many = direct.direct_num_workers > 1 and input_bytes > SMALL_BYTES
+        direct.direct_running_mode = "multi_processing" if many else "in_memory"
+    if direct.direct_running_mode == "in_memory":
+        direct.direct_num_workers = 1
+
+
+def given(flags: list[str], name: str) -> bool:
+    return any(f == f"--{name}" or f.startswith(f"--{name}=") for f in flags)
+
+
+def refuse_unknown(flags: list[str]) -> None:
+    """Beam drops options it does not know, so that a slip of the pen would go unnoticed."""
+    known: set[str] = set()
+
+    def collect(parser) -> None:
+        known.update(option for action in parser._actions for option in action.option_strings)
+
+    PipelineOptions(flags).get_all_options(add_extra_args_fn=collect)
+    for flag in flags:
+        if flag.startswith("-") and flag.split("=", 1)[0] not in known:
+            raise UserMistake(
+                f"unknown option {flag.split('=', 1)[0]}: neither of this job (--help) nor of Apache Beam"
+            )
+
+
+def describe(options: PipelineOptions) -> str:
+    """One line for people: engine, mode, workers."""
+    runner = options.view_as(StandardOptions).runner
+    if runner != "FnApiRunner":
+        return runner
+    direct = options.view_as(DirectOptions)
+    return f"{runner}, {direct.direct_running_mode}, {direct.direct_num_workers} worker(s)"
+
+
+def quiet() -> None:
+    """Beam warns about things that are no one's concern here, such as GCS support that was not asked for."""
+    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    logging.getLogger("root").setLevel(logging.ERROR)

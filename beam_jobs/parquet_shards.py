@@ -1,0 +1,97 @@
+"""Parquet files that are either whole or not there, and the schemas of the ones we publish.
+
+A file is written beside its final name and renamed when it is complete and on the disk, so that whoever finds the
+final name finds all of it, after a crash too.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+KEY = b"amazon_electra"
+COMPRESSION = "zstd"
+COMPRESSION_LEVEL = 3
+
+CORPUS_SCHEMA = pa.schema(
+    [
+        pa.field("review_id", pa.binary(16), nullable=False),
+        pa.field("text_hash", pa.binary(16), nullable=False),
+        pa.field("stars", pa.int8()),
+        pa.field("verified", pa.bool_()),
+        pa.field("source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("sentences", pa.list_(pa.string()), nullable=False),
+    ]
+)
+
+
+def shard_schema(vocabulary_size: int) -> pa.Schema:
+    """One packed sequence a row; ids in the narrowest type that holds the vocabulary, positions in uint16."""
+    ids = pa.uint16() if vocabulary_size <= 1 << 16 else pa.uint32()
+    return pa.schema(
+        [
+            pa.field("input_ids", pa.list_(ids), nullable=False),
+            pa.field("document_starts", pa.list_(pa.uint16()), nullable=False),
+            pa.field("sentence_starts", pa.list_(pa.uint16()), nullable=False),
+        ]
+    )
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
+    """Gives a name beside `path` to write to; on success the file is synced and renamed, on failure removed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def write_bytes(path: str | os.PathLike, content: bytes) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    write_bytes(path, (json.dumps(value, ensure_ascii=False) + "\n").encode())
+
+
+def write_tables(
+    path: str | os.PathLike,
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    footer: Callable[[], dict[str, Any]] = dict,
+) -> int:
+    """Writes tables, one row group each, and `footer()` (called last) as JSON under the key `amazon_electra`.
+
+    Returns the number of rows. Nothing but the rows and the footer decides the bytes.
+    """
+    rows = 0
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(
+            temporary, schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, store_schema=True
+        ) as writer,
+    ):
+        for table in tables:
+            writer.write_table(table.cast(schema), row_group_size=max(table.num_rows, 1))
+            rows += table.num_rows
+        writer.add_key_value_metadata({KEY: json.dumps(footer(), sort_keys=True).encode()})
+    return rows
+
+
+def read_footer(path: str | os.PathLike) -> dict[str, Any]:
+    """What `write_tables` put into the footer; {} for a Parquet file that is not ours."""
+    return json.loads((pq.read_metadata(path).metadata or {}).get(KEY, b"{}"))

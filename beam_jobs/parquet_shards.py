@@ -1,18 +1,16 @@
-"""Parquet files that are either whole or not there, and the schemas of the ones we publish.
-
-A file is written beside its final name and renamed when it is complete and on the disk, so that whoever finds the
-final name finds all of it, after a crash too.
-"""
+"""Parquet files that are either whole or not there, and the schemas of the ones we publish."""
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from beam_jobs.storage import atomic_path, open_bytes, write_bytes
+
+__all__ = ["CORPUS_SCHEMA", "atomic_path", "read_footer", "shard_schema", "write_bytes", "write_json", "write_tables"]
 
 KEY = b"amazon_electra"
 COMPRESSION = "zstd"
@@ -41,27 +39,6 @@ def shard_schema(vocabulary_size: int) -> pa.Schema:
             pa.field("sentence_starts", pa.list_(pa.uint16()), nullable=False),
         ]
     )
-
-
-@contextmanager
-def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
-    """Gives a name beside `path` to write to; on success the file is synced and renamed, on failure removed."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-
-
-def write_bytes(path: str | os.PathLike, content: bytes) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(content)
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
@@ -94,4 +71,5 @@ def write_tables(
 
 def read_footer(path: str | os.PathLike) -> dict[str, Any]:
     """What `write_tables` put into the footer; {} for a Parquet file that is not ours."""
-    return json.loads((pq.read_metadata(path).metadata or {}).get(KEY, b"{}"))
+    with open_bytes(str(path)) as file:
+        return json.loads((pq.read_metadata(file).metadata or {}).get(KEY, b"{}"))

@@ -1,0 +1,114 @@
+"""Files, local or behind fsspec (gs://, s3://, https://): reading, writing all or nothing, finding, removing.
+
+A local file is written beside its final name, synced and renamed; a remote one is written locally and put, which
+object stores do atomically. Either way, whoever finds the final name finds all of the file, after a crash too.
+"""
+
+import glob
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import fsspec
+
+from beam_jobs.command import UserMistake
+
+
+def is_remote(path: str | os.PathLike) -> bool:
+    return "://" in str(path)
+
+
+def join(folder: str | os.PathLike, *names: str) -> str:
+    return "/".join([str(folder).rstrip("/"), *names]) if is_remote(folder) else os.path.join(folder, *names)
+
+
+def open_bytes(path: str) -> BinaryIO:
+    return cast(BinaryIO, fsspec.open(path, "rb").open()) if is_remote(path) else open(path, "rb")
+
+
+def read_bytes(path: str) -> bytes:
+    with open_bytes(path) as file:
+        return file.read()
+
+
+def size_of(path: str) -> int:
+    return fsspec.core.url_to_fs(path)[0].size(path) if is_remote(path) else os.path.getsize(path)
+
+
+def exists(path: str) -> bool:
+    return fsspec.core.url_to_fs(path)[0].exists(path) if is_remote(path) else os.path.exists(path)
+
+
+def names_in(folder: str) -> list[str]:
+    """Names in a folder, sorted; none where there is no such folder."""
+    if not is_remote(folder):
+        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    fs, inner = fsspec.core.url_to_fs(folder)
+    fs.invalidate_cache()
+    return sorted(p.rstrip("/").rsplit("/", 1)[-1] for p in fs.ls(inner, detail=False)) if fs.exists(inner) else []
+
+
+def remove(path: str) -> None:
+    """Removes a file, or a folder with all it holds; nothing happens where there is none."""
+    if is_remote(path):
+        fs, inner = fsspec.core.url_to_fs(path)
+        if fs.exists(inner):
+            fs.rm(inner, recursive=True)
+    elif os.path.isdir(path):
+        shutil.rmtree(path)
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
+    """Gives a local name to write to; on success the file appears under `path`, on failure nothing does."""
+    if is_remote(path):
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder, "part")
+            yield temporary
+            fs, inner = fsspec.core.url_to_fs(str(path))
+            fs.put_file(str(temporary), inner)
+        return
+    final = Path(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, final)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def write_bytes(path: str | os.PathLike, content: bytes) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def expand(patterns: list[str]) -> list[str]:
+    """Every file that the patterns name, each once, sorted by name: the order on the command line changes nothing."""
+    found: set[str] = set()
+    for pattern in patterns:
+        paths = expand_one(pattern)
+        if not paths:
+            raise UserMistake(f"--input {pattern}: no such file")
+        found.update(paths)
+    return sorted(found, key=lambda path: (os.path.basename(path), path))
+
+
+def expand_one(pattern: str) -> list[str]:
+    if is_remote(pattern):
+        fs, inner = fsspec.core.url_to_fs(pattern)
+        return [str(fs.unstrip_protocol(p)) for p in fs.glob(inner)]
+    if os.path.isdir(pattern):
+        pattern = os.path.join(glob.escape(pattern), "*")
+    paths = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)
+    return [os.path.abspath(p) for p in paths if os.path.isfile(p) and not os.path.basename(p).startswith(".")]

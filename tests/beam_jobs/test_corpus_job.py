@@ -1,0 +1,66 @@
+"""The corpus job on small dumps of its own, read back."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs import corpus_job
+from beam_jobs.command import UserMistake
+
+
+def review(i: int, text: str | None = None, **fields) -> dict:
+    text = f"Item number {i} works. I like it a lot!" if text is None else text
+    return {
+        "reviewText": text,
+        "overall": 1.0 + i % 5,
+        "asin": f"B{i:05}",
+        "reviewerID": f"U{i}",
+        "unixReviewTime": i,
+    } | fields
+
+
+def write_dump(path: Path, records: list[dict | str]) -> Path:
+    lines = "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records)
+    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
+    return path
+
+
+def rows_of(folder: Path) -> list[dict]:
+    return [row for path in sorted(folder.glob("corpus-*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
+def test_every_review_is_kept_or_counted(tmp_path):
+    records = [review(i) for i in range(50)] + [review(7, asin="other"), "{broken", review(60, ""), {"overall": 5.0}]
+    dump = write_dump(tmp_path / "dump.json.gz", records)
+    result = corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
+    assert result["read"] == 54
+    assert result["kept"] == 50
+    assert result["dropped"] == {"broken JSON": 1, "duplicate": 1, "empty text": 1, "no text": 1}
+    assert len(rows_of(tmp_path / "corpus")) == 50
+    reject = json.loads((tmp_path / "corpus" / "rejects" / "00000.jsonl").read_text())
+    assert (reject["line"], reject["reason"], reject["file"]) == (52, "broken JSON", str(dump))
+    assert {p.name for p in (tmp_path / "corpus").iterdir()} == {
+        "corpus-00000.parquet",
+        "corpus.json",
+        "punkt.json",
+        "rejects",
+    }
+
+
+def test_rows_hold_sentences_and_labels(tmp_path):
+    dump = write_dump(
+        tmp_path / "Toys_5.json", [review(3, "It broke.  Sad &amp; angry!<br />Never again", verified=True)]
+    )
+    corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
+    (row,) = rows_of(tmp_path / "corpus")
+    assert row["sentences"] == ["It broke.", "Sad & angry!", "Never again"]
+    assert (row["stars"], row["verified"], row["source"]) == (4, True, "Toys_5")
+
+
+def test_nothing_usable_is_the_users_mistake(tmp_path):
+    dump = write_dump(tmp_path / "dump.json", [review(1, ""), review(2, " ")])
+    with pytest.raises(UserMistake, match="no usable review"):
+        corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])

@@ -1,0 +1,214 @@
+"""The `amazon-electra` command. Exit codes: 0 done, 1 failed, 2 the user's mistake (one line that says what to do).
+
+Everything heavy is imported by the command that needs it: `--help` answers at once.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.command import UserMistake
+
+PRESETS = ("tiny", "small", "base", "large", "amazon-base")
+
+
+def parser() -> argparse.ArgumentParser:
+    main_parser = argparse.ArgumentParser(
+        prog="amazon-electra",
+        description="From dumps of product reviews to an ELECTRA adapted to them, and what the adaptation was worth.",
+    )
+    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_sample(commands)
+    _add_run(commands)
+    runs = commands.add_parser("runs", help="what is in the store", description="The complete stages of a store.")
+    runs.set_defaults(do=list_runs)
+    show = commands.add_parser("show", help="one stage and its lineage", description="A stage and what it was made of.")
+    show.add_argument("fingerprint", help="of a stage, or how it begins")
+    show.set_defaults(do=show_stage)
+    for command in (runs, show):
+        command.add_argument("--store", default="store", help="folder of the results (default: store)")
+    return main_parser
+
+
+def _add_sample(commands: Any) -> None:
+    sample = commands.add_parser(
+        "sample", help="write a synthetic dump", description="Readable synthetic reviews with the mess of real dumps."
+    )
+    sample.add_argument("--reviews", type=int, default=20_000, help="how many (default: 20000)")
+    sample.add_argument("--seed", type=int, default=0, help="the same seed gives the same bytes (default: 0)")
+    sample.add_argument("--output", type=Path, required=True, help="the file; gzipped when its name ends in .gz")
+    sample.set_defaults(do=write_sample)
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run the whole graph on a dump",
+        description="Dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. What the store holds "
+        "already is not made again; a run that was interrupted continues.",
+    )
+    run.add_argument("--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER")
+    run.add_argument("--preset", choices=PRESETS, default="tiny", help="size of the model and length of its training")
+    run.add_argument("--store", default="store", help="folder of the results (default: store)")
+    run.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="SECTION.FIELD=VALUE",
+        help="any other setting, for example pretraining.steps=500 or finetuning.seeds=0,1; --dry-run prints them all",
+    )
+    run.add_argument("--dry-run", action="store_true", help="print the settings, the stages and which are complete")
+    run.set_defaults(do=run_graph)
+
+
+def write_sample(arguments: argparse.Namespace) -> None:
+    from beam_jobs.sample_dump import write_sample
+
+    if arguments.reviews < 1:
+        raise UserMistake(f"--reviews {arguments.reviews}: write at least 1")
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    result = write_sample(arguments.output, arguments.reviews, arguments.seed)
+    print(json.dumps(result if isinstance(result, dict) else {"path": str(arguments.output)}))
+
+
+def run_graph(arguments: argparse.Namespace) -> None:
+    from flows.parameters import from_settings
+
+    given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}
+    store = str(Path(arguments.store).expanduser().resolve())
+    parameters = from_settings(arguments.settings, preset=arguments.preset, store=store, **given)
+    if arguments.dry_run:
+        print_plan(parameters)
+    else:
+        execute(parameters)
+
+
+def print_plan(parameters: Any) -> None:
+    """The resolved settings as JSON, then a line per stage."""
+    os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+    from flows.completion import Plan
+    from flows.domain_adaptation import graph
+    from flows.store import Store
+
+    plan = Plan(Store(parameters.store))
+    graph(parameters, plan)
+    print(parameters.model_dump_json(indent=2))
+    for stage, complete in plan.stages:
+        print(f"{'complete' if complete else 'to do':<10}{stage.name:<14}{stage.fingerprint}  {stage.label}")
+
+
+def execute(parameters: Any) -> None:
+    """Runs the graph here, shown in this terminal, recorded by a Prefect server."""
+    from flows import servers
+    from flows.stages import dump
+    from flows.store import Store
+
+    began, store = time.monotonic(), Store(parameters.store)
+    dump.stage(parameters, store)  # a mistake in the paths is told before anything is started
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    with servers.prefect_for(store.root) as server:
+        from flows import presentation, tasks
+        from flows.domain_adaptation import domain_adaptation
+
+        with presentation.Terminal() as terminal:
+            tasks.spectators.append(terminal)
+            if server:
+                server.wait()
+            try:
+                groups = type(parameters).model_fields
+                made = domain_adaptation(**{name: getattr(parameters, name) for name in groups})
+            finally:
+                tasks.spectators.remove(terminal)
+                servers.let_prefect_finish()
+    print_end(made, store.root, time.monotonic() - began)
+
+
+def print_end(made: dict[str, Any], store: Path, seconds: float) -> None:
+    """What came out and where it is."""
+    from flows import servers
+    from flows.results import print_results
+
+    print_results(Path(made["folder"]))
+    up = servers.running(store)
+    how = f"amazon-electra up --store {os.path.relpath(store)}"
+    print(f"report      {made['report']}")
+    print(f"model       {made['model']}")
+    print(f"Prefect UI  {up.get('prefect') or how}")
+    print(f"MLflow UI   {up.get('mlflow') or how}")
+    print(f"done in     {seconds:,.1f} s")
+
+
+def list_runs(arguments: argparse.Namespace) -> None:
+    from flows.presentation import one_line
+
+    for manifest in _store(arguments).manifests():
+        when, cost = f"{manifest['finished']}  {manifest['fingerprint']}", f"{manifest.get('seconds', 0):>9,.1f} s"
+        print(f"{when}  {cost}  {manifest['title']:<36} {one_line(manifest['result'])}")
+
+
+def show_stage(arguments: argparse.Namespace) -> None:
+    """The manifest without its list of files, then everything it was made of."""
+    store = _store(arguments)
+    found = store.find(arguments.fingerprint)
+    if not found:
+        raise UserMistake(
+            f"no complete stage {arguments.fingerprint} in {store.root}; `amazon-electra runs` lists them"
+        )
+    for manifest in found:
+        folder = store.root / manifest["stage"] / manifest["fingerprint"]
+        listed = {"folder": str(folder), **manifest, "files": len(manifest["files"])}
+        print(json.dumps(listed, indent=2, ensure_ascii=False))
+        for depth, origin in store.lineage(manifest):
+            print(f"{'   ' * depth}{origin['title']}  {origin['fingerprint']}  {origin['finished']}")
+
+
+def _store(arguments: argparse.Namespace) -> Any:
+    from flows.store import Store
+
+    store = Store(arguments.store)
+    if not store.root.is_dir():
+        raise UserMistake(f"--store {arguments.store}: no such folder")
+    return store
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = parser().parse_args(argv)
+    sys.exit(attempt(arguments))
+
+
+def attempt(arguments: argparse.Namespace) -> int:
+    """The exit code; what went wrong is told in one line where its cause is known."""
+    from flows.processes import JobFailed
+    from flows.servers import QUIET, ServerFailed
+
+    os.environ.update(QUIET)
+    try:
+        arguments.do(arguments)
+    except UserMistake as mistake:
+        print(f"error: {mistake}", file=sys.stderr)
+        return 2
+    except (JobFailed, ServerFailed) as failure:
+        print(f"failed: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues where it stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Brings stages to completeness: found in the store, or made by their job, tracked and shown while that lasts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from beam_jobs.command import UserMistake
+from flows.presentation import Audience, numbers
+from flows.processes import JobFailed, run_job
+from flows.store import Manifest, Stage, Store
+from model.tracking import Run as TrackedRun
+from model.tracking import Tracking
+
+
+class Maker(Protocol):
+    """What the graph asks of whoever goes through it: to make stages, or to say what would be made."""
+
+    store: Store
+
+    def __call__(self, stage: Stage) -> Stage: ...
+
+    def side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None: ...
+
+
+@dataclass
+class Plan:
+    """Makes nothing: lists the stages in order, and whether each is complete (`--dry-run`)."""
+
+    store: Store
+    stages: list[tuple[Stage, bool]] = field(default_factory=list)
+
+    def __call__(self, stage: Stage) -> Stage:
+        self.stages.append((stage, self.store.manifest(stage) is not None))
+        return stage
+
+    def side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+        for chain in chains:
+            for stage in chain:
+                self(stage)
+
+
+@dataclass
+class Completion:
+    """Everything it takes to make a stage: where, who is told, who keeps the numbers."""
+
+    store: Store
+    audiences: Sequence[Audience]
+    tracking: Tracking
+    tags: Mapping[str, str] = field(default_factory=dict)
+    made: list[Stage] = field(default_factory=list)
+
+    def complete(self, stage: Stage) -> Manifest:
+        """The manifest, whatever it takes; a second process that wants the same stage waits for the first."""
+        manifest = self.store.manifest(stage)
+        if manifest is None:
+            with self.store.claimed(stage, lambda: self._tell("waiting", stage)) as folder:
+                manifest = self.store.manifest(stage)
+                if manifest is None:
+                    return self._make(stage, folder)
+        if stage.tracked:
+            self.tracking.catch_up(stage.label, self.store.folder(stage), flat(stage.parameters), self._tags(stage))
+        self._tell("completed", stage, manifest, True)
+        return manifest
+
+    def complete_all(self, chain: Sequence[Stage]) -> Manifest:
+        """One after the other; the last one's numbers belong to the tracked run of the chain as well."""
+        made_before = len(self.made)
+        manifests = [self.complete(stage) for stage in chain]
+        tracked = [stage for stage in chain if stage.tracked]
+        if tracked and len(self.made) > made_before:
+            run = TrackedRun(tracked[-1].label, self.store.folder(tracked[-1]))
+            self.tracking.log_metrics(numbers(manifests[-1]["result"]), run)
+        return manifests[-1]
+
+    def _make(self, stage: Stage, folder: Path) -> Manifest:
+        log = folder / "log.txt"
+        self._tell("begun", stage, str(log))
+        try:
+            cost = self._run(stage, folder, log) if stage.module else {}
+        except (JobFailed, UserMistake) as failure:
+            self._tell("failed", stage, str(failure))
+            raise
+        result = cost.pop("result", dict(stage.result))
+        manifest = self.store.publish(stage, result, **cost)
+        self.made.append(stage)
+        self._tell("completed", stage, manifest, False)
+        return manifest
+
+    def _run(self, stage: Stage, folder: Path, log: Path) -> dict[str, Any]:
+        arguments = stage.arguments(self.store, folder)
+
+        def job() -> dict[str, Any]:
+            done = run_job(
+                stage.module,
+                arguments,
+                log,
+                stage.environment,
+                lambda progress: self._tell("progressed", stage, progress),
+            )
+            return dict(vars(done))
+
+        if not stage.tracked:
+            return job()
+        with self.tracking.following(stage.label, folder, flat(stage.parameters), self._tags(stage)) as run:
+            finished = job()
+        self.tracking.log_metrics(numbers(finished["result"]), run)
+        if (folder / "discriminator").is_dir():
+            self.tracking.log_folder(folder / "discriminator", "discriminator", run)
+        return finished
+
+    def _tags(self, stage: Stage) -> dict[str, str]:
+        return {**self.tags, "amazon_electra.stage": stage.name, "amazon_electra.fingerprint": stage.fingerprint}
+
+    def _tell(self, event: str, *what: Any) -> None:
+        for audience in self.audiences:
+            getattr(audience, event)(*what)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Dotted names and texts, as MLflow's parameters are."""
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value if isinstance(value, str) else json.dumps(value)
+    return found

@@ -1,0 +1,249 @@
+"""Child processes in a group of their own: start, follow, end.
+
+Every stage is a job of its own (`python -m …`), so that a crash of a trainer is an exit code here, that its memory is
+returned, and that it can be ended. A group lives no longer than the flow: see guard.py.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from beam_jobs.command import UserMistake
+
+GRACE_SECONDS = 15.0
+"""A trainer's time to write its checkpoint; Prefect kills a cancelled flow 30 s after telling it."""
+POLL_SECONDS = 0.1
+TRANSIENT_EXIT_CODES = {75}
+"""EX_TEMPFAIL of sysexits.h."""
+TRANSIENT_CAUSES = {
+    "ConnectionError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "ConnectionAbortedError",
+    "BrokenPipeError",
+    "TimeoutError",
+    "ReadTimeout",
+    "ConnectTimeout",
+    "ServiceUnavailable",
+    "TooManyRequests",
+    "RemoteDisconnected",
+    "IncompleteRead",
+}
+"""Last line of a traceback that a second attempt may not see again: network and pre-emption."""
+
+Progress = dict[str, Any]
+
+_living: set["Child"] = set()
+_ending = threading.Event()
+
+
+class JobFailed(RuntimeError):
+    """A job ended with an exit code that is neither 0 nor the user's mistake."""
+
+    def __init__(self, name: str, code: int, cause: str, log: Path, transient: bool):
+        again = (
+            "a second attempt may pass"
+            if transient
+            else "the same command continues at this stage once it is put right"
+        )
+        super().__init__(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
+        self.name, self.code, self.cause, self.log, self.transient = name, code, cause, log, transient
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a job that ended well left: its JSON line, and what it cost (its whole process tree)."""
+
+    result: dict[str, Any]
+    seconds: float
+    cpu_seconds: float
+    peak_megabytes: float
+
+
+def run_job(
+    module: str,
+    arguments: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    follow: Callable[[Progress], None] = lambda progress: None,
+) -> Finished:
+    """Runs `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go to `follow`."""
+    command = [sys.executable, "-m", module, *arguments]
+    with started(command, log, environment) as child:
+        try:
+            for progress in child.progress():
+                follow(progress)
+        except BaseException:
+            child.end()
+            raise
+    return child.finished(module)
+
+
+@contextmanager
+def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Iterator["Child"]:
+    """A child that is over when the block is, whatever happened in it."""
+    if _ending.is_set():
+        raise InterruptedError("the run is ending: no new job is started")
+    child = Child(command, log, environment)
+    _living.add(child)
+    try:
+        yield child
+    finally:
+        child.end()
+        _living.discard(child)
+
+
+@contextmanager
+def none_left() -> Iterator[None]:
+    """Ends every child of this process when the block is left by an exception, and refuses new ones from then on.
+
+    A cancelled flow is told so in its main thread only; the threads that follow children find them ended.
+    """
+    _ending.clear()
+    try:
+        yield
+    except BaseException:
+        _ending.set()
+        end_all()
+        raise
+
+
+def end_all() -> None:
+    """Ends all children at the same time: one grace for all of them."""
+    children = list(_living)
+    for child in children:
+        child.hang_up()
+    for child in children:
+        child.end()
+
+
+class Child:
+    """One process group: the guard, the job it started, and whatever the job starts."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log, self.command = log, list(command)
+        with open(log, "ab") as header:
+            header.write(f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(command)}\n".encode())
+            self._log_start = header.tell()
+        guard = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py")), str(GRACE_SECONDS), *command]
+        self._stdout: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        self._began = time.monotonic()
+        self._usage: resource.struct_rusage | None = None
+        with open(log, "ab") as stderr:
+            self._guard = subprocess.Popen(
+                guard,
+                stdin=subprocess.PIPE,
+                stdout=self._stdout,
+                stderr=stderr,
+                env=job_environment(environment),
+                start_new_session=True,
+            )
+        self._lock = threading.Lock()
+        self.seconds = 0.0
+
+    @property
+    def pid(self) -> int:
+        """Of the guard, which is the group's id too."""
+        return self._guard.pid
+
+    def over(self) -> bool:
+        """Whether the job has ended; whoever it left behind in its group is ended with it."""
+        with self._lock:
+            if self._guard.returncode is not None:
+                return True
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return False
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            _, status, self._usage = os.wait4(self.pid, 0)
+            self._guard.returncode = os.waitstatus_to_exitcode(status)
+            self.seconds = time.monotonic() - self._began
+            self.hang_up()
+            return True
+
+    def hang_up(self) -> None:
+        """Lets go of the guard, which then ends the group."""
+        with suppress(OSError):
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+
+    def end(self) -> None:
+        """SIGTERM to the group, SIGKILL after the grace; returns when it is over."""
+        if self.over():
+            return
+        self.hang_up()
+        deadline = time.monotonic() + GRACE_SECONDS + 2
+        while not self.over() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        if not self.over():
+            os.killpg(self.pid, signal.SIGKILL)
+            while not self.over():
+                time.sleep(POLL_SECONDS)
+
+    def progress(self) -> Iterator[Progress]:
+        """What the job says of its progress, as it says it, until it is over."""
+        with open(self.log, "rb") as log:
+            log.seek(self._log_start)
+            rest = b""
+            while True:
+                over = self.over()
+                rest += log.read()
+                *lines, rest = rest.split(b"\n")
+                for line in lines:
+                    if line.startswith(b"PROGRESS "):
+                        with suppress(ValueError):
+                            yield json.loads(line.removeprefix(b"PROGRESS "))
+                if over:
+                    return
+                time.sleep(POLL_SECONDS)
+
+    def finished(self, name: str) -> Finished:
+        """The result of a job that is over, or what went wrong."""
+        code = self._guard.returncode
+        assert code is not None
+        assert self._usage is not None
+        if code == 2:
+            raise UserMistake(self.last_words().removeprefix("error: "))
+        if code != 0:
+            by_signal = code < 0 or code > 128
+            cause = f"ended by {_signal_name(code)}" if by_signal else self.last_words()
+            transient = (
+                by_signal or code in TRANSIENT_EXIT_CODES or cause.split(":")[0].split(".")[-1] in TRANSIENT_CAUSES
+            )
+            raise JobFailed(name, code, cause, self.log, transient)
+        self._stdout.seek(0)
+        result = json.loads(self._stdout.read().decode() or "{}")
+        cpu = self._usage.ru_utime + self._usage.ru_stime
+        return Finished(result, round(self.seconds, 3), round(cpu, 3), round(self._usage.ru_maxrss / 1024, 1))
+
+    def last_words(self) -> str:
+        """The last line of its log that says something."""
+        with open(self.log, "rb") as log:
+            log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - 16_384))
+            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+        spoken = [line for line in lines if line and not line.startswith("PROGRESS ")]
+        errors = [line for line in spoken if line.startswith("error: ")]
+        return (errors or spoken or ["it said nothing"])[-1]
+
+
+def job_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment; progress as lines of JSON; the flow does the tracking, so the job does none."""
+    inherited = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
+    return inherited | {"AMAZON_ELECTRA_PROGRESS": "json", "PYTHONUNBUFFERED": "1"} | dict(extra or {})
+
+
+def _signal_name(code: int) -> str:
+    number = -code if code < 0 else code - 128
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

@@ -1,0 +1,143 @@
+"""The Prefect and MLflow servers: on 127.0.0.1, their data in the store, never a word to the outside.
+
+`amazon-electra run` needs a Prefect server only while it runs. It takes the one named by PREFECT_API_URL, else the one
+that `amazon-electra up` started for this store, else it starts one of its own on the same database, so that the UI
+shows the run later.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from flows.processes import Child
+
+HOST = "127.0.0.1"
+START_SECONDS = 90.0
+"""The first start creates the database, which took 8 s on two idle cores."""
+
+QUIET = {
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "HF_HUB_OFFLINE": "1",
+}
+"""Nothing of this project calls home."""
+CLIENT = {
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+    "PREFECT_API_REQUEST_TIMEOUT": "20",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+}
+WITHOUT_SERVICES = {
+    f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
+    for name in (
+        "SCHEDULER",
+        "LATE_RUNS",
+        "CANCELLATION_CLEANUP",
+        "PAUSE_EXPIRATIONS",
+        "TRIGGERS",
+        "FOREMAN",
+        "REPOSSESSOR",
+    )
+}
+"""What a server that lives for one run does not need."""
+
+
+class ServerFailed(RuntimeError):
+    """A server did not come up; the message names its log."""
+
+
+def environment(store: Path, api_url: str = "") -> dict[str, str]:
+    """What every process of a run sees."""
+    url = {"PREFECT_API_URL": api_url} if api_url else {}
+    return {**QUIET, **CLIENT, "PREFECT_HOME": str(store / "prefect"), **url}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(url: str, timeout: float = 2.0) -> bool:
+    """Whether a server says it is well at this address; one that asks for a password is well too."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout):
+            return True
+    except urllib.error.HTTPError as refused:
+        return refused.code == 401
+    except (OSError, ValueError):
+        return False
+
+
+class PrefectServer:
+    """A Prefect server as a child process; ready once `wait` returns."""
+
+    def __init__(self, store: Path, port: int, settings: Mapping[str, str]):
+        self.url = f"http://{HOST}:{port}/api"
+        self.log = store / "logs" / "prefect.log"
+        (store / "prefect").mkdir(parents=True, exist_ok=True)
+        application = ["--factory", "prefect.server.api.server:create_app"]
+        address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "5"]
+        command = [sys.executable, "-m", "uvicorn", *application, *address]
+        self.process = Child(command, self.log, {**environment(store, self.url), **settings})
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not answers(f"{self.url}/health"):
+            if self.process.over():
+                raise ServerFailed(f"the Prefect server did not start: {self.process.last_words()} (log: {self.log})")
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"the Prefect server gave no answer in {START_SECONDS:.0f} s (log: {self.log})")
+            time.sleep(0.1)
+
+
+def running(store: Path) -> dict[str, str]:
+    """The addresses of the servers that `amazon-electra up` keeps for this store, where they answer."""
+    with suppress(OSError, ValueError):
+        state = json.loads((store / "servers.json").read_text())
+        if answers(f"{state['prefect']}/api/health"):
+            return {name: state[name] for name in ("prefect", "mlflow")}
+    return {}
+
+
+@contextmanager
+def prefect_for(store: Path) -> Iterator[PrefectServer | None]:
+    """Sets this process up to talk to a Prefect server; the block must `wait` for one that was started for it."""
+    given = os.environ.get("PREFECT_API_URL") or running(store).get("prefect", "")
+    if given:
+        os.environ.update(environment(store, given if given.endswith("/api") else f"{given}/api"))
+        yield None
+        return
+    server = PrefectServer(store, free_port(), {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES})
+    try:
+        os.environ.update(environment(store, server.url))
+        yield server
+    finally:
+        server.process.end()
+
+
+def mlflow_uri(store: Path) -> str:
+    """MLFLOW_TRACKING_URI, else the server that is up for this store, else the store's own database."""
+    return (
+        os.environ.get("MLFLOW_TRACKING_URI")
+        or running(store).get("mlflow", "")
+        or f"sqlite:///{store}/mlflow/mlflow.db"
+    )
+
+
+def let_prefect_finish(seconds: float = 5.0) -> None:
+    """Task states and logs travel in the background; a server that ends now must have them first."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (EventsWorker, APILogWorker):
+        with suppress(Exception):
+            worker.drain_all(timeout=seconds)

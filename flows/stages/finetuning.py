@@ -1,0 +1,87 @@
+"""Fine-tuning and its evaluation: one cell of the study is one arm, one task, one seed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flows.parameters import Arm, Parameters
+from flows.stages.pretraining import architecture
+from flows.store import Stage
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+"""Cells run side by side; more threads each would only fight for the cores."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    arm: Arm
+    task: str
+    seed: int
+    finetuned: Stage
+    evaluated: Stage
+
+    @property
+    def title(self) -> str:
+        return f"{self.arm} · {self.task} · seed {self.seed}"
+
+
+def cells(parameters: Parameters, corpus: Stage, vocabulary: Stage, encoder: Stage) -> Iterator[Cell]:
+    """The study, in the order of the report."""
+    for task in parameters.finetuning.tasks:
+        for seed in parameters.finetuning.seeds:
+            for arm in parameters.finetuning.arms:
+                finetuned = finetune(parameters, arm, task, seed, corpus, vocabulary, encoder)
+                yield Cell(arm, task, seed, finetuned, evaluate(task, corpus, finetuned))
+
+
+def finetune(
+    parameters: Parameters, arm: Arm, task: str, seed: int, corpus: Stage, vocabulary: Stage, encoder: Stage
+) -> Stage:
+    """The random arm shares architecture and vocabulary with the pre-trained one and does not depend on its weights."""
+    rates = [str(rate) for rate in parameters.finetuning.learning_rates]
+    device = parameters.pretraining.device
+    random = arm == "random"
+    return Stage(
+        "finetuning",
+        1,
+        {
+            "task": task,
+            "seed": seed,
+            "arm": arm,
+            "learning_rates": rates,
+            **architecture(parameters),
+            **({"settings": parameters.pretraining.settings} if random else {}),
+        },
+        {"corpus": corpus, **({"vocabulary": vocabulary} if random else {"encoder": encoder})},
+        "model.finetune",
+        lambda store, folder: [
+            *encoder_arguments(random, str(store.folder(encoder) / "discriminator")),
+            *["--task", task, "--data", str(store.folder(corpus))],
+            *["--output", str(folder)],
+            *["--preset", parameters.preset, "--seed", str(seed), "--device", device],
+            *(["--learning_rate", *rates] if rates else []),
+        ],
+        title=f"{arm} · {task} · seed {seed}",
+        environment=ONE_THREAD,
+        tracked=True,
+    )
+
+
+def encoder_arguments(random: bool, folder: str) -> list[str]:
+    return ["--encoder", "random", "--architecture", folder] if random else ["--encoder", folder]
+
+
+def evaluate(task: str, corpus: Stage, finetuned: Stage) -> Stage:
+    return Stage(
+        "evaluation",
+        1,
+        {"task": task, "split": "test"},
+        {"corpus": corpus, "model": finetuned},
+        "model.evaluate",
+        lambda store, folder: [
+            *["--model", str(store.folder(finetuned))],
+            *["--task", task, "--data", str(store.folder(corpus)), "--split", "test"],
+            *["--output", str(folder)],
+        ],
+        title=f"{finetuned.title} · test",
+        environment=ONE_THREAD,
+    )

@@ -1,0 +1,193 @@
+"""Stage folders addressed by content: `<store>/<stage>/<fingerprint>/`, complete once they hold `manifest.json`.
+
+A fingerprint is a hash of the stage's name, version and parameters and of its inputs' fingerprints, so what a whole run
+will make is known before anything is run, a changed setting redoes exactly what depends on it, and a run that was
+killed continues at the first stage without a manifest. The manifest is written last because object stores have no
+atomic rename.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json"}
+"""Files of a stage folder that say how it came about, not what it holds; a manifest does not list them."""
+PACKAGES = ["apache-beam", "mlflow", "nltk", "numpy", "prefect", "pyarrow", "tokenizers", "torch", "transformers"]
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One node of the graph: what is to be made, of what, by which job.
+
+    `inputs` are the stages whose content decides this one's. `arguments` builds the job's command line from the store
+    and the folder to write to; a stage without a job (`module` empty) is complete as soon as its `result` is known.
+    """
+
+    name: str
+    version: int
+    parameters: Mapping[str, Any]
+    inputs: Mapping[str, "Stage"] = field(default_factory=dict)
+    module: str = ""
+    arguments: Callable[["Store", Path], list[str]] = lambda store, folder: []
+    result: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    tracked: bool = False
+    """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits: enough that no two of a billion stages collide by chance (p < 0.03)."""
+        identity = {
+            "stage": self.name,
+            "version": self.version,
+            "parameters": self.parameters,
+            "inputs": {name: stage.fingerprint for name, stage in self.inputs.items()},
+        }
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        return self.title or self.name
+
+
+class Store:
+    """A local folder of stage folders."""
+
+    def __init__(self, root: str | Path):
+        self.root = Path(root).expanduser().resolve()
+
+    def folder(self, stage: Stage) -> Path:
+        return self.root / stage.name / stage.fingerprint
+
+    def manifest(self, stage: Stage) -> Manifest | None:
+        """The manifest of a complete stage, None of one that is not."""
+        return read_manifest(self.folder(stage))
+
+    def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
+        """Declares a stage folder complete: all files in it are listed with size and SHA-256 in the manifest."""
+        folder = self.folder(stage)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in NOT_PUBLISHED)
+        manifest: Manifest = {
+            "stage": stage.name,
+            "version": stage.version,
+            "fingerprint": stage.fingerprint,
+            "title": stage.label,
+            "parameters": dict(stage.parameters),
+            "inputs": {n: {"stage": s.name, "fingerprint": s.fingerprint} for n, s in stage.inputs.items()},
+            "files": [
+                {"path": str(p.relative_to(folder)), "size": p.stat().st_size, "sha256": sha256(p)} for p in files
+            ],
+            "result": dict(result),
+            "code": code_version(),
+            "packages": package_versions(),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **cost,
+        }
+        write_json(folder / MANIFEST, manifest)
+        return manifest
+
+    @contextmanager
+    def claimed(self, stage: Stage, waiting: Callable[[], None] = lambda: None) -> Iterator[Path]:
+        """The stage's folder, for one process at a time; a lock dies with the process that holds it."""
+        folder = self.folder(stage)
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder.with_suffix(".lock"), "w") as lock:
+            told = False
+            while not _try_lock(lock.fileno()):
+                if not told:
+                    waiting()
+                    told = True
+                time.sleep(0.2)
+            yield folder
+
+    def manifests(self) -> list[Manifest]:
+        """Of every complete stage, oldest first."""
+        found = [read_manifest(path.parent) for path in self.root.glob(f"*/*/{MANIFEST}")]
+        return sorted((m for m in found if m), key=lambda m: m["finished"])
+
+    def find(self, fingerprint: str) -> list[Manifest]:
+        """The complete stages whose fingerprint begins so."""
+        return [m for m in self.manifests() if m["fingerprint"].startswith(fingerprint)]
+
+    def lineage(self, manifest: Manifest) -> list[tuple[int, Manifest]]:
+        """A stage and everything it was made of, with its depth: 0 the stage itself, 1 its inputs, …"""
+        found = [(0, manifest)]
+        for source in manifest["inputs"].values():
+            origin = read_manifest(self.root / source["stage"] / source["fingerprint"])
+            if origin:
+                found += [(depth + 1, m) for depth, m in self.lineage(origin)]
+        return found
+
+    def digest(self, path: Path) -> str:
+        """SHA-256 of a file, remembered for as long as its size and times stay: dumps are large."""
+        status = path.stat()
+        key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        memory = self.root / "digests" / hashlib.sha256(key.encode()).hexdigest()[:32]
+        if not memory.exists():
+            memory.parent.mkdir(parents=True, exist_ok=True)
+            write_json(memory, {"file": key, "sha256": sha256(path)})
+        return json.loads(memory.read_text())["sha256"]
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    try:
+        return json.loads((folder / MANIFEST).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Appears whole or not at all, also through a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    with open(temporary, "w") as file:
+        json.dump(value, file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def package_versions() -> dict[str, str]:
+    """Of what decides the bytes; a package that is not installed is left out."""
+    versions = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
+
+
+def code_version() -> dict[str, str]:
+    """The package's version and, in a checkout, its commit."""
+    version = {"version": metadata.version("amazon-electra")}
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    with suppress(OSError, subprocess.SubprocessError):
+        version["commit"] = subprocess.run(git, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    return version
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""How Prefect goes through a graph: a task per stage, what is retried, what is told at the end."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.runtime import flow_run
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows import presentation, servers
+from flows.completion import Completion, Maker, flat
+from flows.parameters import Parameters
+from flows.processes import JobFailed, none_left
+from flows.stages import dump
+from flows.store import Manifest, Stage, Store
+from model.tracking import Tracking
+
+RETRY_DELAYS = [10.0, 60.0, 300.0]
+"""Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
+
+spectators: list[presentation.Audience] = []
+"""Who watches besides Prefect: the terminal of `amazon-electra run`."""
+
+
+def may_pass(task: Any, run: Any, state: Any) -> bool:
+    """Only what another attempt can mend is tried again: a lost connection, a killed process; no bug, no bad input."""
+    try:
+        state.result()
+    except JobFailed as failure:
+        return failure.transient
+    except (ConnectionError, TimeoutError):
+        return True
+    except BaseException:
+        return False
+    return False
+
+
+@task(
+    name="stage",
+    retries=len(RETRY_DELAYS),
+    retry_delay_seconds=RETRY_DELAYS,
+    retry_jitter_factor=0.5,
+    retry_condition_fn=may_pass,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def completed(completion: Completion, chain: Sequence[Stage]) -> Manifest:
+    """The last manifest of stages made one after the other."""
+    return completion.complete_all(chain)
+
+
+class PrefectMaker:
+    """Makes each stage in a Prefect task of its name."""
+
+    def __init__(self, completion: Completion):
+        self.completion, self.store = completion, completion.store
+        self.stages: list[Stage] = []
+
+    def __call__(self, stage: Stage) -> Stage:
+        self.stages.append(stage)
+        _named(stage)(self.completion, [stage])
+        return stage
+
+    def side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+        """All of them, so many at a time; the first failure is raised when the others are done."""
+        pool: ThreadPoolTaskRunner[Manifest] = ThreadPoolTaskRunner(max_workers=at_once)
+        with pool as runner:
+            futures = []
+            for chain in chains:
+                self.stages += chain
+                arguments = {"completion": self.completion, "chain": list(chain)}
+                futures.append(runner.submit(_named(chain[0]), arguments))
+            for future in futures:
+                future.wait()
+            for future in futures:
+                future.result()
+
+
+def _named(stage: Stage) -> Any:
+    return completed.with_options(name=stage.name, task_run_name=stage.label.replace("{", "("), tags=set(stage.tags))
+
+
+def run_name() -> str:
+    """Dump, preset and date: what one looks for in a list of runs."""
+    given = flow_run.parameters
+    chosen, started = given.get("dump"), flow_run.scheduled_start_time
+    paths = chosen["paths"] if isinstance(chosen, dict) else getattr(chosen, "paths", ["dump"])
+    return f"{dump.name(paths)} · {given.get('preset', 'tiny')} · {started:%Y-%m-%d %H:%M}"
+
+
+def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Parameters) -> dict[str, Any]:
+    """Makes every stage of the graph, the last of which is the report; the paths of what a person looks at next."""
+    store = Store(parameters.store)
+    tags = {"prefect.flow_run_id": str(flow_run.id or ""), "amazon_electra.store": str(store.root)}
+    tracking = Tracking(servers.mlflow_uri(store.root), f"file://{store.root}/mlflow/artifacts")
+    (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
+    audiences = [presentation.PrefectRun(), *spectators]
+    maker = PrefectMaker(Completion(store, audiences, tracking, tags))
+    tracking.start(flow_run.name or "run", flat(parameters.model_dump()), tags, dataset_of(parameters, store))
+    status = "FAILED"
+    try:
+        with none_left():
+            last = graph(parameters, maker)
+            summary = present(store, maker.stages, last, tracking, bool(maker.completion.made))
+            status = "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        tracking.finish(status)
+    return summary
+
+
+def dataset_of(parameters: Parameters, store: Store) -> dict[str, str]:
+    """The dump as MLflow names a dataset."""
+    reviews = dump.stage(parameters, store)
+    return {"name": reviews.result["name"], "digest": reviews.fingerprint, "source": " ".join(reviews.result["paths"])}
+
+
+def present(
+    store: Store, stages: Sequence[Stage], last: Stage, tracking: Tracking, anything_made: bool
+) -> dict[str, Any]:
+    """The report and the table of stages, in Prefect and MLflow."""
+    folder = store.folder(last)
+    manifests = [manifest for stage in stages if (manifest := store.manifest(stage))]
+    presentation.publish_stages([stage_row(manifest) for manifest in manifests])
+    report = folder / "report.md"
+    if report.exists():
+        presentation.publish_report(report.read_text())
+    tracking.tag(
+        {f"amazon_electra.{m['stage']}": m["fingerprint"] for m in manifests if not m["title"].endswith("test")}
+    )
+    tracking.log_metrics(
+        {
+            f"{m['title']}.{n}".replace("·", "-"): v
+            for m in manifests
+            for n, v in presentation.numbers(m["result"]).items()
+        }
+    )
+    if anything_made:
+        for made in ("report.md", "report.html", "report.json", "model"):
+            if (folder / made).exists():
+                tracking.log_folder(folder / made, "model" if made == "model" else "")
+    return {"report": str(folder / "report.html"), "model": str(folder / "model"), "folder": str(folder)}
+
+
+def stage_row(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "stage": manifest["title"],
+        "fingerprint": manifest["fingerprint"],
+        "counts": presentation.one_line(manifest["result"]),
+        "seconds": manifest.get("seconds", 0.0),
+        "cpu seconds": manifest.get("cpu_seconds", 0.0),
+    }

@@ -1,0 +1,56 @@
+"""A small real job for the tests of the flow: counts, shows progress, writes metrics, misbehaves when asked to."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from model.command import UserMistake, main
+from model.progress import progress
+
+
+def run(argv: list[str] | None = None) -> dict[str, object]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--seconds_a_step", type=float, default=0.0)
+    parser.add_argument(
+        "--how", default="well", choices=["well", "mistake", "bug", "killed", "network", "once", "stubborn"]
+    )
+    chosen = parser.parse_args(argv)
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    (chosen.output / "pid").write_text(str(os.getpid()))
+    attempts = chosen.output / "attempts"
+    attempts.write_text(attempts.read_text() + "x" if attempts.exists() else "x")
+    if chosen.how == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        (chosen.output / "grandchild").write_text(str(grandchild.pid))
+    with progress(chosen.steps, "steps", "counting") as bar, open(chosen.output / "metrics.jsonl", "a") as metrics:
+        for step in range(1, chosen.steps + 1):
+            time.sleep(chosen.seconds_a_step)
+            metrics.write(json.dumps({"step": step, "time": time.time(), "loss": 1 / step}) + "\n")
+            metrics.flush()
+            bar.update(step, loss=1 / step)
+    misbehave(chosen.how, len(attempts.read_text()))
+    (chosen.output / "made.txt").write_text("made\n")
+    return {"steps": chosen.steps, "dropped": {"odd": 1, "even": 2}}
+
+
+def misbehave(how: str, attempt: int) -> None:
+    if how == "mistake":
+        raise UserMistake("line 3 of reviews.json: not a review; remove it")
+    if how == "bug":
+        raise ZeroDivisionError("a bug")
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "network" or (how == "once" and attempt == 1):
+        raise ConnectionResetError("the bucket went away")
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,59 @@
+"""Settings: defaults that work, bounds that hold, mistakes that name the field."""
+
+import pytest
+
+from beam_jobs.command import UserMistake
+from flows.cli import PRESETS as CLI_PRESETS
+from flows.parameters import Parameters, Section, from_settings, preset_names
+from model.presets import PRESETS
+
+
+def test_the_presets_of_the_form_are_the_models():
+    assert set(preset_names()) == set(PRESETS) == set(CLI_PRESETS)
+
+
+def test_every_field_of_the_form_has_a_description_and_a_default():
+    sections = [f.annotation for f in Parameters.model_fields.values() if isinstance(f.annotation, type)]
+    fields = {
+        (section.__name__, name): field
+        for section in sections
+        if issubclass(section, Section)
+        for name, field in section.model_fields.items()
+    }
+    assert len(fields) > 15
+    assert [name for name, field in fields.items() if not field.description or field.is_required()] == []
+
+
+def test_settings_reach_their_fields():
+    given = from_settings(
+        ["pretraining.steps=50", "finetuning.seeds=3,4", 'finetuning.tasks=["stars"]', "vocabulary.lower_case=false"],
+        preset="small",
+    )
+    assert given.pretraining.steps == 50
+    assert given.finetuning.seeds == [3, 4]
+    assert given.finetuning.tasks == ["stars"]
+    assert given.vocabulary.lower_case is False
+    assert given.preset == "small"
+
+
+def test_what_is_no_field_of_pretraining_is_a_setting_of_the_trainer():
+    assert from_settings(["pretraining.learning_rate=5e-4"]).pretraining.settings == {"learning_rate": "5e-4"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("pretraining.steps=-1", "pretraining.steps: Input should be greater than or equal to 0"),
+        ("finetuning.seeds=x", "finetuning.seeds.0"),
+        ("finetuning.tasks=polarity,sentiment", "finetuning.tasks.1"),
+        ("finetuning.seed=1", "no such field; there are arms"),
+        ("corpus.split=80/20", "corpus.split"),
+        ("models.size=3", "no such section"),
+        ("preset=huge", "preset: Input should be 'tiny'"),
+        ("dump.paths=sample:many", "sample:NUMBER"),
+        ("steps", "write --set section.field=value"),
+    ],
+)
+def test_a_mistake_names_the_field(setting, words):
+    with pytest.raises(UserMistake, match=words):
+        from_settings([setting])

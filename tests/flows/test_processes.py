@@ -1,0 +1,126 @@
+"""Jobs as child processes: their result, their mistakes, and that none outlives the flow."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.command import UserMistake
+from flows import processes
+from flows.processes import JobFailed, run_job
+
+JOB = "tests.flows.job"
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has collected yet is dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def eventually(holds, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.05)
+
+
+def read_pid(path: Path) -> int:
+    eventually(lambda: path.exists() and path.read_text())
+    return int(path.read_text())
+
+
+def test_a_job_gives_its_result_its_progress_and_its_cost(tmp_path):
+    seen = []
+    done = run_job(JOB, ["--output", str(tmp_path)], tmp_path / "log.txt", follow=seen.append)
+    assert done.result == {"steps": 3, "dropped": {"odd": 1, "even": 2}}
+    assert seen[0]["done"] == 0
+    assert seen[-1]["done"] == 3
+    assert seen[-1]["loss"] == pytest.approx(1 / 3)
+    assert 0 < done.cpu_seconds <= 2 * done.seconds + 1
+    assert done.peak_megabytes > 5
+
+
+def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
+    with pytest.raises(UserMistake, match=r"^line 3 of reviews\.json: not a review; remove it$"):
+        run_job(JOB, ["--output", str(tmp_path), "--how", "mistake"], tmp_path / "log.txt")
+
+
+@pytest.mark.parametrize(
+    ("how", "cause", "transient"),
+    [
+        ("bug", "ZeroDivisionError: a bug", False),
+        ("killed", "ended by SIGKILL", True),
+        ("network", "ConnectionReset", True),
+    ],
+)
+def test_a_failure_names_cause_and_log_and_whether_it_may_pass(tmp_path, how, cause, transient):
+    with pytest.raises(JobFailed, match=cause) as caught:
+        run_job(JOB, ["--output", str(tmp_path), "--how", how], tmp_path / "log.txt")
+    assert caught.value.transient is transient
+    assert str(tmp_path / "log.txt") in str(caught.value)
+
+
+def test_the_words_of_an_earlier_attempt_are_not_taken_for_this_ones(tmp_path):
+    with pytest.raises(JobFailed, match="a bug"):
+        run_job(JOB, ["--output", str(tmp_path), "--how", "bug"], tmp_path / "log.txt")
+    seen = []
+    run_job(JOB, ["--output", str(tmp_path)], tmp_path / "log.txt", follow=seen.append)
+    assert sum(p["done"] == 0 for p in seen) == 1
+    assert "a bug" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_job_that_ignores_sigterm_and_its_children_are_killed_after_the_grace(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
+    command = [sys.executable, "-m", JOB, "--output", str(tmp_path), "--how", "stubborn", "--seconds_a_step", "100"]
+    with processes.started(command, tmp_path / "log.txt"):
+        job, grandchild = read_pid(tmp_path / "pid"), read_pid(tmp_path / "grandchild")
+        assert alive(job)
+    eventually(lambda: not alive(job) and not alive(grandchild))
+
+
+def test_an_exception_in_the_flow_ends_the_jobs_of_all_its_threads(tmp_path):
+    failures = []
+
+    def follow_one(folder: Path) -> None:
+        try:
+            run_job(JOB, ["--output", str(folder), "--seconds_a_step", "100"], folder / "log.txt")
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=follow_one, args=(tmp_path / name,)) for name in "ab"]
+
+    def cancelled_run() -> None:
+        with processes.none_left():
+            for thread in threads:
+                thread.start()
+            read_pid(tmp_path / "a" / "pid")
+            read_pid(tmp_path / "b" / "pid")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cancelled_run()
+    for thread in threads:
+        thread.join(10)
+    assert [type(failure) for failure in failures] == [JobFailed, JobFailed]
+    assert not any(alive(read_pid(tmp_path / name / "pid")) for name in "ab")
+
+
+def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from flows.processes import run_job; folder = Path(sys.argv[1]); "
+        f"run_job('{JOB}', ['--output', str(folder), '--seconds_a_step', '100'], folder / 'log.txt')"
+    )
+    flow = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
+    job = read_pid(tmp_path / "pid")
+    assert alive(job)
+    os.kill(flow.pid, signal.SIGKILL)
+    flow.wait()
+    eventually(lambda: not alive(job))

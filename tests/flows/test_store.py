@@ -1,0 +1,89 @@
+"""Stage folders: what decides a fingerprint, what makes a stage complete, one maker at a time."""
+
+import json
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from flows.store import Stage, Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def corpus():
+    return Stage("corpus", 1, {"seed": 0}, {"dump": Stage("dump", 1, {"files": ["a"]})})
+
+
+def test_a_fingerprint_follows_name_version_parameters_and_inputs(corpus):
+    other_dump = Stage("dump", 1, {"files": ["b"]})
+    others = [
+        replace(corpus, name="shards"),
+        replace(corpus, version=2),
+        replace(corpus, parameters={"seed": 1}),
+        replace(corpus, inputs={"dump": other_dump}),
+        replace(corpus, inputs={"texts": corpus.inputs["dump"]}),
+    ]
+    assert len({stage.fingerprint for stage in [corpus, *others]}) == 6
+
+
+def test_a_fingerprint_does_not_follow_what_does_not_change_the_content(corpus):
+    same = replace(
+        corpus, title="the corpus", module="x", tags=("a",), environment={"A": "1"}, arguments=lambda s, f: ["x"]
+    )
+    assert same.fingerprint == corpus.fingerprint
+
+
+def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
+    folder = store.folder(corpus)
+    (folder / "rejects").mkdir(parents=True)
+    (folder / "rejects" / "a.jsonl").write_text("{}\n")
+    (folder / "log.txt").write_text("words")
+    assert store.manifest(corpus) is None
+    store.publish(corpus, {"read": 3}, seconds=1.5)
+    manifest = store.manifest(corpus)
+    assert manifest is not None
+    assert [(f["path"], f["size"]) for f in manifest["files"]] == [("rejects/a.jsonl", 3)]
+    assert manifest["result"] == {"read": 3}
+    assert manifest["inputs"]["dump"]["fingerprint"] == corpus.inputs["dump"].fingerprint
+    assert {"prefect", "torch"} <= set(manifest["packages"])
+
+
+def test_lineage_reaches_back_to_the_dump(store, corpus):
+    store.publish(corpus.inputs["dump"], {})
+    store.publish(corpus, {})
+    [found] = store.find(corpus.fingerprint[:6])
+    assert [(depth, m["stage"]) for depth, m in store.lineage(found)] == [(0, "corpus"), (1, "dump")]
+
+
+def test_two_makers_of_one_stage_take_turns(store, corpus):
+    order = []
+
+    def second():
+        with store.claimed(corpus, lambda: order.append("waiting")):
+            order.append("second")
+
+    with store.claimed(corpus):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while "waiting" not in order:
+            time.sleep(0.01)
+        order.append("first")
+    thread.join(5)
+    assert order == ["waiting", "first", "second"]
+
+
+def test_a_digest_is_remembered_until_the_file_changes(store, tmp_path):
+    dump = tmp_path / "dump.json"
+    dump.write_text("one")
+    first = store.digest(dump)
+    [memory] = (store.root / "digests").iterdir()
+    memory.write_text(json.dumps({"sha256": "remembered"}))
+    assert store.digest(dump) == "remembered"
+    dump.write_text("two!")
+    assert store.digest(dump) not in (first, "remembered")

@@ -1,0 +1,148 @@
+"""cpu | cuda | xla: the only place that knows which one it is.
+
+Several processes (torchrun) each hold a device and the whole model; gradients are added up, since every loss is already
+divided by the totals of the whole batch.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, distributed, nn
+
+from model.command import UserMistake
+
+Kind = Literal["auto", "cpu", "cuda", "xla"]
+
+
+class Device:
+    """The CPU, and what all devices have in common."""
+
+    kind = "cpu"
+    backend = "gloo"
+    fused_optimizer = True
+
+    def __init__(self, precision: str) -> None:
+        self.torch = torch.device("cpu")
+        self.bf16 = precision == "bf16" or (precision == "auto" and self._multiplies_bf16())
+        # "medium" lets fp32 products run where the bf16 ones do (oneDNN); fp32 stays exact for those who ask for it.
+        torch.set_float32_matmul_precision("medium" if self.bf16 else "highest")
+        self.rank, self.ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        if self.ranks > 1 and not distributed.is_initialized():
+            distributed.init_process_group(self.backend)
+
+    def _multiplies_bf16(self) -> bool:
+        return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        if not self.bf16:
+            return contextlib.nullcontext()
+        return torch.autocast(self.torch.type, dtype=torch.bfloat16)
+
+    def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+        return {name: torch.as_tensor(array, device=self.torch) for name, array in arrays.items()}
+
+    def move(self, model: nn.Module) -> nn.Module:
+        return model.to(self.torch)
+
+    def seed(self, number: int) -> None:
+        """Random numbers drawn on the device from now on (dropout); each process draws its own."""
+        torch.manual_seed(number * self.ranks + self.rank)
+
+    def add_over_processes(self, tensors: Iterable[Tensor]) -> None:
+        """Replaces each tensor by its sum over the processes, in one message."""
+        if self.ranks == 1:
+            return
+        tensors = list(tensors)
+        flat = torch.cat([tensor.detach().float().flatten() for tensor in tensors])
+        distributed.all_reduce(flat)
+        for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.detach().copy_(part.view_as(tensor))
+
+    def from_first(self, number: float) -> float:
+        """What process 0 holds: where a decision hangs on a clock, all must take the same one."""
+        if self.ranks == 1:
+            return number
+        told = torch.tensor([number], dtype=torch.float64)
+        distributed.broadcast(told, src=0)
+        return float(told.item())
+
+    def end_step(self) -> None:
+        """Called once after each optimizer step."""
+
+    def wait(self) -> None:
+        """Until everything asked of the device is done."""
+
+    def close(self) -> None:
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+class Cuda(Device):
+    kind = "cuda"
+    backend = "cpu:gloo,cuda:nccl"
+
+    def __init__(self, precision: str) -> None:
+        super().__init__(precision)
+        self.torch = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(self.torch)
+
+    def _multiplies_bf16(self) -> bool:
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+
+    def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+        """Copied from pinned memory while the device computes."""
+        pinned = {name: torch.as_tensor(array).pin_memory() for name, array in arrays.items()}
+        return {name: tensor.to(self.torch, non_blocking=True) for name, tensor in pinned.items()}
+
+    def wait(self) -> None:
+        torch.cuda.synchronize()
+
+
+class Xla(Device):
+    """A TPU, or the CPU client of XLA with PJRT_DEVICE=CPU."""
+
+    kind = "xla"
+    fused_optimizer = False
+
+    def __init__(self, precision: str) -> None:
+        import torch_xla
+
+        super().__init__(precision)
+        self._xla = torch_xla
+        self.torch = torch_xla.device()
+
+    def _multiplies_bf16(self) -> bool:
+        return os.environ.get("PJRT_DEVICE", "").upper() == "TPU"
+
+    def seed(self, number: int) -> None:
+        super().seed(number)
+        self._xla.manual_seed(number)
+
+    def end_step(self) -> None:
+        """Cuts the graph here: one graph per step, compiled once."""
+        self._xla.sync()
+
+    def wait(self) -> None:
+        self._xla.sync(wait=True)
+
+
+def open_device(kind: str, precision: str) -> Device:
+    if kind == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UserMistake("--device cuda: torch sees no CUDA device here; use --device cpu")
+    if kind == "xla":
+        try:
+            return Xla(precision)
+        except ImportError:
+            raise UserMistake("--device xla: torch_xla is not installed here; install the extra [tpu]") from None
+    return {"cpu": Device, "cuda": Cuda}[kind](precision)

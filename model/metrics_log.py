@@ -1,0 +1,42 @@
+"""One JSON line per logged step. Whoever shows them (MLflow, TensorBoard, the report) reads this file."""
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+
+FILE_NAME = "metrics.jsonl"
+
+
+class MetricsLog:
+    """Appends to <folder>/metrics.jsonl. A resumed run first cuts what came after its checkpoint, so that no step is
+    there twice."""
+
+    def __init__(self, folder: Path, after_step: int | None = None) -> None:
+        """`after_step`: the step resumed from; None starts an empty log."""
+        self._path = Path(folder) / FILE_NAME
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [] if after_step is None else [line for line in read_metrics(folder) if line["step"] <= after_step]
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        os.replace(temporary, self._path)
+
+    def log(self, step: int, **numbers: float) -> None:
+        finite = {name: n for name, n in numbers.items() if math.isfinite(n)}
+        with self._path.open("a") as file:
+            file.write(json.dumps({"step": step, "time": time.time(), **finite}) + "\n")
+
+
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The lines logged so far; a last line cut short by a kill is left out."""
+    path = Path(folder) / FILE_NAME
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_text().splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            continue
+    return lines

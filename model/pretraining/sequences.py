@@ -1,0 +1,218 @@
+"""Shards on disk → fixed-shape batches, in an order that a resumed run can take up at any sequence.
+
+The order depends on the seed and the epoch alone: row groups are shuffled, then the sequences of each window of row
+groups. A place in it is one number, the sequences consumed so far over all processes, so that it can be stored in a
+checkpoint and does not change with the number of devices. Memory holds two windows, not the corpus.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from model.command import UserMistake
+
+FOOTER_KEY = b"amazon_electra"
+SHARD_VERSION = 1
+WINDOW_SEQUENCES = 1 << 17  # shuffled together; at 128 tokens about 70 MB
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    path: Path
+    index: int
+    sequences: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Packed sequences in memory, padded to one length with id 0."""
+
+    input_ids: NDArray[np.uint32]  # [sequences, length]
+    document_starts: NDArray[np.bool_]  # [sequences, length]
+    sentence_starts: NDArray[np.bool_]  # [sequences, length]
+    lengths: NDArray[np.int64]  # [sequences], tokens that are not padding
+
+    def take(self, order: NDArray[np.int64]) -> "Rows":
+        return Rows(
+            self.input_ids[order], self.document_starts[order], self.sentence_starts[order], self.lengths[order]
+        )
+
+    @staticmethod
+    def join(parts: list["Rows"]) -> "Rows":
+        if len(parts) == 1:
+            return parts[0]
+        names = ("input_ids", "document_starts", "sentence_starts", "lengths")
+        return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A folder of shards, its footers read and found to agree with each other and with the vocabulary."""
+
+    folder: Path
+    row_groups: tuple[RowGroup, ...]
+    vocabulary_fingerprint: str
+    vocabulary_size: int
+    max_length: int
+    sequences: int
+    tokens: int
+    fingerprint: str  # of names, sizes and footers: tells one set of shards from another without reading the rows
+
+    @staticmethod
+    def open(folder: Path) -> "Shards":
+        paths = sorted(folder.glob("shard-*.parquet"))
+        if not paths:
+            raise UserMistake(f"--shards {folder}: no shard-*.parquet there; make them with beam_jobs.shards_job")
+        footers = [_footer(path) for path in paths]
+        for path, footer in zip(paths, footers, strict=True):
+            for name in ("version", "vocabulary_fingerprint", "vocabulary_size", "max_length"):
+                if footer[name] != footers[0][name]:
+                    raise UserMistake(f"{path}: {name} is {footer[name]}, in {paths[0].name} it is {footers[0][name]}")
+        first = footers[0]
+        _check_vocabulary(folder, first["vocabulary_fingerprint"])
+        listing = [[p.name, p.stat().st_size, footer] for p, footer in zip(paths, footers, strict=True)]
+        return Shards(
+            folder=folder,
+            row_groups=tuple(group for path in paths for group in _row_groups(path)),
+            vocabulary_fingerprint=first["vocabulary_fingerprint"],
+            vocabulary_size=first["vocabulary_size"],
+            max_length=first["max_length"],
+            sequences=sum(footer["sequences"] for footer in footers),
+            tokens=sum(footer["tokens"] for footer in footers),
+            fingerprint=hashlib.sha256(json.dumps(listing, sort_keys=True).encode()).hexdigest(),
+        )
+
+    @property
+    def vocabulary(self) -> Path:
+        return self.folder / "vocabulary"
+
+    def read(self, groups: list[RowGroup]) -> Rows:
+        return Rows.join([_read_group(group, self.max_length) for group in groups])
+
+
+def _footer(path: Path) -> dict[str, Any]:
+    metadata = pq.read_metadata(path).metadata or {}
+    if FOOTER_KEY not in metadata:
+        raise UserMistake(f"{path}: not a shard of this project (no {FOOTER_KEY.decode()} footer)")
+    footer: dict[str, Any] = json.loads(metadata[FOOTER_KEY])
+    if footer["version"] != SHARD_VERSION:
+        raise UserMistake(f"{path}: shard version {footer['version']}, this code reads {SHARD_VERSION}; make it again")
+    return footer
+
+
+def _check_vocabulary(folder: Path, fingerprint: str) -> None:
+    tokenizer = folder / "vocabulary" / "tokenizer.json"
+    found = hashlib.sha256(tokenizer.read_bytes()).hexdigest() if tokenizer.exists() else "missing"
+    if found != fingerprint:
+        raise UserMistake(
+            f"{tokenizer} is {found[:12]}, the shards were made with {fingerprint[:12]}: "
+            "put the vocabulary they were made with beside them, or make the shards again"
+        )
+
+
+def _row_groups(path: Path) -> list[RowGroup]:
+    metadata = pq.read_metadata(path)
+    return [RowGroup(path, i, metadata.row_group(i).num_rows) for i in range(metadata.num_row_groups)]
+
+
+def _read_group(group: RowGroup, length: int) -> Rows:
+    columns = ["input_ids", "document_starts", "sentence_starts"]
+    table = pq.ParquetFile(group.path).read_row_group(group.index, columns=columns)
+    ids, offsets = _flat(table, "input_ids")
+    lengths = np.diff(offsets)
+    if len(lengths) and lengths.max() > length:
+        raise UserMistake(f"{group.path}: a sequence of {lengths.max()} tokens where the footer allows {length}")
+    padded = np.zeros((len(lengths), length), dtype=np.uint32)
+    padded[np.arange(length) < lengths[:, None]] = ids
+    return Rows(padded, _flags(table, "document_starts", length), _flags(table, "sentence_starts", length), lengths)
+
+
+def _flat(table: Any, column: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Values and offsets of a list column."""
+    lists = table.column(column).combine_chunks()
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def _flags(table: Any, column: str, length: int) -> NDArray[np.bool_]:
+    """Offsets in each sequence → [sequences, length], True at these offsets."""
+    values, offsets = _flat(table, column)
+    flags = np.zeros((len(offsets) - 1, length), dtype=np.bool_)
+    flags[np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), values] = True
+    return flags
+
+
+class Stream:
+    """Sequences without end, epoch after epoch, from any place on."""
+
+    def __init__(self, shards: Shards, seed: int, window_sequences: int = WINDOW_SEQUENCES) -> None:
+        self._shards, self._seed, self._window_sequences = shards, seed, window_sequences
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="shards")
+        self._windows: dict[tuple[int, int], Future[Rows]] = {}
+
+    def batches(self, position: int, size: int) -> Iterator[Rows]:
+        """Batches of `size` sequences; the first starts at sequence number `position` of the stream."""
+        waiting: list[Rows] = []
+        held = 0
+        for rows in self._rows_from(position):
+            waiting.append(rows)
+            held += len(rows.lengths)
+            if held < size:
+                continue
+            joined = Rows.join(waiting)
+            whole = held - held % size
+            for start in range(0, whole, size):
+                yield joined.take(np.arange(start, start + size))
+            waiting, held = ([joined.take(np.arange(whole, held))], held - whole) if whole < held else ([], 0)
+
+    def _rows_from(self, position: int) -> Iterator[Rows]:
+        epoch, inside = divmod(position, self._shards.sequences)
+        while True:
+            windows = self._plan(epoch)
+            for number, groups in enumerate(windows):
+                sequences = sum(group.sequences for group in groups)
+                if inside >= sequences:
+                    inside -= sequences
+                    continue
+                rows = self._window(epoch, number)
+                following = (epoch, number + 1) if number + 1 < len(windows) else (epoch + 1, 0)
+                self._start_reading(*following)
+                yield rows.take(np.arange(inside, sequences)) if inside else rows
+                inside = 0
+            epoch += 1
+
+    def _plan(self, epoch: int) -> list[list[RowGroup]]:
+        """The windows of an epoch."""
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards.row_groups))
+        windows: list[list[RowGroup]] = [[]]
+        held = 0
+        for index in order:
+            if held >= self._window_sequences:
+                windows.append([])
+                held = 0
+            windows[-1].append(self._shards.row_groups[index])
+            held += self._shards.row_groups[index].sequences
+        return windows
+
+    def _window(self, epoch: int, number: int) -> Rows:
+        self._start_reading(epoch, number)
+        return self._windows.pop((epoch, number)).result()
+
+    def _start_reading(self, epoch: int, number: int) -> None:
+        if (epoch, number) not in self._windows:
+            self._windows[epoch, number] = self._reader.submit(self._read, epoch, number)
+
+    def _read(self, epoch: int, number: int) -> Rows:
+        rows = self._shards.read(self._plan(epoch)[number])
+        return rows.take(np.random.default_rng([self._seed, epoch, number]).permutation(len(rows.lengths)))
+
+    def close(self) -> None:
+        self._reader.shutdown(wait=True, cancel_futures=True)

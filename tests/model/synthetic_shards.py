@@ -1,0 +1,74 @@
+"""A folder of shards as the shards job writes it, of any size, without the shards job: a language of a few words."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import BertWordPieceTokenizer
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def write_vocabulary(folder: Path, size: int) -> str:
+    """A vocabulary of `size` entries; returns its fingerprint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [*SPECIAL, *(f"word{i}" for i in range(size - len(SPECIAL)))]
+    tokenizer = BertWordPieceTokenizer({word: i for i, word in enumerate(words)}, lowercase=True)
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "BertTokenizer", "model_max_length": 512, "do_lower_case": True}
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | special | {"mask_token": "[MASK]"}))
+    return hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
+
+
+def document(rng: np.random.Generator, size: int, longest: int) -> tuple[list[int], list[int]]:
+    """Ids of one document of one to three sentences, and where the sentences start. Each word depends on the one
+    before, so that there is something to learn."""
+    ids, starts = [2], []
+    word = int(rng.integers(5, size))
+    for _ in range(int(rng.integers(1, 4))):
+        starts.append(len(ids))
+        for _ in range(int(rng.integers(3, 12))):
+            if len(ids) < longest - 1:
+                ids.append(word)
+            word = 5 + (word * 7 + int(rng.integers(0, 3))) % (size - 5)
+    return [*ids, 3], [start for start in starts if start < longest - 1]
+
+
+def pack(rng: np.random.Generator, size: int, length: int) -> dict[str, list[int]]:
+    row: dict[str, list[int]] = {"input_ids": [], "document_starts": [], "sentence_starts": []}
+    while True:
+        ids, starts = document(rng, size, length)
+        offset = len(row["input_ids"])
+        if offset + len(ids) > length:
+            return row
+        row["document_starts"].append(offset)
+        row["sentence_starts"] += [offset + start for start in starts]
+        row["input_ids"] += ids
+
+
+def write_shards(
+    folder: Path, sequences: int = 256, size: int = 100, length: int = 32, shards: int = 2, seed: int = 0
+) -> Path:
+    fingerprint = write_vocabulary(folder / "vocabulary", size)
+    rng = np.random.default_rng(seed)
+    for number in range(shards):
+        rows = [pack(rng, size, length) for _ in range(sequences // shards)]
+        table = pa.table({name: pa.array([row[name] for row in rows], pa.list_(pa.uint16())) for name in rows[0]})
+        footer = {
+            "version": 1,
+            "vocabulary_fingerprint": fingerprint,
+            "vocabulary_size": size,
+            "max_length": length,
+            "sequences": len(rows),
+            "tokens": sum(len(row["input_ids"]) for row in rows),
+            "documents": sum(len(row["document_starts"]) for row in rows),
+            "sentences": sum(len(row["sentence_starts"]) for row in rows),
+        }
+        table = table.replace_schema_metadata({"amazon_electra": json.dumps(footer)})
+        pq.write_table(table, folder / f"shard-{number:05}.parquet", row_group_size=32, compression="zstd")
+    return folder

@@ -1,0 +1,80 @@
+"""The exported folders are what transformers loads, and compute what ours computes."""
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
+
+from model.presets import PRESETS, with_settings
+from model.pretrain import run
+from model.pretraining.electra import Electra
+from model.pretraining.encoder import attention_mask
+from tests.model.synthetic_shards import write_shards
+
+SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "precision": "fp32"}
+
+
+@pytest.fixture(scope="module", params=[64, 32], ids=["without projection", "with projection"])
+def trained(request, tmp_path_factory):
+    """Five steps of training: the output folder, the result, our model with the trained weights."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    shards = write_shards(folder / "shards")
+    settings = SETTINGS | {"embedding": str(request.param)}
+    sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    arguments = ["--shards", str(shards), "--output", str(folder / "out"), "--preset", "tiny", "--steps", "5"]
+    result = run([*arguments, "--device", "cpu", "--threads", "1", *sets])
+    preset = with_settings(PRESETS["tiny"], settings)
+    model = Electra(100, preset.architecture, preset.pretraining)
+    from safetensors.torch import load_file
+
+    state = load_file(next((folder / "out" / "checkpoints").iterdir()) / "state.safetensors")
+    model.load_state_dict({name[6:]: tensor for name, tensor in state.items() if name.startswith("model.")})
+    return folder / "out", result, model.eval()
+
+
+def one_document(folder):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return tokenizer(["word1 word2 word30", "word3 word4 word5"], return_tensors="pt")
+
+
+@pytest.mark.parametrize(
+    ("role", "loader"), [("discriminator", ElectraForPreTraining), ("generator", ElectraForMaskedLM)]
+)
+def test_no_weight_is_missing_or_unexpected(trained, role, loader):
+    _, result, _ = trained
+    loaded, info = loader.from_pretrained(result[role], output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert not info["mismatched_keys"]
+    _, bare = AutoModel.from_pretrained(result[role], output_loading_info=True)
+    assert not bare["missing_keys"]
+
+
+def test_the_discriminator_says_the_same(trained):
+    _, result, model = trained
+    inputs = one_document(result["discriminator"])
+    theirs = ElectraForPreTraining.from_pretrained(result["discriminator"]).eval()(**inputs).logits
+    ids = inputs["input_ids"]
+    positions = torch.arange(ids.shape[1]).expand_as(ids)
+    ours = model.detect(ids, positions, attention_mask(torch.ones_like(ids)))
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_the_generator_says_the_same(trained):
+    _, result, model = trained
+    inputs = one_document(result["generator"])
+    theirs = ElectraForMaskedLM.from_pretrained(result["generator"]).eval()(**inputs).logits
+    ids = inputs["input_ids"]
+    everywhere = torch.arange(ids.shape[1]).expand_as(ids)
+    batch = {"masked_ids": ids, "input_ids": ids, "positions": everywhere, "masked_positions": everywhere}
+    ours, _ = model.propose(batch, attention_mask(torch.ones_like(ids)))
+    torch.testing.assert_close(ours.view_as(theirs), theirs, atol=1e-5, rtol=0)
+
+
+def test_the_tokenizer_is_the_shards_own(trained):
+    folder, result, _ = trained
+    own = (folder.parent / "shards" / "vocabulary" / "tokenizer.json").read_bytes()
+    for role in ("discriminator", "generator"):
+        assert (folder / role / "tokenizer.json").read_bytes() == own
+        tokenizer = AutoTokenizer.from_pretrained(result[role])
+        assert tokenizer("word0 word7 nonsense")["input_ids"] == [2, 5, 12, 1, 3]
+        assert tokenizer.model_max_length == 512

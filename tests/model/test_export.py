@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
 from model.presets import PRESETS, with_settings
@@ -24,8 +25,6 @@ def trained(request, tmp_path_factory):
     result = run([*arguments, "--device", "cpu", "--threads", "1", *sets])
     preset = with_settings(PRESETS["tiny"], settings)
     model = Electra(100, preset.architecture, preset.pretraining)
-    from safetensors.torch import load_file
-
     state = load_file(next((folder / "out" / "checkpoints").iterdir()) / "state.safetensors")
     model.load_state_dict({name[6:]: tensor for name, tensor in state.items() if name.startswith("model.")})
     return folder / "out", result, model.eval()
@@ -41,7 +40,7 @@ def one_document(folder):
 )
 def test_no_weight_is_missing_or_unexpected(trained, role, loader):
     _, result, _ = trained
-    loaded, info = loader.from_pretrained(result[role], output_loading_info=True)
+    _, info = loader.from_pretrained(result[role], output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
     assert not info["mismatched_keys"]

@@ -1,0 +1,33 @@
+"""Evaluates a fine-tuned model folder: `python -m model.evaluate --model DIR --task NAME --data DIR --output DIR`.
+
+Writes predictions.parquet (one row per example), metrics.json (every metric with its bootstrap 95% interval, confusion
+matrix, slices) and mistakes.jsonl (the hundred worst, with their text).
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from model.command import main
+from model.finetuning.examples import SPLITS
+from model.finetuning.tasks import TASKS, find
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(prog="python -m model.evaluate", description=__doc__)
+    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="a folder made by model.finetune")
+    parser.add_argument("--task", required=True, metavar="NAME", help=f"one of {', '.join(sorted(TASKS))}")
+    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="the task's data")
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--split", default="test", choices=SPLITS)
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    arguments = parser.parse_args(argv)
+    task = find(arguments.task)
+
+    from model.evaluation.evaluate import evaluate
+
+    return evaluate(arguments.model, task, arguments.data, arguments.output, arguments.split, arguments.device)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,82 @@
+"""The report's plots, as SVG text to be put into the page. Without matplotlib there are none."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Series = Mapping[str, Sequence[tuple[float, float]]]
+"""Name → points (x, y)."""
+Interval = tuple[float, float, float]
+"""Value, low, high."""
+
+
+def lines(series: Series, x: str, y: str, log_x: bool = False) -> str | None:
+    """A line per series."""
+    figure, axes = _figure()
+    if figure is None:
+        return None
+    for name, points in series.items():
+        marker = "o" if len(points) < 12 else None
+        axes.plot([p[0] for p in points], [p[1] for p in points], label=name, marker=marker, linewidth=1.5)
+    if log_x:
+        axes.set_xscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.legend(frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def intervals(rows: Sequence[tuple[str, Interval]], x: str, zero: bool = False) -> str | None:
+    """A point with its interval per row (name, (value, low, high)); `zero` draws the line of no difference."""
+    figure, axes = _figure(height=0.8 + 0.4 * len(rows))
+    if figure is None:
+        return None
+    for place, (_, (value, low, high)) in enumerate(reversed(rows)):
+        axes.errorbar(value, place, xerr=[[value - low], [high - value]], fmt="o", capsize=3, color="#0b5cad")
+    axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    if zero:
+        axes.axvline(0, color="#777", linewidth=1, linestyle="--")
+    axes.set_xlabel(x)
+    return _svg(figure)
+
+
+def points(rows: Sequence[tuple[str, float, Interval]], x: str, y: str, log_x: bool = True) -> str | None:
+    """Quality against cost: (name, cost, (value, low, high)) a row."""
+    figure, axes = _figure()
+    if figure is None:
+        return None
+    for name, cost, (value, low, high) in rows:
+        bar = axes.errorbar(cost, value, yerr=[[value - low], [high - value]], fmt="o", capsize=3)
+        axes.annotate(
+            name, (cost, value), xytext=(6, 4), textcoords="offset points", fontsize=8, color=bar[0].get_color()
+        )
+    if log_x:
+        axes.set_xscale("log")
+    axes.margins(x=0.15)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    return _svg(figure)
+
+
+def _figure(width: float = 7.0, height: float = 3.6) -> tuple[Any, Any]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None, None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    return figure, axes
+
+
+def _svg(figure: Any) -> str:
+    """Text only from the `<svg` on, without date and with ids that do not change from run to run."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "report", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)

@@ -1,0 +1,85 @@
+"""Evaluates a fine-tuned folder on a split: predictions.parquet, metrics.json, mistakes.jsonl."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.device import open_device
+from model.evaluation import metrics, predictions
+from model.evaluation.predict import predict
+from model.evaluation.predictions import Predictions
+from model.evaluation.significance import interval
+from model.finetuning import encoders
+from model.finetuning.batches import Encoder
+from model.finetuning.config import FinetuningSettings
+from model.finetuning.examples import Example, Split, Task, load
+
+WORST = 100
+"""Mistakes kept with their text."""
+
+
+def evaluate(
+    folder: Path, task: Task, data: Path, output: Path, split: Split = "test", device: str = "auto"
+) -> dict[str, Any]:
+    """Examples are chosen as the fine-tuning's own settings say, so every arm and seed meets the same ones."""
+    started = time.perf_counter()
+    model, head, tokenizer = encoders.load(folder)
+    asked = json.loads((folder / "run.json").read_text())
+    settings = FinetuningSettings(**asked["settings"] | {"learning_rates": tuple(asked["settings"]["learning_rates"])})
+    examples = load(task, data, split, settings.sampling_of(split, asked["seed"]))
+    encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
+    target = open_device(device, settings.precision)
+    said = predict(model.to(target.torch), encode, examples, target, len(head.labels))
+    result = summary(said, task, split) | {
+        "model": str(folder),
+        "data": str(data),
+        "learning_rate": json.loads((folder / "result.json").read_text())["learning_rate"],
+        "seed": asked["seed"],
+        "encoder": asked["encoder"],
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    predictions.write(said, output / "predictions.parquet")
+    _write_mistakes(said, examples, task, output / "mistakes.jsonl")
+    encoders.write_json(output / "metrics.json", result)
+    return result
+
+
+def summary(said: Predictions, task: Task, split: str) -> dict[str, Any]:
+    """Every metric with its 95% interval; for classes also confusion matrix and slices."""
+    result: dict[str, Any] = {
+        "task": task.name,
+        "split": split,
+        "n": len(said),
+        "main_metric": task.metrics[0],
+        "metrics": {name: interval(metrics.METRICS[name], said) for name in task.metrics},
+    }
+    if task.shape == "classification":
+        result |= {"labels": list(task.labels), "confusion": metrics.confusion(said)}
+    result["slices"] = metrics.slices(said, task.metrics[:2])
+    return result
+
+
+def _write_mistakes(said: Predictions, examples: Sequence[Example], task: Task, path: Path) -> None:
+    """The wrong answers the network was surest of, the worst first."""
+    order = np.argsort(-np.nan_to_num(said.loss), kind="stable")
+    wrong = [i for i in order if said.predictions[i] != said.labels[i]][:WORST]
+    with path.open("w", encoding="utf-8") as file:
+        for i in wrong:
+            example = examples[i]
+            row = {
+                "example_id": example.id,
+                "label": _name(task, said.labels[i]),
+                "prediction": _name(task, said.predictions[i]),
+                "loss": float(said.loss[i]),
+                "text": example.text,
+            }
+            file.write(json.dumps(row | ({"pair": example.pair} if example.pair else {}), ensure_ascii=False) + "\n")
+
+
+def _name(task: Task, value: Any) -> Any:
+    return task.labels[value] if task.shape == "classification" and isinstance(value, int) else value

@@ -1,0 +1,69 @@
+"""Runs a network over examples: logits → predictions, probabilities and losses, for each shape of task."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from model.device import Device
+from model.evaluation.predictions import Predictions
+from model.finetuning.batches import Encoder, Feature
+from model.finetuning.examples import Example
+from model.finetuning.loop import outputs
+
+
+def predict(
+    model: nn.Module, encoder: Encoder, examples: Sequence[Example], device: Device, classes: int
+) -> Predictions:
+    return judge(model, encoder(examples), encoder, examples, device, classes)
+
+
+def judge(
+    model: nn.Module,
+    features: Sequence[Feature],
+    encoder: Encoder,
+    examples: Sequence[Example],
+    device: Device,
+    classes: int,
+) -> Predictions:
+    """As `predict`, on features made before (dev is predicted many times)."""
+    logits = outputs(model, features, encoder.shape, device)
+    make: Any = {"classification": _classes, "choice": _classes, "regression": _numbers}[encoder.shape]
+    return make(logits, examples, classes)
+
+
+def _classes(logits: list[np.ndarray], examples: Sequence[Example], classes: int) -> Predictions:
+    """Examples without a published label get loss NaN."""
+    scores = np.stack(logits).astype(np.float64)
+    scores -= scores.max(1, keepdims=True)
+    log_probabilities = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    labels = [-1 if e.label is None else int(e.label) for e in examples]
+    loss = -log_probabilities[np.arange(len(labels)), labels]
+    loss[np.array(labels) < 0] = np.nan
+    return Predictions(
+        ids=[e.id for e in examples],
+        labels=labels,
+        predictions=scores.argmax(1).tolist(),
+        loss=loss,
+        probabilities=np.exp(log_probabilities).astype(np.float32),
+        n_classes=scores.shape[1],
+        slices=slices_of(examples),
+    )
+
+
+def _numbers(logits: list[np.ndarray], examples: Sequence[Example], classes: int) -> Predictions:
+    numbers = np.array([float(row[0]) for row in logits])
+    labels = np.array([np.nan if e.label is None else float(e.label) for e in examples])
+    return Predictions(
+        ids=[e.id for e in examples],
+        labels=labels.tolist(),
+        predictions=numbers.tolist(),
+        loss=(numbers - labels) ** 2,
+        slices=slices_of(examples),
+    )
+
+
+def slices_of(examples: Sequence[Example]) -> dict[str, list[str | float | None]]:
+    names = dict.fromkeys(name for example in examples for name in example.slices)
+    return {name: [example.slices.get(name) for example in examples] for name in names}

@@ -1,0 +1,107 @@
+"""What a network said about every example of a split, and the Parquet file that keeps it.
+
+Every comparison in the report is computed from these files: nothing is measured that cannot be measured again.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from model.command import UserMistake
+
+
+@dataclass(frozen=True)
+class Predictions:
+    ids: list[str]
+    labels: list[Any]
+    """Class index, number, list of tags or list of answers, as the task's shape has it."""
+    predictions: list[Any]
+    loss: np.ndarray
+    """Float64 [n]."""
+    probabilities: np.ndarray | None = None
+    """Float32 [n, classes]."""
+    n_classes: int = 0
+    scores: dict[str, np.ndarray] = field(default_factory=dict)
+    """Per-example numbers that metrics are made of: exact, f1, right, predicted, labelled."""
+    slices: dict[str, list[str | float | None]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def classes(self) -> np.ndarray:
+        return np.asarray(self.predictions, dtype=np.int64)
+
+    def golds(self) -> np.ndarray:
+        return np.asarray(self.labels)
+
+    def numbers(self) -> np.ndarray:
+        return np.asarray(self.predictions, dtype=np.float64)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Predictions":
+        """A part of the examples, or the same in another order."""
+        rows = np.asarray(rows)
+        return replace(
+            self,
+            ids=[self.ids[i] for i in rows],
+            labels=[self.labels[i] for i in rows],
+            predictions=[self.predictions[i] for i in rows],
+            loss=self.loss[rows],
+            probabilities=None if self.probabilities is None else self.probabilities[rows],
+            scores={name: values[rows] for name, values in self.scores.items()},
+            slices={name: [values[i] for i in rows] for name, values in self.slices.items()},
+        )
+
+
+def write(predictions: Predictions, path: Path) -> None:
+    """Columns example_id, label, prediction, probabilities, loss, score_*, slice_*; lists are kept as JSON text."""
+    columns: dict[str, Any] = {
+        "example_id": predictions.ids,
+        "label": _plain(predictions.labels),
+        "prediction": _plain(predictions.predictions),
+        "probabilities": None if predictions.probabilities is None else list(predictions.probabilities),
+        "loss": predictions.loss,
+    }
+    columns |= {f"score_{name}": values for name, values in predictions.scores.items()}
+    columns |= {f"slice_{name}": values for name, values in predictions.slices.items()}
+    table = pa.table({name: values for name, values in columns.items() if values is not None})
+    table = table.replace_schema_metadata({"amazon_electra": json.dumps({"n_classes": predictions.n_classes})})
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    pq.write_table(table, temporary, compression="zstd")
+    os.replace(temporary, path)
+
+
+def _plain(values: list[Any]) -> list[Any]:
+    return [json.dumps(v, ensure_ascii=False) for v in values] if values and isinstance(values[0], list) else values
+
+
+def read(path: Path) -> Predictions:
+    if not path.exists():
+        raise UserMistake(f"{path}: no such file; the folder must be one written by model.evaluate")
+    table = pq.read_table(path)
+    columns = {name: table.column(name) for name in table.column_names}
+    about = json.loads(table.schema.metadata[b"amazon_electra"])
+    probabilities = columns.get("probabilities")
+    return Predictions(
+        ids=columns["example_id"].to_pylist(),
+        labels=_lists(columns["label"]),
+        predictions=_lists(columns["prediction"]),
+        loss=columns["loss"].to_numpy(),
+        probabilities=None if probabilities is None else np.array(probabilities.to_pylist(), dtype=np.float32),
+        n_classes=about["n_classes"],
+        scores={n.removeprefix("score_"): c.to_numpy() for n, c in columns.items() if n.startswith("score_")},
+        slices={n.removeprefix("slice_"): c.to_pylist() for n, c in columns.items() if n.startswith("slice_")},
+    )
+
+
+def _lists(column: pa.ChunkedArray) -> list[Any]:
+    values = column.to_pylist()
+    if pa.types.is_string(column.type):
+        return [json.loads(value) for value in values]
+    return values

@@ -1,0 +1,230 @@
+"""The report of a study: `python -m model.evaluation.report --study FILE --output DIR`.
+
+FILE is the JSON that the graph (or model.study) writes: title, question, stages, pre-training logs and the evaluated
+cells. Everything printed is computed from the cells' predictions. Writes report.md, report.html (self-contained),
+report.json and model/, the discriminator's folder with its model card.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from model.command import UserMistake, main
+from model.evaluation import card, results
+from model.evaluation.document import Block, Code, Document, Heading, Paragraph, Table
+from model.evaluation.results import Difference, Results
+from model.evaluation.sections import (
+    change,
+    curves,
+    details,
+    difference_chart,
+    number,
+    percent,
+    quality_charts,
+    result_tables,
+    title_of,
+)
+from model.finetuning.encoders import write_json
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(prog="python -m model.evaluation.report", description=__doc__)
+    parser.add_argument("--study", required=True, type=Path, metavar="FILE", help="JSON: stages and evaluated cells")
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR")
+    arguments = parser.parse_args(argv)
+    return report(arguments.study, arguments.output)
+
+
+def report(study_file: Path, output: Path) -> dict[str, Any]:
+    study = _read(study_file)
+    found = results.load(study["cells"], study_file.parent)
+    differences = found.differences([tuple(pair) for pair in study.get("comparisons") or []])
+    answer = answer_of(found, differences)
+    output.mkdir(parents=True, exist_ok=True)
+    document = Document(study.get("title") or "Report", _blocks(study, study_file.parent, found, differences, answer))
+    (output / "report.md").write_text(document.markdown(), encoding="utf-8")
+    (output / "report.html").write_text(document.html(), encoding="utf-8")
+    if study.get("model"):
+        card.write_model_folder(study_file.parent / study["model"], output / "model", study, found, differences, answer)
+    summary = _summary(study, found, differences, answer, output)
+    write_json(output / "report.json", summary)
+    return summary
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        raise UserMistake(f"{file}: no such file; --study is the JSON written after the evaluations")
+    try:
+        study = json.loads(file.read_text())
+    except json.JSONDecodeError as error:
+        raise UserMistake(f"{file}, line {error.lineno}: not JSON ({error.msg})") from error
+    if not study.get("cells"):
+        raise UserMistake(f"{file}: no cells; there is nothing to report")
+    return study
+
+
+def answer_of(found: Results, differences: list[Difference]) -> str:
+    """One sentence, computed: what is better than what, by how much, where, and where nothing was found."""
+    if not differences:
+        parts = []
+        for task in found.tasks:
+            metric = found.main_metric(task)
+            value = found.pooled(found.arms[0], task)[metric]["value"]
+            parts.append(f"{number(metric, value)} {title_of(metric)} on {task}")
+        return f"{found.arms[0]} reaches {', '.join(parts)}; there is no second arm to compare it with."
+    parts = []
+    for difference in differences:
+        c = difference.comparison
+        effect = f"{title_of(c.metric)} {change(c.metric, c.difference)}, 95% interval {_range(c)}"
+        parts.append(f"on {difference.task} there is {difference.words} ({effect})" if not c.evidence else
+                     f"on {difference.task} {difference.words} ({effect})")  # fmt: skip
+    sentence = "; ".join(parts) + "."
+    return sentence[0].upper() + sentence[1:]
+
+
+def _range(c: Any) -> str:
+    return f"{change(c.metric, c.low)} to {change(c.metric, c.high)}"
+
+
+def _blocks(
+    study: Mapping[str, Any], base: Path, found: Results, differences: list[Difference], answer: str
+) -> list[Block]:
+    question = study.get("question") or _question(found)
+    blocks: list[Block] = [Heading("Question"), Paragraph(question), Heading("Answer"), Paragraph(answer, "answer")]
+    blocks += _warnings(study, found)
+    blocks += [Heading("Results"), *result_tables(found)]
+    if differences:
+        blocks += [Heading("Differences"), *_difference_blocks(differences)]
+    blocks += quality_charts(study, found)
+    blocks += curves(study, base)
+    blocks += _data_blocks(study)
+    blocks += [Heading("Each run"), *details(found)]
+    blocks += _again(study)
+    return blocks
+
+
+def _question(found: Results) -> str:
+    if len(found.arms) < 2:
+        return f"How well does {found.arms[0]} do on {', '.join(found.tasks)}?"
+    return f"Is {found.arms[0]} better than {', '.join(found.arms[1:])} on {', '.join(found.tasks)}, and by how much?"
+
+
+def _warnings(study: Mapping[str, Any], found: Results) -> list[Block]:
+    blocks: list[Block] = []
+    for arm in study.get("arms", []):
+        if arm.get("data_known") is False:
+            text = (
+                f"what the encoder of {arm['name']} was trained on is unknown; the test reviews may be in it, and its "
+                "results may be too good."
+            )
+            blocks.append(Paragraph(text, "warning"))
+    if any(len(found.of(arm, task)) < 2 for arm in found.arms for task in found.tasks):
+        text = "Some arms have one seed: their intervals count the test examples only, not how much seeds vary."
+        blocks.append(Paragraph(text))
+    return blocks
+
+
+def _difference_blocks(differences: list[Difference]) -> list[Block]:
+    header = ("task", "comparison", "metric", "difference", "95% interval", "p", "p (Holm)", "finding")
+    rows = [
+        (
+            d.task,
+            f"{d.a} − {d.b}",
+            title_of(d.comparison.metric),
+            change(d.comparison.metric, d.comparison.difference),
+            _range(d.comparison),
+            f"{d.comparison.p:.3g}",
+            f"{d.comparison.p_holm:.3g}",
+            d.words,
+        )
+        for d in differences
+    ]
+    how = (
+        "Arms are compared on the same test examples, seed by seed. The interval and p count both the examples (paired "
+        "bootstrap) and the seeds (two-way random effects, t with Satterthwaite's degrees of freedom); with one seed p "
+        "is that of an approximate randomization test. p (Holm) is corrected for the number of comparisons; a "
+        "difference is called one where it is below 0.05."
+    )
+    return [*difference_chart(differences), Table(header, rows), Paragraph(how)]
+
+
+def _data_blocks(study: Mapping[str, Any]) -> list[Block]:
+    blocks: list[Block] = []
+    dump = study.get("dump") or {}
+    if dump:
+        about = [(name, _text(value)) for name, value in dump.items()]
+        blocks += [Heading("The dump"), Table(("what", "value"), about)]
+    stages = study.get("stages") or []
+    if stages:
+        rows = [
+            (s["stage"], _counts(s.get("counts")), f"{s.get('seconds') or 0:.1f}", f"{s.get('cpu_seconds') or 0:.1f}")
+            for s in stages
+        ]
+        blocks += [Heading("Counts of each stage"), Table(("stage", "counts", "seconds", "CPU seconds"), rows)]
+    withheld = study.get("withheld") or {}
+    total = sum(value for value in withheld.values() if isinstance(value, int))
+    said = f": {total:,} in all ({_counts(withheld)})" if withheld else "; this study names no counts"
+    text = f"Texts of the evaluation sets are withheld from pre-training{said}."
+    blocks += [Heading("Withheld from pre-training"), Paragraph(text)]
+    if stages:
+        lineage = [(s["stage"], s.get("fingerprint") or "") for s in stages]
+        blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage)]
+    return blocks
+
+
+def _again(study: Mapping[str, Any]) -> list[Block]:
+    commands = study.get("commands") or ([study["command"]] if study.get("command") else [])
+    lines = [c if isinstance(c, str) else " ".join(c) for c in commands]
+    return [Heading("To make it again"), Code("\n".join(lines))] if lines else []
+
+
+def _counts(counts: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{name} {_text(value)}" for name, value in (counts or {}).items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, Mapping):
+        return f"({_counts(value)})" if value else "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return str(value)
+
+
+def _summary(
+    study: Mapping[str, Any], found: Results, differences: list[Difference], answer: str, output: Path
+) -> dict[str, Any]:
+    """report.json: what a dashboard or a later comparison needs."""
+    return {
+        "title": study.get("title") or "Report",
+        "answer": answer,
+        "results": [
+            {"arm": arm, "task": task, "seeds": [c.seed for c in found.of(arm, task)], "metrics": values}
+            for task in found.tasks
+            for arm in found.arms
+            if (values := found.pooled(arm, task))
+        ],
+        "differences": [
+            {"a": d.a, "b": d.b, "task": d.task, "evidence": d.comparison.evidence, "words": d.words}
+            | asdict(d.comparison)
+            for d in differences
+        ],
+        "report": str(output / "report.html"),
+        "markdown": str(output / "report.md"),
+        "model": str(output / "model") if study.get("model") else None,
+        "table": [
+            {"arm": arm, "task": task, "value": percent(found, arm, task)} for task in found.tasks for arm in found.arms
+        ],
+    }
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,108 @@
+"""A study's evaluations brought together: arms × tasks, seeds pooled, differences tested."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from model.command import UserMistake
+from model.evaluation import significance
+from model.evaluation.metrics import METRICS
+from model.evaluation.predictions import Predictions, read
+from model.evaluation.significance import Comparison
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One evaluated fine-tuning."""
+
+    arm: str
+    task: str
+    seed: int
+    folder: Path
+    about: Mapping[str, Any] = field(repr=False)
+    """Its metrics.json."""
+    predictions: Predictions = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Results:
+    cells: Sequence[Cell]
+
+    @property
+    def arms(self) -> list[str]:
+        """In the order the study names them: the first is what is asked about."""
+        return list(dict.fromkeys(cell.arm for cell in self.cells))
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(cell.task for cell in self.cells))
+
+    def of(self, arm: str, task: str) -> list[Cell]:
+        return sorted((c for c in self.cells if c.arm == arm and c.task == task), key=lambda c: c.seed)
+
+    def metrics(self, task: str) -> list[str]:
+        return list(next(c for c in self.cells if c.task == task).about["metrics"])
+
+    def main_metric(self, task: str) -> str:
+        return next(c for c in self.cells if c.task == task).about["main_metric"]
+
+    def pooled(self, arm: str, task: str) -> dict[str, dict[str, float]]:
+        """Each metric's mean over seeds with its interval; empty where the arm has no cell of the task."""
+        cells = self.of(arm, task)
+        if not cells:
+            return {}
+        return {m: significance.pooled(METRICS[m], [c.predictions for c in cells]) for m in self.metrics(task)}
+
+    def differences(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:
+        """Every pair of arms on every task by the task's main metric, Holm-corrected over all of them."""
+        pairs = pairs or [(self.arms[0], other) for other in self.arms[1:]]
+        found = []
+        for a, b in pairs:
+            for task in self.tasks:
+                of_a, of_b = self._same_seeds(a, b, task)
+                if of_a:
+                    metric = METRICS[self.main_metric(task)]
+                    found.append((a, b, task, significance.compare(metric, of_a, of_b)))
+        corrected = significance.with_holm([comparison for *_, comparison in found])
+        return [Difference(a, b, task, c) for (a, b, task, _), c in zip(found, corrected, strict=True)]
+
+    def _same_seeds(self, a: str, b: str, task: str) -> tuple[list[Predictions], list[Predictions]]:
+        of_a = {cell.seed: cell.predictions for cell in self.of(a, task)}
+        of_b = {cell.seed: cell.predictions for cell in self.of(b, task)}
+        seeds = sorted(of_a.keys() & of_b.keys())
+        return [of_a[s] for s in seeds], [of_b[s] for s in seeds]
+
+
+@dataclass(frozen=True)
+class Difference:
+    a: str
+    b: str
+    task: str
+    comparison: Comparison
+
+    @property
+    def words(self) -> str:
+        return self.comparison.words(self.a, self.b, METRICS[self.comparison.metric].better)
+
+
+def load(cells: Sequence[Mapping[str, Any]], base: Path) -> Results:
+    """`cells` as in the study file; relative folders are relative to that file."""
+    if not cells:
+        raise UserMistake("the study file has no cells: there is nothing to report")
+    return Results([_cell(cell, base) for cell in cells])
+
+
+def _cell(cell: Mapping[str, Any], base: Path) -> Cell:
+    folder = base / cell["evaluation"]
+    if not (folder / "metrics.json").exists():
+        raise UserMistake(f"{folder}: no metrics.json; cells name folders written by model.evaluate")
+    return Cell(
+        arm=cell["arm"],
+        task=cell["task"],
+        seed=int(cell["seed"]),
+        folder=folder,
+        about=json.loads((folder / "metrics.json").read_text()),
+        predictions=read(folder / "predictions.parquet"),
+    )

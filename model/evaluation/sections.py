@@ -1,0 +1,154 @@
+"""The report's tables and figures, each from results alone."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from model.evaluation import charts
+from model.evaluation.document import Block, Details, Figure, Heading, Paragraph, Table
+from model.evaluation.metrics import METRICS
+from model.evaluation.results import Cell, Difference, Results
+
+SHOWN_MISTAKES = 10
+"""Of the hundred kept beside each evaluation."""
+LOSSES = ("generator_loss", "discriminator_loss", "mlm_loss", "loss")
+
+
+def title_of(metric: str) -> str:
+    return METRICS[metric].title
+
+
+def in_percent(metric: str) -> bool:
+    return metric not in ("loss", "mse")
+
+
+def number(metric: str, value: float) -> str:
+    return f"{100 * value:.1f}%" if in_percent(metric) else f"{value:.3f}"
+
+
+def change(metric: str, value: float) -> str:
+    return f"{100 * value:+.1f} points" if in_percent(metric) else f"{value:+.3f}"
+
+
+def with_interval(metric: str, values: Mapping[str, float]) -> str:
+    low, high = number(metric, values["low"]), number(metric, values["high"])
+    return f"{number(metric, values['value'])} ({low.rstrip('%')} – {high.rstrip('%')})"
+
+
+def _interval(values: Mapping[str, float], scale: float = 1.0) -> charts.Interval:
+    return scale * values["value"], scale * values["low"], scale * values["high"]
+
+
+def percent(found: Results, arm: str, task: str) -> str:
+    """The main metric of an arm on a task, with its interval."""
+    pooled = found.pooled(arm, task)
+    metric = found.main_metric(task)
+    return with_interval(metric, pooled[metric]) if pooled else "–"
+
+
+def result_tables(found: Results) -> list[Block]:
+    """One table a task: arms down, metrics across, and the main metric drawn."""
+    blocks: list[Block] = []
+    for task in found.tasks:
+        metrics = found.metrics(task)
+        arms = [(arm, found.pooled(arm, task), found.of(arm, task)) for arm in found.arms if found.of(arm, task)]
+        n = arms[0][2][0].about["n"]
+        rows = [(arm, str(len(cells)), *(with_interval(m, pooled[m]) for m in metrics)) for arm, pooled, cells in arms]
+        caption = f"{task}: mean over seeds on {n:,} test examples (95% interval over examples and seeds)"
+        blocks.append(Table(("arm", "seeds", *map(title_of, metrics)), rows, caption))
+        main = found.main_metric(task)
+        scale = 100 if in_percent(main) else 1
+        drawn = [(arm, _interval(p[main], scale)) for arm, p, _ in arms]
+        svg = charts.intervals(drawn, title_of(main) + (" (%)" if scale == 100 else ""))
+        if svg:
+            blocks.append(Figure(svg, f"{task}: {title_of(main)} of each arm with its 95% interval"))
+    return blocks
+
+
+def difference_chart(differences: list[Difference]) -> list[Block]:
+    """Only those in percent share an axis."""
+    rows = [
+        (f"{d.task}: {d.a} − {d.b}", (100 * c.difference, 100 * c.low, 100 * c.high))
+        for d in differences
+        if in_percent((c := d.comparison).metric)
+    ]
+    svg = charts.intervals(rows, "difference (points)", zero=True) if rows else None
+    return [Figure(svg, "Differences with their 95% intervals; the dashed line is no difference")] if svg else []
+
+
+def curves(study: Mapping[str, Any], base: Path) -> list[Block]:
+    """Losses of pre-training from each metrics.jsonl, and how they began and ended."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    rows = []
+    for entry in study.get("pretraining") or []:
+        file = base / entry["metrics"]
+        lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
+        for name in sorted({name for line in lines for name in line if name.endswith("loss")}):
+            points = [(line["step"], line[name]) for line in lines if name in line]
+            title = f"{entry['name']}: {name.replace('_', ' ')}"
+            series[title] = points
+            rows.append((title, f"{points[0][1]:.3f}", f"{points[-1][1]:.3f}", f"{points[-1][0]:,.0f}"))
+    if not series:
+        return []
+    svg = charts.lines(series, "step", "loss")
+    blocks: list[Block] = [Heading("Pre-training")]
+    if svg:
+        blocks.append(Figure(svg, "Losses of pre-training"))
+    return [*blocks, Table(("loss", "first", "last", "steps"), rows)]
+
+
+def quality_charts(study: Mapping[str, Any], found: Results) -> list[Block]:
+    """Quality against FLOPs and against latency, where the study says what arms cost."""
+    blocks: list[Block] = []
+    for field, axis in (("flops", "pre-training FLOPs"), ("latency_ms", "latency (ms a review, batch 1, p50)")):
+        costs = {arm["name"]: arm[field] for arm in study.get("arms", []) if arm.get(field)}
+        if len(costs) < 2:
+            continue
+        for task in found.tasks:
+            main = found.main_metric(task)
+            rows = [
+                (arm, costs[arm], _interval(pooled[main]))
+                for arm in found.arms
+                if arm in costs and (pooled := found.pooled(arm, task))
+            ]
+            svg = charts.points(rows, axis, title_of(main)) if rows else None
+            if svg:
+                blocks.append(Figure(svg, f"{task}: {title_of(main)} against {axis}"))
+    return [Heading("What it costs"), *blocks] if blocks else []
+
+
+def details(found: Results) -> list[Block]:
+    """Per cell what dev chose, the confusion matrix, slices, mistakes; folded."""
+    rows = [
+        (
+            c.arm,
+            c.task,
+            str(c.seed),
+            f"{c.about.get('learning_rate', 0):g}",
+            number(main, c.about["metrics"][main]["value"]),
+        )
+        for c in found.cells
+        for main in [found.main_metric(c.task)]
+    ]
+    table = Table(("arm", "task", "seed", "learning rate chosen on dev", "main metric"), rows)
+    first = [found.of(arm, task)[0] for task in found.tasks for arm in found.arms if found.of(arm, task)]
+    return [table, *(Details(f"{c.arm}, {c.task}, seed {c.seed}", _cell(c), html_only=True) for c in first)]
+
+
+def _cell(cell: Cell) -> list[Block]:
+    blocks: list[Block] = []
+    if "confusion" in cell.about and len(cell.about["labels"]) <= 20:
+        labels = cell.about["labels"]
+        rows = [(label, *map(str, row)) for label, row in zip(labels, cell.about["confusion"], strict=True)]
+        blocks.append(Table(("label ↓ said →", *labels), rows, "Confusion matrix"))
+    for name, parts in cell.about.get("slices", {}).items():
+        metrics = [m for m in parts[0] if m in METRICS]
+        rows = [(p["part"], f"{p['n']:,}", *(number(m, p[m]) for m in metrics)) for p in parts]
+        blocks.append(Table((name, "n", *map(title_of, metrics)), rows, f"By {name}"))
+    mistakes = cell.folder / "mistakes.jsonl"
+    if mistakes.exists():
+        read = [json.loads(line) for line in mistakes.read_text().splitlines()[:SHOWN_MISTAKES]]
+        rows = [(str(m["label"]), str(m["prediction"]), f"{m['loss']:.2f}", m["text"][:300]) for m in read]
+        blocks.append(Table(("label", "said", "loss", "text"), rows, "Worst mistakes"))
+    return blocks or [Paragraph("Nothing more is kept of this run.")]

@@ -1,0 +1,210 @@
+"""Intervals and paired tests: what a difference between two arms is worth.
+
+A result varies for two reasons: other test examples could have been drawn, and another seed (head, order, training
+sample) gives another network. Examples are resampled by a paired bootstrap; where there are several seeds their
+variance is added (two-way random effects) and the interval is a t interval with Satterthwaite's degrees of freedom, so
+that three lucky seeds are not evidence. tests/model/test_significance.py simulates both: intervals cover 95%, and
+where there is no difference 5% of the tests say there is one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from model.command import UserMistake
+from model.evaluation.metrics import Metric
+from model.evaluation.predictions import Predictions
+
+SAMPLES = 2000
+"""Bootstrap samples, and permutations of the randomization test."""
+LEVEL = 0.95
+LARGEST_BLOCK = 4_000_000
+"""Weights (samples × examples) held at once, 32 MB."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Arm a minus arm b on the same examples; seeds are paired."""
+
+    metric: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    """Two-sided, seeds included where there are several, else the randomization test's."""
+    p_randomization: float
+    """Approximate randomization over examples, the seeds as they are (Noreen 1989; McNemar's test for accuracy)."""
+    examples: int
+    seeds: int
+    p_holm: float | None = None
+    """`p` corrected for the other comparisons of the same table."""
+
+    @property
+    def evidence(self) -> bool:
+        return (self.p if self.p_holm is None else self.p_holm) < 1 - LEVEL
+
+    def words(self, a: str, b: str, better: str) -> str:
+        """The finding as a sentence's predicate."""
+        if not self.evidence:
+            return f"no evidence of a difference between {a} and {b}"
+        a_wins = (self.difference > 0) == (better == "higher")
+        return f"{a} is better than {b}" if a_wins else f"{b} is better than {a}"
+
+
+def interval(metric: Metric, predictions: Predictions, seed: int = 0) -> dict[str, float]:
+    """Value with its percentile bootstrap interval over examples."""
+    columns = metric.columns(predictions)
+    values = metric.value(_resampled([columns], seed)[0])
+    low, high = _percentiles(values)
+    return {"value": float(metric.value(columns.sum(0))), "low": low, "high": high}
+
+
+def pooled(metric: Metric, seeds: Sequence[Predictions], seed: int = 0) -> dict[str, float]:
+    """Mean over the seeds with an interval over examples and seeds."""
+    columns = [metric.columns(p) for p in _aligned(seeds)]
+    full = np.array([float(metric.value(c.sum(0))) for c in columns])
+    if len(seeds) == 1:
+        return interval(metric, seeds[0], seed)
+    resampled = metric.value(_resampled(columns, seed))
+    half = _half_width(full, resampled, len(columns[0]))
+    low, high = np.clip([full.mean() - half, full.mean() + half], *metric.bounds)
+    return {"value": float(full.mean()), "low": float(low), "high": float(high)}
+
+
+def compare(metric: Metric, a: Sequence[Predictions], b: Sequence[Predictions], seed: int = 0) -> Comparison:
+    """Paired comparison of two arms; `a[i]` and `b[i]` are of the same seed."""
+    if len(a) != len(b) or not a:
+        raise UserMistake(f"arms of {len(a)} and {len(b)} seeds cannot be compared: give both the same seeds")
+    every = _aligned([*a, *b])
+    of_a = [metric.columns(p) for p in every[: len(a)]]
+    of_b = [metric.columns(p) for p in every[len(a) :]]
+    full = np.array([float(metric.value(x.sum(0)) - metric.value(y.sum(0))) for x, y in zip(of_a, of_b, strict=True)])
+    both = metric.value(_resampled([*of_a, *of_b], seed))
+    resampled = both[: len(a)] - both[len(a) :]
+    difference = float(full.mean())
+    p_randomization = _randomization(metric, of_a, of_b, seed)
+    if len(a) == 1:
+        low, high, p = *_percentiles(resampled[0]), p_randomization
+    else:
+        half = _half_width(full, resampled, len(of_a[0]))
+        low, high, p = difference - half, difference + half, _p(full, resampled, len(of_a[0]))
+    return Comparison(metric.name, difference, low, high, p, p_randomization, len(of_a[0]), len(a))
+
+
+def with_holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Each with its p corrected for there being several (Holm 1979)."""
+    adjusted = holm([c.p for c in comparisons])
+    return [Comparison(**asdict(c) | {"p_holm": p}) for c, p in zip(comparisons, adjusted, strict=True)]
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    adjusted, running = [0.0] * len(ps), 0.0
+    for rank, i in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        running = max(running, min(1.0, (len(ps) - rank) * ps[i]))
+        adjusted[i] = running
+    return adjusted
+
+
+def mcnemar(a: Predictions, b: Predictions) -> float:
+    """Exact two-sided p for two classifiers on the same examples (binomial over those they disagree on)."""
+    from scipy.stats import binomtest
+
+    a, b = _aligned([a, b])
+    a_right, b_right = a.classes() == a.golds(), b.classes() == b.golds()
+    only_a, only_b = int((a_right & ~b_right).sum()), int((~a_right & b_right).sum())
+    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
+
+
+def _aligned(every: Sequence[Predictions]) -> list[Predictions]:
+    """All in the order of the first's examples."""
+    wanted = every[0].ids
+    aligned = []
+    for predictions in every:
+        place = {example: i for i, example in enumerate(predictions.ids)}
+        if place.keys() != set(wanted):
+            raise UserMistake(
+                "arms were evaluated on different examples and cannot be compared: "
+                f"{len(place.keys() ^ set(wanted))} examples are in one only; use the same data, n_test and sample_seed"
+            )
+        same_order = predictions.ids == wanted
+        aligned.append(predictions if same_order else predictions.take([place[i] for i in wanted]))
+    return aligned
+
+
+def _resampled(columns: Sequence[np.ndarray], seed: int, samples: int = SAMPLES) -> np.ndarray:
+    """Sums of statistics on bootstrap samples, the same samples for all: [len(columns), samples, k]."""
+    n, generator = len(columns[0]), np.random.default_rng(seed)
+    sums = np.empty((len(columns), samples, columns[0].shape[1]))
+    block = max(1, min(samples, LARGEST_BLOCK // n))
+    for start in range(0, samples, block):
+        size = min(block, samples - start)
+        weights = np.stack([np.bincount(generator.integers(0, n, n), minlength=n) for _ in range(size)]).astype(float)
+        for i, column in enumerate(columns):
+            sums[i, start : start + size] = weights @ column
+    return sums
+
+
+def _percentiles(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def _variance(full: np.ndarray, resampled: np.ndarray, n: int) -> tuple[float, float]:
+    """Variance of the mean over seeds, and its degrees of freedom.
+
+    full [seeds], resampled [seeds, samples], over n examples. The bootstrap of the mean has the examples' part. Seeds
+    differ by themselves and because each meets the examples in its own way; the bootstrap has the second already, so
+    only what is left of the first is added.
+    """
+    seeds = len(full)
+    examples = float(resampled.mean(0).var(ddof=1))
+    if seeds == 1:
+        return examples, n - 1.0
+    between = float(full.var(ddof=1))
+    own_way = float((resampled - resampled.mean(0)).var(axis=1, ddof=1).mean()) * seeds / (seeds - 1)
+    of_seeds = max(0.0, between - own_way) / seeds
+    variance = examples + of_seeds
+    if variance == 0.0:
+        return 0.0, n - 1.0
+    freedom = variance**2 / (of_seeds**2 / (seeds - 1) + examples**2 / (n - 1))
+    return variance, freedom
+
+
+def _half_width(full: np.ndarray, resampled: np.ndarray, n: int) -> float:
+    from scipy.stats import t
+
+    variance, freedom = _variance(full, resampled, n)
+    return float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
+
+
+def _p(full: np.ndarray, resampled: np.ndarray, n: int) -> float:
+    from scipy.stats import t
+
+    variance, freedom = _variance(full, resampled, n)
+    if variance == 0.0:
+        return 1.0 if full.mean() == 0 else 0.0
+    return float(2 * t.sf(abs(full.mean()) / math.sqrt(variance), freedom))
+
+
+def _randomization(metric: Metric, a: Sequence[np.ndarray], b: Sequence[np.ndarray], seed: int) -> float:
+    """Swaps the two arms on a random half of the examples, in all seeds together."""
+    generator, n = np.random.default_rng(seed + 1), len(a[0])
+    observed = abs(_mean_difference(metric, [x.sum(0) for x in a], [y.sum(0) for y in b]))
+    as_large, block = 0, max(1, min(SAMPLES, LARGEST_BLOCK // n))
+    for start in range(0, SAMPLES, block):
+        swap = generator.integers(0, 2, (min(block, SAMPLES - start), n)).astype(float)
+        moved = [swap @ (y - x) for x, y in zip(a, b, strict=True)]
+        differences = _mean_difference(
+            metric,
+            [x.sum(0) + m for x, m in zip(a, moved, strict=True)],
+            [y.sum(0) - m for y, m in zip(b, moved, strict=True)],
+        )
+        as_large += int((np.abs(differences) >= observed - 1e-12).sum())
+    return (as_large + 1) / (SAMPLES + 1)
+
+
+def _mean_difference(metric: Metric, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> np.ndarray:
+    """Sums of statistics per seed, each [..., k] → mean difference of the metric [...]."""
+    return np.mean([metric.value(x) - metric.value(y) for x, y in zip(a, b, strict=True)], axis=0)

@@ -1,0 +1,84 @@
+"""Fine-tunes an encoder on a task: `python -m model.finetune --encoder DIR|random --task NAME --data DIR --output DIR`.
+
+Every learning rate of the grid is trained from the same start and the best on dev is kept: the same care for every
+arm of a comparison, a random encoder included.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from model.command import UserMistake, main
+from model.finetuning.config import FinetuningSettings
+from model.finetuning.tasks import TASKS, find
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    arguments = parser().parse_args(argv)
+    settings = settings_of(arguments)
+    task = find(arguments.task)
+
+    from model.finetuning.fit import fit
+
+    result = fit(
+        encoder=arguments.encoder,
+        architecture=arguments.architecture,
+        task=task,
+        data=arguments.data,
+        output=arguments.output,
+        settings=settings,
+        seed=arguments.seed,
+        device=arguments.device,
+    )
+    if arguments.evaluation is not None:
+        from model.evaluation.evaluate import evaluate
+
+        evaluation = evaluate(arguments.output, task, arguments.data, arguments.evaluation, device=arguments.device)
+        result["test"] = {name: metric["value"] for name, metric in evaluation["metrics"].items()}
+    return result
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m model.finetune", description=__doc__)
+    parser.add_argument("--encoder", required=True, metavar="DIR|random", help="model folder, hub name, or `random`")
+    parser.add_argument("--architecture", metavar="DIR", help="for `random`: folder whose config and tokenizer to use")
+    parser.add_argument("--task", required=True, metavar="NAME", help=f"one of {', '.join(sorted(TASKS))}")
+    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="the task's data")
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="the fine-tuned model folder")
+    parser.add_argument("--evaluation", type=Path, metavar="DIR", help="also evaluate on test and write it here")
+    parser.add_argument("--seed", type=int, default=0, help="head, order, dropout, training examples (default 0)")
+    parser.add_argument("--preset", metavar="NAME", help="start from this preset's fine-tuning defaults")
+    parser.add_argument("--learning_rate", type=float, nargs="+", metavar="RATE", help="the grid; best on dev is kept")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting; repeatable")
+    parser.epilog = "Settings: " + ", ".join(FinetuningSettings.__dataclass_fields__)
+    return parser
+
+
+def settings_of(arguments: argparse.Namespace) -> FinetuningSettings:
+    """Defaults, then the preset's, then what the command line says."""
+    from dataclasses import replace
+
+    base = FinetuningSettings.of_preset(arguments.preset) if arguments.preset else FinetuningSettings()
+    changes: dict[str, Any] = {}
+    for assignment in arguments.set:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise UserMistake(f"--set {assignment}: write FIELD=VALUE")
+        changes[name] = FinetuningSettings.parse(name, text)
+    if arguments.learning_rate:
+        changes["learning_rates"] = tuple(arguments.learning_rate)
+    return replace(base, **changes)
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """result.json of a finished fine-tuning."""
+    file = folder / "result.json"
+    if not file.exists():
+        raise UserMistake(f"{folder}: no result.json; not a finished fine-tuning")
+    return json.loads(file.read_text())
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,196 @@
+"""From a folder (or hub name) to a network with a fresh head, and back to a folder others can load.
+
+With pooling `cls`, and for every shape but classification and regression, the network is the architecture's own
+AutoModelFor… class, and the folder loads with it. With pooling `mean` the head is ours (heads.py): the folder loads
+with AutoModel (encoder) and keeps the head in head.safetensors; task.json says which.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+
+from model.command import UserMistake
+from model.finetuning.examples import Shape, Task
+from model.finetuning.heads import MeanPooledClassifier
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
+
+
+@dataclass(frozen=True)
+class Head:
+    """What besides the weights says how a fine-tuned folder is used: task.json."""
+
+    task: str
+    shape: Shape
+    labels: tuple[str, ...]
+    pooling: str
+    max_length: int
+    stride: int
+    clean: str = "none"
+
+
+def build(encoder: str, architecture: str | None, task: Task, pooling: str, dropout: float | None = None) -> nn.Module:
+    """The network before fine-tuning. Seed torch first: the head (and a random encoder) is drawn here."""
+    folder = source_folder(encoder, architecture)
+    config = _config(folder, task)
+    if dropout is not None:
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout"):
+            if hasattr(config, name):
+                setattr(config, name, dropout)
+    auto = _auto_class(task.shape, pooling)
+    model = auto.from_config(config) if encoder == "random" else _pretrained(auto, folder, config)
+    return MeanPooledClassifier(model, config.num_labels) if uses_mean(task.shape, pooling) else model
+
+
+def uses_mean(shape: Shape, pooling: str) -> bool:
+    return pooling == "mean" and shape in ("classification", "regression")
+
+
+def source_folder(encoder: str, architecture: str | None) -> str:
+    """Where config.json and the tokenizer are read from."""
+    if encoder != "random":
+        if encoder.startswith(("/", ".")) and not (Path(encoder) / "config.json").exists():
+            raise UserMistake(f"--encoder {encoder}: no transformers model there (config.json is missing)")
+        return encoder
+    if architecture is None:
+        raise UserMistake(
+            "--encoder random needs --architecture DIR: the folder whose config.json and tokenizer to use"
+        )
+    return architecture
+
+
+def _config(folder: str, task: Task) -> Any:
+    from transformers import AutoConfig
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UserMistake(f"--encoder {folder}: no transformers model there ({str(error).splitlines()[0]})") from error
+    if task.shape in ("classification", "regression", "tokens"):
+        config.num_labels = max(1, len(task.labels))
+        if task.labels:
+            config.id2label = dict(enumerate(task.labels))
+            config.label2id = {label: i for i, label in enumerate(task.labels)}
+    config.problem_type = {"classification": "single_label_classification", "regression": "regression"}.get(task.shape)
+    return config
+
+
+def _auto_class(shape: Shape, pooling: str) -> Any:
+    import transformers
+
+    if uses_mean(shape, pooling):
+        return transformers.AutoModel
+    return {
+        "classification": transformers.AutoModelForSequenceClassification,
+        "regression": transformers.AutoModelForSequenceClassification,
+        "tokens": transformers.AutoModelForTokenClassification,
+        "span": transformers.AutoModelForQuestionAnswering,
+        "choice": transformers.AutoModelForMultipleChoice,
+    }[shape]
+
+
+def _pretrained(auto: Any, folder: str, config: Any) -> nn.Module:
+    """Loads weights; the missing ones may only be the head's, else the folder is not what its config says."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    try:
+        model, report = auto.from_pretrained(folder, config=config, output_loading_info=True, dtype=torch.float32)
+    except OSError as error:
+        raise UserMistake(f"--encoder {folder}: {str(error).splitlines()[0]}") from error
+    inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
+    lost = [k for k in report["missing_keys"] if k.startswith(inside) and "pooler" not in k and "position_ids" not in k]
+    if lost and len(lost) > len(model.state_dict()) // 2:
+        raise UserMistake(
+            f"--encoder {folder}: {len(lost)} of the encoder's weights are not in its file, e.g. {lost[0]}"
+        )
+    return model
+
+
+def load_tokenizer(folder: str) -> Tokenizer:
+    """The tokenizer itself: tokenizer.json where there is one, else what transformers makes of the folder."""
+    file = Path(folder) / "tokenizer.json"
+    if file.exists():
+        tokenizer = Tokenizer.from_file(str(file))
+    else:
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+        except (OSError, ValueError, AttributeError) as error:
+            raise UserMistake(f"--encoder {folder}: no tokenizer there ({str(error).splitlines()[0]})") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    if len(tokenizer.encode("a").tokens) == len(tokenizer.encode("a", add_special_tokens=False).tokens):
+        raise UserMistake(f"--encoder {folder}: its tokenizer adds no [CLS] and [SEP]; tokenizer.json needs them")
+    return tokenizer
+
+
+def save(model: nn.Module, head: Head, tokenizer_folder: str, output: Path) -> None:
+    """Writes the transformers folder; complete when task.json is there."""
+    output.mkdir(parents=True, exist_ok=True)
+    inner: Any = model.encoder if isinstance(model, MeanPooledClassifier) else model
+    inner.config.amazon_electra = asdict(head) | {"note": _how_to_load(model)}
+    inner.save_pretrained(output)
+    if isinstance(model, MeanPooledClassifier):
+        from safetensors.torch import save_file
+
+        save_file({k: v.contiguous().cpu() for k, v in model.head.state_dict().items()}, output / "head.safetensors")
+    _save_tokenizer(tokenizer_folder, output)
+    write_json(output / "task.json", asdict(head) | {"how_to_load": _how_to_load(model)})
+
+
+def _how_to_load(model: nn.Module) -> str:
+    if isinstance(model, MeanPooledClassifier):
+        return (
+            "transformers.AutoModel gives the encoder; the head over the mean of its last hidden states is in "
+            "head.safetensors (model.finetuning.encoders.load puts both together)"
+        )
+    return f"transformers.{type(model).__name__}"
+
+
+def _save_tokenizer(folder: str, output: Path) -> None:
+    if (Path(folder) / "tokenizer.json").exists():
+        for name in TOKENIZER_FILES:
+            if (Path(folder) / name).exists():
+                shutil.copyfile(Path(folder) / name, output / name)
+        return
+    from transformers import AutoTokenizer
+
+    AutoTokenizer.from_pretrained(folder).save_pretrained(output)
+
+
+def load(folder: Path) -> tuple[nn.Module, Head, Tokenizer]:
+    """A folder written by `save`, ready to predict."""
+    if not (folder / "task.json").exists():
+        raise UserMistake(f"{folder}: no task.json; --model must be a folder made by model.finetune")
+    read = json.loads((folder / "task.json").read_text())
+    head = Head(**{name: read[name] for name in Head.__dataclass_fields__} | {"labels": tuple(read["labels"])})
+    task = Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
+    config = _config(str(folder), task)
+    model = _pretrained(_auto_class(head.shape, head.pooling), str(folder), config)
+    if uses_mean(head.shape, head.pooling):
+        from safetensors.torch import load_file
+
+        model = MeanPooledClassifier(model, config.num_labels)
+        model.head.load_state_dict(load_file(folder / "head.safetensors"))
+    return model.eval(), head, load_tokenizer(str(folder))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,137 @@
+"""What every task format is turned into: one list of examples, sampled the same way for every arm.
+
+A task module (model/finetuning/tasks) knows a format; nothing outside it does. Sampling keeps the examples whose hash
+of (seed, example id) is smallest, so it streams through any number of records in memory for the sample alone, does not
+depend on the order of files, and a larger sample contains the smaller one.
+"""
+
+import hashlib
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from model.command import UserMistake
+
+Shape = Literal["classification", "regression", "tokens", "span", "choice"]
+Split = Literal["train", "dev", "test"]
+SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled input. Which fields are used follows from the task's shape."""
+
+    id: str
+    text: str
+    """Sentence, premise or question; for `tokens` the words joined by spaces; for `choice` the shared beginning."""
+    pair: str | None = None
+    """Second sentence; for `span` the passage that holds the answer."""
+    label: int | float | None = None
+    """Index of the class or of the right choice, or the number to predict; None where it is not published."""
+    words: tuple[str, ...] = ()
+    tags: tuple[int, ...] = ()
+    """For `tokens`: one class index per word."""
+    choices: tuple[str, ...] = ()
+    answers: tuple[tuple[str, int], ...] = ()
+    """For `span`: (answer, offset in `pair` in characters); none means the question has no answer there."""
+    slices: Mapping[str, str | float] = field(default_factory=dict)
+    """What the report breaks results down by: stars, source, verified …"""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which examples of a split are used; `n` None is all of them."""
+
+    n: int | None = None
+    seed: int = 0
+    balanced: bool = False
+    """Equally many of each class, as many as the rarest allows."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A named task: where its examples come from and what is measured on them."""
+
+    name: str
+    shape: Shape
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    """Names in model/evaluation/metrics.py; the first decides on dev and is the one arms are compared by."""
+    read: Callable[[Path, Split, Sampling], list[Example]]
+    source: str
+    question: str = ""
+    """What the report asks of it, in words."""
+
+
+def sample(examples: Iterable[Example], sampling: Sampling) -> list[Example]:
+    """The sample in the order of its hashes, which is random but always the same."""
+    if sampling.balanced:
+        return _balanced(examples, sampling)
+    keyed = ((sampling_key(e.id, sampling.seed), e.id, e) for e in examples)
+    kept = sorted(keyed, key=_by_key) if sampling.n is None else heapq.nsmallest(sampling.n, keyed, key=_by_key)
+    return [example for _, _, example in kept]
+
+
+def sampling_key(example_id: str, seed: int) -> int:
+    """A number that orders examples at random, the same on every machine."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{example_id}".encode(), digest_size=8).digest(), "big")
+
+
+def _by_key(entry: tuple[int, str, Example]) -> tuple[int, str]:
+    return entry[:2]
+
+
+def _balanced(examples: Iterable[Example], sampling: Sampling) -> list[Example]:
+    """Classes are filled separately; memory is `n` examples of each."""
+    classes: dict[int | float | None, list[tuple[int, str, Example]]] = {}
+    for example in examples:
+        of_class = classes.setdefault(example.label, [])
+        of_class.append((sampling_key(example.id, sampling.seed), example.id, example))
+        if sampling.n is not None and len(of_class) > 2 * sampling.n + 64:
+            of_class[:] = heapq.nsmallest(sampling.n, of_class, key=_by_key)
+    if not classes:
+        return []
+    size = min(len(of_class) for of_class in classes.values())
+    if sampling.n is not None:
+        size = min(size, sampling.n // len(classes))
+    kept = [entry for of_class in classes.values() for entry in heapq.nsmallest(size, of_class, key=_by_key)]
+    return [example for _, _, example in sorted(kept, key=_by_key)]
+
+
+def split_by_text(text: str, shares: Mapping[Split, int]) -> Split:
+    """For formats that publish no split: equal texts (case and spaces aside) fall on the same side.
+
+    `shares` are percentages, e.g. {"train": 80, "dev": 10, "test": 10}.
+    """
+    folded = " ".join(text.casefold().split())
+    place = int.from_bytes(hashlib.blake2b(folded.encode(), digest_size=8).digest(), "big") % sum(shares.values())
+    for split, share in shares.items():
+        if place < share:
+            return split
+        place -= share
+    raise AssertionError("the shares cover every place")
+
+
+def load(task: Task, data: Path, split: Split, sampling: Sampling) -> list[Example]:
+    """The examples of a split, or what is wrong with the data in one line."""
+    if not data.exists():
+        raise UserMistake(f"{data}: no such file or folder; --data names the data of the task {task.name}")
+    examples = task.read(data, split, sampling)
+    if not examples:
+        raise UserMistake(f"{data}: task {task.name} finds no example in its {split} split")
+    if split == "train" and task.shape == "classification":
+        _check_classes(task, data, examples)
+    return examples
+
+
+def _check_classes(task: Task, data: Path, examples: list[Example]) -> None:
+    counts = Counter(example.label for example in examples)
+    if len(counts) < 2:
+        only = task.labels[int(next(iter(counts)) or 0)]
+        raise UserMistake(
+            f"{data}: all {len(examples)} training examples of {task.name} are {only!r}; "
+            "nothing can be learnt from one class: take more examples (--n_train) or other data"
+        )

@@ -1,0 +1,205 @@
+"""One fine-tuning from data to model folder: the grid of learning rates, selection on dev, resume after a kill."""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from model.device import Device, open_device
+from model.evaluation import metrics
+from model.evaluation.predict import judge
+from model.finetuning import encoders
+from model.finetuning.batches import Encoder, Feature
+from model.finetuning.config import FinetuningSettings
+from model.finetuning.encoders import Head
+from model.finetuning.examples import Example, Task, load
+from model.finetuning.loop import Attempt, Training, train
+from model.finetuning.losses import balanced_weights
+from model.metrics_log import MetricsLog
+from model.progress import progress
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data ready for training; the same for every learning rate."""
+
+    head: Head
+    encode: Encoder
+    train: list[Example]
+    dev: list[Example]
+    train_features: list[Feature]
+    dev_features: list[Feature]
+    classes: int
+
+
+def fit(
+    encoder: str,
+    architecture: str | None,
+    task: Task,
+    data: Path,
+    output: Path,
+    settings: FinetuningSettings,
+    seed: int = 0,
+    device: str = "auto",
+) -> dict[str, Any]:
+    started, cpu_started = time.perf_counter(), time.process_time()
+    question = {
+        "task": task.name,
+        "seed": seed,
+        "encoder": encoder,
+        "architecture": architecture,
+        "data": str(data),
+        "settings": asdict(settings),
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    encoders.write_json(output / "run.json", question)
+    target = open_device(device, settings.precision)
+    prepared = prepare(encoders.source_folder(encoder, architecture), task, data, settings, seed)
+    model, best, attempts = _best(encoder, architecture, task, prepared, settings, seed, target, output)
+    encoders.save(model, prepared.head, encoders.source_folder(encoder, architecture), output)
+    result = question | {
+        "learning_rate": best.learning_rate,
+        "dev": best.dev,
+        "tried": [_summary(attempt) for attempt in attempts],
+        "n_train": len(prepared.train),
+        "n_dev": len(prepared.dev),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "examples_per_second": best.examples_per_second,
+        "device": target.kind,
+        "seconds": round(time.perf_counter() - started, 3),
+        "cpu_seconds": round(time.process_time() - cpu_started, 3),
+    }
+    encoders.write_json(output / "result.json", result)
+    shutil.rmtree(output / "attempts", ignore_errors=True)
+    return result
+
+
+def prepare(tokenizer_folder: str, task: Task, data: Path, settings: FinetuningSettings, seed: int) -> Prepared:
+    """Reads and tokenizes train and dev."""
+    train_examples = load(task, data, "train", settings.sampling_of("train", seed))
+    dev_examples = load(task, data, "dev", settings.sampling_of("dev", seed))
+    pooling = settings.pooling if task.shape in ("classification", "regression") else "none"
+    head = Head(task.name, task.shape, task.labels, pooling, settings.max_length, settings.stride, settings.clean)
+    encode = Encoder(
+        encoders.load_tokenizer(tokenizer_folder), task.shape, settings.max_length, settings.stride, settings.clean
+    )
+    return Prepared(
+        head=head,
+        encode=encode,
+        train=train_examples,
+        dev=dev_examples,
+        train_features=encode(train_examples),
+        dev_features=encode(dev_examples),
+        classes=len(task.labels),
+    )
+
+
+def _best(
+    encoder: str,
+    architecture: str | None,
+    task: Task,
+    prepared: Prepared,
+    settings: FinetuningSettings,
+    seed: int,
+    device: Device,
+    output: Path,
+) -> tuple[nn.Module, Attempt, list[Attempt]]:
+    """Trains every learning rate, those finished before a kill excepted; the model carries the best state."""
+    attempts: list[Attempt] = []
+    model: nn.Module | None = None
+    log = MetricsLog(output)
+    training = _training(task, prepared, settings, seed, device)
+    total = training.steps * len(settings.learning_rates)
+    with progress(total, "steps", f"fine-tuning {task.name}, seed {seed}") as shown:
+        for i, rate in enumerate(settings.learning_rates):
+            attempt = _finished(output, rate)
+            if attempt is None:
+                torch.manual_seed(seed)
+                model = encoders.build(encoder, architecture, task, settings.pooling, settings.dropout).to(device.torch)
+                report = _reporter(log, shown, i, training.steps, rate)
+                attempt = train(model, replace(training, report=report), rate)
+                _keep(attempt, output)
+            attempts.append(attempt)
+            shown.update((i + 1) * training.steps)
+    best = max(attempts, key=Attempt.rank)
+    if model is None:
+        model = encoders.build(encoder, architecture, task, settings.pooling, settings.dropout)
+    model.cpu().load_state_dict(best.state)
+    return model, best, attempts
+
+
+def _training(task: Task, prepared: Prepared, settings: FinetuningSettings, seed: int, device: Device) -> Training:
+    def dev_score(model: nn.Module) -> dict[str, float]:
+        said = judge(model, prepared.dev_features, prepared.encode, prepared.dev, device, prepared.classes)
+        return {name: metrics.value(name, said) for name in task.metrics}
+
+    weights = None
+    if settings.class_weights == "balanced" and task.shape == "classification":
+        labels = np.array([e.label for e in prepared.train], dtype=np.int64)
+        weights = balanced_weights(labels, prepared.classes).to(device.torch)
+    return Training(
+        features=prepared.train_features,
+        shape=task.shape,
+        settings=settings,
+        seed=seed,
+        device=device,
+        dev_score=dev_score,
+        report=lambda step, numbers: None,
+        class_weights=weights,
+        pad_id=prepared.encode.tokenizer.token_to_id("[PAD]") or 0,
+    )
+
+
+def _reporter(
+    log: MetricsLog, shown: Any, attempt: int, steps: int, rate: float
+) -> Callable[[int, dict[str, Any]], None]:
+    """Steps of one learning rate follow those of the one before, so that a curve of the run has no two ends."""
+
+    def report(step: int, numbers: dict[str, Any]) -> None:
+        log.log(attempt * steps + step, attempt=attempt, peak_learning_rate=rate, **numbers)
+        shown.update(attempt * steps + step, loss=numbers["train_loss"])
+
+    return report
+
+
+def _summary(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "learning_rate": attempt.learning_rate,
+        "dev": attempt.dev,
+        "steps": attempt.steps,
+        "best_step": attempt.best_step,
+        "examples_per_second": attempt.examples_per_second,
+    }
+
+
+def _folder(output: Path, rate: float) -> Path:
+    """Belongs to the run's exact question: another question in the same folder starts afresh."""
+    asked = hashlib.sha256((output / "run.json").read_bytes()).hexdigest()[:16]
+    return output / "attempts" / f"{asked}-{rate:g}"
+
+
+def _keep(attempt: Attempt, output: Path) -> None:
+    """Weights first, then what they scored: a folder with a summary is complete."""
+    from safetensors.torch import save_file
+
+    folder = _folder(output, attempt.learning_rate)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.clone() for name, tensor in attempt.state.items()}, folder / "state.safetensors")
+    encoders.write_json(folder / "attempt.json", _summary(attempt))
+
+
+def _finished(output: Path, rate: float) -> Attempt | None:
+    from safetensors.torch import load_file
+
+    folder = _folder(output, rate)
+    if not (folder / "attempt.json").exists():
+        return None
+    return Attempt(**json.loads((folder / "attempt.json").read_text()), state=load_file(folder / "state.safetensors"))

@@ -1,0 +1,208 @@
+"""Trains a network on features and keeps its best state on dev; one call per learning rate."""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from model.device import Device
+from model.finetuning import losses
+from model.finetuning.batches import Feature, collate, prediction_batches, training_batches
+from model.finetuning.config import FinetuningSettings
+from model.finetuning.examples import Shape
+
+PREDICTION_BATCH = 64
+DevScore = Callable[[nn.Module], dict[str, float]]
+"""Measures a network on dev: {metric: value}, the first decides, larger is better; `loss` breaks ties."""
+
+
+@dataclass
+class Attempt:
+    """What one learning rate came to."""
+
+    learning_rate: float
+    dev: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    best_step: int = 0
+    examples_per_second: float = 0.0
+    state: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+
+    def rank(self) -> tuple[float, float]:
+        """Larger is better."""
+        return rank(self.dev)
+
+
+def rank(dev: dict[str, float]) -> tuple[float, float]:
+    main = next(iter(dev.values()), -math.inf)
+    return (-math.inf if math.isnan(main) else main, -dev.get("loss", 0.0))
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything but the network and the learning rate."""
+
+    features: Sequence[Feature]
+    shape: Shape
+    settings: FinetuningSettings
+    seed: int
+    device: Device
+    dev_score: DevScore
+    report: Callable[[int, dict[str, Any]], None]
+    """Called with the step and numbers to log."""
+    class_weights: torch.Tensor | None = None
+    pad_id: int = 0
+    loss: Callable[[nn.Module, dict[str, torch.Tensor], torch.Tensor, np.ndarray], torch.Tensor] | None = None
+    """Network, inputs, targets and the indices of the features → loss; None: the settings' own loss."""
+
+    @property
+    def steps(self) -> int:
+        per_epoch = -(-len(self.features) // self.settings.batch)
+        return max(1, round(per_epoch * self.settings.epochs))
+
+
+def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt:
+    """Leaves the best state in the attempt (on the CPU); the network itself ends where training ended."""
+    settings = training.settings
+    optimizer = _optimizer(model, settings, learning_rate)
+    generator = np.random.default_rng(training.seed)
+    attempt = Attempt(learning_rate)
+    per_epoch = -(-len(training.features) // settings.batch)
+    evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
+    worse, started, step = 0, time.perf_counter(), 0
+    queue: list[np.ndarray] = []
+    running: list[torch.Tensor] = []
+    seen = 0
+    while step < training.steps:
+        if not queue:
+            queue = training_batches(training.features, settings.batch, generator, settings.length_grouped)
+        chosen = queue.pop()
+        _set_learning_rate(optimizer, step, training.steps, settings.warmup)
+        running.append(_step(model, training, optimizer, chosen))
+        step, seen = step + 1, seen + len(chosen)
+        if step % evaluate_every == 0 or step == training.steps:
+            numbers = {"train_loss": float(torch.stack(running).mean()), "learning_rate": _rate(optimizer)}
+            running = []
+            improved = _evaluate(model, training, attempt, step, numbers)
+            worse = 0 if improved else worse + 1
+            if settings.patience is not None and worse >= settings.patience:
+                break
+    attempt.steps = step
+    attempt.examples_per_second = seen / (time.perf_counter() - started)
+    return attempt
+
+
+def _step(model: nn.Module, training: Training, optimizer: torch.optim.Optimizer, chosen: np.ndarray) -> torch.Tensor:
+    model.train()
+    settings = training.settings
+    fixed = not settings.length_grouped or training.device.kind == "xla"
+    pad_to = settings.max_length if fixed else None
+    inputs, targets = collate([training.features[i] for i in chosen], training.shape, pad_to, training.pad_id)
+    inputs = {name: tensor.to(training.device.torch) for name, tensor in inputs.items()}
+    targets = targets.to(training.device.torch)
+    with training.device.autocast():
+        if training.loss is not None:
+            loss = training.loss(model, inputs, targets, chosen)
+        else:
+            loss = task_loss(accepted(model, inputs), model, targets, training)
+    loss.backward()
+    if settings.clip:
+        nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    training.device.end_step()
+    return loss.detach()
+
+
+def task_loss(inputs: dict[str, torch.Tensor], model: nn.Module, targets: torch.Tensor, training: Training) -> Any:
+    output = model(**inputs)
+    if training.shape == "span":
+        return losses.span(output.start_logits, output.end_logits, targets)
+    if training.shape == "regression":
+        return losses.regression(output.logits, targets)
+    return losses.classification(output.logits, targets, training.settings, training.class_weights)
+
+
+def accepted(model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """DistilBERT and others have no token types."""
+    config: Any = model.config
+    if getattr(config, "type_vocab_size", 0) > 1:
+        return inputs
+    return {name: tensor for name, tensor in inputs.items() if name != "token_type_ids"}
+
+
+def _evaluate(model: nn.Module, training: Training, attempt: Attempt, step: int, numbers: dict[str, float]) -> bool:
+    dev = training.dev_score(model)
+    training.report(step, numbers | {f"dev_{name}": value for name, value in dev.items()})
+    if attempt.state and rank(dev) <= attempt.rank():
+        return False
+    attempt.dev, attempt.best_step = dev, step
+    attempt.state = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+    return True
+
+
+def _optimizer(model: nn.Module, settings: FinetuningSettings, learning_rate: float) -> torch.optim.AdamW:
+    """AdamW with the learning rate falling from the head down (google: eps 1e-6, no decay on LayerNorm and biases)."""
+    config: Any = model.config
+    depth = int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            rate = learning_rate * settings.layer_decay ** _distance_from_top(name, depth)
+            decay = 0.0 if parameter.ndim == 1 else settings.weight_decay
+            groups.setdefault((rate, decay), []).append(parameter)
+    options = [{"params": p, "lr": lr, "peak": lr, "weight_decay": decay} for (lr, decay), p in groups.items()]
+    return torch.optim.AdamW(options, eps=1e-6)
+
+
+def _distance_from_top(name: str, depth: int) -> int:
+    """0 for the head, 1 for the top layer, depth + 1 for the embeddings."""
+    parts = name.split(".")
+    for before, part in itertools.pairwise(parts):
+        if before in ("layer", "layers", "h") and part.isdigit():
+            return depth - int(part)
+    return depth + 1 if "embeddings" in name else 0
+
+
+def _set_learning_rate(optimizer: torch.optim.Optimizer, step: int, steps: int, warmup: float) -> None:
+    """Linear up over the warm-up, then linear to 0."""
+    rising = max(1, round(steps * warmup)) if warmup else 0
+    share = (step + 1) / rising if step < rising else (steps - step) / max(1, steps - rising)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * min(1.0, share)
+
+
+def _rate(optimizer: torch.optim.Optimizer) -> float:
+    return max(group["lr"] for group in optimizer.param_groups)
+
+
+@torch.no_grad()
+def outputs(
+    model: nn.Module,
+    features: Sequence[Feature],
+    shape: Shape,
+    device: Device,
+    pad_id: int = 0,
+    batch: int = PREDICTION_BATCH,
+) -> list[np.ndarray]:
+    """The network's logits per feature, in the order of the features.
+
+    classification [classes], regression [1], choice [choices], tokens [tokens, classes], span [2, tokens].
+    """
+    model.eval()
+    results: list[np.ndarray] = [np.empty(0)] * len(features)
+    for chosen in prediction_batches(features, batch):
+        inputs, _ = collate([features[i] for i in chosen], shape, pad_id=pad_id)
+        inputs = {name: tensor.to(device.torch) for name, tensor in inputs.items()}
+        with device.autocast():
+            output = model(**accepted(model, inputs))
+        logits = torch.stack([output.start_logits, output.end_logits], 1) if shape == "span" else output.logits
+        for i, row in zip(chosen, logits.float().cpu().numpy(), strict=True):
+            length = features[i].length
+            results[i] = row[:, :length] if shape == "span" else row[:length] if shape == "tokens" else row
+    return results

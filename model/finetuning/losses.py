@@ -1,0 +1,44 @@
+"""What fine-tuning minimises, for each shape of task."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from model.finetuning.config import FinetuningSettings
+
+IGNORED = -100
+"""Label of what has no label: word pieces after a word's first, padding."""
+
+
+def classification(
+    logits: torch.Tensor, labels: torch.Tensor, config: FinetuningSettings, weights: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Mean loss; logits [..., classes], labels [...] with IGNORED where there is none.
+
+    Focal loss is alpha · (1 − p)^gamma · −log p of the true class (Lin et al. 2017, eq. 5); gamma 0 is cross-entropy.
+    """
+    logits, labels = logits.float().flatten(0, -2), labels.flatten()
+    each = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)
+    known = (labels != IGNORED).float()
+    weight = known if weights is None else known * weights[labels.clamp(min=0)]
+    if config.loss == "focal":
+        each = config.focal_alpha * (1.0 - torch.exp(-each)) ** config.focal_gamma * each
+    return (each * weight).sum() / weight.sum().clamp(min=1e-12)
+
+
+def regression(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean squared error; logits [batch, 1], labels [batch]."""
+    return F.mse_loss(logits.float().squeeze(-1), labels.float())
+
+
+def span(start_logits: torch.Tensor, end_logits: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Mean of the cross-entropies of start and end; positions [batch, 2] in tokens, 0 ([CLS]) for no answer."""
+    start = F.cross_entropy(start_logits.float(), positions[:, 0])
+    return (start + F.cross_entropy(end_logits.float(), positions[:, 1])) / 2
+
+
+def balanced_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
+    """Weights inverse to a class's frequency, 1 on average over the examples; classes never seen get 0."""
+    counts = np.bincount(labels[labels >= 0], minlength=classes).astype(np.float64)
+    weights = np.divide(counts.sum(), len(counts) * counts, out=np.zeros(classes), where=counts > 0)
+    return torch.tensor(weights, dtype=torch.float32)

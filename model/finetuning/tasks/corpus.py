@@ -1,0 +1,111 @@
+"""Polarity and stars from a corpus folder (beam_jobs.corpus_job): its own train, dev and test splits.
+
+The corpus may hold hundreds of millions of reviews: rows are chosen by a hash of their review id a batch at a time, and
+only the chosen ones become examples.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from model.command import UserMistake
+from model.finetuning.examples import Example, Sampling, Split, Task, sample
+
+COLUMNS = ("review_id", "stars", "verified", "source", "split", "sentences")
+POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
+STARS = {stars: stars - 1 for stars in range(1, 6)}
+
+
+def read_polarity(data: Path, split: Split, sampling: Sampling) -> list[Example]:
+    """1–2 stars are negative, 4–5 positive; 3 stars and reviews without stars are left out."""
+    return _read(data, split, sampling, POLARITY)
+
+
+def read_stars(data: Path, split: Split, sampling: Sampling) -> list[Example]:
+    return _read(data, split, sampling, STARS)
+
+
+def _read(data: Path, split: Split, sampling: Sampling, classes: dict[int, int]) -> list[Example]:
+    """Keeps per class the `n` rows of the smallest hashes while streaming, then samples among those."""
+    kept: list[pa.RecordBatch] = []
+    for batch in _batches(data, split, classes):
+        kept.append(batch)
+        if sampling.n is not None and sum(b.num_rows for b in kept) > 4 * len(classes) * sampling.n + 100_000:
+            kept = [_smallest(kept, sampling)]
+    if sampling.n is not None and kept:
+        kept = [_smallest(kept, sampling)]
+    rows = (row for batch in kept for row in batch.to_pylist())
+    return sample((_example(row, classes) for row in rows), Sampling(sampling.n, sampling.seed, sampling.balanced))
+
+
+def _batches(data: Path, split: Split, classes: dict[int, int]) -> Iterator[pa.RecordBatch]:
+    files = sorted(data.glob("corpus-*.parquet"))
+    if not files:
+        raise UserMistake(f"{data}: no corpus-*.parquet; --data must be a folder made by beam_jobs.corpus_job")
+    dataset = ds.dataset([str(f) for f in files], format="parquet")
+    missing = sorted(set(COLUMNS) - set(dataset.schema.names))
+    if missing:
+        raise UserMistake(f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version")
+    chosen = (pc.field("split").cast(pa.string()) == split) & pc.field("stars").isin(list(classes))
+    yield from (b for b in dataset.to_batches(columns=list(COLUMNS), filter=chosen) if b.num_rows)
+
+
+def _smallest(batches: list[pa.RecordBatch], sampling: Sampling) -> pa.RecordBatch:
+    """The rows that can still be in the sample: the `n` smallest hashes overall and of each number of stars."""
+    table = pa.Table.from_batches(batches)
+    keys = _keys(table.column("review_id"), sampling.seed)
+    stars = table.column("stars").to_numpy()
+    assert sampling.n is not None
+    chosen = np.zeros(len(keys), dtype=bool)
+    groups = [stars == s for s in np.unique(stars)] if sampling.balanced else [np.ones(len(keys), dtype=bool)]
+    for group in groups:
+        places = np.flatnonzero(group)
+        chosen[places[np.argsort(keys[places], kind="stable")[: sampling.n]]] = True
+    return pa.Table.combine_chunks(table.filter(pa.array(chosen))).to_batches()[0]
+
+
+def _keys(review_ids: pa.ChunkedArray, seed: int) -> np.ndarray:
+    """sampling_key of examples.py for a whole column, uint64 [rows]."""
+    ids = (f"{seed}:{review_id.hex()}".encode() for review_id in review_ids.to_pylist())
+    digests = b"".join(hashlib.blake2b(i, digest_size=8).digest() for i in ids)
+    return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
+
+
+def _example(row: dict[str, Any], classes: dict[int, int]) -> Example:
+    text = " ".join(row["sentences"])
+    slices: dict[str, str | float] = {
+        "stars": str(row["stars"]),
+        "source": str(row["source"]),
+        "words": len(text.split()),
+    }
+    if row["verified"] is not None:
+        slices["verified"] = "verified" if row["verified"] else "not verified"
+    return Example(id=row["review_id"].hex(), text=text, label=classes[row["stars"]], slices=slices)
+
+
+TASKS = (
+    Task(
+        name="polarity",
+        shape="classification",
+        labels=("negative", "positive"),
+        metrics=("accuracy", "macro_f1", "ece", "loss"),
+        read=read_polarity,
+        source="the corpus's own reviews: 1–2 against 4–5 stars",
+        question="is a review negative (1–2 stars) or positive (4–5)?",
+    ),
+    Task(
+        name="stars",
+        shape="classification",
+        labels=("1 star", "2 stars", "3 stars", "4 stars", "5 stars"),
+        metrics=("accuracy", "macro_f1", "ece", "loss"),
+        read=read_stars,
+        source="the corpus's own reviews: 1 to 5 stars",
+        question="how many stars, 1 to 5, did the writer give?",
+    ),
+)

@@ -1,0 +1,94 @@
+"""Tiny corpora and encoders that tests build for themselves."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import BertWordPieceTokenizer
+from tokenizers.processors import BertProcessing
+from transformers import BertConfig, BertModel, ElectraConfig, ElectraForPreTraining, PreTrainedModel
+
+GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
+BAD = ("awful", "broken", "useless", "flimsy", "terrible")
+THINGS = ("lamp", "kettle", "charger", "blanket", "book", "knife")
+SHARES = {"pretrain": 0.4, "train": 0.3, "dev": 0.12, "test": 0.18}
+
+
+def write_corpus(folder: Path, reviews: int = 800, seed: int = 0, files: int = 2) -> Path:
+    """A corpus folder whose stars follow from its words."""
+    generator = np.random.default_rng(seed)
+    rows = [_row(i, generator) for i in range(reviews)]
+    folder.mkdir(parents=True, exist_ok=True)
+    for k in range(files):
+        part = rows[k::files]
+        table = pa.table(
+            {
+                "review_id": pa.array([r["review_id"] for r in part], pa.binary(16)),
+                "text_hash": pa.array([r["review_id"] for r in part], pa.binary(16)),
+                "stars": pa.array([r["stars"] for r in part], pa.int8()),
+                "verified": pa.array([r["verified"] for r in part], pa.bool_()),
+                "source": pa.array([r["source"] for r in part]),
+                "split": pa.array([r["split"] for r in part]).dictionary_encode(),
+                "sentences": pa.array([r["sentences"] for r in part], pa.list_(pa.string())),
+            }
+        )
+        pq.write_table(table, folder / f"corpus-{k:05}.parquet", compression="zstd")
+    return folder
+
+
+def _row(i: int, generator: np.random.Generator) -> dict:
+    stars = int(generator.integers(1, 6))
+    words = BAD if stars <= 2 else GOOD if stars >= 4 else GOOD + BAD
+    length = int(generator.integers(1, 6))
+    sentences = [
+        f"The {generator.choice(THINGS)} is {generator.choice(words)} and number {i}." for _ in range(length)
+    ] + [("really " * stars).strip() + "."]
+    return {
+        "review_id": hashlib.blake2b(str(i).encode(), digest_size=16).digest(),
+        "stars": None if i % 50 == 0 else stars,
+        "verified": None if i % 7 == 0 else bool(i % 2),
+        "source": "lamps" if i % 3 else "books",
+        "split": str(generator.choice(list(SHARES), p=list(SHARES.values()))),
+        "sentences": sentences,
+    }
+
+
+def write_tokenizer(folder: Path) -> int:
+    """WordPiece over the corpus's words; returns the vocabulary's size."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = BertWordPieceTokenizer(lowercase=True)
+    text = [f"the {t} is {w} and number 0123456789 really ." for t in THINGS for w in GOOD + BAD]
+    text += ["who what where when works fits battery question answer the cat sat on a mat in london peter"]
+    tokenizer.train_from_iterator(text, vocab_size=300, min_frequency=1, show_progress=False)
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
+    tokenizer._tokenizer.post_processor = BertProcessing(*ends)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer.save_model(str(folder))
+    config = '{"tokenizer_class": "BertTokenizer", "do_lower_case": true, "model_max_length": 512}'
+    (folder / "tokenizer_config.json").write_text(config)
+    return tokenizer.get_vocab_size()
+
+
+def write_electra(folder: Path, layers: int = 2) -> Path:
+    """A discriminator as model.pretrain exports it, untrained."""
+    size = write_tokenizer(folder)
+    config = ElectraConfig(
+        vocab_size=size, embedding_size=32, hidden_size=32, num_hidden_layers=layers, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=512,
+    )  # fmt: skip
+    return _save(ElectraForPreTraining(config), folder)
+
+
+def write_bert(folder: Path) -> Path:
+    size = write_tokenizer(folder)
+    config = BertConfig(
+        vocab_size=size, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+    )
+    return _save(BertModel(config), folder)
+
+
+def _save(model: PreTrainedModel, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    return folder

@@ -1,0 +1,169 @@
+"""Fine-tuning and evaluation on corpora and encoders made here, through the commands users type."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+
+from model import evaluate, finetune
+from model.command import UserMistake
+from model.finetuning import encoders
+from model.finetuning.examples import Sampling
+from model.finetuning.loop import train
+from model.finetuning.tasks import corpus
+from tests.model.corpora import write_bert, write_corpus, write_electra
+
+SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
+SHORT = ["--learning_rate", "5e-3", *(part for setting in SETTINGS for part in ("--set", setting))]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finetune")
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    write_corpus(folder / "corpus")
+    write_electra(folder / "electra")
+    write_bert(folder / "bert")
+    return folder
+
+
+def tune(made, name, *more, task="polarity", encoder="electra"):
+    encoder = encoder if encoder == "random" else str(made / encoder)
+    arguments = ["--encoder", encoder, "--task", task, "--data", str(made / "corpus"), "--output", str(made / name)]
+    return finetune.run([*arguments, *SHORT, *more])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_fine_tuned_folder_predicts_what_it_learnt(made, pooling):
+    result = tune(made, pooling, "--set", f"pooling={pooling}", "--evaluation", str(made / f"{pooling}-test"))
+    assert result["dev"]["accuracy"] > 0.9
+    evaluation = json.loads((made / f"{pooling}-test" / "metrics.json").read_text())
+    accuracy = evaluation["metrics"]["accuracy"]
+    assert 0.9 < accuracy["low"] <= accuracy["value"] <= accuracy["high"] <= 1.0
+    said = pq.read_table(made / f"{pooling}-test" / "predictions.parquet")
+    assert said.num_rows == evaluation["n"] == np.sum(evaluation["confusion"])
+    right = np.mean(np.array(said["label"]) == np.array(said["prediction"]))
+    assert right == pytest.approx(accuracy["value"])
+
+
+def test_with_cls_the_folder_is_what_transformers_says_it_is(made):
+    tune(made, "as-cls", "--set", "pooling=cls")
+    model, report = AutoModelForSequenceClassification.from_pretrained(made / "as-cls", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert model.config.id2label == {0: "negative", 1: "positive"}
+    tokenizer = AutoTokenizer.from_pretrained(made / "as-cls")
+    batch = tokenizer(["The lamp is awful.", "The lamp is splendid."], return_tensors="pt", padding=True)
+    assert model.eval()(**batch).logits.argmax(-1).tolist() == [0, 1]
+
+
+def test_with_mean_pooling_the_folder_holds_encoder_and_head(made):
+    tune(made, "as-mean", "--set", "pooling=mean")
+    _, report = AutoModel.from_pretrained(made / "as-mean", output_loading_info=True)
+    assert not report["missing_keys"]
+    model, head, tokenizer = encoders.load(made / "as-mean")
+    assert (head.pooling, head.labels) == ("mean", ("negative", "positive"))
+    ids = torch.tensor([tokenizer.encode("the kettle is terrible").ids])
+    assert int(model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.argmax()) == 0
+    assert "head.safetensors" in json.loads((made / "as-mean" / "config.json").read_text())["amazon_electra"]["note"]
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(made):
+    for name, seed in (("first", "0"), ("again", "0"), ("other", "1")):
+        tune(made, name, "--seed", seed)
+    weights = [(made / name / "model.safetensors").read_bytes() for name in ("first", "again", "other")]
+    assert weights[0] == weights[1] != weights[2]
+
+
+def test_the_learning_rate_that_is_best_on_dev_is_kept(made):
+    result = tune(made, "grid", "--learning_rate", "1e-7", "5e-3")
+    assert [tried["learning_rate"] for tried in result["tried"]] == [1e-7, 5e-3]
+    assert result["learning_rate"] == 5e-3
+    assert result["dev"] == result["tried"][1]["dev"]
+
+
+def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monkeypatch):
+    whole = tune(made, "whole", "--learning_rate", "1e-3", "5e-3")
+    trained = []
+
+    def die_in_the_second(model, training, rate):
+        if len(trained) == 1:
+            raise KeyboardInterrupt
+        trained.append(rate)
+        return train(model, training, rate)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("model.finetuning.fit.train", die_in_the_second)
+        with pytest.raises(KeyboardInterrupt):
+            tune(made, "killed", "--learning_rate", "1e-3", "5e-3")
+    assert not (made / "killed" / "result.json").exists()
+    resumed = []
+
+    def count(model, training, rate):
+        resumed.append(rate)
+        return train(model, training, rate)
+
+    monkeypatch.setattr("model.finetuning.fit.train", count)
+    result = tune(made, "killed", "--learning_rate", "1e-3", "5e-3")
+    assert resumed == [5e-3]
+    assert [tried["dev"] for tried in result["tried"]] == [tried["dev"] for tried in whole["tried"]]
+
+
+@pytest.mark.parametrize("encoder", ["electra", "bert", "random"])
+def test_encoders_of_any_architecture(made, encoder):
+    more = ["--architecture", str(made / "bert")] if encoder == "random" else []
+    result = tune(made, f"any-{encoder}", "--set", "epochs=1", *more, task="stars", encoder=encoder)
+    assert set(result["dev"]) == {"accuracy", "macro_f1", "ece", "loss"}
+
+
+def test_every_seed_is_tested_on_the_same_examples_but_trained_on_others(made):
+    ids = []
+    for seed in ("0", "1"):
+        tune(made, f"ids-{seed}", "--seed", seed, "--set", "n_test=40", "--set", "epochs=1")
+        folder = ["--data", str(made / "corpus"), "--output", str(made / f"ids-test-{seed}")]
+        evaluate.run(["--model", str(made / f"ids-{seed}"), "--task", "polarity", *folder])
+        ids.append(pq.read_table(made / f"ids-test-{seed}" / "predictions.parquet")["example_id"].to_pylist())
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 40
+    train = [{e.id for e in corpus.read_polarity(made / "corpus", "train", Sampling(50, seed))} for seed in (0, 1)]
+    assert train[0] != train[1]
+
+
+def test_balanced_samples_and_nested_samples(made):
+    balanced = corpus.read_stars(made / "corpus", "train", Sampling(50, 0, balanced=True))
+    assert np.bincount([e.label for e in balanced]).tolist() == [10] * 5
+    small, large = ({e.id for e in corpus.read_polarity(made / "corpus", "train", Sampling(n, 3))} for n in (20, 60))
+    assert small < large
+    everything = corpus.read_polarity(made / "corpus", "test", Sampling())
+    assert all(e.slices["stars"] != "3" for e in everything)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--task", "polarty"], "unknown; the tasks are"),
+        (["--data", "/nowhere"], "no such file or folder"),
+        (["--set", "pooling=max"], "expected cls or mean"),
+        (["--set", "colour=red"], "no such setting"),
+        (["--set", "batch=0"], "batch is 0, must be from 1"),
+        (["--encoder", "random"], "--architecture"),
+        (["--encoder", "/nowhere"], "no transformers model there"),
+        (["--preset", "enormous"], "the presets are"),
+    ],
+)
+def test_mistakes_are_named(made, arguments, words):
+    with pytest.raises(UserMistake, match=words):
+        tune(made, "mistake", *arguments)
+
+
+def test_a_real_checkpoint_in_the_old_format(made):
+    checkpoint = finetune.Path(__file__).parents[3] / "shared/data/tiny_checkpoint/bert-xsmall-dummy"
+    if not checkpoint.exists():
+        pytest.skip("shared/data is not there: the published checkpoint cannot be tried")
+    places = ["--encoder", str(checkpoint), "--data", str(made / "corpus"), "--output", str(made / "real")]
+    result = finetune.run(["--task", "polarity", *places, *SHORT, "--set", "epochs=1", "--set", "max_length=20"])
+    assert result["n_dev"] > 0

@@ -152,7 +152,7 @@ def list_runs(arguments: argparse.Namespace) -> None:
 
     for manifest in _store(arguments).manifests():
         when, cost = f"{manifest['finished']}  {manifest['fingerprint']}", f"{manifest.get('seconds', 0):>9,.1f} s"
-        print(f"{when}  {cost}  {manifest['title']:<36} {one_line(manifest['result'])}")
+        print(f"{when}  {cost}  {manifest['title']:<36} {one_line(manifest)}")
 
 
 def show_stage(arguments: argparse.Namespace) -> None:

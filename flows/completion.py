@@ -71,7 +71,7 @@ class Completion:
         tracked = [stage for stage in chain if stage.tracked]
         if tracked and len(self.made) > made_before:
             run = TrackedRun(tracked[-1].label, self.store.folder(tracked[-1]))
-            self.tracking.log_metrics(numbers(manifests[-1]["result"]), run)
+            self.tracking.log_metrics(evaluated(manifests[-1]["result"]), run)
         return manifests[-1]
 
     def _make(self, stage: Stage, folder: Path) -> Manifest:
@@ -116,6 +116,12 @@ class Completion:
     def _tell(self, event: str, *what: Any) -> None:
         for audience in self.audiences:
             getattr(audience, event)(*what)
+
+
+def evaluated(result: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of an evaluation: `test.accuracy`, and its interval `test.accuracy.low`, `test.accuracy.high`."""
+    found = numbers(result.get("metrics", {}))
+    return {f"{result.get('split', 'test')}.{name.removesuffix('.value')}": value for name, value in found.items()}
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

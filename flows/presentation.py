@@ -149,9 +149,7 @@ class PrefectRun:
     def completed(self, stage: Stage, manifest: Manifest, found: bool) -> None:
         from prefect.artifacts import create_table_artifact, update_progress_artifact
 
-        run_logger().info(
-            "%s: %s; %s", stage.label, "found complete" if found else "done", one_line(manifest["result"])
-        )
+        run_logger().info("%s: %s; %s", stage.label, "found complete" if found else "done", one_line(manifest))
         if found:
             return
         artifact, _ = self._artifacts.pop(stage.fingerprint, (None, 0.0))
@@ -222,16 +220,25 @@ def numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, float | in
     return found
 
 
-COST = ("seconds", "cpu_seconds")
+HEADLINES = {
+    "dump": ["files", "bytes"],
+    "corpus": ["read", "kept", "sentences"],
+    "vocabulary": ["size", "reviews"],
+    "shards": ["sequences", "tokens", "fill"],
+    "pretraining": ["steps", "tokens", "generator_loss", "discriminator_loss"],
+    "finetuning": ["n_train", "learning_rate", "dev.accuracy", "dev.macro_f1"],
+    "evaluation": ["n", "metrics.accuracy.value", "metrics.macro_f1.value"],
+}
+"""The numbers of each stage that a line has room for; the table of counts has all of them."""
 
 
-def one_line(result: Mapping[str, Any]) -> str:
-    """The top-level numbers of a result, and what was dropped in all."""
-    parts = [f"{number(v)} {n}" for n, v in numbers(result).items() if "." not in n and n not in COST]
-    dropped = result.get("dropped")
-    if isinstance(dropped, Mapping):
-        parts.append(f"{sum(dropped.values()):,} dropped")
-    return ", ".join(parts[:8])
+def one_line(manifest: Manifest) -> str:
+    """The headline numbers of a stage, and what was dropped in all."""
+    result = numbers(manifest["result"])
+    names = [name for name in HEADLINES.get(manifest["stage"], list(result)[:4]) if name in result]
+    parts = [f"{number(result[n])} {n.removeprefix('metrics.').removesuffix('.value')}" for n in names]
+    dropped = [value for name, value in result.items() if name.startswith("dropped.")]
+    return ", ".join(parts + ([f"{sum(dropped):,} dropped"] if dropped else []))
 
 
 def number(value: float | int) -> str:

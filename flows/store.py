@@ -126,12 +126,14 @@ class Store:
         return [m for m in self.manifests() if m["fingerprint"].startswith(fingerprint)]
 
     def lineage(self, manifest: Manifest) -> list[tuple[int, Manifest]]:
-        """A stage and everything it was made of, with its depth: 0 the stage itself, 1 its inputs, …"""
-        found = [(0, manifest)]
-        for source in manifest["inputs"].values():
-            origin = read_manifest(self.root / source["stage"] / source["fingerprint"])
-            if origin:
-                found += [(depth + 1, m) for depth, m in self.lineage(origin)]
+        """A stage and everything it was made of, each once: depth 0 the stage itself, 1 its inputs, …"""
+        found, seen = [(0, manifest)], {manifest["fingerprint"]}
+        for depth, at in found:
+            for source in at["inputs"].values():
+                origin = read_manifest(self.root / source["stage"] / source["fingerprint"])
+                if origin and origin["fingerprint"] not in seen:
+                    seen.add(origin["fingerprint"])
+                    found.append((depth + 1, origin))
         return found
 
     def digest(self, path: Path) -> str:

@@ -149,7 +149,7 @@ def stage_row(manifest: Manifest) -> dict[str, Any]:
     return {
         "stage": manifest["title"],
         "fingerprint": manifest["fingerprint"],
-        "counts": presentation.one_line(manifest["result"]),
+        "counts": presentation.one_line(manifest),
         "seconds": manifest.get("seconds", 0.0),
         "cpu seconds": manifest.get("cpu_seconds", 0.0),
     }

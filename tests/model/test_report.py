@@ -1,0 +1,153 @@
+"""The report of a study: computed from predictions, complete in one file, loadable model folder."""
+
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from huggingface_hub import ModelCard
+from transformers import AutoModel, AutoTokenizer
+
+from model.command import UserMistake
+from model.evaluation import predictions, report
+from model.evaluation.evaluate import summary
+from model.evaluation.predictions import Predictions
+from model.finetuning.encoders import write_json
+from model.finetuning.tasks import find
+from tests.model.corpora import write_electra
+
+
+def said(accuracy: float, seed: int, n: int = 400) -> Predictions:
+    """Predictions for the same n examples, right with this probability."""
+    generator = np.random.default_rng([seed, int(accuracy * 1000)])
+    labels = np.arange(n) % 2
+    guesses = np.where(generator.random(n) < accuracy, labels, 1 - labels)
+    probabilities = np.where(np.arange(2) == guesses[:, None], 0.8, 0.2).astype(np.float32)
+    return Predictions(
+        ids=[hashlib.sha256(str(i).encode()).hexdigest() for i in range(n)],
+        labels=labels.tolist(),
+        predictions=guesses.tolist(),
+        loss=-np.log(probabilities[np.arange(n), labels]).astype(float),
+        probabilities=probabilities,
+        n_classes=2,
+        slices={"stars": [str(1 + i % 5) for i in range(n)], "words": list(range(n))},
+    )
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Two tasks: on one the arms differ by 15 points, on the other not at all."""
+    folder = tmp_path_factory.mktemp("study")
+    cells = []
+    for task, accuracies in (
+        ("polarity", {"in-domain": 0.85, "random": 0.70}),
+        ("stars", {"in-domain": 0.7, "random": 0.701}),
+    ):
+        for arm, accuracy in accuracies.items():
+            for seed in range(3):
+                place = folder / f"{arm}-{task}-{seed}"
+                place.mkdir()
+                result = said(accuracy, seed)
+                predictions.write(result, place / "predictions.parquet")
+                write_json(place / "metrics.json", summary(result, find("polarity"), "test") | {"learning_rate": 1e-3})
+                mistake = {
+                    "label": "negative",
+                    "prediction": "positive",
+                    "loss": 3.1,
+                    "text": "<b>not</b> good | at all",
+                }
+                (place / "mistakes.jsonl").write_text(json.dumps(mistake) + "\n")
+                cells.append({"arm": arm, "task": task, "seed": seed, "evaluation": place.name})
+    write_electra(folder / "discriminator")
+    curve = [json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7}) for i in range(50)]
+    (folder / "metrics.jsonl").write_text("\n".join(curve))
+    content = {
+        "title": "Adaptation <of> a model",
+        "command": ["amazon-electra", "run", "--dump", "x.json.gz"],
+        "dump": {"files": 1, "sha256": "abc"},
+        "stages": [{"stage": "corpus", "fingerprint": "f00", "counts": {"read": 2000, "kept": 1990}, "seconds": 1}],
+        "withheld": {"test": 12, "IMDb": 3},
+        "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
+        "model": "discriminator",
+        "arms": [{"name": "random", "data_known": False}],
+        "cells": cells,
+    }
+    (folder / "study.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(study):
+    report.run(["--study", str(study / "study.json"), "--output", str(study / "report")])
+    return study / "report"
+
+
+def test_a_difference_is_told_and_so_is_that_there_is_none(written):
+    summary = json.loads((written / "report.json").read_text())
+    large, none = summary["differences"]
+    assert large["words"] == "in-domain is better than random"
+    assert 0.05 < large["low"] < 0.15 < large["high"] < 0.25
+    assert large["p_holm"] < 0.05 < none["p_holm"]
+    assert "no evidence of a difference between in-domain and random" in summary["answer"]
+    for name in ("report.md", "report.html"):
+        assert "no evidence of a difference" in (written / name).read_text()
+
+
+def test_values_are_means_over_seeds(written, study):
+    values = [
+        json.loads((study / f"random-polarity-{seed}" / "metrics.json").read_text())["metrics"]["accuracy"]["value"]
+        for seed in range(3)
+    ]
+    results = json.loads((written / "report.json").read_text())["results"]
+    found = next(r for r in results if (r["arm"], r["task"]) == ("random", "polarity"))
+    assert found["metrics"]["accuracy"]["value"] == pytest.approx(np.mean(values))
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.links, self.open, self.tags = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+
+
+def test_the_page_stands_alone(written):
+    text = (written / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert [link for link in page.links if not link.startswith("#")] == []
+    assert not re.search(r"@import|<script|<link", text)
+    assert page.tags.count("svg") == page.tags.count("figure") >= 4
+    assert "Adaptation &lt;of&gt; a model" in text
+    assert "&lt;b&gt;not&lt;/b&gt; good" in text
+    assert 'name="viewport"' in text
+    assert 'class="warning" role="alert"' in text
+
+
+@pytest.mark.parametrize("part", ["## Question", "## Answer", "2,000", "15 in all", "f00", "amazon-electra run --dump"])
+def test_the_markdown_has_every_part(written, part):
+    assert part in (written / "report.md").read_text()
+
+
+def test_the_model_folder_loads_and_its_card_has_the_results(written):
+    _, problems = AutoModel.from_pretrained(written / "model", output_loading_info=True)
+    assert not problems["missing_keys"]
+    assert AutoTokenizer.from_pretrained(written / "model").convert_tokens_to_ids("[MASK]") == 4
+    card = ModelCard.load(written / "model" / "README.md")
+    results = {(r.dataset_name, r.metric_type): r.metric_value for r in card.data.eval_results}
+    assert 0.8 < results["polarity", "accuracy"] < 0.9
+
+
+def test_writing_twice_gives_the_same_page(written, study):
+    report.run(["--study", str(study / "study.json"), "--output", str(study / "again")])
+    assert (study / "again" / "report.html").read_text() == (written / "report.html").read_text()
+
+
+def test_a_study_without_cells_is_the_users_mistake(tmp_path):
+    (tmp_path / "empty.json").write_text('{"cells": []}')
+    with pytest.raises(UserMistake, match="no cells"):
+        report.run(["--study", str(tmp_path / "empty.json"), "--output", str(tmp_path)])

@@ -4,11 +4,9 @@ BERT's normaliser and pre-tokeniser never join what a space separates, so the id
 space-separated chunks ("great!") one after another, and those of a chunk of plain ASCII are those of its words and
 punctuation marks ("great", "!"). Chunks and words repeat: Arrow splits a batch and numbers its distinct chunks, only
 words never seen before reach the tokenizer's model, and numpy gathers the ids, without a Python object per word.
-Whatever is not plain ASCII (accents, CJK, emoji, control characters, other white space) goes to the tokenizer whole, and
-so does every chunk with a bracket, which may be one of its special entries, such as [MASK].
+Whatever is not plain ASCII (accents, CJK, emoji, control characters, other white space) goes to the tokenizer whole,
+and so does every chunk with a bracket, which may be one of its special entries, such as [MASK].
 """
-
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +62,7 @@ class WordIds:
         self._vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         self._remembered = remembered
         self._chunks, self._words = Memory(), Memory()
+        self.cls_id, self.sep_id = self._vocabulary["[CLS]"], self._vocabulary["[SEP]"]
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Ids of all texts in one array (uint32) and the offsets of each text in it (int64, one more than texts)."""
@@ -114,8 +113,3 @@ def flat(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """All numbers one after another, and how many each list has."""
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))
     return np.fromiter((i for ids in lists for i in ids), np.uint32, int(lengths.sum())), lengths
-
-
-def load_tokenizer(vocabulary: Path) -> Tokenizer:
-    """The tokenizer of a vocabulary folder."""
-    return Tokenizer.from_file(str(vocabulary / "tokenizer.json"))

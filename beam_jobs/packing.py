@@ -1,0 +1,122 @@
+"""Packs documents into sequences of at most `max_length` tokens, losing none and leaving little room empty.
+
+Each document becomes [CLS] tokens [SEP]. One that does not fit into a sequence is cut into pieces at sentence
+boundaries, a sentence that does not fit where it must be (filling.py decides). Token streams are flat numpy arrays, and
+positions in them count tokens.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.filling import fill
+from beam_jobs.tokenization import spans
+
+SPECIALS = 2  # tokens around each piece: [CLS] and [SEP]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Documents of one window: all ids, where each sentence ends in them, and each document among the sentences."""
+
+    ids: np.ndarray
+    sentence_offsets: np.ndarray  # sentences + 1 positions in ids
+    document_offsets: np.ndarray  # documents + 1 positions in sentence_offsets
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a packed window holds; sums over windows are the counts of a shard."""
+
+    sequences: int = 0
+    tokens: int = 0  # with [CLS] and [SEP]
+    text_tokens: int = 0  # without
+    documents: int = 0
+    empty_documents: int = 0  # of no token at all: in no sequence
+    pieces: int = 0
+    sentences: int = 0
+    cut_sentences: int = 0  # cuts inside a sentence
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__))
+
+
+def pack(tokens: Tokens, max_length: int, cls_id: int, sep_id: int, schema: pa.Schema) -> tuple[pa.Table, Counts]:
+    """One sequence a row: input_ids, document_starts, sentence_starts, in the order of their first documents."""
+    begins = np.unique(tokens.sentence_offsets)
+    document_ends = np.unique(tokens.sentence_offsets[tokens.document_offsets])
+    piece_starts, piece_ends, bins = fill(begins, document_ends, max_length, SPECIALS)
+    table = lay_out(tokens, piece_starts, piece_ends, bins, (cls_id, sep_id), schema)
+    counts = count(tokens, piece_ends, table)
+    assert counts.tokens == counts.text_tokens + SPECIALS * counts.pieces, "packing lost or invented tokens"
+    return table, counts
+
+
+def lay_out(
+    tokens: Tokens,
+    piece_starts: np.ndarray,
+    piece_ends: np.ndarray,
+    bins: np.ndarray,
+    specials: tuple[int, int],
+    schema: pa.Schema,
+) -> pa.Table:
+    """The rows: pieces in document order within a sequence, sequences in the order of their first pieces."""
+    order, row_of = order_rows(bins)
+    lengths = (piece_ends - piece_starts)[order]
+    ends = np.cumsum(lengths + SPECIALS)
+    starts = ends - lengths - SPECIALS
+    input_ids = np.empty(int(ends[-1]) if len(ends) else 0, schema.field("input_ids").type.value_type.to_pandas_dtype())
+    input_ids[starts], input_ids[ends - 1] = specials
+    input_ids[spans(starts + 1, lengths)] = tokens.ids[spans(piece_starts[order], lengths)]
+
+    first_piece = np.flatnonzero(np.diff(row_of, prepend=-1))
+    row_start = starts[first_piece][row_of] if len(row_of) else starts
+    begins = sentence_begins(tokens, piece_starts)
+    first_begin = np.searchsorted(begins, piece_starts)
+    begins_in_piece = np.diff(np.append(first_begin, len(begins)))[order]
+    begins_in_order = begins[spans(first_begin[order], begins_in_piece)]
+    sentence_starts = begins_in_order + np.repeat(starts + 1 - row_start - piece_starts[order], begins_in_piece)
+
+    row_pieces = np.append(first_piece, len(order))
+    begin_ends = np.concatenate([[0], np.cumsum(begins_in_piece)])
+    columns = [
+        (input_ids, np.append(starts[first_piece], len(input_ids))),
+        (starts - row_start, row_pieces),
+        (sentence_starts, begin_ends[row_pieces]),
+    ]
+    arrays = [
+        pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values).cast(field.type.value_type))
+        for (values, offsets), field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays([a.cast(f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema)
+
+
+def order_rows(bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pieces in the order they are written, and the row of each (both: pieces)."""
+    _, first_piece, number = np.unique(bins, return_index=True, return_inverse=True)
+    rows = np.argsort(np.argsort(first_piece))[number] if len(bins) else bins
+    order = np.argsort(rows, kind="stable")
+    return order, rows[order]
+
+
+def sentence_begins(tokens: Tokens, piece_starts: np.ndarray) -> np.ndarray:
+    """Where sentences with a token begin, and where a cut sentence goes on; sorted, each once."""
+    begins = tokens.sentence_offsets[:-1][np.diff(tokens.sentence_offsets) > 0]
+    return np.union1d(begins, piece_starts)
+
+
+def count(tokens: Tokens, piece_ends: np.ndarray, table: pa.Table) -> Counts:
+    """Counted on the finished rows where they can tell, so that the sum check means something."""
+    document_ends = tokens.sentence_offsets[tokens.document_offsets]
+    empty = int((np.diff(document_ends) == 0).sum())
+    return Counts(
+        sequences=table.num_rows,
+        tokens=len(table["input_ids"].combine_chunks().flatten()),
+        text_tokens=len(tokens.ids),
+        documents=len(tokens.document_offsets) - 1 - empty,
+        empty_documents=empty,
+        pieces=len(table["document_starts"].combine_chunks().flatten()),
+        sentences=int((np.diff(tokens.sentence_offsets) > 0).sum()),
+        cut_sentences=int((~np.isin(piece_ends, tokens.sentence_offsets)).sum()),
+    )

@@ -1,0 +1,155 @@
+"""From a corpus folder to shards: the contract, whatever the runner and whatever happened before."""
+
+import hashlib
+import itertools
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from beam_jobs import shard_units, shards_job
+from beam_jobs.command import UserMistake
+from tests.corpus_folder import write_corpus
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = ["the", "mixer", "works", "great", "broke", "after", "a", "week", "##s", "!", "."]
+
+
+@pytest.fixture(scope="module")
+def reviews() -> list[list[str]]:
+    draw = random.Random(0)
+    sentence = lambda: " ".join(draw.choice([*WORDS[:8], "Weeks", "café"]) for _ in range(draw.randint(2, 14))) + "."  # noqa: E731
+    return [[sentence() for _ in range(draw.randint(1, 8))] for _ in range(600)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, reviews) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus"), reviews, files=3)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("vocabulary")
+    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(SPECIAL + WORDS)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_special_tokens(SPECIAL)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.txt").write_text("\n".join(SPECIAL + WORDS) + "\n")
+    (folder / "tokenizer_config.json").write_text("{}\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch):
+    monkeypatch.setattr(shard_units, "FEWEST_ROWS", 150)
+
+
+def job(corpus: Path, vocabulary: Path, output: Path, *more: str) -> dict:
+    folders = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--output", str(output)]
+    return shards_job.run([*folders, "--max_length", "64", "--direct_running_mode", "in_memory", *more])
+
+
+def digests(output: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(output.glob("shard-*"))}
+
+
+def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_path):
+    result = job(corpus, vocabulary, tmp_path)
+    tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
+    expected = sorted(tuple(tokenizer.encode(" ".join(r), add_special_tokens=False).ids) for r in reviews)
+    found, footers = [], []
+    for shard in sorted(tmp_path.glob("shard-*.parquet")):
+        footers.append(json.loads(pq.read_metadata(shard).metadata[b"amazon_electra"]))
+        for row in pq.read_table(shard).to_pylist():
+            assert len(row["input_ids"]) <= 64
+            starts = [*row["document_starts"], len(row["input_ids"])]
+            found += [tuple(row["input_ids"][a + 1 : b - 1]) for a, b in itertools.pairwise(starts)]
+    assert sum(map(len, found)) == sum(map(len, expected)) == result["text_tokens"]
+    assert {e for e in expected if len(e) <= 62} <= set(found)
+    for key in ("sequences", "tokens", "documents", "sentences"):
+        assert result[key] == sum(footer[key] for footer in footers)
+    assert result["documents"] == len(reviews)
+    assert result["sentences"] == sum(map(len, reviews))
+    assert result["shards"] == len(footers) == 3
+    fingerprint = hashlib.sha256((tmp_path / "vocabulary" / "tokenizer.json").read_bytes()).hexdigest()
+    assert {f["vocabulary_fingerprint"] for f in footers} == {fingerprint} == {result["vocabulary_fingerprint"]}
+    assert {(f["version"], f["max_length"], f["vocabulary_size"]) for f in footers} == {(1, 64, 16)}
+    assert json.loads((tmp_path / "shards.json").read_text()) == result
+    for name in shards_job.VOCABULARY_FILES:
+        assert (tmp_path / "vocabulary" / name).read_bytes() == (vocabulary / name).read_bytes()
+
+
+def test_same_bytes_with_worker_processes(corpus, vocabulary, tmp_path):
+    job(corpus, vocabulary, tmp_path / "one")
+    job(corpus, vocabulary, tmp_path / "two", "--direct_running_mode", "multi_processing", "--direct_num_workers", "2")
+    assert digests(tmp_path / "one") == digests(tmp_path / "two") != {}
+
+
+def test_an_interrupted_run_is_continued(corpus, vocabulary, tmp_path):
+    job(corpus, vocabulary, tmp_path)
+    before = digests(tmp_path)
+    first, second, third = sorted(tmp_path.glob("shard-*"))
+    written_at = first.stat().st_mtime_ns
+    second.unlink()
+    third.write_bytes(third.read_bytes()[:1000])
+    (tmp_path / ".shard-00001.parquet.123.tmp").write_bytes(b"half")
+    job(corpus, vocabulary, tmp_path)
+    assert digests(tmp_path) == before
+    assert first.stat().st_mtime_ns == written_at
+    assert sorted(p.name for p in tmp_path.iterdir()) == [*before, "shards.json", "vocabulary"]
+
+
+def test_shards_of_another_job_are_replaced(corpus, vocabulary, reviews, tmp_path):
+    job(corpus, vocabulary, tmp_path / "out", "--max_length", "128")
+    other = write_corpus(tmp_path / "corpus", reviews[:100])
+    result = job(other, vocabulary, tmp_path / "out")
+    assert result["documents"] == 100
+    assert list(digests(tmp_path / "out")) == ["shard-00000.parquet"]
+
+
+def test_another_split_and_texts_of_no_token(vocabulary, tmp_path):
+    write_corpus(tmp_path / "corpus", [["The mixer."], ["\u200b"]], split="dev")
+    assert job(tmp_path / "corpus", vocabulary, tmp_path / "dev", "--split", "dev")["empty_documents"] == 1
+    with pytest.raises(UserMistake, match="--split: no review of split 'pretrain'"):
+        job(tmp_path / "corpus", vocabulary, tmp_path / "pretrain")
+
+
+def test_a_corpus_that_is_not_what_it_says(vocabulary, tmp_path):
+    corpus = write_corpus(tmp_path / "corpus", [["The mixer."]])
+    (corpus / "corpus.json").write_text(json.dumps({"splits": {"pretrain": 2}}))
+    with pytest.raises(UserMistake, match="counts 2 reviews"):
+        job(corpus, vocabulary, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (["--max_length", "8"], "--max_length: 8"),
+        (["--corpus", "/nowhere"], "--corpus: no corpus-"),
+        (["--vocabulary", "/nowhere"], "--vocabulary: no vocab.txt"),
+        (["--max_lenght", "128"], "unknown option --max_lenght"),
+    ],
+)
+def test_mistakes_are_named(corpus, vocabulary, tmp_path, broken, message):
+    with pytest.raises(UserMistake, match=message):
+        job(corpus, vocabulary, tmp_path, *broken)
+
+
+def test_a_broken_corpus_file_is_named(vocabulary, tmp_path):
+    corpus = write_corpus(tmp_path / "corpus", [["The mixer."]])
+    (corpus / "corpus-00001.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(UserMistake, match=r"corpus-00001\.parquet cannot be read"):
+        job(corpus, vocabulary, tmp_path / "out")
+
+
+def test_from_the_command_line(corpus, vocabulary, tmp_path):
+    command = [sys.executable, "-m", "beam_jobs.shards_job", "--corpus", str(corpus), "--vocabulary", str(vocabulary)]
+    done = subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["documents"] == 600

@@ -1,0 +1,118 @@
+"""One corpus, one vocabulary: on every run, for any number of threads, however the files are cut."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from model import vocabulary
+from model.command import UserMistake
+from tests.corpus_folder import write_corpus
+
+FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+@pytest.fixture(scope="module")
+def reviews() -> list[list[str]]:
+    draw = random.Random(0)
+    stems = ["".join(draw.choice("abcdefghij") for _ in range(draw.randint(2, 6))) for _ in range(300)]
+    rare = [chr(c) for c in range(0x400, 0x460)]
+    word = lambda: draw.choice(stems) + draw.choice(["", "s", "ing", "!", " É", *rare[: draw.randint(1, 96)]])  # noqa: E731
+    return [[" ".join(word() for _ in range(12)).capitalize() + "." for _ in range(3)] for _ in range(400)]
+
+
+def train(corpus: Path, output: Path, *more: str) -> dict:
+    return vocabulary.run(["--corpus", str(corpus), "--output", str(output), "--size", "900", *more])
+
+
+def test_the_folder_keeps_the_contract(reviews, tmp_path):
+    write_corpus(tmp_path / "corpus", reviews)
+    result = train(tmp_path / "corpus", tmp_path / "v", "--unused", "10")
+    entries = (tmp_path / "v" / "vocab.txt").read_text().splitlines()
+    assert entries[:6] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
+    assert entries[14] == "[unused9]"
+    assert len(entries) == len(set(entries)) == result["size"] <= 900
+    assert result["reviews"] == 400
+    assert json.loads((tmp_path / "v" / "vocabulary.json").read_text()) == result
+    tokenizer = Tokenizer.from_file(str(tmp_path / "v" / "tokenizer.json"))
+    assert tokenizer.get_vocab() == {entry: i for i, entry in enumerate(entries)}
+    assert tokenizer.encode("a", "b").type_ids == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_same_bytes_in_another_process_with_the_files_cut_otherwise(reviews, tmp_path, threads):
+    train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1")
+    write_corpus(tmp_path / "many", reviews[::-1], files=7)
+    command = [sys.executable, "-m", "model.vocabulary", "--corpus", str(tmp_path / "many"), "--size", "900"]
+    environment = {
+        **os.environ,
+        "RAYON_NUM_THREADS": threads,
+        "TOKENIZERS_PARALLELISM": "true",
+        "PYTHONHASHSEED": threads,
+    }
+    done = subprocess.run([*command, "--output", str(tmp_path / "v2")], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in FILES:
+        assert (tmp_path / "v1" / name).read_bytes() == (tmp_path / "v2" / name).read_bytes()
+
+
+def test_only_the_pretrain_split_is_seen(reviews, tmp_path):
+    write_corpus(tmp_path / "corpus", reviews)
+    train(tmp_path / "corpus", tmp_path / "v1")
+    held_out = write_corpus(tmp_path / "held_out", [["zyzzyva qqqq"] * 50] * 50, split="test")
+    (held_out / "corpus-00000.parquet").rename(tmp_path / "corpus" / "corpus-00001.parquet")
+    train(tmp_path / "corpus", tmp_path / "v2")
+    assert (tmp_path / "v1" / "vocab.txt").read_bytes() == (tmp_path / "v2" / "vocab.txt").read_bytes()
+
+
+def test_a_sample_is_a_matter_of_texts_not_of_files(reviews, tmp_path):
+    one = train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1", "--sample_reviews", "100")
+    many = train(write_corpus(tmp_path / "many", reviews[::-1], files=5), tmp_path / "v2", "--sample_reviews", "100")
+    assert 60 < one["reviews"] < 140
+    assert {k: one[k] for k in ("reviews", "sentences", "fingerprint")} == {
+        k: many[k] for k in ("reviews", "sentences", "fingerprint")
+    }
+
+
+@pytest.mark.parametrize(("lower_case", "expected"), [("true", ["e", "e"]), ("false", ["É", "é"])])
+def test_case_and_accents(tmp_path, lower_case, expected):
+    write_corpus(tmp_path / "corpus", [["É é É é"]] * 10)
+    train(tmp_path / "corpus", tmp_path / "v", "--lower_case", lower_case)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "v" / "tokenizer.json"))
+    assert tokenizer.encode("É é", add_special_tokens=False).tokens == expected
+
+
+def test_transformers_loads_it(reviews, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    train(write_corpus(tmp_path / "corpus", reviews), tmp_path / "v")
+    ours = Tokenizer.from_file(str(tmp_path / "v" / "tokenizer.json"))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "v")
+    for text in (reviews[0][0], "Ünknown wörds! [MASK] \u200b你好", "A" * 150):
+        assert theirs(text)["input_ids"] == ours.encode(text).ids
+    assert (theirs.model_max_length, theirs.mask_token_id, theirs.pad_token_id) == (512, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--size", "20"], "--size: 20"),
+        (["--unused", "-1"], "--unused: -1"),
+        (["--sample_reviews", "0"], "--sample_reviews: 0"),
+        (["--corpus", "/nowhere"], "--corpus: no corpus-"),
+    ],
+)
+def test_mistakes_are_named(reviews, tmp_path, wrong, message):
+    write_corpus(tmp_path / "corpus", reviews[:3])
+    with pytest.raises(UserMistake, match=message):
+        train(tmp_path / "corpus", tmp_path / "v", *wrong)
+
+
+def test_a_corpus_without_pretrain_reviews(tmp_path):
+    write_corpus(tmp_path / "corpus", [["a"]], split="dev")
+    with pytest.raises(UserMistake, match="pretrain split"):
+        train(tmp_path / "corpus", tmp_path / "v")

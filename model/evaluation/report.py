@@ -136,8 +136,8 @@ def _difference_blocks(differences: list[Difference]) -> list[Block]:
             title_of(d.comparison.metric),
             change(d.comparison.metric, d.comparison.difference),
             _range(d.comparison),
-            f"{d.comparison.p:.3g}",
-            f"{d.comparison.p_holm:.3g}",
+            probability(d.comparison.p),
+            probability(d.comparison.p_holm),
             d.words,
         )
         for d in differences
@@ -149,6 +149,10 @@ def _difference_blocks(differences: list[Difference]) -> list[Block]:
         "difference is called one where it is below 0.05."
     )
     return [*difference_chart(differences), Table(header, rows), Paragraph(how)]
+
+
+def probability(p: float | None) -> str:
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _data_blocks(study: Mapping[str, Any]) -> list[Block]:
@@ -182,7 +186,15 @@ def _again(study: Mapping[str, Any]) -> list[Block]:
 
 
 def _counts(counts: Mapping[str, Any] | None) -> str:
-    return ", ".join(f"{name} {_text(value)}" for name, value in (counts or {}).items())
+    """Numbers only: a stage's result also names folders and fingerprints."""
+    numbers = {name: value for name, value in (counts or {}).items() if _is_count(name, value)}
+    return ", ".join(f"{name} {_text(value)}" for name, value in numbers.items())
+
+
+def _is_count(name: str, value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value) and all(_is_count(key, inner) for key, inner in value.items())
+    return isinstance(value, int | float) and not isinstance(value, bool) and not name.endswith("seconds")
 
 
 def _text(value: Any) -> str:

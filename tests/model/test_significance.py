@@ -1,0 +1,127 @@
+"""Simulated studies: intervals cover what they should, and tests find nothing where there is nothing."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from model.command import UserMistake
+from model.evaluation import significance
+from model.evaluation.metrics import METRICS
+from model.evaluation.predictions import Predictions
+
+EXAMPLES = 200
+STUDIES = 200
+NOMINAL = 0.06
+"""5%, and what an approximation from three seeds may add."""
+
+
+@pytest.fixture(autouse=True)
+def fewer_samples(monkeypatch):
+    """Simulations run hundreds of studies; 250 samples each are enough for a rate."""
+    monkeypatch.setattr(significance, "SAMPLES", 250)
+    monkeypatch.setattr(significance._resampled, "__defaults__", (250,))
+
+
+def predictions(right: np.ndarray) -> Predictions:
+    labels = np.arange(len(right)) % 2
+    said = np.where(right, labels, 1 - labels)
+    return Predictions(
+        [str(i) for i in range(len(right))], labels.tolist(), said.tolist(), np.zeros(len(right)), None, 2
+    )
+
+
+def arm(generator, difficulty, seeds, spread, effect=0.0) -> list[Predictions]:
+    """Examples differ in difficulty, seeds by `spread` as a whole and on every example by chance (logits)."""
+    return [
+        predictions(difficulty + effect + generator.normal(0, spread) + generator.normal(0, 1.0, len(difficulty)) > 0)
+        for _ in range(seeds)
+    ]
+
+
+def study(number: int, seeds: int, spread: float, effect: float = 0.0):
+    """Both arms meet the same examples."""
+    generator = np.random.default_rng([7, number])
+    difficulty = generator.normal(0.8, 1.0, EXAMPLES)
+    return arm(generator, difficulty, seeds, spread, effect), arm(generator, difficulty, seeds, spread)
+
+
+def plausible(successes: int, rate: float) -> bool:
+    """Whether so many of STUDIES are compatible with the rate; fails by chance once in a thousand."""
+    return binomtest(successes, STUDIES, rate).pvalue > 0.001
+
+
+@pytest.mark.parametrize(("seeds", "spread"), [(1, 0.0), (3, 0.0), (3, 0.3), (5, 0.3)])
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
+def test_where_there_is_no_difference_one_in_twenty_is_called_one(metric, seeds, spread):
+    found = [significance.compare(METRICS[metric], *study(i, seeds, spread), seed=i) for i in range(STUDIES)]
+    wrong = sum(c.p < 0.05 for c in found)
+    covered = sum(c.low <= 0 <= c.high for c in found)
+    assert plausible(wrong, NOMINAL) or wrong < NOMINAL * STUDIES
+    assert plausible(covered, 1 - NOMINAL) or covered > (1 - NOMINAL) * STUDIES
+
+
+def test_ignoring_that_seeds_vary_would_cry_wolf():
+    """Why p is not the randomization test's where there are several seeds."""
+    found = [significance.compare(METRICS["accuracy"], *study(i, 3, 0.3), seed=i) for i in range(STUDIES)]
+    assert sum(c.p_randomization < 0.05 for c in found) > 0.15 * STUDIES
+
+
+def test_the_interval_covers_the_true_accuracy_of_an_arm():
+    """The truth is over all examples and all seeds, by a large simulation."""
+    generator = np.random.default_rng(0)
+    truth = np.mean(generator.normal(0.8, np.sqrt(1 + 1 + 0.2**2), 1_000_000) > 0)
+    covered = 0
+    for i in range(STUDIES):
+        pooled = significance.pooled(METRICS["accuracy"], study(i, 4, 0.2)[0], seed=i)
+        covered += pooled["low"] <= truth <= pooled["high"]
+    assert plausible(covered, 0.95) or covered > 0.95 * STUDIES
+
+
+def test_a_large_difference_is_found():
+    found = [significance.compare(METRICS["accuracy"], *study(i, 3, 0.05, effect=0.9), seed=i) for i in range(20)]
+    assert sum(c.p < 0.05 and c.low > 0 for c in found) >= 18
+    assert found[0].words("A", "B", "higher") == "A is better than B"
+    assert found[0].words("A", "B", "lower") == "B is better than A"
+
+
+def test_no_difference_is_said_in_these_words():
+    none = significance.compare(METRICS["accuracy"], *study(0, 3, 0.0))
+    assert none.words("A", "B", "higher") == "no evidence of a difference between A and B"
+
+
+def test_an_arm_does_not_differ_from_itself():
+    same, _ = study(0, 3, 0.3)
+    found = significance.compare(METRICS["macro_f1"], same, same)
+    assert (found.difference, found.low, found.high, found.p, found.p_randomization) == (0, 0, 0, 1, 1)
+
+
+def test_the_order_of_examples_does_not_matter():
+    a, b = study(3, 2, 0.1)
+    shuffled = [p.take(np.random.default_rng(1).permutation(EXAMPLES)) for p in b]
+    assert significance.compare(METRICS["accuracy"], a, b) == significance.compare(METRICS["accuracy"], a, shuffled)
+
+
+def test_other_examples_cannot_be_compared():
+    a, b = study(0, 1, 0.0)
+    with pytest.raises(UserMistake, match="different examples"):
+        significance.compare(METRICS["accuracy"], a, [b[0].take(range(50))])
+
+
+def test_mcnemar_counts_only_disagreements():
+    right = np.ones(100, dtype=bool)
+    worse = right.copy()
+    worse[:8] = False
+    assert significance.mcnemar(predictions(right), predictions(worse)) == pytest.approx(2 * 0.5**8)
+    assert significance.mcnemar(predictions(right), predictions(right)) == 1.0
+
+
+def test_holm():
+    assert significance.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert significance.holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+
+
+def test_holm_keeps_the_rate_over_a_family():
+    """Of twenty true nulls, at least one is called a difference in 5% of the families."""
+    generator = np.random.default_rng(0)
+    families = sum(min(significance.holm(list(generator.random(20)))) < 0.05 for _ in range(STUDIES))
+    assert plausible(families, 0.05) or families < 0.05 * STUDIES

@@ -99,7 +99,7 @@ class Terminal:
         self._remove_bar(stage)
         how = "found complete" if found else f"{manifest.get('seconds', 0.0):,.1f} s"
         self.found += found
-        self.say(f"[green]✓[/green] {stage.label:<32} {how:<16} [dim]{one_line(manifest['result'])}[/dim]")
+        self.say(f"[green]✓[/green] {stage.label:<32} {how:<16} [dim]{one_line(manifest)}[/dim]")
 
     def failed(self, stage: Stage, cause: str) -> None:
         self._remove_bar(stage)

@@ -38,8 +38,6 @@ def may_pass(task: Any, run: Any, state: Any) -> bool:
 
 @task(
     name="stage",
-    retries=len(RETRY_DELAYS),
-    retry_delay_seconds=RETRY_DELAYS,
     retry_jitter_factor=0.5,
     retry_condition_fn=may_pass,
     cache_policy=NO_CACHE,
@@ -78,7 +76,13 @@ class PrefectMaker:
 
 
 def _named(stage: Stage) -> Any:
-    return completed.with_options(name=stage.name, task_run_name=stage.label.replace("{", "("), tags=set(stage.tags))
+    return completed.with_options(
+        name=stage.name,
+        task_run_name=stage.label.replace("{", "("),
+        tags=set(stage.tags),
+        retries=len(RETRY_DELAYS),
+        retry_delay_seconds=RETRY_DELAYS,
+    )
 
 
 def run_name() -> str:

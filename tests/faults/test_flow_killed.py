@@ -1,0 +1,47 @@
+"""The flow killed in the middle of a stage: nothing goes on running, and the next run continues there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from flows.store import Store
+from tests.flows.test_processes import alive, eventually, read_pid
+
+
+def start(store, slow_stage):
+    """The toy graph as a process of its own; the slow stage takes a minute unless it is killed."""
+    ways = {slow_stage: {"seconds_a_step": 20}}
+    quiet = {k: v for k, v in os.environ.items() if k not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")}
+    command = [sys.executable, "-m", "tests.flows.toy_graph", str(store), json.dumps(ways)]
+    return subprocess.Popen(command, env=quiet, start_new_session=True)
+
+
+def children(pid):
+    """Every process below this one."""
+    import psutil
+
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+@pytest.mark.parametrize("signal_sent", [signal.SIGKILL, signal.SIGINT])
+def test_killed_in_any_stage_the_next_run_continues_there(tmp_path, signal_sent):
+    store = tmp_path / "store"
+    for stage in ("corpus", "pretraining", "finetuning", "report"):
+        flow = start(store, stage)
+        eventually(lambda stage=stage: list(store.glob(f"{stage}/*/pid")), seconds=90)
+        job = read_pid(next(store.glob(f"{stage}/*/pid")))
+        below = children(flow.pid)
+        assert job in below
+        os.kill(flow.pid, signal_sent)
+        flow.wait(30)
+        eventually(lambda below=below: not any(alive(pid) for pid in below), seconds=25)
+        assert not list(store.glob(f"{stage}/*/manifest.json"))
+    final = subprocess.run([sys.executable, "-m", "tests.flows.toy_graph", str(store)], timeout=120)
+    assert final.returncode == 0
+    assert len(Store(store).manifests()) == 8
+    started = {s: len(next(store.glob(f"{s}/*/attempts")).read_text()) for s in ("corpus", "pretraining", "report")}
+    assert started == {"corpus": 2, "pretraining": 2, "report": 2}

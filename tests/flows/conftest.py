@@ -1,0 +1,22 @@
+"""One real Prefect server for all tests of the flow."""
+
+import os
+
+import pytest
+
+from flows import servers
+
+
+@pytest.fixture(scope="session")
+def prefect_home(tmp_path_factory):
+    """Its store; the environment of this process points at the server while the tests run."""
+    before = dict(os.environ)
+    for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
+        os.environ.pop(name, None)
+    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
+    store = tmp_path_factory.mktemp("prefect") / "store"
+    with servers.prefect_for(store) as server:
+        server.wait()
+        yield store
+    os.environ.clear()
+    os.environ.update(before)

@@ -1,0 +1,95 @@
+"""The graph in Prefect and MLflow: what is shown, what is retried, what is not made again."""
+
+import json
+
+import pytest
+
+from beam_jobs.command import UserMistake
+from flows.processes import JobFailed
+from flows.store import Store
+from tests.flows.toy_graph import run_toy
+
+pytestmark = pytest.mark.usefixtures("prefect_home")
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store"
+
+
+def attempts(store, stage):
+    """How often the job of a stage was started."""
+    return sum(len(path.read_text()) for path in store.glob(f"{stage}/*/attempts"))
+
+
+def mlflow_runs(store):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{store}/mlflow/mlflow.db")
+    experiment = client.get_experiment_by_name("domain-adaptation")
+    return client, client.search_runs([experiment.experiment_id])
+
+
+def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(store):
+    first = run_toy(store, {})
+    manifests = {m["fingerprint"]: m["finished"] for m in Store(store).manifests()}
+    assert run_toy(store, {}) == first
+    assert {m["fingerprint"]: m["finished"] for m in Store(store).manifests()} == manifests
+    assert len(manifests) == 8
+    assert attempts(store, "finetuning") == 2
+
+    client, runs = mlflow_runs(store)
+    nested = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    parents = [run for run in runs if run not in nested]
+    assert len(parents) == 2
+    assert sorted(run.info.run_name for run in nested) == ["cell 0", "cell 1", "pretraining"]
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    [pretraining] = [run for run in nested if run.info.run_name == "pretraining"]
+    history = client.get_metric_history(pretraining.info.run_id, "loss")
+    assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
+    assert pretraining.data.tags["amazon_electra.fingerprint"] in manifests
+    [dataset] = parents[0].inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) in {("sample-100", f) for f in manifests}
+
+
+def test_prefect_shows_progress_counts_and_the_name_of_the_run(store):
+    from prefect.client.orchestration import get_client
+
+    run_toy(store, {})
+    with get_client(sync_client=True) as client:
+        names = {artifact.key for artifact in client.read_artifacts(limit=200)}
+        runs = client.read_flow_runs(limit=200)
+    assert {"corpus-progress", "corpus-counts", "pretraining-progress", "stages"} <= names
+    assert any(run.name.startswith("sample-100 · tiny · 2") for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("how", "starts", "raised"),
+    [("once", 2, None), ("bug", 1, JobFailed), ("mistake", 1, UserMistake), ("network", 3, JobFailed)],
+)
+def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, raised):
+    monkeypatch.setattr("flows.tasks.RETRY_DELAYS", [0.1, 0.1])
+    if raised is None:
+        run_toy(store, {"pretraining": {"how": how}})
+    else:
+        with pytest.raises(raised):
+            run_toy(store, {"pretraining": {"how": how}})
+    assert attempts(store, "pretraining") == starts
+
+
+def test_a_failed_run_continues_at_the_stage_that_failed(store):
+    with pytest.raises(JobFailed, match=r"ZeroDivisionError.*log: .*log\.txt"):
+        run_toy(store, {"pretraining": {"how": "bug"}})
+    _, runs = mlflow_runs(store)
+    assert {run.info.status for run in runs} == {"FAILED"}
+    run_toy(store, {})
+    assert (attempts(store, "corpus"), attempts(store, "pretraining"), attempts(store, "report")) == (1, 2, 1)
+    _, runs = mlflow_runs(store)
+    assert sorted(run.info.status for run in runs) == ["FAILED", "FINISHED", "FINISHED", "FINISHED", "FINISHED"]
+
+
+def test_the_other_cells_are_finished_before_the_failure_of_one_is_told(store):
+    with pytest.raises(JobFailed):
+        run_toy(store, {"finetuning": {"how": "bug"}})
+    assert attempts(store, "finetuning") == 2
+    assert json.loads(next(store.glob("pretraining/*/tracking.json")).read_text())["over"] is True

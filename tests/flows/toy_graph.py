@@ -1,0 +1,75 @@
+"""A graph of small real jobs that goes the way of the real one: through the same tasks, servers, store and tracking.
+
+`python -m tests.flows.toy_graph STORE '{"pretraining": {"how": "bug"}}'` runs it as `amazon-electra run` does.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from flows.completion import Maker
+from flows.parameters import Parameters, from_settings
+from flows.stages import dump
+from flows.store import Stage
+
+JOB = "tests.flows.job"
+
+
+def job(name: str, inputs: dict[str, Stage], ways: dict[str, Any], **more: Any) -> Stage:
+    """A stage made by the toy job; `ways` are its options, part of the fingerprint only as far as the content goes."""
+    words = [word for option, value in ways.items() for word in (f"--{option}", str(value))]
+    fields = {"steps": ways.get("steps", 3), "title": more.get("title", "")}
+    return Stage(name, 1, fields, inputs, JOB, lambda store, folder: ["--output", str(folder), *words], **more)
+
+
+def toy_graph(ways: dict[str, dict[str, Any]]):
+    """dump → corpus → pretraining → two cells side by side → report; `ways` says how each job behaves."""
+
+    def graph(p: Parameters, make: Maker) -> Stage:
+        reviews = make(dump.stage(p, make.store))
+        corpus = make(job("corpus", {"dump": reviews}, ways.get("corpus", {})))
+        encoder = make(job("pretraining", {"corpus": corpus}, ways.get("pretraining", {}), tracked=True))
+        cells = [
+            (
+                job("finetuning", {"encoder": encoder}, ways.get("finetuning", {}), tracked=True, title=f"cell {seed}"),
+                job("evaluation", {"encoder": encoder}, {}, title=f"cell {seed} test"),
+            )
+            for seed in (0, 1)
+        ]
+        make.side_by_side(cells, 2)
+        return make(job("report", {"encoder": encoder, "cell": cells[1][1]}, ways.get("report", {})))
+
+    return graph
+
+
+def run_toy(store: Path, ways: dict[str, dict[str, Any]], experiment: str = "domain-adaptation") -> dict[str, Any]:
+    """One run of the toy graph in a Prefect flow of the real one's name; a server must be there."""
+    from prefect import flow
+
+    from flows import tasks
+
+    @flow(name="domain-adaptation", flow_run_name=tasks.run_name)
+    def toy(dump: dict[str, Any], preset: str, store: str) -> dict[str, Any]:
+        return tasks.going_through(toy_graph(ways), from_settings(dump=dump, preset=preset, store=store))
+
+    return toy(dump={"paths": ["sample:100"]}, preset="tiny", store=str(store))
+
+
+def main() -> None:
+    from flows import servers
+
+    store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    with servers.prefect_for(store) as server:
+        if server:
+            server.wait()
+        try:
+            print(json.dumps(run_toy(store, ways)))
+        finally:
+            servers.let_prefect_finish()
+
+
+if __name__ == "__main__":
+    main()

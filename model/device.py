@@ -4,10 +4,9 @@ Several processes (torchrun) each hold a device and the whole model; gradients a
 divided by the totals of the whole batch.
 """
 
-import contextlib
 import os
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -42,10 +41,10 @@ class Device:
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        if not self.bf16:
-            return contextlib.nullcontext()
-        return torch.autocast(self.torch.type, dtype=torch.bfloat16)
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the states and the matrix products; weights and their updates are always fp32."""
+        return torch.bfloat16 if self.bf16 else torch.float32
 
     def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
         return {name: torch.as_tensor(array, device=self.torch) for name, array in arrays.items()}

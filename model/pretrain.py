@@ -65,12 +65,13 @@ def build(preset: Preset, shards: Shards, device: Device, output: Path) -> loop.
         raise UserMistake(f"--set max_positions: shards of length {shards.max_length} need at least as many")
     if config.batch % device.ranks:
         raise UserMistake(f"--set batch={config.batch}: must be a multiple of the {device.ranks} processes")
-    model = Electra(shards.vocabulary_size, preset.architecture, config)
+    model = Electra(shards.vocabulary_size, preset.architecture, config, device.dtype)
     initialize(model, config.seed)
+    device.move(model)
     special = special_tokens(shards.vocabulary)
     return loop.Training(
         config=config,
-        model=device.move(model),
+        model=model,
         device=device,
         batches=Batches(
             stream=Stream(shards, config.seed),

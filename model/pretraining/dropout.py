@@ -1,34 +1,73 @@
-"""Dropout from 16-bit random numbers.
+"""Dropout whose random numbers cost next to nothing on a CPU.
 
-torch's own draws one Bernoulli number per element, 8.5% of a CPU training step (measured). Sixteen random bits decide
-as well, and one 64-bit draw gives four of them. The rate is exact to 1/65,536 and the scale belongs to the rate used.
+torch draws one Bernoulli number per element, which on a CPU takes longer than the matrix products around it. Here a
+pool of keep factors (0 or 1/(1-rate)) is drawn once in a while, from 16 random bits each, and every use takes a window
+of it at a random place: one multiplication. Each element is kept with the exact probability (to 1/65,536) and
+independently of the others in its window; only windows of nearby steps may share a stretch, at another place. Pool and
+places are functions of the seed and the step, so that a resumed run drops the same elements.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-STEPS = 1 << 16
+LEVELS = 1 << 16
+POOL = 1 << 23  # keep factors
+STEPS_PER_POOL = 64
 
 
-def keep_mask(shape: torch.Size, rate: float) -> tuple[Tensor, float]:
-    """On the CPU: a mask, True with probability 1 - rate, and the scale that keeps the expectation."""
-    dropped = round(rate * STEPS)
-    elements = shape.numel()
-    bits = torch.empty((elements + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    mask = bits.view(torch.int16)[:elements].view(shape) >= dropped - STEPS // 2
-    return mask, STEPS / (STEPS - dropped)
+class Noise:
+    """The keep factors of one model; on devices other than the CPU, torch's own."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._places = torch.Generator()
+        self._pool = torch.ones(0)
+        self._drawn_for: tuple[int, int] | None = None
+
+    def begin(self, seed: int, step: int, part: int = 0) -> None:
+        """Everything drawn until the next call is a function of these numbers."""
+        self._places.manual_seed((seed * 1_000_003 + step) * 1_009 + part)
+        if self.rate and self._drawn_for != (seed, step // STEPS_PER_POOL):
+            self._drawn_for = (seed, step // STEPS_PER_POOL)
+            generator = torch.Generator().manual_seed((seed + 1) * 7_368_787 + step // STEPS_PER_POOL)
+            self._pool = keep_factors(POOL, self.rate, generator)
+
+    def factors(self, states: Tensor) -> Tensor:
+        """Keep factors in the shape and type of `states`."""
+        elements = states.numel()
+        if elements > self._pool.numel() // 2:
+            return keep_factors(elements, self.rate, self._places).view(states.shape).to(states.dtype)
+        if self._pool.dtype != states.dtype:
+            self._pool = self._pool.to(states.dtype)
+        place = int(torch.randint(0, self._pool.numel() - elements, (), generator=self._places))
+        return self._pool[place : place + elements].view(states.shape)
+
+
+def keep_factors(elements: int, rate: float, generator: torch.Generator) -> Tensor:
+    """[elements], 0 with probability `rate`, otherwise the factor that keeps the expectation."""
+    dropped = round(rate * LEVELS)
+    bits = torch.empty((elements + 3) // 4, dtype=torch.int64).random_(-(2**63), None, generator=generator)
+    kept = bits.view(torch.int16)[:elements] >= dropped - LEVELS // 2
+    return kept * (LEVELS / (LEVELS - dropped))
 
 
 class Dropout(nn.Module):
-    def __init__(self, rate: float) -> None:
+    def __init__(self, noise: Noise) -> None:
         super().__init__()
-        self.rate = rate
+        self.noise = noise
 
     def forward(self, states: Tensor) -> Tensor:
-        if not self.training or self.rate == 0.0:
+        if not self.training or self.noise.rate == 0.0:
             return states
         if states.device.type != "cpu":
-            return functional.dropout(states, self.rate)
-        mask, scale = keep_mask(states.shape, self.rate)
-        return states * (mask * scale).to(states.dtype)
+            return functional.dropout(states, self.noise.rate)
+        return states * self.noise.factors(states)
+
+    def add(self, states: Tensor, change: Tensor) -> Tensor:
+        """states + dropout(change), in one pass."""
+        if not self.training or self.noise.rate == 0.0:
+            return states + change
+        if states.device.type != "cpu":
+            return states + functional.dropout(change, self.noise.rate)
+        return torch.addcmul(states, change, self.noise.factors(change))

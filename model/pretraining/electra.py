@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.presets import Architecture, PretrainingConfig
-from model.pretraining.encoder import LAYER_NORM_EPSILON, Embeddings, Encoder, attention_mask
-from model.pretraining.sampling import sample
+from model.pretraining.dropout import Noise
+from model.pretraining.encoder import Embeddings, Encoder, LayerNorm, Linear, attention_mask
+from model.pretraining.vocabulary_loss import VocabularyLoss
 
 Batch = dict[str, Tensor]
 Sums = dict[str, Tensor]
@@ -29,17 +30,31 @@ class Step:
 
 
 class TokenHead(nn.Module):
-    """Hidden states → logits over the vocabulary, by the word embeddings themselves (google, transformers)."""
+    """Hidden states → vectors that are compared with the word embeddings themselves (google, transformers)."""
 
     def __init__(self, vocabulary_size: int, architecture: Architecture) -> None:
         super().__init__()
-        self.dense = nn.Linear(architecture.hidden, architecture.embedding)
-        self.norm = nn.LayerNorm(architecture.embedding, eps=LAYER_NORM_EPSILON)
+        self.dense = Linear(architecture.hidden, architecture.embedding)
+        self.norm = LayerNorm(architecture.embedding)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
-    def forward(self, states: Tensor, word: Tensor) -> Tensor:
-        """[tokens, hidden] → [tokens, vocabulary]."""
-        return functional.linear(self.norm(functional.gelu(self.dense(states))), word, self.bias)
+    def forward(self, states: Tensor) -> Tensor:
+        """[tokens, hidden] → [tokens, embedding]."""
+        vectors: Tensor = self.norm(functional.gelu(self.dense(states)))
+        return vectors
+
+    def logits(self, vectors: Tensor, word: Tensor) -> Tensor:
+        """[tokens, embedding] → [tokens, vocabulary]."""
+        return functional.linear(vectors, word.to(vectors.dtype), self.bias.to(vectors.dtype))
+
+    def losses(self, vectors: Tensor, word: Tensor, batch: Batch, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the masked tokens: the weighted sum of the losses, sampled ids, 1.0 where the best guess is right."""
+        kind = vectors.dtype
+        originals = batch["input_ids"].gather(1, batch["masked_positions"]).flatten()
+        weights, keys = batch["masked_weights"].flatten(), batch["keys"].flatten()
+        arguments = word.to(kind), self.bias.to(kind), originals, weights, keys, temperature
+        result: tuple[Tensor, Tensor, Tensor] = VocabularyLoss.apply(vectors, *arguments)
+        return result
 
 
 class ReplacedHead(nn.Module):
@@ -47,8 +62,8 @@ class ReplacedHead(nn.Module):
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
-        self.dense = nn.Linear(architecture.hidden, architecture.hidden)
-        self.out = nn.Linear(architecture.hidden, 1)
+        self.dense = Linear(architecture.hidden, architecture.hidden)
+        self.out = Linear(architecture.hidden, 1)
 
     def forward(self, states: Tensor) -> Tensor:
         """[sequences, length, hidden] → [sequences, length]."""
@@ -57,33 +72,45 @@ class ReplacedHead(nn.Module):
 
 
 class Electra(nn.Module):
-    def __init__(self, vocabulary_size: int, architecture: Architecture, config: PretrainingConfig) -> None:
+    def __init__(
+        self,
+        vocabulary_size: int,
+        architecture: Architecture,
+        config: PretrainingConfig,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
         self.config = config
+        self.noise = Noise(config.dropout)
         narrow = architecture.generator()
-        self.embeddings = Embeddings(vocabulary_size, architecture, config.dropout)
-        self.generator = Encoder(narrow, config.dropout)
+        self.embeddings = Embeddings(vocabulary_size, architecture, self.noise, dtype)
+        self.generator = Encoder(narrow, self.noise)
         self.generator_head = TokenHead(vocabulary_size, narrow)
-        self.discriminator = Encoder(architecture, config.dropout)
+        self.discriminator = Encoder(architecture, self.noise)
         self.discriminator_head = ReplacedHead(architecture)
 
     def forward(self, batch: Batch) -> Step:
-        mask = attention_mask(batch["documents"])
-        logits, originals = self.propose(batch, mask)
-        weights = batch["masked_weights"].flatten()
-        token_losses = functional.cross_entropy(logits.float(), originals, reduction="none") * weights
-        sampled = sample(logits.detach(), batch["keys"].flatten(), self.config.temperature)
+        mask = attention_mask(batch["documents"], self.embeddings.dtype)
+        vectors = self.propose(batch, mask)
+        token_loss, sampled, right = self.generator_head.losses(
+            vectors, self.embeddings.word, batch, self.config.temperature
+        )
         corrupted, replaced = corrupt(batch, sampled)
         real = (batch["documents"] > 0).float()
-        replaced_logits = self.detect(corrupted, batch["positions"], mask).float()
-        replaced_losses = (
-            functional.binary_cross_entropy_with_logits(replaced_logits, replaced, reduction="none") * real
-        )
+        logits = self.detect(corrupted, batch["positions"], mask).float()
+        replaced_loss = (functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none") * real).sum()
         loss = (
-            self.config.generator_weight * token_losses.sum() / batch["masked_total"]
-            + self.config.discriminator_weight * replaced_losses.sum() / batch["real_total"]
+            self.config.generator_weight * token_loss / batch["masked_total"]
+            + self.config.discriminator_weight * replaced_loss / batch["real_total"]
         )
-        sums = _sums(logits, originals, weights, token_losses, replaced_logits, replaced, replaced_losses, real)
+        weights = batch["masked_weights"].flatten()
+        sums = {
+            "masked": weights.sum(),
+            "generator_loss": token_loss.detach(),
+            "generator_right": (right * weights).sum(),
+            "discriminator_loss": replaced_loss.detach(),
+            **_detection(logits.detach(), replaced, real),
+        }
         return Step(loss, sums)
 
     def describe(self, sums: dict[str, float]) -> dict[str, float]:
@@ -101,12 +128,13 @@ class Electra(nn.Module):
         weights = self.config.generator_weight, self.config.discriminator_weight
         return {"loss": weights[0] * means["generator_loss"] + weights[1] * means["discriminator_loss"], **means}
 
-    def propose(self, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The generator's logits at the masked positions [sequences · slots, vocabulary], the original ids there."""
+    def propose(self, batch: Batch, mask: Tensor) -> Tensor:
+        """The generator's vectors for the masked positions, [sequences · slots, embedding]."""
         states = self.generator(self.embeddings(batch["masked_ids"], batch["positions"]), mask)
         places = batch["masked_positions"]
         gathered = states.gather(1, places[:, :, None].expand(-1, -1, states.shape[2])).flatten(0, 1)
-        return self.generator_head(gathered, self.embeddings.word), batch["input_ids"].gather(1, places).flatten()
+        vectors: Tensor = self.generator_head(gathered)
+        return vectors
 
     def detect(self, input_ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
         """The discriminator's logits, [sequences, length]."""
@@ -124,24 +152,11 @@ def corrupt(batch: Batch, sampled: Tensor) -> tuple[Tensor, Tensor]:
     return corrupted, (corrupted != batch["input_ids"]).float()
 
 
-@torch.no_grad()
-def _sums(
-    logits: Tensor,
-    originals: Tensor,
-    weights: Tensor,
-    token_losses: Tensor,
-    replaced_logits: Tensor,
-    replaced: Tensor,
-    replaced_losses: Tensor,
-    real: Tensor,
-) -> Sums:
-    said_replaced = (replaced_logits > 0).float() * real
+def _detection(logits: Tensor, replaced: Tensor, real: Tensor) -> Sums:
+    """Counts of tokens, all [sequences, length] in."""
+    said_replaced = (logits > 0).float() * real
     return {
-        "masked": weights.sum(),
-        "generator_loss": token_losses.sum().detach(),
-        "generator_right": ((logits.argmax(dim=1) == originals).float() * weights).sum(),
         "real": real.sum(),
-        "discriminator_loss": replaced_losses.sum().detach(),
         "discriminator_right": ((said_replaced == replaced).float() * real).sum(),
         "replaced": replaced.sum(),
         "said_replaced": said_replaced.sum(),

@@ -1,80 +1,101 @@
 """The transformer both networks are made of: BERT's, post-norm, as in transformers' ElectraModel, weight for weight.
 
 Own modules, not those of transformers: one matrix product for query, key and value, a ready attention mask made once
-per batch, cheap dropout, and nothing whose shape depends on the data. export.py holds the exact mapping of the weights.
+per batch, cheap dropout, and nothing whose shape depends on the data. The weights are fp32; the states flow in the type
+the embeddings put them in, and each product casts its weights to it. export.py holds the exact mapping of the weights.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from model.presets import Architecture
-from model.pretraining.dropout import Dropout
+from model.pretraining.dropout import Dropout, Noise
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
 INITIAL_DEVIATION = 0.02  # google: truncated normal
+FAR_BELOW = -10_000.0  # added to the scores of what may not be seen: e^-10,000 is 0 in every type
+
+
+class Linear(nn.Linear):
+    def forward(self, states: Tensor) -> Tensor:
+        assert self.bias is not None
+        return functional.linear(states, self.weight.to(states.dtype), self.bias.to(states.dtype))
+
+
+class LayerNorm(nn.LayerNorm):
+    def __init__(self, width: int) -> None:
+        super().__init__(width, eps=LAYER_NORM_EPSILON)
+
+    def forward(self, states: Tensor) -> Tensor:
+        weight, bias = self.weight.to(states.dtype), self.bias.to(states.dtype)
+        return functional.layer_norm(states, self.normalized_shape, weight, bias, self.eps)
 
 
 class Embeddings(nn.Module):
     """Word, position and type vectors of width `embedding`; one instance serves both networks (tied)."""
 
-    def __init__(self, vocabulary_size: int, architecture: Architecture, dropout: float) -> None:
+    def __init__(self, vocabulary_size: int, architecture: Architecture, noise: Noise, dtype: torch.dtype) -> None:
         super().__init__()
+        self.dtype = dtype
         self.word = nn.Parameter(torch.empty(vocabulary_size, architecture.embedding))
         self.position = nn.Parameter(torch.empty(architecture.max_positions, architecture.embedding))
         self.token_type = nn.Parameter(torch.empty(architecture.type_vocabulary_size, architecture.embedding))
-        self.norm = nn.LayerNorm(architecture.embedding, eps=LAYER_NORM_EPSILON)
-        self.dropout = Dropout(dropout)
+        self.norm = LayerNorm(architecture.embedding)
+        self.dropout = Dropout(noise)
 
     def forward(self, input_ids: Tensor, positions: Tensor, types: Tensor | None = None) -> Tensor:
         """[sequences, length] each → [sequences, length, embedding]; types default to 0."""
         vectors = functional.embedding(input_ids, self.word) + functional.embedding(positions, self.position)
         vectors = vectors + (self.token_type[0] if types is None else functional.embedding(types, self.token_type))
-        normed: Tensor = self.dropout(self.norm(vectors))
+        normed: Tensor = self.dropout(self.norm(vectors.to(self.dtype)))
         return normed
 
 
 class Layer(nn.Module):
-    def __init__(self, architecture: Architecture, dropout: float) -> None:
+    def __init__(self, architecture: Architecture, noise: Noise) -> None:
         super().__init__()
         hidden = architecture.hidden
         self.heads = architecture.heads
-        self.qkv = nn.Linear(hidden, 3 * hidden)
-        self.attention_output = nn.Linear(hidden, hidden)
-        self.attention_norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
-        self.up = nn.Linear(hidden, architecture.intermediate)
-        self.down = nn.Linear(architecture.intermediate, hidden)
-        self.output_norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
-        self.dropout = Dropout(dropout)
+        self.qkv = Linear(hidden, 3 * hidden)
+        self.attention_output = Linear(hidden, hidden)
+        self.attention_norm = LayerNorm(hidden)
+        self.up = Linear(hidden, architecture.intermediate)
+        self.down = Linear(architecture.intermediate, hidden)
+        self.output_norm = LayerNorm(hidden)
+        self.dropout = Dropout(noise)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """states [sequences, length, hidden]; mask [sequences, 1, length, length], True where attention may look."""
+        """states [sequences, length, hidden]; mask [sequences, 1, length, length], added to the scores."""
         attended = self.attention_output(self._attend(states, mask))
-        states = self.attention_norm(states + self.dropout(attended))
+        states = self.attention_norm(self.dropout.add(states, attended))
         lifted = functional.gelu(self.up(states))
-        normed: Tensor = self.output_norm(states + self.dropout(self.down(lifted)))
+        normed: Tensor = self.output_norm(self.dropout.add(states, self.down(lifted)))
         return normed
 
     def _attend(self, states: Tensor, mask: Tensor) -> Tensor:
         sequences, length, hidden = states.shape
-        split = self.qkv(states).view(sequences, length, 3, self.heads, hidden // self.heads)
-        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
-        rate = self.dropout.rate if self.training else 0.0
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        width = hidden // self.heads
+        split = self.qkv(states).view(sequences, length, 3, self.heads, width).permute(2, 0, 3, 1, 4)
+        query, key, value = split.unbind(0)
+        scores = (query * (1 / math.sqrt(width))) @ key.transpose(2, 3) + mask
+        mixed = self.dropout(torch.softmax(scores, dim=-1)) @ value
         return mixed.transpose(1, 2).reshape(sequences, length, hidden)
 
 
 class Encoder(nn.Module):
     """Embedded tokens → hidden states; with a projection where the widths differ (google, transformers)."""
 
-    def __init__(self, architecture: Architecture, dropout: float) -> None:
+    def __init__(self, architecture: Architecture, noise: Noise) -> None:
         super().__init__()
         self.project = (
-            nn.Linear(architecture.embedding, architecture.hidden)
+            Linear(architecture.embedding, architecture.hidden)
             if architecture.embedding != architecture.hidden
             else nn.Identity()
         )
-        self.layers = nn.ModuleList(Layer(architecture, dropout) for _ in range(architecture.layers))
+        self.layers = nn.ModuleList(Layer(architecture, noise) for _ in range(architecture.layers))
 
     def forward(self, embedded: Tensor, mask: Tensor) -> Tensor:
         """[sequences, length, embedding] → [sequences, length, hidden]."""
@@ -84,9 +105,10 @@ class Encoder(nn.Module):
         return states
 
 
-def attention_mask(documents: Tensor) -> Tensor:
-    """Document numbers [sequences, length] → [sequences, 1, length, length], True within one document."""
-    return (documents[:, None, :, None] == documents[:, None, None, :]).contiguous()
+def attention_mask(documents: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Document numbers [sequences, length] → [sequences, 1, length, length]: 0 within a document, else far below."""
+    apart = documents[:, None, :, None] != documents[:, None, None, :]
+    return apart.to(dtype) * FAR_BELOW
 
 
 def initialize(module: nn.Module, seed: int) -> None:

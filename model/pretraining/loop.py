@@ -18,14 +18,15 @@ from model.metrics_log import MetricsLog
 from model.presets import PretrainingConfig
 from model.pretraining import optimizer as optimizers
 from model.pretraining.batches import Arrays, Batches, ahead, split
-from model.pretraining.electra import Sums
+from model.pretraining.electra import Electra, Sums
 from model.progress import Progress, progress
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
+EXPLODED = 2.0  # times the loss at the start, when the networks knew nothing
 
 
 class Diverged(RuntimeError):
-    """The loss is not a number any more."""
+    """The loss is not a number any more, or far above where it began."""
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Totals:
     flops: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    first_loss: float = 0.0
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Training:
     """Everything one run needs; `train` moves it forward."""
 
     config: PretrainingConfig
-    model: nn.Module
+    model: Electra
     device: Device
     batches: Batches
     folder: Path
@@ -95,7 +97,8 @@ def _run_steps(training: Training, steps: Iterator[Arrays], log: MetricsLog | No
         totals.tokens += int(arrays["real_total"])
         totals.flops += config.batch * training.flops_per_sequence
         last = totals.step == config.steps
-        if totals.step % config.log_every == 0 or last or training.stopping:
+        keeping = totals.step % config.checkpoint_every == 0 or last or training.stopping
+        if totals.step % config.log_every == 0 or keeping:
             numbers = window.close(training)
             totals.seconds += numbers.pop("window_seconds")
             totals.cpu_seconds += time.process_time() - cpu_before
@@ -104,7 +107,7 @@ def _run_steps(training: Training, steps: Iterator[Arrays], log: MetricsLog | No
         if training.validate and (last or (config.validate_every and totals.step % config.validate_every == 0)):
             _log_validation(training, log)
             window.restart_clock()
-        if totals.step % config.checkpoint_every == 0 or last or training.stopping:
+        if keeping:
             save(training)
         if training.stopping and not last:
             raise SystemExit(EXIT_TERMINATED)
@@ -118,9 +121,9 @@ def step(training: Training, arrays: Arrays) -> Sums:
     for group in training.optimizer.param_groups:
         group["lr"] = rate
     sums: Sums = {}
-    for part in split(arrays, config.device_batch or len(arrays["input_ids"])):
-        with device.autocast():
-            result = training.model(device.put(part))
+    for number, part in enumerate(split(arrays, config.device_batch or len(arrays["input_ids"]))):
+        training.model.noise.begin(config.seed, training.totals.step, number * device.ranks + device.rank)
+        result = training.model(device.put(part))
         result.loss.backward()
         sums = {name: value + sums[name] if name in sums else value for name, value in result.sums.items()}
     device.add_over_processes(p.grad for p in training.model.parameters() if p.grad is not None)
@@ -154,9 +157,12 @@ class Window:
         read = {name: float(value.item()) for name, value in (shared | self._sums).items()}
         seconds = time.monotonic() - self._started
         norm = read.pop("gradient_norm") / self._steps
-        numbers = training.model.describe(read)  # type: ignore[operator]
-        if not all(math.isfinite(number) for number in (norm, *numbers.values())):
-            raise Diverged(_advice(training))
+        numbers = training.model.describe(read)
+        totals = training.totals
+        totals.first_loss = totals.first_loss or numbers["loss"]
+        finite = all(math.isfinite(number) for number in (norm, *numbers.values()))
+        if not finite or numbers["loss"] > EXPLODED * totals.first_loss:
+            raise Diverged(_advice(training, "not a number" if not finite else f"{numbers['loss']:.4g}"))
         tokens = read["real"] / seconds
         numbers |= {"gradient_norm": norm, "tokens_per_second": tokens, "window_seconds": seconds}
         numbers["sequences_per_second"] = self._steps * training.config.batch / seconds
@@ -164,10 +170,10 @@ class Window:
         return numbers
 
 
-def _advice(training: Training) -> str:
+def _advice(training: Training, loss: str) -> str:
     kept = [path.name for path in checkpoint.found(training.checkpoints)]
     return (
-        f"the loss was not a number within the {training.config.log_every} steps before step {training.totals.step}; "
+        f"the loss was {loss} within the {training.config.log_every} steps before step {training.totals.step}; "
         f"kept: {kept[-1] if kept else 'no checkpoint yet'}. "
         "Try a lower learning_rate, a longer warmup or precision=fp32"
     )

@@ -20,8 +20,8 @@ COMPUTING_CODE = (
     "masking",
     "mlm",
     "optimizer",
-    "sampling",
     "sequences",
+    "vocabulary_loss",
 )
 
 Identity = dict[str, Any]

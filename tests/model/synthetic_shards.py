@@ -35,7 +35,7 @@ def document(rng: np.random.Generator, size: int, longest: int) -> tuple[list[in
         for _ in range(int(rng.integers(3, 12))):
             if len(ids) < longest - 1:
                 ids.append(word)
-            word = 5 + (word * 7 + int(rng.integers(0, 3))) % (size - 5)
+            word = 5 + (word * 7 + int(rng.integers(0, 3))) % max(8, size // 4)  # a quarter of the words is frequent
     return [*ids, 3], [start for start in starts if start < longest - 1]
 
 

@@ -65,7 +65,8 @@ def test_the_generator_says_the_same(trained):
     ids = inputs["input_ids"]
     everywhere = torch.arange(ids.shape[1]).expand_as(ids)
     batch = {"masked_ids": ids, "input_ids": ids, "positions": everywhere, "masked_positions": everywhere}
-    ours, _ = model.propose(batch, attention_mask(torch.ones_like(ids)))
+    vectors = model.propose(batch, attention_mask(torch.ones_like(ids)))
+    ours = model.generator_head.logits(vectors, model.embeddings.word)
     torch.testing.assert_close(ours.view_as(theirs), theirs, atol=1e-5, rtol=0)
 
 

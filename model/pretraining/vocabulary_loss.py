@@ -1,0 +1,107 @@
+"""Hidden states of the masked tokens → cross-entropy, sampled tokens and gradient, in one pass over the logits.
+
+The logits (masked tokens × vocabulary) are the largest thing in a step. They are made a few rows at a time, stay in the
+cache, and give everything at once: the loss, the two stages of the Gumbel-max draw, whether the best guess is right,
+and the gradient of the loss with respect to the logits, kept in the type of the matrix products for the backward pass.
+
+Sampling: the plain trick adds one Gumbel number to every logit and takes the maximum; at 30,522 entries that costs more
+than the exponentials. Here a block of entries is drawn first, by its log-sum-exp, then an entry within it: by the chain
+rule the same distribution, with about 2 · sqrt(entries) random numbers per token instead of one per entry. They come
+from an integer hash of one key per token, drawn on the host, so that every device, and every number of processes, draws
+the same tokens from the same logits.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+ROWS_AT_ONCE = {"cpu": 32, "cuda": 4096}  # 32 rows of 30,522 fp32 logits are 4 MB; elsewhere all rows at once
+_MASK32 = 0xFFFFFFFF
+
+
+class VocabularyLoss(torch.autograd.Function):
+    """Forward gives (weighted sum of losses, sampled ids [tokens], 1.0 where the best guess is right [tokens])."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,  # [tokens, embedding]
+        word: Tensor,  # [vocabulary, embedding]
+        bias: Tensor,  # [vocabulary]
+        originals: Tensor,  # [tokens]
+        weights: Tensor,  # [tokens]
+        keys: Tensor,  # [tokens]
+        temperature: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        tokens = len(states)
+        rows = ROWS_AT_ONCE.get(states.device.type, tokens)
+        losses, sampled, right, gradients = [], [], [], []
+        for start in range(0, tokens, rows):
+            part = slice(start, start + rows)
+            logits = functional.linear(states[part], word, bias).float()
+            loss, ids, best, gradient = _rows(logits, originals[part], weights[part], keys[part], temperature)
+            losses.append(loss)
+            sampled.append(ids)
+            right.append(best)
+            gradients.append(gradient.to(states.dtype))
+        gradient = torch.cat(gradients)
+        ctx.save_for_backward(states, word, gradient)
+        result = torch.cat(losses).sum(), torch.cat(sampled), torch.cat(right)
+        ctx.mark_non_differentiable(*result[1:])
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        states, word, gradient = ctx.saved_tensors
+        scale = grad_outputs[0]
+        by_states = (gradient @ word) * scale.to(states.dtype)
+        by_word = (gradient.t() @ states) * scale.to(word.dtype)
+        by_bias = gradient.sum(dim=0, dtype=torch.float32) * scale
+        return by_states, by_word, by_bias.to(states.dtype), None, None, None, None
+
+
+def _rows(
+    logits: Tensor, originals: Tensor, weights: Tensor, keys: Tensor, temperature: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weighted losses, sampled ids, right guesses, gradient of the weighted losses; `logits` may be overwritten."""
+    highest = logits.amax(dim=1, keepdim=True)
+    own = logits.gather(1, originals[:, None])
+    exponentials = (logits - highest).exp_()
+    sampled = draw(exponentials if temperature == 1.0 else ((logits - highest) / temperature).exp_(), keys)
+    total = exponentials.sum(dim=1, keepdim=True)
+    losses = (total.log() + highest - own).squeeze(1) * weights
+    right = (own >= highest).squeeze(1).float()
+    gradient = exponentials.mul_(weights[:, None] / total)
+    gradient = gradient.scatter_add_(1, originals[:, None], -weights[:, None])
+    return losses, sampled, right, gradient
+
+
+def draw(odds: Tensor, keys: Tensor) -> Tensor:
+    """odds [tokens, entries], not below 0 → ids [tokens], each with probability in proportion to its odds."""
+    tokens, entries = odds.shape
+    width = 1 << math.ceil(math.log2(entries) / 2)
+    blocks = -(-entries // width)
+    padded = functional.pad(odds, (0, blocks * width - entries)) if entries % width else odds
+    padded = padded.view(tokens, blocks, width)
+    noise = gumbel(keys, blocks + width)
+    block = (padded.sum(dim=2).log() + noise[:, :blocks]).argmax(dim=1)
+    inside = padded.gather(1, block[:, None, None].expand(tokens, 1, width)).squeeze(1)
+    return block * width + (inside.log() + noise[:, blocks:]).argmax(dim=1)
+
+
+def gumbel(keys: Tensor, numbers: int) -> Tensor:
+    """keys [tokens], 31 random bits each → [tokens, numbers] standard Gumbel numbers."""
+    steps = torch.arange(1, numbers + 1, device=keys.device, dtype=torch.int64) * 0x9E3779B9
+    uniform = (_mix(_mix(keys)[:, None] + steps) >> 8).float().add_(0.5) / (1 << 24)
+    return -torch.log(-torch.log(uniform.clamp(max=1 - 2**-24)))
+
+
+def _mix(bits: Tensor) -> Tensor:
+    """A 32-bit integer hash (lowbias32 by C. Wellons: every input bit changes each output bit about half the time)."""
+    bits = bits & _MASK32
+    bits = ((bits ^ (bits >> 16)) * 0x7FEB352D) & _MASK32
+    bits = ((bits ^ (bits >> 15)) * 0x846CA68B) & _MASK32
+    return bits ^ (bits >> 16)

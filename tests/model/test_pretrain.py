@@ -1,0 +1,141 @@
+"""The entry point: what it leaves behind, how it resumes, what it refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from model import checkpoint
+from model.command import UserMistake
+from model.metrics_log import MetricsLog, read_metrics
+from model.presets import PRESETS, with_settings
+from model.pretrain import run
+from model.pretraining.loop import EXIT_TERMINATED, Diverged
+from model.pretraining.optimizer import learning_rate
+from tests.model.synthetic_shards import write_shards
+
+SMALL = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2", "checkpoint_every=6"]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return write_shards(tmp_path_factory.mktemp("shards"), sequences=100)
+
+
+def arguments(shards, output, *more, steps=20):
+    sets = [part for setting in SMALL for part in ("--set", setting)]
+    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    return ["--shards", str(shards), "--output", str(output), *fixed, *sets, *more]
+
+
+def digest(output):
+    return [(output / role / "model.safetensors").read_bytes() for role in ("discriminator", "generator")]
+
+
+def test_what_a_run_leaves(shards, tmp_path):
+    result = run(arguments(shards, tmp_path))
+    assert result["steps"] == 20
+    assert result["sequences"] == 160
+    assert 0 < result["tokens"] <= 160 * 32
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    resolved = json.loads((tmp_path / "config.json").read_text())
+    assert resolved["pretraining"]["steps"] == 20
+    assert resolved["architecture"]["hidden"] == 32
+    lines = read_metrics(tmp_path)
+    assert [line["step"] for line in lines if "loss" in line] == list(range(2, 21, 2))
+    wanted = {"generator_loss", "discriminator_loss", "learning_rate", "gradient_norm", "tokens_per_second", "flops"}
+    assert all(wanted <= set(line) for line in lines if "loss" in line)
+    assert [path.name for path in checkpoint.found(tmp_path / "checkpoints")] == ["step-00000018", "step-00000020"]
+
+
+def test_it_learns(shards, tmp_path):
+    run(arguments(shards, tmp_path, "--set", "learning_rate=5e-3", steps=200))
+    losses = [line["generator_loss"] for line in read_metrics(tmp_path) if "generator_loss" in line]
+    assert losses[-1] < losses[0] - 0.3
+
+
+def test_running_again_changes_nothing(shards, tmp_path):
+    first = run(arguments(shards, tmp_path))
+    before = digest(tmp_path)
+    assert run(arguments(shards, tmp_path)) == first
+    assert digest(tmp_path) == before
+
+
+def test_terminated_it_leaves_a_checkpoint_and_continues_to_the_same_weights(shards, tmp_path):
+    run(arguments(shards, tmp_path / "whole", steps=150))
+    command = [sys.executable, "-m", "model.pretrain", *arguments(shards, tmp_path / "cut", steps=150)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    while len(read_metrics(tmp_path / "cut")) < 4:
+        assert process.poll() is None
+        time.sleep(0.01)
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == EXIT_TERMINATED
+    assert time.monotonic() - asked < 20
+    stopped_at = checkpoint.load(checkpoint.found(tmp_path / "cut" / "checkpoints")[-1]).step
+    assert stopped_at < 150
+    run(arguments(shards, tmp_path / "cut", steps=150))
+    assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
+    steps = [line["step"] for line in read_metrics(tmp_path / "cut")]
+    assert len(steps) == len(set(steps))
+
+
+@pytest.mark.parametrize("change", ["dropout=0.3", "learning_rate=1", "seed=2", "hidden=64"])
+def test_continuing_with_another_setting_is_refused_by_name(shards, tmp_path, change):
+    run(arguments(shards, tmp_path, steps=5))
+    with pytest.raises(UserMistake, match=change.split("=")[0]):
+        run(arguments(shards, tmp_path, "--set", change, steps=5))
+
+
+def test_continuing_on_other_shards_is_refused(shards, tmp_path):
+    run(arguments(shards, tmp_path / "out", steps=5))
+    other = write_shards(tmp_path / "other", sequences=100, seed=5)
+    with pytest.raises(UserMistake, match="shards was"):
+        run(arguments(other, tmp_path / "out", steps=5))
+
+
+def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(shards, tmp_path):
+    with pytest.raises(Diverged, match="learning_rate"):
+        run(arguments(shards, tmp_path, "--set", "learning_rate=1e30", "--set", "clip=1e30"))
+    for path in checkpoint.found(tmp_path / "checkpoints"):
+        for tensor in checkpoint.load(path).tensors.values():
+            assert tensor.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--set", "dropot=0.1"], "dropot"),
+        (["--set", "dropout=much"], "dropout=much"),
+        (["--set", "dropout=1.5"], "between 0 and 1"),
+        (["--set", "dropout"], "FIELD=VALUE"),
+        (["--set", "heads=5"], "heads=5"),
+        (["--set", "objective=gpt"], "objective=gpt"),
+        (["--set", "max_positions=8"], "max_positions"),
+    ],
+)
+def test_the_users_mistakes_are_named(shards, tmp_path, more, told):
+    with pytest.raises(UserMistake, match=told):
+        run(arguments(shards, tmp_path, *more))
+
+
+def test_schedule():
+    config = with_settings(PRESETS["tiny"], {"warmup": "0.1", "learning_rate": "1.0"}).pretraining
+    assert learning_rate(config, 0.05) == pytest.approx(0.5 * 0.95)
+    assert learning_rate(config, 0.1) == pytest.approx(0.9)
+    assert learning_rate(config, 0.5) == pytest.approx(0.5)
+    assert learning_rate(config, 1.0) == 0.0
+
+
+def test_the_log_is_cut_at_the_step_resumed_from(tmp_path):
+    log = MetricsLog(tmp_path)
+    for step in (1, 2, 3):
+        log.log(step, loss=1.0)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "lo')
+    MetricsLog(tmp_path, after_step=2).log(3, loss=0.5)
+    assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path)] == [(1, 1.0), (2, 1.0), (3, 0.5)]

@@ -1,0 +1,90 @@
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from model.command import UserMistake
+from model.pretraining.batches import ahead, number_documents, number_positions
+from model.pretraining.sequences import Shards, Stream
+from tests.model.synthetic_shards import write_shards
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return Shards.open(write_shards(tmp_path_factory.mktemp("shards"), sequences=300, shards=3))
+
+
+def rows_as_tuples(rows):
+    return [tuple(ids[:n]) for ids, n in zip(rows.input_ids, rows.lengths, strict=True)]
+
+
+def take(stream, position, size, count):
+    batches = stream.batches(position, size)
+    return [row for _ in range(count) for row in rows_as_tuples(next(batches))]
+
+
+def test_every_sequence_once_an_epoch_and_another_order_in_the_next(shards):
+    stream = Stream(shards, seed=0, window_sequences=64)
+    written = sorted(
+        tuple(ids)
+        for path in sorted(shards.folder.glob("*.parquet"))
+        for ids in pq.read_table(path)["input_ids"].to_pylist()
+    )
+    first, second = (take(stream, start, 50, 6) for start in (0, 300))
+    assert sorted(first) == written
+    assert sorted(second) == written
+    assert first != second
+    assert first != take(Stream(shards, seed=1, window_sequences=64), 0, 50, 6)
+
+
+@pytest.mark.parametrize("window", [1, 64, 1000])
+def test_any_place_continues_as_if_never_stopped(shards, window):
+    whole = take(Stream(shards, 0, window), 0, 14, 50)
+    for position in (14, 98, 294, 308, 602):
+        assert take(Stream(shards, 0, window), position, 14, 3) == whole[position : position + 42]
+
+
+def test_documents_and_positions(shards):
+    rows = next(Stream(shards, 0).batches(0, 32))
+    documents, positions = number_documents(rows), number_positions(rows.document_starts)
+    for i in range(32):
+        starts = np.flatnonzero(rows.document_starts[i])
+        length = rows.lengths[i]
+        assert (rows.input_ids[i][starts] == 2).all()
+        assert (documents[i, length:] == 0).all()
+        for number, (start, end) in enumerate(zip(starts, [*starts[1:], length], strict=True), start=1):
+            assert (documents[i, start:end] == number).all()
+            assert (positions[i, start:end] == np.arange(end - start)).all()
+            assert rows.input_ids[i, end - 1] == 3
+
+
+def test_shards_of_another_vocabulary_are_refused(tmp_path):
+    folder = write_shards(tmp_path)
+    (folder / "vocabulary" / "tokenizer.json").write_text(json.dumps({"other": True}))
+    with pytest.raises(UserMistake, match=r"tokenizer\.json"):
+        Shards.open(folder)
+
+
+def test_shards_that_do_not_agree_are_refused(tmp_path):
+    folder = write_shards(tmp_path / "a", shards=1)
+    other = write_shards(tmp_path / "b", shards=1, length=64)
+    (other / "shard-00000.parquet").rename(folder / "shard-00001.parquet")
+    with pytest.raises(UserMistake, match="max_length"):
+        Shards.open(folder)
+
+
+def test_a_folder_without_shards_is_refused(tmp_path):
+    with pytest.raises(UserMistake, match="no shard"):
+        Shards.open(tmp_path)
+
+
+def test_an_error_while_preparing_reaches_the_loop():
+    def broken():
+        yield {"a": np.zeros(1)}
+        raise RuntimeError("broken shard")
+
+    batches = ahead(broken())
+    next(batches)
+    with pytest.raises(RuntimeError, match="broken shard"):
+        next(batches)

@@ -44,13 +44,17 @@ class Counts:
 
 def pack(tokens: Tokens, max_length: int, cls_id: int, sep_id: int, schema: pa.Schema) -> tuple[pa.Table, Counts]:
     """One sequence a row: input_ids, document_starts, sentence_starts, in the order of their first documents."""
-    begins = np.unique(tokens.sentence_offsets)
-    document_ends = np.unique(tokens.sentence_offsets[tokens.document_offsets])
-    piece_starts, piece_ends, bins = fill(begins, document_ends, max_length, SPECIALS)
+    sentence_ends = distinct(tokens.sentence_offsets)
+    document_ends = distinct(tokens.sentence_offsets[tokens.document_offsets])
+    piece_starts, piece_ends, bins = fill(sentence_ends, document_ends, max_length, SPECIALS)
     table = lay_out(tokens, piece_starts, piece_ends, bins, (cls_id, sep_id), schema)
     counts = count(tokens, piece_ends, table)
     assert counts.tokens == counts.text_tokens + SPECIALS * counts.pieces, "packing lost or invented tokens"
     return table, counts
+
+
+def distinct(ascending: np.ndarray) -> np.ndarray:
+    return ascending[np.diff(ascending, prepend=-1) > 0]
 
 
 def lay_out(
@@ -94,8 +98,11 @@ def lay_out(
 
 def order_rows(bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pieces in the order they are written, and the row of each (both: pieces)."""
-    _, first_piece, number = np.unique(bins, return_index=True, return_inverse=True)
-    rows = np.argsort(np.argsort(first_piece))[number] if len(bins) else bins
+    by_bin = np.argsort(bins, kind="stable")
+    first_piece = by_bin[np.diff(bins[by_bin], prepend=-1) > 0]
+    row_of_bin = np.empty(len(first_piece), np.int64)
+    row_of_bin[np.argsort(first_piece)] = np.arange(len(first_piece))
+    rows = row_of_bin[bins]
     order = np.argsort(rows, kind="stable")
     return order, rows[order]
 
@@ -103,7 +110,9 @@ def order_rows(bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def sentence_begins(tokens: Tokens, piece_starts: np.ndarray) -> np.ndarray:
     """Where sentences with a token begin, and where a cut sentence goes on; sorted, each once."""
     begins = tokens.sentence_offsets[:-1][np.diff(tokens.sentence_offsets) > 0]
-    return np.union1d(begins, piece_starts)
+    both = np.concatenate([begins, piece_starts])
+    both.sort(kind="stable")
+    return distinct(both)
 
 
 def count(tokens: Tokens, piece_ends: np.ndarray, table: pa.Table) -> Counts:

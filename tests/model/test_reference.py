@@ -9,6 +9,7 @@ from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from model import export
+from model.device import open_device
 from model.presets import PRESETS, with_settings
 from model.pretrain import special_tokens
 from model.pretraining.batches import Batches
@@ -20,6 +21,12 @@ from tests.model.synthetic_shards import write_shards
 
 SIZE, LENGTH, BATCH = 300, 48, 8
 SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "256", "embedding": "32", "heads": "4", "dropout": "0"}
+
+
+@pytest.fixture(autouse=True)
+def exact():
+    """fp32 products as they are, whatever another test in this process asked for."""
+    open_device("cpu", "fp32")
 
 
 @pytest.fixture(scope="module")

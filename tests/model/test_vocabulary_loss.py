@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from model.device import open_device
 from model.pretraining import vocabulary_loss
 from model.pretraining.vocabulary_loss import VocabularyLoss, draw, gumbel
 
@@ -33,6 +34,7 @@ def test_gumbel_numbers_are_gumbel():
 @pytest.mark.parametrize("rows", [3, 1000])
 def test_loss_and_gradients_are_those_of_cross_entropy(rows, monkeypatch):
     monkeypatch.setitem(vocabulary_loss.ROWS_AT_ONCE, "cpu", rows)
+    open_device("cpu", "fp32")
     generator = torch.Generator().manual_seed(0)
     states, word, bias = (torch.randn(*shape, generator=generator) for shape in ((10, 16), (77, 16), (77,)))
     originals = torch.randint(0, 77, (10,), generator=generator)

@@ -17,7 +17,7 @@ from model.finetuning.tasks import TASKS, find
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = parser().parse_args(argv)
     settings = settings_of(arguments)
-    task = find(arguments.task)
+    task = find(arguments.task, arguments.data)
 
     from model.finetuning.fit import fit
 

@@ -105,7 +105,7 @@ def _step(model: nn.Module, training: Training, optimizer: torch.optim.Optimizer
     inputs, targets = collate([training.features[i] for i in chosen], training.shape, pad_to, training.pad_id)
     inputs = {name: tensor.to(training.device.torch) for name, tensor in inputs.items()}
     targets = targets.to(training.device.torch)
-    with training.device.autocast():
+    with autocast(training.device):
         if training.loss is not None:
             loss = training.loss(model, inputs, targets, chosen)
         else:
@@ -117,6 +117,10 @@ def _step(model: nn.Module, training: Training, optimizer: torch.optim.Optimizer
     optimizer.zero_grad(set_to_none=True)
     training.device.end_step()
     return loss.detach()
+
+
+def autocast(device: Device) -> torch.autocast:
+    return torch.autocast(device.torch.type, torch.bfloat16, enabled=device.bf16)
 
 
 def task_loss(inputs: dict[str, torch.Tensor], model: nn.Module, targets: torch.Tensor, training: Training) -> Any:
@@ -199,7 +203,7 @@ def outputs(
     for chosen in prediction_batches(features, batch):
         inputs, _ = collate([features[i] for i in chosen], shape, pad_id=pad_id)
         inputs = {name: tensor.to(device.torch) for name, tensor in inputs.items()}
-        with device.autocast():
+        with autocast(device):
             output = model(**accepted(model, inputs))
         logits = torch.stack([output.start_logits, output.end_logits], 1) if shape == "span" else output.logits
         for i, row in zip(chosen, logits.float().cpu().numpy(), strict=True):

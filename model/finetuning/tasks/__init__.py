@@ -1,13 +1,33 @@
 """The tasks by name; one module per format."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from model.command import UserMistake
 from model.finetuning.examples import Task
-from model.finetuning.tasks import corpus
+from model.finetuning.tasks import (
+    amazonqa,
+    conll,
+    corpus,
+    customer_reviews,
+    fasttext,
+    glue,
+    imdb,
+    multi_domain,
+    squad,
+    subjqa,
+    swag,
+    table,
+)
 
-TASKS: dict[str, Task] = {task.name: task for module in (corpus,) for task in module.TASKS}
+MODULES = (corpus, fasttext, customer_reviews, multi_domain, imdb, glue, squad, subjqa, amazonqa, conll, swag)
+TASKS: dict[str, Task] = {task.name: task for module in MODULES for task in module.TASKS}
 
 
-def find(name: str) -> Task:
+def find(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:
+    """A task by name; `table:…` needs the data (or the labels known from training) to know its classes."""
+    if name.startswith("table:"):
+        return table.task(name, data or Path(), labels)
     if name not in TASKS:
-        raise UserMistake(f"--task {name}: unknown; the tasks are {', '.join(sorted(TASKS))}")
+        raise UserMistake(f"--task {name}: unknown; the tasks are {', '.join(sorted(TASKS))}, table:text=…,label=…")
     return TASKS[name]

@@ -1,0 +1,55 @@
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) in the official JSON form."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from model.command import UserMistake
+from model.finetuning.examples import Example, Task
+from model.finetuning.tasks.files import open_text, reader
+
+
+def questions(path: Path) -> Iterator[Example]:
+    """One example a question; all its published answers count, the first is trained on."""
+    with open_text(path) as file:
+        try:
+            articles = json.load(file)["data"]
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise UserMistake(f"{path}: not SQuAD's JSON ({error}); expected an object with `data`") from error
+    for article in articles:
+        for paragraph in article["paragraphs"]:
+            for qa in paragraph["qas"]:
+                answers = tuple((a["text"], int(a["answer_start"])) for a in qa["answers"] if a["text"])
+                slices = {"question word": _first_word(qa["question"])}
+                yield Example(qa["id"], qa["question"].strip(), paragraph["context"], answers=answers, slices=slices)
+
+
+def _first_word(question: str) -> str:
+    """What is asked for: who, what, when …, or `other`."""
+    word = question.split()[0].lower() if question.split() else ""
+    return word if word in ("who", "what", "when", "where", "which", "why", "how") else "other"
+
+
+def _passage(example: Example) -> str:
+    return str(example.pair)
+
+
+_read = reader(questions, key=_passage)
+TASKS = (
+    Task(
+        name="squad1",
+        shape="span",
+        labels=(),
+        metrics=("answer_f1", "exact_match", "loss"),
+        read=_read,
+        source="SQuAD 1.1: train-v1.1.json, dev-v1.1.json",
+    ),
+    Task(
+        name="squad2",
+        shape="span",
+        labels=(),
+        metrics=("answer_f1", "exact_match", "loss"),
+        read=_read,
+        source="SQuAD 2.0: train-v2.0.json, dev-v2.0.json; some questions have no answer",
+    ),
+)

@@ -1,0 +1,84 @@
+"""A user's own task: `--task table:text=review,label=class[,pair=…][,id=…][,shape=regression]`, no code.
+
+Files are CSV, TSV, JSON lines or Parquet, one file (cut by text) or a folder with train, dev and test in their names.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from model.command import UserMistake
+from model.finetuning.examples import Example, Task
+from model.finetuning.tasks.files import all_files, class_of, column, reader, table_rows
+
+FIELDS = ("text", "label", "pair", "id", "shape")
+MOST_CLASSES = 1000
+
+
+def task(name: str, data: Path, labels: Sequence[str] | None = None) -> Task:
+    """`labels` are those a model was trained with; without them they are what the label column holds."""
+    columns = parse(name)
+    shape = columns.pop("shape", "classification")
+    if shape not in ("classification", "regression"):
+        raise UserMistake(f"--task {name}: shape is {shape!r}, must be classification or regression")
+    found: tuple[str, ...] = ()
+    if shape == "classification":
+        found = tuple(labels) if labels else classes_in(data, columns["label"])
+    return Task(
+        name=name,
+        shape="classification" if shape == "classification" else "regression",
+        labels=found,
+        metrics=("accuracy", "macro_f1", "ece", "loss") if found else ("pearson", "spearman", "mse"),
+        read=reader(partial(rows, columns=columns, classes=found)),
+        source=f"{data}: {', '.join(f'{field} from column {c!r}' for field, c in columns.items())}",
+    )
+
+
+def parse(name: str) -> dict[str, str]:
+    columns = {}
+    for part in name.removeprefix("table:").split(","):
+        field, equals, value = part.partition("=")
+        if field not in FIELDS or not equals or not value:
+            raise UserMistake(f"--task {name}: write table:text=COLUMN,label=COLUMN with fields {', '.join(FIELDS)}")
+        columns[field] = value
+    for field in ("text", "label"):
+        if field not in columns:
+            raise UserMistake(f"--task {name}: {field}=COLUMN is missing")
+    return columns
+
+
+def classes_in(data: Path, label: str) -> tuple[str, ...]:
+    """Every label that occurs, in sorted order."""
+    if not data.exists():
+        raise UserMistake(f"{data}: no such file or folder; --data names the file with your examples")
+    found: set[str] = set()
+    for path in all_files(data):
+        for number, row in table_rows(path):
+            found.add(str(column(row, label, path, number)))
+            if len(found) > MOST_CLASSES:
+                raise UserMistake(
+                    f"{path}: column {label!r} holds over {MOST_CLASSES} labels; for numbers add shape=regression"
+                )
+    if len(found) < 2:
+        raise UserMistake(f"{data}: column {label!r} holds {len(found)} labels; at least two are needed")
+    return tuple(sorted(found))
+
+
+def rows(path: Path, columns: dict[str, str], classes: tuple[str, ...]) -> Iterator[Example]:
+    indices = {label: i for i, label in enumerate(classes)}
+    for number, row in table_rows(path):
+        written = column(row, columns["label"], path, number)
+        label = class_of(written, indices, path, number) if classes else _number(written, path, number)
+        text = str(column(row, columns["text"], path, number))
+        pair = str(column(row, columns["pair"], path, number)) if "pair" in columns else None
+        name = str(column(row, columns["id"], path, number)) if "id" in columns else f"{path.name}:{number}"
+        yield Example(name, text, pair, label, slices={"words": len(text.split())})
+
+
+def _number(written: object, path: Path, line: int) -> float:
+    try:
+        return float(str(written))
+    except ValueError:
+        raise UserMistake(
+            f"{path}, line {line}: label {written!r} is not a number; for classes leave shape out"
+        ) from None

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from model import vocabulary_report
 from model.command import UserMistake, main
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -32,6 +34,7 @@ SMALLEST_SIZE = 200
 LEAST_COUNT = 2  # a pair seen once is not merged
 MODEL_MAX_LENGTH = 512  # tokens
 BATCH_ROWS = 4096
+DEV_REVIEWS = 20_000  # enough for the third digit of a rate
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -39,7 +42,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options = parser().parse_args(argv)
     started, cpu_started = time.monotonic(), _cpu_seconds()
     check(options)
-    sample = Sample(Path(options.corpus), options.sample_reviews)
+    corpus = Path(options.corpus)
+    sample = Sample(corpus, "pretrain", options.sample_reviews)
+    if not sample.reviews_in_corpus:
+        raise UserMistake(f"--corpus: {corpus} has no review in its pretrain split; give a larger dump")
+    untrained_like = untrained(options.lower_case, options.strip_accents)
+    others = {path: vocabulary_report.read_vocabulary(path, untrained_like) for path in options.compare}
     tokenizer = train(sample, options.size, options.lower_case, options.strip_accents, options.unused)
     report = {
         "size": tokenizer.get_vocab_size(),
@@ -49,6 +57,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "reviews": sample.reviews,
         "sentences": sample.sentences,
         "reviews_in_corpus": sample.reviews_in_corpus,
+        "fit": fit(corpus, {"this": tokenizer, **others}),
     }
     return write(Path(options.output), tokenizer, report, started, cpu_started)
 
@@ -65,6 +74,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--unused", type=int, default=100, metavar="N", help="[unused…] slots kept free for later (100)")
     p.add_argument(
         "--sample_reviews", type=int, default=1_000_000, metavar="N", help="train on about N reviews (1,000,000)"
+    )
+    p.add_argument(
+        "--compare", nargs="*", default=[], metavar="FILE", help="other vocab.txt files to measure on the dev split"
     )
     return p
 
@@ -92,26 +104,25 @@ def check(options: argparse.Namespace) -> None:
 
 
 class Sample:
-    """Reviews of the pretrain split, of a large corpus a sample by text hash: the same for any order or cut of files.
+    """Reviews of one split, of a large corpus a sample by text hash: the same for any order or cut of its files.
 
     Iterating gives lists of sentences; `reviews` and `sentences` count what the last iteration gave.
     """
 
-    def __init__(self, corpus: Path, about_reviews: int) -> None:
+    def __init__(self, corpus: Path, split: str, about_reviews: int) -> None:
         self._files = sorted(corpus.glob("corpus-*.parquet"))
         if not self._files:
             raise UserMistake(f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote")
-        self.reviews_in_corpus = sum(_count_pretrain(file) for file in self._files)
-        if self.reviews_in_corpus == 0:
-            raise UserMistake(f"--corpus: {corpus} has no review in its pretrain split; give a larger dump")
-        self._share = min(1.0, about_reviews / self.reviews_in_corpus)
+        self._split = split
+        self.reviews_in_corpus = sum(_count(file, split) for file in self._files)
+        self._share = min(1.0, about_reviews / max(self.reviews_in_corpus, 1))
         self.reviews = self.sentences = 0
 
     def __iter__(self) -> Iterator[list[str]]:
         self.reviews = self.sentences = 0
         for file in self._files:
             for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=["text_hash", "split", "sentences"]):
-                kept = np.array([split == "pretrain" for split in batch["split"].to_pylist()])
+                kept = np.array([split == self._split for split in batch["split"].to_pylist()], bool)
                 if self._share < 1:
                     kept &= _fraction(batch["text_hash"]) < self._share
                 sentences = batch.filter(kept)["sentences"].flatten().to_pylist()
@@ -120,9 +131,9 @@ class Sample:
                 yield sentences
 
 
-def _count_pretrain(file: Path) -> int:
+def _count(file: Path, split: str) -> int:
     splits = pq.read_table(file, columns=["split"])["split"].value_counts().to_pylist()
-    return sum(s["counts"] for s in splits if s["values"] == "pretrain")
+    return sum(s["counts"] for s in splits if s["values"] == split)
 
 
 def _fraction(text_hashes: Any) -> np.ndarray:
@@ -186,6 +197,13 @@ def build(pieces: list[str], lower_case: bool, strip_accents: bool, unused: int)
         special_tokens=[("[CLS]", SPECIAL.index("[CLS]")), ("[SEP]", SPECIAL.index("[SEP]"))],
     )
     return tokenizer
+
+
+def fit(corpus: Path, tokenizers: dict[str, Tokenizer]) -> list[dict[str, Any]]:
+    """How each vocabulary fits the dev split, which none of ours was trained on; printed too."""
+    rows = vocabulary_report.compare(tokenizers, Sample(corpus, "dev", DEV_REVIEWS))
+    print(vocabulary_report.as_text(rows), file=sys.stderr)
+    return rows
 
 
 def write(

@@ -87,6 +87,19 @@ def test_case_and_accents(tmp_path, lower_case, expected):
     assert tokenizer.encode("É é", add_special_tokens=False).tokens == expected
 
 
+def test_the_fit_of_vocabularies_is_measured_on_dev(reviews, tmp_path):
+    write_corpus(tmp_path / "corpus", reviews)
+    dev = write_corpus(tmp_path / "dev", [["aa aa aa zz!"]] * 5, split="dev")
+    (dev / "corpus-00000.parquet").rename(tmp_path / "corpus" / "corpus-00001.parquet")
+    other = tmp_path / "vocab.txt"
+    other.write_text("[UNK]\na\n##a\n!\n")
+    result = train(tmp_path / "corpus", tmp_path / "v", "--compare", str(other))
+    this, compared = result["fit"]
+    assert this["words"] == compared["words"] == 25
+    assert (compared["vocabulary"], compared["size"]) == (str(other), 4)
+    assert (compared["unknown_rate"], compared["tokens_per_word"]) == (0.2, 1.6)
+
+
 def test_transformers_loads_it(reviews, tmp_path):
     transformers = pytest.importorskip("transformers")
     train(write_corpus(tmp_path / "corpus", reviews), tmp_path / "v")
@@ -104,6 +117,7 @@ def test_transformers_loads_it(reviews, tmp_path):
         (["--unused", "-1"], "--unused: -1"),
         (["--sample_reviews", "0"], "--sample_reviews: 0"),
         (["--corpus", "/nowhere"], "--corpus: no corpus-"),
+        (["--compare", "/nowhere"], "--compare: /nowhere cannot be read"),
     ],
 )
 def test_mistakes_are_named(reviews, tmp_path, wrong, message):

@@ -4,7 +4,9 @@ Several processes (torchrun) each hold a device and the whole model; gradients a
 divided by the totals of the whole batch.
 """
 
+import math
 import os
+import time
 from collections.abc import Iterable
 from typing import Literal
 
@@ -15,6 +17,7 @@ from torch import Tensor, distributed, nn
 
 from model.command import UserMistake
 
+CUDA_PEAK_FLOPS = {"B200": 2.25e15, "H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "A10": 125e12}
 Kind = Literal["auto", "cpu", "cuda", "xla"]
 
 
@@ -80,6 +83,17 @@ class Device:
     def wait(self) -> None:
         """Until everything asked of the device is done."""
 
+    def peak_flops(self) -> float:
+        """Operations per second this process could do at most: what utilization is measured against. On a CPU nobody
+        prints it, so the best of a few square products of the size caches like is taken."""
+        left, right = (torch.ones(1024, 1024, dtype=self.dtype) for _ in range(2))
+        best = math.inf
+        for _ in range(4):
+            started = time.process_time()
+            left @ right
+            best = min(best, time.process_time() - started)
+        return 2 * 1024**3 / best * torch.get_num_threads()
+
     def close(self) -> None:
         if distributed.is_initialized():
             distributed.destroy_process_group()
@@ -104,6 +118,11 @@ class Cuda(Device):
 
     def wait(self) -> None:
         torch.cuda.synchronize()
+
+    def peak_flops(self) -> float:
+        """Dense bf16 operations per second, from NVIDIA's data sheets."""
+        name = torch.cuda.get_device_name(self.torch)
+        return next((flops for part, flops in CUDA_PEAK_FLOPS.items() if part in name), math.nan)
 
 
 class Xla(Device):
@@ -132,6 +151,9 @@ class Xla(Device):
 
     def wait(self) -> None:
         self._xla.sync(wait=True)
+
+    def peak_flops(self) -> float:
+        return math.nan
 
 
 def open_device(kind: str, precision: str) -> Device:

@@ -59,8 +59,8 @@ class VocabularyLoss(torch.autograd.Function):
         scale = grad_outputs[0]
         by_states = (gradient @ word) * scale.to(states.dtype)
         by_word = (gradient.t() @ states) * scale.to(word.dtype)
-        by_bias = gradient.sum(dim=0, dtype=torch.float32) * scale
-        return by_states, by_word, by_bias.to(states.dtype), None, None, None, None
+        by_bias = (gradient.new_ones(1, len(gradient)) @ gradient).squeeze(0) * scale.to(states.dtype)
+        return by_states, by_word, by_bias, None, None, None, None
 
 
 def _rows(

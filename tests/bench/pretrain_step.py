@@ -1,0 +1,158 @@
+"""How fast a pre-training step is, against the plain one of transformers' two models, in turn in one process.
+
+    python tests/bench/pretrain_step.py [--shards DIR] [--preset small] [--json]
+
+The plain step: ElectraForMaskedLM and ElectraForPreTraining as they come, fp32, one review per padded row, logits at
+every position, a Gumbel number for every logit. Times are processor seconds of one thread on a CPU (other work on the
+machine disturbs them least), seconds of the clock on a GPU; of all rounds the median.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from model import export, pretrain
+from model.device import Device, open_device
+from model.presets import PRESETS, Preset, with_settings
+from model.pretraining import flops, loop
+from model.pretraining.sequences import Shards
+from tests.model.synthetic_shards import write_shards
+
+
+class Plain:
+    """The step one writes first."""
+
+    def __init__(self, preset: Preset, size: int, device: Device) -> None:
+        shapes = {"generator": preset.architecture.generator(), "discriminator": preset.architecture}
+        kinds = {"generator": ElectraForMaskedLM, "discriminator": ElectraForPreTraining}
+        self.models = torch.nn.ModuleList(
+            kinds[role](ElectraConfig(**export.transformers_config(role, shape, size, preset.pretraining.dropout)))
+            for role, shape in shapes.items()
+        ).to(device.torch)
+        self.models.train()
+        self.optimizer = torch.optim.AdamW(self.models.parameters(), lr=1e-4)
+
+    def step(self, ids: Tensor, attention: Tensor, mask_id: int) -> None:
+        generator, discriminator = self.models
+        chosen = (torch.rand(ids.shape, device=ids.device) < 0.15) & (attention > 0)
+        masked = torch.where(chosen, mask_id, ids)
+        logits = generator(input_ids=masked, attention_mask=attention).logits
+        loss = functional.cross_entropy(logits.transpose(1, 2), torch.where(chosen, ids, -100))
+        noise = -torch.log(torch.empty_like(logits).exponential_())
+        sampled = (logits.detach() + noise).argmax(dim=2)
+        corrupted = torch.where(chosen, sampled, ids)
+        replaced = (corrupted != ids).float()
+        detection = discriminator(input_ids=corrupted, attention_mask=attention).logits
+        per_token = functional.binary_cross_entropy_with_logits(detection, replaced, reduction="none") * attention
+        (loss + 50 * per_token.sum() / attention.sum()).backward()
+        torch.nn.utils.clip_grad_norm_(self.models.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def clock(device: Device) -> float:
+    device.wait()
+    return time.process_time() if device.kind == "cpu" else time.perf_counter()
+
+
+def padded_fill(shards: Shards) -> float:
+    """Real tokens per position when each document has a row of its own, cut at the length."""
+    rows = shards.read(list(shards.row_groups[:1]))
+    lengths = []
+    for starts, length in zip(rows.document_starts, rows.lengths, strict=True):
+        edges = [*np.flatnonzero(starts), length]
+        lengths += list(np.diff(edges))
+    return float(np.minimum(lengths, shards.max_length).mean() / shards.max_length)
+
+
+def measure(preset: Preset, shards: Shards, device: Device, rounds: int) -> dict[str, float]:
+    batch, length = preset.pretraining.batch, shards.max_length
+    with tempfile.TemporaryDirectory() as folder:
+        training = pretrain.build(preset, shards, device, Path(folder))
+    training.model.train()
+    plain = Plain(preset, shards.vocabulary_size, device)
+    batches = training.batches.steps(0)
+    ids = torch.as_tensor(next(batches)["input_ids"], device=device.torch)
+    attention = torch.ones_like(ids)
+    ours, theirs, real = [], [], []
+    for number in range(rounds + 2):
+        arrays = next(batches)
+        started = clock(device)
+        loop.step(training, arrays)
+        between = clock(device)
+        torch.set_float32_matmul_precision("highest")
+        plain.step(ids, attention, training.batches.special.mask)
+        ended = clock(device)
+        torch.set_float32_matmul_precision("medium")
+        if number >= 2:
+            ours.append(between - started)
+            theirs.append(ended - between)
+            real.append(float(arrays["real_total"]) / (batch * length))
+    our_seconds, their_seconds = statistics.median(ours), statistics.median(theirs)
+    products = flops.matrix_flops(preset.architecture, shards.vocabulary_size, length) * batch * length
+    fill, their_fill = statistics.mean(real), padded_fill(shards)
+    tokens = batch * length * fill / our_seconds
+    return {
+        "ratio_positions": their_seconds / our_seconds,
+        "ratio_real_tokens": their_seconds / our_seconds * fill / their_fill,
+        "loader_ratio": loader_tokens_per_second(training) / tokens,
+        "tokens_per_second": tokens,
+        "flops_utilization": products / our_seconds / device.peak_flops(),
+        "fill": fill,
+        "plain_fill": their_fill,
+        "plain_tokens_per_second": batch * length * their_fill / their_seconds,
+        "step_seconds": our_seconds,
+        "plain_step_seconds": their_seconds,
+    }
+
+
+def loader_tokens_per_second(training: loop.Training, steps: int = 50) -> float:
+    """Reading, shuffling and masking alone."""
+    batches = training.batches.steps(0)
+    next(batches)
+    started = time.process_time()
+    tokens = sum(float(next(batches)["real_total"]) for _ in range(steps))
+    return tokens / (time.process_time() - started)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--shards", type=Path, help="default: synthetic ones in the shape of the preset")
+    parser.add_argument("--preset", default="small", choices=sorted(PRESETS))
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    settings = dict(setting.split("=") for setting in arguments.set) | {"batch": str(arguments.batch)}
+    preset = with_settings(PRESETS[arguments.preset], settings)
+    device = open_device(arguments.device, preset.pretraining.precision)
+    with tempfile.TemporaryDirectory() as folder:
+        made = arguments.shards or write_shards(Path(folder), 2_000, preset.vocabulary_size, preset.max_length)
+        numbers = measure(preset, Shards.open(made), device, arguments.rounds)
+    if arguments.json:
+        print(json.dumps(numbers))
+        return
+    print(
+        f"preset {preset.name}, batch {arguments.batch}, {device.kind}, {arguments.threads} thread(s), {device.dtype}"
+    )
+    for name, number in numbers.items():
+        print(f"{name:26} {number:14,.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -32,7 +32,20 @@ def parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="one stage and its lineage", description="A stage and what it was made of.")
     show.add_argument("fingerprint", help="of a stage, or how it begins")
     show.set_defaults(do=show_stage)
-    for command in (runs, show):
+    up = commands.add_parser(
+        "up",
+        help="start the Prefect and MLflow servers and serve the deployments",
+        description="Prefect server, MLflow server and the served deployments on 127.0.0.1; Ctrl-C ends all of it.",
+    )
+    up.add_argument("--detach", action="store_true", help="return once all is up; `down` ends it")
+    up.add_argument("--prefect-port", type=int, default=4200, help="(default: 4200)")
+    up.add_argument("--mlflow-port", type=int, default=5000, help="(default: 5000)")
+    up.set_defaults(do=start_servers)
+    status = commands.add_parser("status", help="whether the servers are up and well")
+    status.set_defaults(do=print_status)
+    down = commands.add_parser("down", help="end what `up` started")
+    down.set_defaults(do=stop_servers)
+    for command in (runs, show, up, status, down):
         command.add_argument("--store", default="store", help="folder of the results (default: store)")
     return main_parser
 
@@ -169,6 +182,30 @@ def show_stage(arguments: argparse.Namespace) -> None:
         print(json.dumps(listed, indent=2, ensure_ascii=False))
         for depth, origin in store.lineage(manifest):
             print(f"{'   ' * depth}{origin['title']}  {origin['fingerprint']}  {origin['finished']}")
+
+
+def start_servers(arguments: argparse.Namespace) -> None:
+    from flows import cockpit
+
+    store, ports = Path(arguments.store).resolve(), (arguments.prefect_port, arguments.mlflow_port)
+    if arguments.detach:
+        words = ["--store", str(store), "--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]
+        cockpit.detached(store, words)
+    else:
+        cockpit.up(store, *ports)
+
+
+def print_status(arguments: argparse.Namespace) -> None:
+    from flows import cockpit
+
+    if not cockpit.status(Path(arguments.store).resolve()):
+        sys.exit(1)
+
+
+def stop_servers(arguments: argparse.Namespace) -> None:
+    from flows import cockpit
+
+    cockpit.down(Path(arguments.store).resolve())
 
 
 def _store(arguments: argparse.Namespace) -> Any:

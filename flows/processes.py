@@ -80,7 +80,7 @@ def run_job(
 ) -> Finished:
     """Runs `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go to `follow`."""
     command = [sys.executable, "-m", module, *arguments]
-    with started(command, log, environment) as child:
+    with started(command, log, job_environment(environment)) as child:
         try:
             for progress in child.progress():
                 follow(progress)
@@ -108,7 +108,8 @@ def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | 
 def none_left() -> Iterator[None]:
     """Ends every child of this process when the block is left by an exception, and refuses new ones from then on.
 
-    A cancelled flow is told so in its main thread only; the threads that follow children find them ended.
+    A cancelled flow is told so in its main thread only; the threads that follow children find them ended. So whoever
+    waits for such threads waits inside this block.
     """
     _ending.clear()
     try:
@@ -132,6 +133,7 @@ class Child:
     """One process group: the guard, the job it started, and whatever the job starts."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None):
+        """`environment` is added to this process's own."""
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log, self.command = log, list(command)
         with open(log, "ab") as header:
@@ -147,7 +149,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=self._stdout,
                 stderr=stderr,
-                env=job_environment(environment),
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | dict(environment or {}),
                 start_new_session=True,
             )
         self._lock = threading.Lock()
@@ -239,9 +241,8 @@ class Child:
 
 
 def job_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment; progress as lines of JSON; the flow does the tracking, so the job does none."""
-    inherited = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-    return inherited | {"AMAZON_ELECTRA_PROGRESS": "json", "PYTHONUNBUFFERED": "1"} | dict(extra or {})
+    """Of a job of the graph: progress as lines of JSON; the flow does the tracking, so the job does none."""
+    return {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **(extra or {})}
 
 
 def _signal_name(code: int) -> str:

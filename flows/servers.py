@@ -77,17 +77,36 @@ def answers(url: str, timeout: float = 2.0) -> bool:
         return False
 
 
-class PrefectServer:
-    """A Prefect server as a child process; ready once `wait` returns."""
+def prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
+    """Starts a Prefect server; whoever starts it waits until it answers."""
+    (store / "prefect").mkdir(parents=True, exist_ok=True)
+    application = ["--factory", "prefect.server.api.server:create_app"]
+    address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "5"]
+    command = [sys.executable, "-m", "uvicorn", *application, *address]
+    url = f"http://{HOST}:{port}/api"
+    interface = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true"}
+    return Child(command, store / "logs" / "prefect.log", {**environment(store, url), **interface, **settings})
 
-    def __init__(self, store: Path, port: int, settings: Mapping[str, str]):
+
+def mlflow_server(store: Path, port: int) -> Child:
+    """Starts an MLflow server on the store, or on the database that MLFLOW_BACKEND_STORE_URI names."""
+    folder = store / "mlflow"
+    folder.mkdir(parents=True, exist_ok=True)
+    database = os.environ.get("MLFLOW_BACKEND_STORE_URI") or f"sqlite:///{folder}/mlflow.db"
+    artifacts = ["--artifacts-destination", str(folder / "artifacts")]
+    address = ["--host", HOST, "--port", str(port), "--workers", "1"]
+    command = [sys.executable, "-m", "mlflow", "server", *address, *artifacts]
+    settings = {**QUIET, "MLFLOW_BACKEND_STORE_URI": database, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    return Child(command, store / "logs" / "mlflow.log", settings)
+
+
+class PrefectServer:
+    """A Prefect server for one run; ready once `wait` returns."""
+
+    def __init__(self, store: Path, port: int):
         self.url = f"http://{HOST}:{port}/api"
         self.log = store / "logs" / "prefect.log"
-        (store / "prefect").mkdir(parents=True, exist_ok=True)
-        application = ["--factory", "prefect.server.api.server:create_app"]
-        address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "5"]
-        command = [sys.executable, "-m", "uvicorn", *application, *address]
-        self.process = Child(command, self.log, {**environment(store, self.url), **settings})
+        self.process = prefect_server(store, port, {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES})
 
     def wait(self) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -116,7 +135,7 @@ def prefect_for(store: Path) -> Iterator[PrefectServer | None]:
         os.environ.update(environment(store, given if given.endswith("/api") else f"{given}/api"))
         yield None
         return
-    server = PrefectServer(store, free_port(), {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES})
+    server = PrefectServer(store, free_port())
     try:
         os.environ.update(environment(store, server.url))
         yield server
@@ -126,11 +145,8 @@ def prefect_for(store: Path) -> Iterator[PrefectServer | None]:
 
 def mlflow_uri(store: Path) -> str:
     """MLFLOW_TRACKING_URI, else the server that is up for this store, else the store's own database."""
-    return (
-        os.environ.get("MLFLOW_TRACKING_URI")
-        or running(store).get("mlflow", "")
-        or f"sqlite:///{store}/mlflow/mlflow.db"
-    )
+    given = os.environ.get("MLFLOW_TRACKING_URI") or running(store).get("mlflow")
+    return given or os.environ.get("MLFLOW_BACKEND_STORE_URI") or f"sqlite:///{store}/mlflow/mlflow.db"
 
 
 def let_prefect_finish(seconds: float = 5.0) -> None:

@@ -46,6 +46,8 @@ class Stage:
     title: str = ""
     tags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    written_last: str = ""
+    """File with the result, where an earlier job may have made this stage along with its own (an evaluation)."""
     tracked: bool = False
     """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
 

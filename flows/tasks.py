@@ -63,7 +63,7 @@ class PrefectMaker:
     def side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         """All of them, so many at a time; the first failure is raised when the others are done."""
         pool: ThreadPoolTaskRunner[Manifest] = ThreadPoolTaskRunner(max_workers=at_once)
-        with pool as runner:
+        with pool as runner, none_left():
             futures = []
             for chain in chains:
                 self.stages += chain

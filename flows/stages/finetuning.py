@@ -40,7 +40,7 @@ def finetune(
     rates = [str(rate) for rate in parameters.finetuning.learning_rates]
     device = parameters.pretraining.device
     random = arm == "random"
-    return Stage(
+    finetuned = Stage(
         "finetuning",
         1,
         {
@@ -58,12 +58,14 @@ def finetune(
             *["--task", task, "--data", str(store.folder(corpus))],
             *["--output", str(folder)],
             *["--preset", parameters.preset, "--seed", str(seed), "--device", device],
+            *["--evaluation", str(store.folder(evaluate(task, corpus, finetuned)))],
             *(["--learning_rate", *rates] if rates else []),
         ],
         title=f"{arm} · {task} · seed {seed}",
         environment=ONE_THREAD,
         tracked=True,
     )
+    return finetuned
 
 
 def encoder_arguments(random: bool, folder: str) -> list[str]:
@@ -71,6 +73,7 @@ def encoder_arguments(random: bool, folder: str) -> list[str]:
 
 
 def evaluate(task: str, corpus: Stage, finetuned: Stage) -> Stage:
+    """Usually made by the fine-tuning job along the way, which saves the start of another process."""
     return Stage(
         "evaluation",
         1,
@@ -83,5 +86,6 @@ def evaluate(task: str, corpus: Stage, finetuned: Stage) -> Stage:
             *["--output", str(folder)],
         ],
         title=f"{finetuned.title} · test",
+        written_last="metrics.json",
         environment=ONE_THREAD,
     )

@@ -1,0 +1,65 @@
+"""Parts of the graph to start alone: whatever they make, the whole graph finds complete later."""
+
+from typing import Any
+
+from prefect import flow
+
+from flows.completion import Maker
+from flows.parameters import Corpus, Dump, Parameters, PresetName, Pretraining, Shards, Vocabulary
+from flows.stages import corpus as corpus_stage
+from flows.stages import dump as dump_stage
+from flows.stages import pretraining as pretraining_stage
+from flows.stages import shards as shards_stage
+from flows.stages import vocabulary as vocabulary_stage
+from flows.store import Stage
+from flows.tasks import going_through, run_name
+
+
+def data_graph(p: Parameters, make: Maker) -> Stage:
+    """Dump → corpus → vocabulary → shards."""
+    reviews = make(dump_stage.stage(p, make.store))
+    sentences = make(corpus_stage.stage(p, reviews, make.store))
+    words = make(vocabulary_stage.stage(p, sentences))
+    return make(shards_stage.stage(p, sentences, words))
+
+
+def encoder_graph(p: Parameters, make: Maker) -> Stage:
+    """Dump → … → pre-training."""
+    return make(pretraining_stage.stage(p, data_graph(p, make)))
+
+
+@flow(name="prepare-data", flow_run_name=run_name)
+def prepare_data(
+    dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
+    preset: PresetName = "tiny",
+    corpus: Corpus = Corpus(),  # noqa: B008
+    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
+    shards: Shards = Shards(),  # noqa: B008
+    store: str = "store",
+) -> dict[str, Any]:
+    """Prepare the data alone: dump → corpus → vocabulary → shards."""
+    parameters = Parameters(dump=dump, preset=preset, corpus=corpus, vocabulary=vocabulary, shards=shards, store=store)
+    return going_through(data_graph, parameters)
+
+
+@flow(name="pre-train", flow_run_name=run_name)
+def pre_train(
+    dump: Dump = Dump(),  # noqa: B008
+    preset: PresetName = "tiny",
+    corpus: Corpus = Corpus(),  # noqa: B008
+    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
+    shards: Shards = Shards(),  # noqa: B008
+    pretraining: Pretraining = Pretraining(),  # noqa: B008
+    store: str = "store",
+) -> dict[str, Any]:
+    """Prepare the data and pre-train: up to the encoder."""
+    parameters = Parameters(
+        dump=dump,
+        preset=preset,
+        corpus=corpus,
+        vocabulary=vocabulary,
+        shards=shards,
+        pretraining=pretraining,
+        store=store,
+    )
+    return going_through(encoder_graph, parameters)

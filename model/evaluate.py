@@ -19,13 +19,20 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--task", required=True, metavar="NAME", help=f"one of {', '.join(sorted(TASKS))}")
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="the task's data")
     parser.add_argument("--output", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--split", default="test", choices=SPLITS)
+    parser.add_argument(
+        "--split",
+        default="test",
+        choices=(*SPLITS, "submission"),
+        help="`submission` (GLUE) writes the file the official site takes, from the test set without labels",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     arguments = parser.parse_args(argv)
-    task = find(arguments.task)
+    from model.evaluation.evaluate import evaluate, submit
+    from model.finetuning.encoders import read_head
 
-    from model.evaluation.evaluate import evaluate
-
+    task = find(arguments.task, arguments.data, read_head(arguments.model).labels)
+    if arguments.split == "submission":
+        return submit(arguments.model, task, arguments.data, arguments.output, arguments.device)
     return evaluate(arguments.model, task, arguments.data, arguments.output, arguments.split, arguments.device)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from model.command import UserMistake
 from model.device import open_device
 from model.evaluation import metrics, predictions
 from model.evaluation.predict import predict
@@ -17,6 +18,7 @@ from model.finetuning import encoders
 from model.finetuning.batches import Encoder
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.examples import Example, Split, Task, load
+from model.finetuning.tasks import glue
 
 WORST = 100
 """Mistakes kept with their text."""
@@ -27,13 +29,11 @@ def evaluate(
 ) -> dict[str, Any]:
     """Examples are chosen as the fine-tuning's own settings say, so every arm and seed meets the same ones."""
     started = time.perf_counter()
-    model, head, tokenizer = encoders.load(folder)
+    _check(folder, task)
     asked = json.loads((folder / "run.json").read_text())
-    settings = FinetuningSettings(**asked["settings"] | {"learning_rates": tuple(asked["settings"]["learning_rates"])})
+    settings = FinetuningSettings.of_run(asked)
     examples = load(task, data, split, settings.sampling_of(split, asked["seed"]))
-    encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
-    target = open_device(device, settings.precision)
-    said = predict(model.to(target.torch), encode, examples, target, len(head.labels))
+    said = _said(folder, task, examples, settings, device)
     result = summary(said, task, split) | {
         "model": str(folder),
         "data": str(data),
@@ -45,8 +45,39 @@ def evaluate(
     output.mkdir(parents=True, exist_ok=True)
     predictions.write(said, output / "predictions.parquet")
     _write_mistakes(said, examples, task, output / "mistakes.jsonl")
+    if task.shape == "span":
+        encoders.write_json(output / "answers.json", dict(zip(said.ids, said.predictions, strict=True)))
     encoders.write_json(output / "metrics.json", result)
     return result
+
+
+def submit(folder: Path, task: Task, data: Path, output: Path, device: str = "auto") -> dict[str, Any]:
+    """The official site's file for a GLUE task, from its test set without labels."""
+    if task.name not in glue.SPECS:
+        raise UserMistake(f"--task {task.name}: only GLUE's tasks have a submission: {', '.join(glue.SPECS)}")
+    _check(folder, task)
+    settings = FinetuningSettings.of_run(json.loads((folder / "run.json").read_text()))
+    examples = glue.submission_examples(task.name, data)
+    said = _said(folder, task, examples, settings, device)
+    output.mkdir(parents=True, exist_ok=True)
+    file = output / f"{glue.SPECS[task.name].file}.tsv"
+    file.write_text("\n".join(glue.submission_lines(task.name, said.predictions)) + "\n")
+    return {"task": task.name, "n": len(examples), "submission": str(file)}
+
+
+def _check(folder: Path, task: Task) -> None:
+    trained = encoders.read_head(folder).task
+    if trained != task.name:
+        raise UserMistake(f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}")
+
+
+def _said(
+    folder: Path, task: Task, examples: Sequence[Example], settings: FinetuningSettings, device: str
+) -> Predictions:
+    model, head, tokenizer = encoders.load(folder)
+    encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
+    target = open_device(device, settings.precision)
+    return predict(model.to(target.torch), encode, examples, target, task, head.threshold)
 
 
 def summary(said: Predictions, task: Task, split: str) -> dict[str, Any]:
@@ -67,9 +98,10 @@ def summary(said: Predictions, task: Task, split: str) -> dict[str, Any]:
 def _write_mistakes(said: Predictions, examples: Sequence[Example], task: Task, path: Path) -> None:
     """The wrong answers the network was surest of, the worst first."""
     order = np.argsort(-np.nan_to_num(said.loss), kind="stable")
-    wrong = [i for i in order if said.predictions[i] != said.labels[i]][:WORST]
+    wrong = said.wrong()
+    wrong_first = [i for i in order if wrong[i]][:WORST]
     with path.open("w", encoding="utf-8") as file:
-        for i in wrong:
+        for i in wrong_first:
             example = examples[i]
             row = {
                 "example_id": example.id,

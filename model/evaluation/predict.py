@@ -1,39 +1,47 @@
 """Runs a network over examples: logits → predictions, probabilities and losses, for each shape of task."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from torch import nn
 
 from model.device import Device
+from model.evaluation import entities, spans
 from model.evaluation.predictions import Predictions
 from model.finetuning.batches import Encoder, Feature
-from model.finetuning.examples import Example
+from model.finetuning.examples import Example, Task
 from model.finetuning.loop import outputs
 
 
 def predict(
-    model: nn.Module, encoder: Encoder, examples: Sequence[Example], device: Device, classes: int
+    model: nn.Module, encoder: Encoder, examples: Sequence[Example], device: Device, task: Task, threshold: float = 0.0
 ) -> Predictions:
-    return judge(model, encoder(examples), encoder, examples, device, classes)
+    return judge(model, encoder(examples), examples, device, task, threshold)
 
 
 def judge(
     model: nn.Module,
     features: Sequence[Feature],
-    encoder: Encoder,
     examples: Sequence[Example],
     device: Device,
-    classes: int,
+    task: Task,
+    threshold: float = 0.0,
 ) -> Predictions:
     """As `predict`, on features made before (dev is predicted many times)."""
-    logits = outputs(model, features, encoder.shape, device)
-    make: Any = {"classification": _classes, "choice": _classes, "regression": _numbers}[encoder.shape]
-    return make(logits, examples, classes)
+    logits = outputs(model, features, task.shape, device)
+    if task.shape == "span":
+        said = spans.answers(logits, features, examples, threshold, task.always_answered)
+    elif task.shape == "tokens":
+        said = entities.tags(logits, features, examples, task.labels)
+    elif task.shape == "regression":
+        said = _numbers(logits, examples)
+    else:
+        said = _classes(logits, examples)
+    return replace(said, slices=slices_of(examples))
 
 
-def _classes(logits: list[np.ndarray], examples: Sequence[Example], classes: int) -> Predictions:
+def _classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
     """Examples without a published label get loss NaN."""
     scores = np.stack(logits).astype(np.float64)
     scores -= scores.max(1, keepdims=True)
@@ -48,11 +56,10 @@ def _classes(logits: list[np.ndarray], examples: Sequence[Example], classes: int
         loss=loss,
         probabilities=np.exp(log_probabilities).astype(np.float32),
         n_classes=scores.shape[1],
-        slices=slices_of(examples),
     )
 
 
-def _numbers(logits: list[np.ndarray], examples: Sequence[Example], classes: int) -> Predictions:
+def _numbers(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
     numbers = np.array([float(row[0]) for row in logits])
     labels = np.array([np.nan if e.label is None else float(e.label) for e in examples])
     return Predictions(
@@ -60,7 +67,6 @@ def _numbers(logits: list[np.ndarray], examples: Sequence[Example], classes: int
         labels=labels.tolist(),
         predictions=numbers.tolist(),
         loss=(numbers - labels) ** 2,
-        slices=slices_of(examples),
     )
 
 

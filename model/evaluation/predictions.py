@@ -44,6 +44,14 @@ class Predictions:
     def numbers(self) -> np.ndarray:
         return np.asarray(self.predictions, dtype=np.float64)
 
+    def wrong(self) -> np.ndarray:
+        """Bool [n]: not fully right; for numbers, all of them."""
+        if "exact" in self.scores:
+            return self.scores["exact"] == 0
+        if "right" in self.scores:
+            return (self.scores["right"] < self.scores["labelled"]) | (self.scores["right"] < self.scores["predicted"])
+        return self.classes() != self.golds() if self.n_classes else np.ones(len(self), dtype=bool)
+
     def take(self, rows: Sequence[int] | np.ndarray) -> "Predictions":
         """A part of the examples, or the same in another order."""
         rows = np.asarray(rows)
@@ -78,7 +86,9 @@ def write(predictions: Predictions, path: Path) -> None:
 
 
 def _plain(values: list[Any]) -> list[Any]:
-    return [json.dumps(v, ensure_ascii=False) for v in values] if values and isinstance(values[0], list) else values
+    if values and isinstance(values[0], list | str):
+        return [json.dumps(value, ensure_ascii=False) for value in values]
+    return values
 
 
 def read(path: Path) -> Predictions:

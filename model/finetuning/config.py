@@ -1,5 +1,6 @@
 """Every setting of a fine-tuning; stored beside its result."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -72,6 +73,12 @@ class FinetuningSettings:
         preset = asdict(PRESETS[name].finetuning)
         n_train = preset.pop("train_examples") or None
         return cls(**preset, n_train=n_train)
+
+    @classmethod
+    def of_run(cls, run: Mapping[str, Any]) -> "FinetuningSettings":
+        """From run.json."""
+        settings = dict(run["settings"])
+        return cls(**settings | {"learning_rates": tuple(settings["learning_rates"])})
 
     def sampling_of(self, split: Split, seed: int) -> Sampling:
         """Training examples vary with the seed, so that seeds measure that too; dev and test never do."""

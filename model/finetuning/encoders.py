@@ -34,6 +34,8 @@ class Head:
     max_length: int
     stride: int
     clean: str = "none"
+    threshold: float = 0.0
+    """For `span`: how far "no answer" must outscore the best answer to be given; chosen on dev."""
 
 
 def build(encoder: str, architecture: str | None, task: Task, pooling: str, dropout: float | None = None) -> nn.Module:
@@ -169,12 +171,17 @@ def _save_tokenizer(folder: str, output: Path) -> None:
     AutoTokenizer.from_pretrained(folder).save_pretrained(output)
 
 
-def load(folder: Path) -> tuple[nn.Module, Head, Tokenizer]:
-    """A folder written by `save`, ready to predict."""
+def read_head(folder: Path) -> Head:
+    """task.json of a folder written by `save`."""
     if not (folder / "task.json").exists():
         raise UserMistake(f"{folder}: no task.json; --model must be a folder made by model.finetune")
     read = json.loads((folder / "task.json").read_text())
-    head = Head(**{name: read[name] for name in Head.__dataclass_fields__} | {"labels": tuple(read["labels"])})
+    return Head(**{n: read[n] for n in Head.__dataclass_fields__ if n in read} | {"labels": tuple(read["labels"])})
+
+
+def load(folder: Path) -> tuple[nn.Module, Head, Tokenizer]:
+    """A folder written by `save`, ready to predict."""
+    head = read_head(folder)
     task = Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
     config = _config(str(folder), task)
     model = _pretrained(_auto_class(head.shape, head.pooling), str(folder), config)

@@ -64,6 +64,8 @@ class Task:
     source: str
     question: str = ""
     """What the report asks of it, in words."""
+    always_answered: bool = False
+    """For `span`: no question is without an answer."""
 
 
 def sample(examples: Iterable[Example], sampling: Sampling) -> list[Example]:

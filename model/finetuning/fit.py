@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 from model.device import Device, open_device
-from model.evaluation import metrics
+from model.evaluation import metrics, spans
 from model.evaluation.predict import judge
 from model.finetuning import encoders
 from model.finetuning.batches import Encoder, Feature
@@ -64,7 +65,10 @@ def fit(
     target = open_device(device, settings.precision)
     prepared = prepare(encoders.source_folder(encoder, architecture), task, data, settings, seed)
     model, best, attempts = _best(encoder, architecture, task, prepared, settings, seed, target, output)
-    encoders.save(model, prepared.head, encoders.source_folder(encoder, architecture), output)
+    head = prepared.head
+    if task.shape == "span" and not task.always_answered:
+        head = replace(head, threshold=_threshold(model.to(target.torch), prepared, target, task))
+    encoders.save(model, head, encoders.source_folder(encoder, architecture), output)
     result = question | {
         "learning_rate": best.learning_rate,
         "dev": best.dev,
@@ -136,9 +140,15 @@ def _best(
     return model, best, attempts
 
 
+def _threshold(model: nn.Module, prepared: Prepared, device: Device, task: Task) -> float:
+    """When to say that there is no answer, chosen on dev."""
+    said = judge(model, prepared.dev_features, prepared.dev, device, task, threshold=math.inf)
+    return spans.best_threshold(said)[0]
+
+
 def _training(task: Task, prepared: Prepared, settings: FinetuningSettings, seed: int, device: Device) -> Training:
     def dev_score(model: nn.Module) -> dict[str, float]:
-        said = judge(model, prepared.dev_features, prepared.encode, prepared.dev, device, prepared.classes)
+        said = judge(model, prepared.dev_features, prepared.dev, device, task)
         return {name: metrics.value(name, said) for name in task.metrics}
 
     weights = None

@@ -19,7 +19,7 @@ DEV_SHARE: Mapping[Split, int] = {"train": 90, "dev": 10}
 """Percent of a published training set, where no dev set is published (or the published one has to serve as test)."""
 PATTERNS: Mapping[Split, tuple[str, ...]] = {
     "train": ("*train*",),
-    "dev": ("*dev*", "*valid*", "*val.*", "*testa*"),
+    "dev": ("*dev*", "*valid*", "*val.*", "val-*", "*testa*"),
     "test": ("*test*",),
 }
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))

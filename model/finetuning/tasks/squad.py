@@ -43,6 +43,7 @@ TASKS = (
         metrics=("answer_f1", "exact_match", "loss"),
         read=_read,
         source="SQuAD 1.1: train-v1.1.json, dev-v1.1.json",
+        always_answered=True,
     ),
     Task(
         name="squad2",

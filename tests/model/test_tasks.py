@@ -1,0 +1,321 @@
+"""Every task format read from small files written here, and from published ones where they are at hand."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from model.command import UserMistake
+from model.finetuning.examples import SPLITS, Sampling, load
+from model.finetuning.tasks import TASKS, amazonqa, conll, find, glue
+
+EVERYTHING = Sampling()
+PUBLISHED = Path(__file__).parents[3] / "shared/data"
+
+
+def splits(name, data):
+    return {split: load(find(name, data), data, split, EVERYTHING) for split in SPLITS}
+
+
+def test_fasttext_splits_by_text_and_compression_does_not_matter(tmp_path):
+    lines = [f"__label__{1 + i % 2} Title {i // 2}: some text {i // 2}" for i in range(400)]
+    (tmp_path / "plain.txt").write_text("\n".join(lines))
+    with gzip.open(tmp_path / "packed.txt", "wt") as file:
+        file.write("\n".join(lines))
+    read = splits("amazon-sentiment", tmp_path / "plain.txt")
+    assert sum(map(len, read.values())) == 400
+    assert not {e.text for e in read["train"]} & {e.text for e in read["test"]}
+    packed = splits("amazon-sentiment", tmp_path / "packed.txt")
+    assert packed["dev"]
+    assert {e.text for e in packed["dev"]} == {e.text for e in read["dev"]}
+
+
+def test_fasttext_names_the_line_of_a_wrong_label(tmp_path):
+    (tmp_path / "x.txt").write_text("__label__1 fine\n__label__3 what\n")
+    with pytest.raises(UserMistake, match="line 2: label '__label__3' is none of"):
+        splits("amazon-sentiment", tmp_path / "x.txt")
+
+
+def test_published_splits_are_kept_and_dev_is_cut_from_train(tmp_path):
+    for split, n in (("train", 200), ("test", 50)):
+        rows = [json.dumps({"text": f"{split} film {i}<br />good", "label": i % 2}) for i in range(n)]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
+    read = splits("imdb", tmp_path)
+    assert len(read["test"]) == 50
+    assert len(read["train"]) + len(read["dev"]) == 200
+    assert 5 <= len(read["dev"]) <= 40
+    assert all(e.text.startswith("train") and "<br" not in e.text for e in read["dev"])
+
+
+def test_imdb_in_its_original_folders(tmp_path):
+    for where in ("train/pos", "train/neg", "test/pos", "test/neg"):
+        (tmp_path / where).mkdir(parents=True)
+        for i in range(20):
+            (tmp_path / where / f"{i}_7.txt").write_text(f"{where} review {i}")
+    read = splits("imdb", tmp_path)
+    assert {e.label for e in read["test"] if e.id.startswith("test/pos")} == {1}
+    assert len(read["train"]) + len(read["dev"]) == 40
+
+
+def test_customer_reviews_need_no_quotes_in_tsv(tmp_path):
+    header = "star_rating\treview_id\treview_body\tverified_purchase\tproduct_category"
+    rows = [f'{1 + i % 5}\tR{i}\tA 5" screen, "ok" {i}\tY\tBooks' for i in range(100)]
+    (tmp_path / "reviews.tsv").write_text("\n".join([header, *rows]))
+    stars, polarity = splits("us-reviews-stars", tmp_path), splits("us-reviews-polarity", tmp_path)
+    assert sum(map(len, stars.values())) == 100
+    assert sum(map(len, polarity.values())) == 80
+    assert stars["train"][0].slices["category"] == "Books"
+
+
+def test_a_missing_column_is_named(tmp_path):
+    (tmp_path / "reviews.csv").write_text("stars,review_body\n5,good\n")
+    with pytest.raises(UserMistake, match=r"line 2: no column 'star_rating'; its columns are stars, review_body"):
+        splits("us-reviews-stars", tmp_path)
+
+
+def test_multi_domain_reads_what_no_xml_parser_reads(tmp_path):
+    for label in ("positive", "negative"):
+        (tmp_path / "books").mkdir(exist_ok=True)
+        records = [
+            f"<review>\n<title>\n{label}\n</title>\n<rating>\n5.0\n</rating>\n<review_text>\n"
+            f"R & D <3 {label} {i}\nsecond line\n</review_text>\n</review>\n"
+            for i in range(60)
+        ]
+        (tmp_path / "books" / f"{label}.review").write_text("<data>\n" + "".join(records))
+    read = splits("multi-domain-sentiment", tmp_path)
+    assert sum(map(len, read.values())) == 120
+    example = next(e for e in read["train"] if e.label == 1)
+    assert example.text.startswith("R & D <3 positive")
+    assert example.text.endswith("second line")
+    assert example.slices == {"domain": "books", "words": 8, "stars": "5"} | {"words": len(example.text.split())}
+
+
+@pytest.mark.parametrize("name", list(glue.SPECS))
+def test_every_glue_task_measures_on_the_official_dev_set(tmp_path, name):
+    spec = glue.SPECS[name]
+    header = spec.header or tuple(filter(None, ("index", spec.text, spec.pair, spec.label)))
+    dev = spec.dev[0].strip("*") + ".tsv"
+    for file, n in (("train.tsv", 60), (dev, 20), ("test.tsv", 5)):
+        rows = [[_cell(spec, column, i, file) for column in header] for i in range(n)]
+        lines = ["\t".join(row) for row in rows]
+        (tmp_path / file).write_text("\n".join(lines if spec.header else ["\t".join(header), *lines]) + "\n")
+    read = splits(name, tmp_path)
+    assert len(read["test"]) == 20
+    assert len(read["train"]) + len(read["dev"]) == 60
+    assert all(e.text.startswith("train") for e in read["dev"])
+    assert find(name).metrics[0] == {"cola": "matthews", "mrpc": "f1", "qqp": "f1", "sts-b": "pearson"}.get(
+        name, "accuracy"
+    )
+
+
+def _cell(spec, column, i, file):
+    if column == spec.label:
+        return spec.labels[i % len(spec.labels)] if spec.labels else f"{i % 5}.5"
+    return str(i) if column == "index" else f'{file.split(".")[0]} "{column} {i}'
+
+
+def test_glue_submission_is_in_the_official_form(tmp_path):
+    (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n")
+    examples = glue.submission_examples("rte", tmp_path)
+    assert [(e.text, e.pair, e.label) for e in examples] == [("a", "b", None), ("c", "d", None)]
+    assert glue.submission_lines("rte", [0, 1]) == ["index\tprediction", "0\tentailment", "1\tnot_entailment"]
+    assert glue.submission_lines("sts-b", [5.4, 1.23456]) == ["index\tprediction", "0\t5.000", "1\t1.235"]
+
+
+def test_squad_keeps_a_passage_on_one_side(tmp_path):
+    paragraphs = [
+        {
+            "context": f"Peter {p} lives in London.",
+            "qas": [
+                {"id": f"{p}-{q}", "question": "Who lives?", "answers": [{"text": f"Peter {p}", "answer_start": 0}]}
+                for q in range(3)
+            ]
+            + [{"id": f"{p}-no", "question": "Where is Paul?", "answers": [], "is_impossible": True}],
+        }
+        for p in range(50)
+    ]
+    (tmp_path / "squad.json").write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}))
+    read = splits("squad2", tmp_path)
+    assert sum(map(len, read.values())) == 200
+    assert not {e.pair for e in read["train"]} & {e.pair for e in read["test"]}
+    answered = next(e for e in read["train"] if e.answers)
+    text, start = answered.answers[0]
+    assert answered.pair[start : start + len(text)] == text
+
+
+def test_subjqa_joins_the_answers_of_several_annotators(tmp_path):
+    (tmp_path / "grocery").mkdir()
+    review = "Good coffee and cheap. ANSWERNOTFOUND"
+    header = "domain,question,review,q_review_id,human_ans_spans,human_ans_indices"
+    rows = [
+        f'grocery,How is it?,"{review}",a,Good coffee,"(0, 11)"',
+        f'grocery,How is it?,"{review}",a,cheap,"(16, 21)"',
+        f'grocery,How is it?,"{review}",a,ANSWERNOTFOUND,"(23, 37)"',
+        f'grocery,Is it hot?,"{review}",b,ANSWERNOTFOUND,"(23, 37)"',
+    ]
+    for split in SPLITS:
+        (tmp_path / "grocery" / f"{split}.csv").write_text("\n".join([header, *rows]))
+    examples = {e.id: e for e in splits("subjqa", tmp_path)["test"]}
+    assert examples["a"].answers == (("Good coffee", 0), ("cheap", 16))
+    assert examples["b"].answers == ()
+    assert "ANSWERNOTFOUND" not in examples["a"].pair
+
+
+def write_amazonqa(path, n=40):
+    with path.open("w") as file:
+        for i in range(n):
+            row = {
+                "questionText": "how long does the battery last?",
+                "questionType": "descriptive",
+                "review_snippets": ["I like it .", f"the battery lasts about {i} hours on one charge ."],
+                "answers": [{"answerText": f"About {i} hours", "helpful": [1, 1]}],
+                "asin": f"B{i // 2}",
+                "category": "Electronics",
+                "is_answerable": i % 4 != 0,
+                "qid": i,
+            }
+            file.write(json.dumps(row) + "\n")
+
+
+def test_amazonqa_finds_the_words_that_answer(tmp_path):
+    for split in ("train", "val", "test"):
+        write_amazonqa(tmp_path / f"{split}-qar.jsonl")
+    for example in splits("amazonqa", tmp_path)["dev"]:
+        if example.slices["answerable"] == "no":
+            assert example.answers == ()
+            continue
+        (text, start), *_ = example.answers
+        assert text == f"about {example.id} hours"
+        assert example.pair[start : start + len(text)] == text
+    labels = {e.id: e.label for e in splits("amazonqa-answerable", tmp_path)["test"]}
+    assert (labels["4"], labels["5"]) == (0, 1)
+
+
+def test_bleu2_on_worked_examples():
+    """Two of three unigrams and one of two bigrams; then half as long as the reference."""
+    assert amazonqa.bleu2(["a", "b", "c"], [["a", "b", "d"]]) == pytest.approx((2 / 3 * 1 / 2) ** 0.5)
+    assert amazonqa.bleu2(["a", "b"], [["a", "b", "c", "d"]]) == pytest.approx(2.718281828 ** (1 - 2))
+
+
+def test_amazonqa_is_streamed(tmp_path):
+    """Memory holds the sample, not the file: 60 MB are read within a few MB."""
+    import tracemalloc
+
+    with (tmp_path / "train-qar.jsonl").open("w") as file:
+        row = {
+            "questionText": "q",
+            "review_snippets": ["x " * 2500],
+            "answers": [],
+            "asin": "A",
+            "is_answerable": False,
+        }
+        for i in range(12_000):
+            file.write(json.dumps(row | {"qid": i}) + "\n")
+    assert (tmp_path / "train-qar.jsonl").stat().st_size > 60e6
+    tracemalloc.start()
+    examples = load(find("amazonqa"), tmp_path, "train", Sampling(n=50))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(examples) == 50
+    assert peak < 10e6
+
+
+def test_conll_in_either_scheme(tmp_path):
+    (tmp_path / "eng.train").write_text(
+        "-DOCSTART- -X- O O\n\nPeter NNP I-NP I-PER\nsat VBD I-VP O\n\nUN NNP I-NP I-ORG\nParis NNP I-NP B-ORG\n"
+    )
+    first, second = conll.sentences(tmp_path / "eng.train")
+    assert first.words == ("Peter", "sat")
+    assert [conll.LABELS[t] for t in first.tags] == ["B-PER", "O"]
+    assert [conll.LABELS[t] for t in second.tags] == ["B-ORG", "B-ORG"]
+
+
+def test_swag(tmp_path):
+    header = "video-id,sent1,sent2,ending0,ending1,ending2,ending3,label"
+    for split, n in (("train", 30), ("val", 10)):
+        rows = [f"v,{split} begins {i}.,He,runs,sits,eats,sleeps,{i % 4}" for i in range(n)]
+        (tmp_path / f"{split}.csv").write_text("\n".join([header, *rows]))
+    read = splits("swag", tmp_path)
+    assert len(read["test"]) == 10
+    assert read["test"][0].choices == ("He runs", "He sits", "He eats", "He sleeps")
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_users_own_table(tmp_path, form):
+    rows = [{"review": f"text {i}", "class": ["bad", "good", "so-so"][i % 3], "key": f"k{i}"} for i in range(90)]
+    path = tmp_path / f"mine.{form}"
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif form == "jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        separator = "," if form == "csv" else "\t"
+        path.write_text("\n".join(separator.join(r) for r in [["review", "class", "key"], *(r.values() for r in rows)]))
+    task = find("table:text=review,label=class,id=key", path)
+    assert task.labels == ("bad", "good", "so-so")
+    read = splits(task.name, path)
+    assert sum(map(len, read.values())) == 90
+    assert {e.id: e.label for e in read["train"]}.items() <= {f"k{i}": i % 3 for i in range(90)}.items()
+
+
+def test_a_users_table_of_numbers(tmp_path):
+    (tmp_path / "mine.csv").write_text("a,b,score\n" + "\n".join(f"x {i},y,{i}.5" for i in range(50)))
+    task = find("table:text=a,pair=b,label=score,shape=regression", tmp_path / "mine.csv")
+    assert task.shape == "regression"
+    assert load(task, tmp_path / "mine.csv", "train", Sampling(3))[0].pair == "y"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("table:text=a", "label=COLUMN is missing"),
+        ("table:text=a,label=zzz", "no column 'zzz'; its columns are a, b"),
+        ("table:colour=red", "write table:text=COLUMN"),
+        ("table:text=a,label=b,shape=round", "must be classification or regression"),
+    ],
+)
+def test_mistakes_in_a_users_table_are_named(tmp_path, name, words):
+    (tmp_path / "mine.csv").write_text("a,b\nx,1\ny,2\n")
+    with pytest.raises(UserMistake, match=words):
+        splits(find(name, tmp_path / "mine.csv").name, tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("amazon-sentiment", "reviews/fasttext"),
+        ("us-reviews-stars", "reviews/customer_reviews"),
+        ("multi-domain-sentiment", "tasks/multi_domain_sentiment"),
+        ("imdb", "tasks/imdb"),
+        *((name, f"tasks/glue/{folder}") for name, folder in (
+            ("cola", "CoLA"), ("sst-2", "SST-2"), ("mrpc", "MRPC"), ("sts-b", "STS-B"), ("qnli", "QNLI"),
+            ("rte", "RTE"),
+        )),
+        ("squad1", "tasks/squad/dev-v1.1-custom.json"),
+        ("squad2", "tasks/squad/dev-v2.0-custom.json"),
+        ("subjqa", "tasks/subjqa"),
+        ("table:text=question,pair=candidate,label=label", "tasks/amazon_pqa/ePQA_dev.csv.gz"),
+    ],
+)  # fmt: skip
+def test_published_files(name, folder):
+    data = PUBLISHED / folder
+    if not data.exists():
+        pytest.skip("shared/data is not there: published files cannot be read")
+    for split in SPLITS:
+        examples = load(find(name, data), data, split, Sampling(30))
+        assert len(examples) == 30
+        assert all(e.text.strip() for e in examples)
+        for example in examples:
+            for answer, start in example.answers:
+                assert example.pair[start : start + len(answer)] == answer
+
+
+def test_every_task_has_a_metric_that_exists():
+    from model.evaluation.metrics import METRICS
+
+    for task in TASKS.values():
+        assert set(task.metrics) <= set(METRICS)
+        assert METRICS[task.metrics[0]].better == "higher"

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-CLOSE_ENOUGH = 2  # tokens: a beginning that leaves no more than this fills a sequence by itself
-SHORTEST_FILLER = 8  # tokens: smaller gaps are left to whole documents
+# In tokens, chosen on reviews of books, films and goods at 128: other values gave 96.9% to 99.2%, or shorter pieces.
+CLOSE_ENOUGH = 3  # a beginning that leaves no more than this fills a sequence by itself
+SHORTEST_FILLER = 4  # smaller gaps are left to whole documents
+ROOM_FOR_SECOND = 24  # left by a beginning that does not fill: short fillers are kept for whole documents
 DONE = -1
 
 
@@ -120,7 +122,7 @@ class Filling:
         if beginning < room - CLOSE_ENOUGH:
             whole = longest_whole(room)
             if not whole:
-                beginning = longest_beginning(room - specials - SHORTEST_FILLER) or beginning
+                beginning = longest_beginning(max(room - specials - ROOM_FOR_SECOND, 0)) or beginning
         left = room - self._place(beginning, whole, sequence) - specials
         while left >= SHORTEST_FILLER:
             beginning, whole = longest_beginning(left), longest_whole(left)

@@ -1,20 +1,126 @@
-"""What a file is packed with, by its first bytes, and the stream of what is in it."""
+"""What a file is packed with, by its first bytes, and the stream of what is in it.
 
-import gzip
-from typing import BinaryIO, Literal, cast
+gz goes through ISA-L where the `isal` package is installed: 690 MB of review text a CPU second, zlib's 275.
+"""
+
+import bz2
+import lzma
+import zipfile
+import zlib
+from typing import Any, BinaryIO, Literal
+
+import pyarrow as pa
 
 from beam_jobs import storage
+from beam_jobs.command import UserMistake
 
+try:
+    from isal import isal_zlib as inflating
+except ImportError:
+    inflating = zlib  # type: ignore[misc]
+
+BROKEN = (zlib.error, inflating.error, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, ValueError)
 Compression = Literal["", "gz", "bz2", "zst", "zip"]
 MAGIC: dict[Compression, bytes] = {"gz": b"\x1f\x8b", "bz2": b"BZh", "zst": b"\x28\xb5\x2f\xfd", "zip": b"PK\x03\x04"}
+PACKED_BLOCK, PLAIN_BLOCK = 1 << 17, 1 << 20  # bytes taken in and given out at once
+FREE_BYTES = 1 << 26  # the expansion limit does not look at what stays below
 
 
 def compression_of(head: bytes) -> Compression:
     return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
 
 
-def open_plain(path: str, compression: Compression = "") -> BinaryIO:
-    """The uncompressed bytes of a file."""
+def open_plain(path: str, compression: Compression = "", member: str = "", most: float = 0) -> "PlainStream":
+    """The uncompressed bytes of a file, at most `most` times its packed ones (0: no limit)."""
+    packed = storage.open_bytes(path)
+    plain: Any = packed
     if compression == "gz":
-        return cast(BinaryIO, gzip.GzipFile(fileobj=storage.open_bytes(path)))
-    return storage.open_bytes(path)
+        plain = GzReader(packed)
+    elif compression == "bz2":
+        plain = bz2.BZ2File(packed)
+    elif compression == "zst":
+        plain = pa.CompressedInputStream(pa.PythonFile(packed), "zstd")
+    elif compression == "zip":
+        plain = _zip_member(packed, path, member)
+    return PlainStream(plain, packed, path, most if compression else 0)
+
+
+def _zip_member(source: BinaryIO, path: str, member: str) -> Any:
+    try:
+        return zipfile.ZipFile(source).open(member)
+    except RuntimeError as error:  # zipfile's way to ask for a password
+        raise UserMistake(f"{path}: {error}") from None
+
+
+def zip_members(path: str) -> list[str]:
+    with storage.open_bytes(path) as source:
+        try:
+            entries = zipfile.ZipFile(source).infolist()
+        except zipfile.BadZipFile as error:
+            raise UserMistake(f"{path}: not a whole zip file ({error}); fetch it again") from None
+    return sorted(
+        e.filename for e in entries if not e.is_dir() and e.file_size and not e.filename.startswith("__MACOSX")
+    )
+
+
+class GzReader:
+    """All members of a gz file, one after the other, in bounded memory."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed, self._inflater, self._rest = packed, inflating.decompressobj(31), b""
+
+    def read(self, size: int) -> bytes:
+        while True:
+            if not self._rest:
+                self._rest = self._packed.read(PACKED_BLOCK)
+            if self._inflater.eof:
+                self._rest = self._rest.lstrip(b"\0") or self._packed.read(PACKED_BLOCK).lstrip(b"\0")  # padding
+                if not self._rest:
+                    return b""
+                self._inflater = inflating.decompressobj(31)
+            plain = self._inflater.decompress(self._rest, size)
+            if not (self._rest or plain or self._inflater.eof):
+                raise EOFError("cut off in the middle")
+            self._rest = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+            if plain:
+                return plain
+
+
+class PlainStream:
+    """Reads uncompressed bytes; where the packed ones are broken or cut off it ends, and `damage` says why.
+
+    What came before the damage has been delivered, so that a dump that broke off is not lost as a whole.
+    """
+
+    def __init__(self, plain: Any, packed: BinaryIO, path: str, most: float) -> None:
+        self._plain, self._packed, self._path, self._most = plain, packed, path, most
+        self._given = 0
+        self.damage = ""
+
+    def read(self, size: int = PLAIN_BLOCK) -> bytes:
+        """Up to `size` bytes; none at the end."""
+        if self.damage:
+            return b""
+        try:
+            block = self._plain.read(min(size, PLAIN_BLOCK))
+        except BROKEN as error:
+            self.damage = f"damaged file: {error or type(error).__name__}"
+            return b""
+        self._given += len(block)
+        if self._most and self._given > FREE_BYTES and self._given > self._most * self._packed.tell():
+            raise UserMistake(
+                f"{self._path} expands to more than {self._most:g} times its size; "
+                "if it is meant to, raise --max_expansion"
+            )
+        return block
+
+    def seek(self, position: int) -> None:
+        """Only in a file that is not packed."""
+        assert self._plain is self._packed
+        self._packed.seek(position)
+
+    def __enter__(self) -> "PlainStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._packed.close()

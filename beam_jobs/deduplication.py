@@ -8,6 +8,7 @@ equal in every field that is kept tie, and then the first in the dump stays.
 import numpy as np
 
 PACKED = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
+ROW_NUMBER = np.dtype("<u4")
 BUCKET_ROWS = 1 << 20  # rows of a bucket: 28 MiB, some 100 while it is sorted
 MOST_BUCKETS = 256
 
@@ -36,15 +37,15 @@ def stretch(packed: np.ndarray, bucket: int, of: int) -> np.ndarray:
     return packed[start:stop]
 
 
-def losers(units: list[int], parts: list[np.ndarray]) -> dict[int, np.ndarray]:
-    """For the rows of one bucket, given by unit: the row numbers that go, by unit."""
+def losers(units: list[str], parts: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """For the rows of one bucket, given by unit in the order of the dump: the row numbers that go, by unit."""
     if not parts:
         return {}
     rows = np.concatenate(parts)
-    unit = np.repeat(np.array(units, dtype=np.uint32), [len(p) for p in parts])
+    unit = np.repeat(np.arange(len(units), dtype=np.uint32), [len(p) for p in parts])
     order = np.lexsort((rows["row"], unit, rows["key"], rows["low"].astype(np.uint64), rows["high"].astype(np.uint64)))
     rows, unit = rows[order], unit[order]
     again = np.zeros(len(rows), dtype=bool)
     again[1:] = (rows["high"][1:] == rows["high"][:-1]) & (rows["low"][1:] == rows["low"][:-1])
     gone_unit, gone_row = unit[again], rows["row"][again]
-    return {int(u): np.sort(gone_row[gone_unit == u]) for u in np.unique(gone_unit)}
+    return {units[u]: np.sort(gone_row[gone_unit == u]) for u in np.unique(gone_unit)}

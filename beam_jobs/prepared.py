@@ -1,30 +1,31 @@
 """First pass over a unit: read, clean, hash. Leaves the unit's texts, packed hashes, rejects and Punkt sample.
 
-prepared/00000.arrow      one row a review (Arrow IPC, lz4): what the corpus will hold, with the text in one piece
-prepared/00000.npy        deduplication.PACKED, sorted by text hash
-prepared/00000.rejects    JSON lines; line numbers count from the unit's start, the second pass knows where that is
-prepared/00000.sample     JSON list of texts for Punkt
-prepared/00000.json       counts; written last: the unit is done if and only if it is there
+prepared/0000-00000.arrow    one row a review (Arrow IPC, lz4): what the corpus will hold, the text in one piece
+prepared/0000-00000.npy      deduplication.PACKED, sorted by text hash
+prepared/0000-00000.bands    near_duplicates.py, if asked for
+prepared/0000-00000.rejects  JSON lines; lines count from the unit's start, the second pass knows where that is
+prepared/0000-00000.sample   JSON list of texts for Punkt
+prepared/0000-00000.json     counts; written last: the unit is done if and only if it is there
 """
 
 import base64
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
-from beam_jobs import deduplication, splits, storage
+from beam_jobs import deduplication, languages, near_duplicates, personal_data, splits, storage, withholding, work_units
 from beam_jobs.cleaning import Cleaning, clean
-from beam_jobs.formats import fields, json_lines
-from beam_jobs.formats.lines import Rejected, Tally
-from beam_jobs.work_units import Unit, open_unit
+from beam_jobs.formats import detection, fields, parquet_records
+from beam_jobs.formats.lines import Rejected, Tally, rejected
+from beam_jobs.work_units import Unit
 
-BATCH_REVIEWS = 8192
+BATCH_REVIEWS = 4096
 SCHEMA = pa.schema(
     [
         pa.field("review_id", pa.binary(16)),
@@ -42,23 +43,23 @@ class Preparation:
     """Everything the first pass depends on beside the unit."""
 
     folder: str
-    bounds: tuple[float, ...]
+    bounds: tuple[float, ...]  # splits.parse_shares
     seed: int
-    cleaning: Cleaning
-    min_words: int
-    max_characters: int
-    longest_record: int  # bytes
     sample_share: float  # of the pretrain reviews, for Punkt
-
-
-class Unreadable(Exception):
-    """The rest of a unit cannot be read."""
+    cleaning: Cleaning = field(default_factory=Cleaning)
+    mask_personal_data: bool = True
+    min_words: int = 1
+    max_characters: int = 20_000
+    languages: tuple[str, ...] = ()  # ISO 639-1; none: all
+    withheld: str = ""  # path of the evaluation texts' hashes
+    near_duplicates: float = 0  # Jaccard similarity from which on; 0: only exact ones
 
 
 class Batch:
     """Reviews on their way into columns."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str) -> None:
+        self.source = source
         self.texts: list[str] = []
         self.hashes: list[bytes] = []
         self.ids: list[bytes] = []
@@ -66,24 +67,31 @@ class Batch:
         self.stars: list[int | None] = []
         self.verified: list[bool | None] = []
 
-    def add(self, review: fields.Review, text: str, source: str) -> None:
-        identity = "\x1f".join((source, str(review.item_id), str(review.user_id), str(review.timestamp), text))
+    def add(self, review: fields.Review, text: str) -> None:
+        identity = f"{self.source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f{text}"
         raw = identity.encode("utf-8", "surrogatepass")
         self.texts.append(text)
-        self.hashes.append(xxhash.xxh3_128_digest(folded(text)))
+        self.hashes.append(withholding.hash_of(text))
         self.ids.append(xxhash.xxh3_128_digest(raw))
-        self.keys.append(xxhash.xxh3_64_intdigest(b"%s\x1f%r\x1f%r" % (raw, review.stars, review.verified)))
+        self.keys.append(xxhash.xxh3_64_intdigest(raw, 8 * (review.stars or 0) + 1 + (review.verified or 0)))
         self.stars.append(review.stars)
         self.verified.append(review.verified)
 
-    def table(self, preparation: Preparation) -> pa.Table:
-        hashes = b"".join(self.hashes)
+    def without(self, gone: np.ndarray) -> None:
+        """Removes the reviews marked in `gone`."""
+        if gone.any():
+            stays = np.flatnonzero(~gone).tolist()
+            for name in ("texts", "hashes", "ids", "keys", "stars", "verified"):
+                column = getattr(self, name)
+                setattr(self, name, [column[i] for i in stays])
+
+    def table(self, sides: np.ndarray) -> pa.Table:
         columns = [
             fixed(b"".join(self.ids)),
-            fixed(hashes),
+            fixed(b"".join(self.hashes)),
             pa.array(self.stars, pa.int8()),
             pa.array(self.verified, pa.bool_()),
-            pa.array(splits.sides(hashes, preparation.bounds, preparation.seed)),
+            pa.array(sides),
             pa.array(self.texts, pa.string()),
         ]
         return pa.Table.from_arrays(columns, schema=SCHEMA)
@@ -93,34 +101,38 @@ def fixed(values: bytes) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(values) // 16, [None, pa.py_buffer(values)])
 
 
-def folded(text: str) -> bytes:
-    """The text that decides equality: `text` is already folded in white space."""
-    return text.casefold().encode()
-
-
 def prepare(unit: Unit, preparation: Preparation) -> dict[str, Any]:
     """Does a unit unless an earlier run has done it; returns its counts."""
-    name = storage.join(preparation.folder, f"{unit.index:05d}")
-    if storage.exists(f"{name}.json"):
-        return json.loads(storage.read_bytes(f"{name}.json"))
-    pass_ = Pass(unit, preparation)
-    with storage.atomic_path(f"{name}.arrow") as path, pa.OSFile(str(path), "wb") as sink:
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_file(sink, SCHEMA, options=options) as writer:
-            for table in pass_.tables():
-                writer.write_table(table)
-    packed = deduplication.pack(b"".join(pass_.hashes), pass_.keys)
+    name = storage.join(preparation.folder, unit.name)
+    if not storage.exists(f"{name}.json"):
+        _prepare(unit, preparation, name)
+    if unit.path != unit.file.path:
+        storage.remove(unit.path)
+    return json.loads(storage.read_bytes(f"{name}.json"))
+
+
+def _prepare(unit: Unit, preparation: Preparation, name: str) -> None:
+    reading = Reading(unit, preparation)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        storage.atomic_path(f"{name}.arrow") as path,
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, SCHEMA, options=options) as writer,
+    ):
+        for table in reading.tables():
+            writer.write_table(table)
     with storage.atomic_path(f"{name}.npy") as path, open(path, "wb") as file:
-        np.save(file, packed)
-    storage.write_bytes(f"{name}.rejects", "".join(pass_.rejects).encode())
-    storage.write_bytes(f"{name}.sample", json.dumps(pass_.sample).encode())
-    counts = pass_.counts()
-    storage.write_bytes(f"{name}.json", json.dumps(counts).encode())
-    return counts
+        np.save(file, deduplication.pack(b"".join(reading.hashes), reading.keys))
+    if preparation.near_duplicates:
+        with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
+            np.save(file, near_duplicates.join(reading.signatures))
+    storage.write_bytes(f"{name}.rejects", "".join(reading.rejects).encode())
+    storage.write_bytes(f"{name}.sample", json.dumps(reading.sample).encode())
+    storage.write_bytes(f"{name}.json", json.dumps(reading.counts()).encode())
 
 
-class Pass:
-    """One pass over one unit."""
+class Reading:
+    """One pass over one unit, and what it counts."""
 
     def __init__(self, unit: Unit, preparation: Preparation) -> None:
         self.unit, self.preparation = unit, preparation
@@ -129,13 +141,14 @@ class Pass:
         self.dropped: Counter[str] = Counter()
         self.hashes: list[bytes] = []
         self.keys: list[int] = []
+        self.signatures: list[np.ndarray] = []
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
 
     def counts(self) -> dict[str, Any]:
         return {
-            "unit": self.unit.index,
-            "file": self.unit.file.path,
+            "unit": self.unit.name,
+            "file": self.unit.file.name,
             "source": self.unit.file.source,
             "read": self.read,
             "lines": self.tally.lines,
@@ -145,33 +158,43 @@ class Pass:
         }
 
     def tables(self) -> Iterator[pa.Table]:
-        batch = Batch()
+        batch = Batch(self.unit.file.source)
         for review in self.reviews():
-            text = self.accept(review.text)
-            if text is None:
-                continue
-            batch.add(review, text, self.unit.file.source)
-            if len(batch.texts) == BATCH_REVIEWS:
-                yield self.close(batch)
-                batch = Batch()
+            text = self.accepted(review.text)
+            if text is not None:
+                batch.add(review, text)
+                if len(batch.texts) == BATCH_REVIEWS:
+                    yield self.finished(batch)
+                    batch = Batch(self.unit.file.source)
         if batch.texts:
-            yield self.close(batch)
+            yield self.finished(batch)
 
     def reviews(self) -> Iterator[fields.Review]:
-        read_fields = fields.reader_of(self.unit.file.mapping)
-        stars_column = self.unit.file.mapping.get("stars")
-        with open_unit(self.unit) as stream:
-            for item in json_lines.read(stream, self.preparation.longest_record, self.tally):
-                self.read += 1
-                if isinstance(item, Rejected):
-                    self.reject(item)
-                    continue
-                review = read_fields(item[1])
-                if review.stars is None and stars_column:
-                    self.tally.notes["stars_unknown"] += 1
-                yield review
+        mapping = dict(self.unit.file.layout.mapping)
+        read_fields = fields.reader_of(mapping)
+        for item in self.items():
+            self.read += 1
+            if isinstance(item, Rejected):
+                self.reject(item)
+                continue
+            review = read_fields(item[1])
+            if review.stars is None and "stars" in mapping:
+                self.tally.notes["stars_unknown"] += 1
+            yield review
 
-    def accept(self, text: Any) -> str | None:
+    def items(self) -> Iterator[tuple[int, dict[str, Any]] | Rejected]:
+        found = self.unit.file.layout
+        if found.name == "parquet":
+            with work_units.open_row_groups(self.unit) as file:
+                yield from parquet_records.read(file, found, self.tally, self.unit.start, self.unit.stop)
+            return
+        with work_units.open_unit(self.unit) as stream:
+            yield from detection.read(stream, found, self.tally, header=self.unit.piece == 0)
+            if stream.damage:
+                self.tally.notes["damaged_files"] += 1
+                yield rejected(self.tally.lines, stream.damage, b"")
+
+    def accepted(self, text: Any) -> str | None:
         """The clean text, or None and a count of the reason."""
         if not isinstance(text, str):
             self.dropped["no text" if text is None else "text is not a string"] += 1
@@ -183,22 +206,44 @@ class Pass:
             self.dropped["too long"] += 1
         elif self.preparation.min_words > 1 and text.count(" ") + 1 < self.preparation.min_words:
             self.dropped["too short"] += 1
+        elif self.preparation.mask_personal_data:
+            text, emails, phones = personal_data.mask(text)
+            if emails or phones:
+                self.tally.notes["emails_masked"] += emails
+                self.tally.notes["phones_masked"] += phones
+            return text
         else:
             return text
         return None
 
-    def reject(self, rejected: Rejected) -> None:
-        self.dropped[rejected.reason] += 1
-        entry = {"file": self.unit.file.path, "line": rejected.line, "reason": rejected.reason}
-        entry |= {"bytes": rejected.size, "raw_base64": base64.b64encode(rejected.raw).decode()}
+    def reject(self, item: Rejected) -> None:
+        self.dropped[item.reason] += 1
+        entry = {"file": self.unit.file.name, "line": item.line, "reason": item.reason, "bytes": item.size}
+        entry["raw_base64"] = base64.b64encode(item.raw).decode()
         self.rejects.append(json.dumps(entry) + "\n")
 
-    def close(self, batch: Batch) -> pa.Table:
-        table = batch.table(self.preparation)
+    def finished(self, batch: Batch) -> pa.Table:
+        """Filters that look at many texts at once, then the columns."""
+        preparation = self.preparation
+        if preparation.languages:
+            self.drop(batch, languages.foreign(batch.texts, preparation.languages), "other language")
+        if preparation.withheld:
+            withheld = withholding.load(preparation.withheld)
+            self.drop(batch, np.array([h in withheld.exact for h in batch.hashes]), "withheld (exact)")
+            if batch.texts:
+                self.drop(batch, withheld.near(batch.texts), "withheld (near)")
+        hashes = b"".join(batch.hashes)
+        sides = splits.sides(hashes, preparation.bounds, preparation.seed)
+        if preparation.near_duplicates:
+            self.signatures.append(near_duplicates.signatures(batch.texts))
         self.hashes.extend(batch.hashes)
         self.keys.extend(batch.keys)
-        limit = int(self.preparation.sample_share * (1 << 32))
-        chosen = np.frombuffer(b"".join(batch.hashes), dtype=">u4").reshape(-1, 4)[:, 2] < limit
-        chosen &= table.column("split").to_numpy() == splits.SPLITS.index("pretrain")
+        chosen = np.frombuffer(hashes, dtype=">u4").reshape(-1, 4)[:, 2] < int(preparation.sample_share * (1 << 32))
+        chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((batch.hashes[i].hex(), batch.texts[i]) for i in np.flatnonzero(chosen))
-        return table
+        return batch.table(sides)
+
+    def drop(self, batch: Batch, gone: np.ndarray, reason: str) -> None:
+        if gone.any():
+            self.dropped[reason] += int(gone.sum())
+            batch.without(gone)

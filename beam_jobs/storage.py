@@ -93,13 +93,13 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def expand(patterns: list[str]) -> list[str]:
+def expand(patterns: list[str], option: str = "--input") -> list[str]:
     """Every file that the patterns name, each once, sorted by name: the order on the command line changes nothing."""
     found: set[str] = set()
     for pattern in patterns:
         paths = expand_one(pattern)
         if not paths:
-            raise UserMistake(f"--input {pattern}: no such file")
+            raise UserMistake(f"{option} {pattern}: no such file")
         found.update(paths)
     return sorted(found, key=lambda path: (os.path.basename(path), path))
 

@@ -23,26 +23,36 @@ class Writing:
     output: str
 
 
+@dataclass(frozen=True)
+class Gone:
+    """Row numbers of a unit that do not stay."""
+
+    exact: np.ndarray
+    near: np.ndarray
+
+
 def write(
-    unit: int, source: str, losers: np.ndarray, first_line: int, writing: Writing, splitter: SentenceSplitter
+    unit: str, source: str, gone: Gone, lines_before: int, writing: Writing, splitter: SentenceSplitter
 ) -> dict[str, Any]:
     """Does a unit unless an earlier run has done it; returns its counts."""
-    marker = storage.join(writing.written, f"{unit:05d}.json")
+    marker = storage.join(writing.written, f"{unit}.json")
     if storage.exists(marker):
         return json.loads(storage.read_bytes(marker))
-    tables = Tables(source, losers, splitter)
-    prepared = storage.join(writing.prepared, f"{unit:05d}")
-    with pa.memory_map(f"{prepared}.arrow") as stream:
+    near = np.setdiff1d(gone.near, gone.exact)
+    tables = Tables(source, np.union1d(gone.exact, near).astype(np.int64), splitter)
+    prepared = storage.join(writing.prepared, unit)
+    with storage.open_bytes(f"{prepared}.arrow") as stream:
         rows = parquet_shards.write_tables(
-            storage.join(writing.output, f"corpus-{unit:05d}.parquet"),
+            storage.join(writing.output, f"corpus-{unit}.parquet"),
             parquet_shards.CORPUS_SCHEMA,
             tables.read(pa.ipc.open_file(stream)),
         )
     rejects = storage.read_bytes(f"{prepared}.rejects")
     if rejects:
-        storage.write_bytes(storage.join(writing.output, "rejects", f"{unit:05d}.jsonl"), numbered(rejects, first_line))
-    counts: dict[str, Any] = {"unit": unit, "kept": rows, "duplicates": len(losers), "sentences": tables.sentences}
-    counts |= {"splits": dict(sorted(tables.splits.items()))}
+        path = storage.join(writing.output, "rejects", f"{unit}.jsonl")
+        storage.write_bytes(path, numbered(rejects, lines_before))
+    counts: dict[str, Any] = {"unit": unit, "kept": rows, "duplicate": len(gone.exact), "near duplicate": len(near)}
+    counts |= {"sentences": tables.sentences, "splits": dict(sorted(tables.splits.items()))}
     storage.write_bytes(marker, json.dumps(counts).encode())
     return counts
 
@@ -61,9 +71,10 @@ class Tables:
             batch = reader.get_batch(i)
             stays = np.ones(batch.num_rows, dtype=bool)
             here = self.losers[(self.losers >= start) & (self.losers < start + batch.num_rows)]
-            stays[here.astype(np.int64) - start] = False
+            stays[here - start] = False
             start += batch.num_rows
-            yield self.table(batch.filter(pa.array(stays)))
+            if stays.any():
+                yield self.table(batch.filter(pa.array(stays)))
 
     def table(self, batch: pa.RecordBatch) -> pa.Table:
         sides = batch.column("split").to_numpy(zero_copy_only=False)
@@ -86,7 +97,7 @@ class Tables:
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.string()))
 
 
-def numbered(rejects: bytes, first_line: int) -> bytes:
+def numbered(rejects: bytes, lines_before: int) -> bytes:
     """Rejects of a unit with their lines counted from the beginning of the file."""
     entries = [json.loads(line) for line in rejects.splitlines()]
-    return "".join(json.dumps(e | {"line": e["line"] + first_line}) + "\n" for e in entries).encode()
+    return "".join(json.dumps(e | {"line": e["line"] + lines_before}) + "\n" for e in entries).encode()

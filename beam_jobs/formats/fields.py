@@ -10,10 +10,11 @@ user_id    reviewerID      user_id            customer_id        –            
 timestamp  unixReviewTime  timestamp (ms)     review_date        –            review/time        Time, date, …
 verified   verified        verified_purchase  verified_purchase  –            –                  verified, …
 
-The last column is `NAMES` below; the first name of a list that a file has is taken. Everything else (votes, images, style, names of reviewers) is not read. `--columns text=NAME,stars=NAME,…` overrides the
-names for any format. Stars are 1 to 5 or null: "5.0", 5, 5.0 and "5.0 out of 5 stars" are 5; fractions, NaN and
-whatever lies outside are null, counted as `stars_unknown`, and the review stays. fastText knows only the polarity: its
-label 1 stands for 1 and 2 stars, its label 2 for 4 and 5; they become 2 and 4.
+The last column is `NAMES` below; the first name of a list that a file has is taken. Everything else (votes, images,
+style, names of reviewers) is not read. `--columns text=NAME,stars=NAME,…` overrides the names for any format. Stars
+are 1 to 5 or null: "5.0", 5, 5.0 and "5.0 out of 5 stars" are 5; fractions, NaN and whatever lies outside are null,
+counted as `stars_unknown`, and the review stays. fastText knows only the polarity: its label 1 stands for 1 and 2
+stars, its label 2 for 4 and 5; they become 2 and 4.
 """
 
 import math

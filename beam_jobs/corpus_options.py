@@ -1,0 +1,121 @@
+"""What a user may set for the corpus job, and what the job makes of it."""
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from beam_jobs import languages, splits, storage
+from beam_jobs.cleaning import Cleaning
+from beam_jobs.command import UserMistake
+from beam_jobs.formats import fields, layout
+from beam_jobs.formats.layout import Layout
+from beam_jobs.prepared import Preparation
+from beam_jobs.work_units import DumpFile, look_at
+
+
+def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """Our options, and what is left for Beam."""
+    parser = argparse.ArgumentParser(
+        "corpus_job",
+        description="Review dumps to a corpus of clean, distinct sentences. Any Apache Beam option may follow.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    dump = parser.add_argument_group("the dump").add_argument
+    dump("--input", nargs="+", required=True, metavar="GLOB", help="files, folders or globs; gs:// and s3:// too")
+    dump("--output", required=True, metavar="DIR", help="folder of the corpus")
+    dump("--format", choices=layout.NAMES, help="instead of finding it out from the content")
+    dump("--columns", metavar="FIELD=NAME,…", help=f"columns of a format of your own: {', '.join(fields.FIELDS)}")
+    dump("--encoding", default="utf-8", help="of the text; what does not follow it is read as cp1252 and counted")
+    dump("--max_record_bytes", type=int, default=16_000_000, help="longer records are rejected unread")
+    dump("--max_expansion", type=float, default=200, help="times its size that a packed file may expand to; 0: any")
+    texts = parser.add_argument_group("the texts").add_argument
+    texts("--repair_run_ons", type=yes_or_no, default=True, metavar="BOOL", help='"great!It" becomes "great! It"')
+    texts(
+        "--mask_personal_data", type=yes_or_no, default=True, metavar="BOOL", help="e-mail addresses, telephone numbers"
+    )
+    texts("--min_words", type=int, default=1, help="shorter texts are dropped")
+    texts("--max_characters", type=int, default=20_000, help="longer texts are dropped")
+    texts("--languages", nargs="*", default=[], metavar="CODE", help="keep only these, such as en (slow)")
+    texts("--near_duplicates", type=float, default=0, metavar="SIMILARITY", help="drop them too, from this one on: 0.8")
+    texts("--withhold", nargs="*", default=[], metavar="GLOB", help="evaluation files whose texts must not get in")
+    texts("--punkt", metavar="DIR", help="NLTK's punkt_tab parameters (…/punkt_tab/english) instead of training")
+    texts("--punkt_sample_bytes", type=int, default=1_000_000, help="text to train Punkt on")
+    sides = parser.add_argument_group("the sides").add_argument
+    sides("--split", default=splits.DEFAULT, help="shares of the sides")
+    sides("--seed", type=int, default=0, help="of the split")
+    args, flags = parser.parse_known_args(argv)
+    check(args)
+    return args, flags
+
+
+def yes_or_no(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise argparse.ArgumentTypeError("true or false")
+    return text.lower() == "true"
+
+
+def check(args: argparse.Namespace) -> None:
+    if not 0 <= args.near_duplicates <= 1:
+        raise UserMistake(f"--near_duplicates {args.near_duplicates}: a similarity between 0 and 1, such as 0.8")
+    if args.languages and (wrong := set(args.languages) - languages.known()):
+        raise UserMistake(f"--languages {' '.join(sorted(wrong))}: codes of two letters, such as en")
+    try:
+        "".encode(args.encoding)
+    except LookupError:
+        raise UserMistake(f"--encoding {args.encoding}: not an encoding Python knows") from None
+    for name in ("max_record_bytes", "max_characters", "punkt_sample_bytes"):
+        if getattr(args, name) <= 0:
+            raise UserMistake(f"--{name} {getattr(args, name)}: must be above 0")
+
+
+def dump_files(args: argparse.Namespace) -> list[DumpFile]:
+    given = Layout("json_lines", encoding=args.encoding, longest=args.max_record_bytes)
+    paths = storage.expand(args.input)
+    return look_at(paths, args.format, fields.parse_overrides(args.columns), given, args.max_expansion)
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a run keeps what; everything below `work` is gone when it is done."""
+
+    output: str
+    work: str
+
+    @property
+    def cuts(self) -> str:
+        return storage.join(self.work, "cuts")
+
+    @property
+    def prepared(self) -> str:
+        return storage.join(self.work, "prepared")
+
+    @property
+    def written(self) -> str:
+        return storage.join(self.work, "written")
+
+    @property
+    def withheld(self) -> str:
+        return storage.join(self.work, "withheld.npz")
+
+
+def preparation(args: argparse.Namespace, files: list[DumpFile], folders: Folders) -> Preparation:
+    text_bytes = 1 + sum(file.plain_size for file in files) / 2  # about half of a dump is text
+    return Preparation(
+        folder=folders.prepared,
+        bounds=splits.parse_shares(args.split),
+        seed=args.seed,
+        sample_share=0 if args.punkt else min(1.0, args.punkt_sample_bytes / text_bytes),
+        cleaning=Cleaning(repair_run_ons=args.repair_run_ons),
+        mask_personal_data=args.mask_personal_data,
+        min_words=args.min_words,
+        max_characters=args.max_characters,
+        languages=tuple(args.languages),
+        withheld=folders.withheld if args.withhold else "",
+        near_duplicates=args.near_duplicates,
+    )
+
+
+def settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What decides the bytes of the corpus beside the dump."""
+    return {name: value for name, value in vars(args).items() if name not in {"input", "output"}}

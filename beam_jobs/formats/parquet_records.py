@@ -1,0 +1,40 @@
+"""Parquet files with a column of texts; a unit is a stretch of row groups, a "line" a row."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.formats.layout import Layout
+from beam_jobs.formats.lines import Rejected, Tally, rejected
+
+BATCH_ROWS = 4096
+
+
+def columns_of(file: BinaryIO) -> tuple[str, ...]:
+    return tuple(pq.ParquetFile(file).schema_arrow.names)
+
+
+def row_group_bytes(file: BinaryIO) -> list[int]:
+    """Uncompressed size of each row group."""
+    metadata = pq.ParquetFile(file).metadata
+    return [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+
+
+def read(
+    file: BinaryIO, layout: Layout, tally: Tally, start: int, stop: int | None
+) -> Iterator[tuple[int, dict[str, Any]] | Rejected]:
+    """Yields (row, record) of the row groups from `start` to `stop`."""
+    parquet = pq.ParquetFile(file)
+    columns = sorted({column for _, column in layout.mapping})
+    for group in range(start, parquet.metadata.num_row_groups if stop is None else stop):
+        expected = tally.lines + parquet.metadata.row_group(group).num_rows
+        try:
+            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
+                yield from enumerate(batch.to_pylist(), tally.lines + 1)
+                tally.lines += batch.num_rows
+        except (OSError, pa.ArrowException) as error:
+            for row in range(tally.lines + 1, expected + 1):
+                yield rejected(row, "broken Parquet", str(error).encode(), 0)
+        tally.lines = expected

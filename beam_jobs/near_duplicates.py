@@ -1,0 +1,92 @@
+"""Near-duplicates: MinHash signatures (datasketch) of runs of 3 words, compared where a band of them is equal.
+
+Of the reviews that share a band the one with the smallest key leads; the others whose signatures agree with the
+leader's in at least the threshold go. Keys are hashes, so neither the order of the dump nor the number of workers
+decides, and the review with the smallest key of all that hang together always stays. Texts of fewer than 3 words have
+no near-duplicates.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from beam_jobs.word_runs import AT_ONCE, run_hashes
+
+if TYPE_CHECKING:
+    from datasketch import MinHash
+
+RUN_WORDS = 3
+PERMUTATIONS = 128
+NONE = np.uint32(0xFFFFFFFF)  # in the first place of the signature of a text without runs
+
+
+@lru_cache(1)
+def empty() -> "MinHash":
+    from datasketch import MinHash  # with scipy: half a second that only those who ask for it should pay
+
+    return MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=int, scheme="affine32")
+
+
+def signatures(texts: list[str]) -> np.ndarray:
+    """uint32 (texts, PERMUTATIONS)."""
+    rows = np.full((len(texts), PERMUTATIONS), NONE, dtype=np.uint32)
+    for first in range(0, len(texts), AT_ONCE):
+        runs, owners = run_hashes(texts[first : first + AT_ONCE], RUN_WORDS)
+        starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]]) if len(owners) else np.empty(0, np.int64)
+        hashes = (runs >> np.uint64(32)).tolist()
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(hashes)], strict=True):
+            signature = empty().copy()
+            signature.update_batch(hashes[start:stop])
+            rows[first + owners[start]] = signature.hashvalues
+    return rows
+
+
+def join(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.empty((0, PERMUTATIONS), np.uint32)
+
+
+@lru_cache(4)
+def bands(threshold: float) -> tuple[int, int]:
+    """How many bands of how many values find most pairs above the threshold and few below."""
+    from datasketch import MinHashLSH
+
+    lsh = MinHashLSH(threshold=threshold, num_perm=PERMUTATIONS)
+    return lsh.b, lsh.r
+
+
+def band_hashes(signature_rows: np.ndarray, band: int, threshold: float) -> np.ndarray:
+    """uint64, one a text; 0 for a text without runs."""
+    _, width = bands(threshold)
+    part = np.ascontiguousarray(signature_rows[:, band * width : (band + 1) * width])
+    mixed = np.full(len(part), band + 1, dtype=np.uint64)
+    for column in part.T:
+        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(31)
+    return np.where(signature_rows[:, 0] == NONE, np.uint64(0), mixed)
+
+
+class Texts(NamedTuple):
+    """Columns with one entry a text."""
+
+    hashes: np.ndarray  # of one band
+    keys: np.ndarray
+    units: np.ndarray  # positions in the list of the units' signatures
+    rows: np.ndarray
+
+
+def losers(texts: Texts, of_unit: list[np.ndarray], threshold: float) -> dict[int, np.ndarray]:
+    """Row numbers that go, by position of the unit in `of_unit`, the units' signatures."""
+    order = np.lexsort((texts.rows, texts.units, texts.keys, texts.hashes))
+    hashes, units, rows = texts.hashes[order], texts.units[order], texts.rows[order]
+    begins = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]]) if len(hashes) else np.empty(0, np.int64)
+    ends = np.r_[begins[1:], len(hashes)]
+    gone: dict[int, list[int]] = {}
+    for begin, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
+        if hashes[begin] == 0:
+            continue
+        leader = of_unit[units[begin]][rows[begin]]
+        for i in range(begin + 1, end):
+            if np.mean(of_unit[units[i]][rows[i]] == leader) >= threshold:
+                gone.setdefault(int(units[i]), []).append(int(rows[i]))
+    return {unit: np.unique(np.array(numbers, dtype=np.uint32)) for unit, numbers in gone.items()}

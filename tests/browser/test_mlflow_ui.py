@@ -1,0 +1,30 @@
+"""What a person sees in MLflow, and the report as a page."""
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_mlflow_has_the_run_its_nested_runs_and_their_curves(cockpit, page, picture):
+    """After test_prefect_ui, whose run it looks at."""
+    import mlflow
+
+    client = mlflow.MlflowClient(cockpit.mlflow)
+    experiment = client.get_experiment_by_name("domain-adaptation")
+    runs = client.search_runs([experiment.experiment_id])
+    [training] = [r for r in runs if r.info.run_name == "pre-training" and r.info.status == "FINISHED"]
+    page.goto(f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs")
+    expect(page.get_by_text("sample-600").first).to_be_visible(timeout=60_000)
+    picture(page, "mlflow-runs")
+    page.goto(f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/model-metrics")
+    expect(page.get_by_text("discriminator_loss").first).to_be_visible(timeout=60_000)
+    page.wait_for_timeout(4000)
+    picture(page, "mlflow-curves")
+
+
+def test_the_report_is_a_page_of_its_own(cockpit, page, picture):
+    [report] = cockpit.store.glob("report/*/report.html")
+    page.goto(f"file://{report}")
+    expect(page.get_by_text("polarity").first).to_be_visible()
+    picture(page, "report")

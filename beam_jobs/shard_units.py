@@ -31,7 +31,7 @@ class RowGroups:
 
 
 @dataclass(frozen=True)
-class Unit:
+class CorpusUnit:
     """One shard's worth of corpus. `digest` tells whether a shard found in the output was made from these rows."""
 
     number: int
@@ -42,8 +42,20 @@ class Unit:
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
+    def windows(self, split: str) -> Iterator[pa.ListArray]:
+        """The sentences of the unit's reviews of one split, about WINDOW_ROWS reviews at a time, across files."""
+        waiting: list[pa.ListArray] = []
+        for batch in read_batches(self):
+            chosen = pc.equal(batch["split"].cast(pa.string()), split)
+            waiting.append(batch["sentences"].filter(chosen))
+            if sum(map(len, waiting)) >= WINDOW_ROWS:
+                yield pa.concat_arrays(waiting)
+                waiting = []
+        if sum(map(len, waiting)):
+            yield pa.concat_arrays(waiting)
 
-def plan(corpus: str) -> list[Unit]:
+
+def plan(corpus: str) -> list[CorpusUnit]:
     """All units of a corpus folder, in the order of its files."""
     names = [n for n in storage.names_in(corpus) if n.startswith("corpus-") and n.endswith(".parquet")]
     if not names:
@@ -54,7 +66,9 @@ def plan(corpus: str) -> list[Unit]:
         metadata, digests[path] = look_at(path)
         groups += [RowGroups(path, i, i + 1, metadata.row_group(i).num_rows) for i in range(metadata.num_row_groups)]
     wanted = min(max(sum(group.rows for group in groups) // UNITS_WANTED, FEWEST_ROWS), MOST_ROWS)
-    return [Unit(number, parts, digest_of(parts, digests)) for number, parts in enumerate(in_runs(groups, wanted))]
+    return [
+        CorpusUnit(number, parts, digest_of(parts, digests)) for number, parts in enumerate(in_runs(groups, wanted))
+    ]
 
 
 def look_at(path: str) -> tuple[pq.FileMetaData, str]:
@@ -88,20 +102,7 @@ def digest_of(parts: tuple[RowGroups, ...], digests: dict[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_windows(unit: Unit, split: str) -> Iterator[pa.ListArray]:
-    """The sentences of the unit's reviews of one split, about WINDOW_ROWS reviews at a time, across files."""
-    waiting: list[pa.ListArray] = []
-    for batch in read_batches(unit):
-        chosen = pc.equal(batch["split"].cast(pa.string()), split)
-        waiting.append(batch["sentences"].filter(chosen))
-        if sum(map(len, waiting)) >= WINDOW_ROWS:
-            yield pa.concat_arrays(waiting)
-            waiting = []
-    if sum(map(len, waiting)):
-        yield pa.concat_arrays(waiting)
-
-
-def read_batches(unit: Unit) -> Iterator[pa.RecordBatch]:
+def read_batches(unit: CorpusUnit) -> Iterator[pa.RecordBatch]:
     for part in unit.parts:
         with storage.open_bytes(part.path) as file:
             yield from pq.ParquetFile(file).iter_batches(

@@ -1,9 +1,11 @@
-"""Corpus + vocabulary → shards: packed sequences of token ids, ready for pre-training.
+"""Corpus (or general text) + vocabulary → shards: packed sequences of token ids, ready for pre-training.
 
     python -m beam_jobs.shards_job --corpus corpus --vocabulary vocabulary --output shards --max_length 128
+    python -m beam_jobs.shards_job --general_text wiki/*.gz --vocabulary vocabulary --output control --max_length 128
 
-One pass over units of work (shard_units.py): each becomes one shard, or none where the split has nothing in it. A unit
-that an earlier, interrupted run has finished is recognised by the shard's footer and not done again.
+One pass over units of work (shard_units.py, general_text.py): each becomes one shard, or none where the split has
+nothing in it. A unit that an earlier, interrupted run has finished is recognised by the shard's footer and not done
+again.
 
     units ─► pack into a shard ─► (counts are read back from the shards' footers)
 """
@@ -14,25 +16,29 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from beam_jobs import engine, options, parquet_shards, shard_units, storage
+from beam_jobs import engine, general_text, options, parquet_shards, shard_units, storage
 from beam_jobs.command import UserMistake, main
+from beam_jobs.general_text import TextUnit
 from beam_jobs.packing import Counts, Tokens, pack
 from beam_jobs.progress import progress
-from beam_jobs.shard_units import Unit
+from beam_jobs.shard_units import CorpusUnit
 from beam_jobs.tokenization import WordIds
 
-VERSION = 1
+VERSION = 1  # of the footer
+PACKING_VERSION = 2  # to be raised when the same corpus gives other bytes
 SHORTEST, LONGEST = 16, 65_535  # tokens; positions in a sequence are stored in 16 bits
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPLITS = ("pretrain", "train", "dev", "test")
 TEXT_BYTES_PER_ROW = 500  # of reviews, on average: only to choose how many workers are worth starting
+
+Unit = CorpusUnit | TextUnit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +59,7 @@ class Packing:
         """The part of a footer that is known beforehand."""
         return {
             "version": VERSION,
+            "packing_version": PACKING_VERSION,
             "vocabulary_fingerprint": self.vocabulary_fingerprint,
             "vocabulary_size": self.vocabulary_size,
             "max_length": self.max_length,
@@ -66,7 +73,10 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         "shards_job", description="A corpus to packed sequences of token ids. Other options go to Apache Beam."
     )
     option = parser.add_argument
-    option("--corpus", required=True, help="folder that corpus_job wrote")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--corpus", help="folder that corpus_job wrote")
+    source.add_argument("--general_text", nargs="+", help="instead: text files, plain or packed, one document a block")
+    option("--punkt", help="of --general_text: Punkt parameters, punkt.json of a corpus (default: trained on the text)")
     option("--vocabulary", required=True, help="folder that model.vocabulary wrote")
     option("--output", required=True, help="folder of the shards")
     option("--max_length", type=int, default=128, help="tokens of a sequence (default %(default)s)")
@@ -74,6 +84,10 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     args, flags = parser.parse_known_args(argv)
     if not SHORTEST <= args.max_length <= LONGEST:
         raise UserMistake(f"--max_length: {args.max_length}; give {SHORTEST} to {LONGEST} tokens")
+    if args.general_text and args.split != "pretrain":
+        raise UserMistake(f"--split: {args.split}; general text is for pre-training only, leave --split out")
+    if args.corpus and args.punkt:
+        raise UserMistake("--punkt: a corpus is in sentences already; leave it out, or give --general_text")
     return args, flags
 
 
@@ -81,15 +95,15 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     started, cpu = time.monotonic(), sum(os.times()[:4])
     args, flags = parse(argv)
     packing = prepare_output(args)
-    units = shard_units.plan(args.corpus)
+    units = plan(args)
     clear_strays(packing, units)
-    beam_options = options.resolve(flags, TEXT_BYTES_PER_ROW * sum(unit.rows for unit in units))
+    beam_options = options.resolve(flags, sum(unit.rows for unit in units) * (TEXT_BYTES_PER_ROW if args.corpus else 1))
     with progress(len(units), "units", f"shards ({options.describe(beam_options)})") as shown:
         engine.run_graph(
             beam_options, lambda pipeline: build(pipeline, units, packing), lambda: shown.update(len(shards(packing)))
         )
         shown.update(len(units))
-    result = add_up(packing, args.corpus) | {
+    result = add_up(packing, args.corpus or "the text") | {
         "seconds": round(time.monotonic() - started, 3),
         "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
     }
@@ -97,7 +111,13 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     return result
 
 
-def build(pipeline: beam.Pipeline, units: list[Unit], packing: Packing) -> beam.PCollection:
+def plan(args: argparse.Namespace) -> Sequence[Unit]:
+    if args.corpus:
+        return shard_units.plan(args.corpus)
+    return general_text.plan(args.general_text, args.output, args.punkt)
+
+
+def build(pipeline: beam.Pipeline, units: Sequence[Unit], packing: Packing) -> beam.PCollection:
     return (
         pipeline
         | "List units" >> beam.Create(sorted(units, key=lambda unit: -unit.rows))
@@ -151,7 +171,7 @@ class Windows:
 
     def _pack_each(self, unit: Unit, packing: Packing, word_ids: WordIds) -> Iterator[pa.Table]:
         schema = parquet_shards.shard_schema(packing.vocabulary_size)
-        for documents in shard_units.read_windows(unit, packing.split):
+        for documents in unit.windows(packing.split):
             ids, sentence_offsets = word_ids.encode(documents.flatten())
             tokens = Tokens(ids, sentence_offsets, documents.offsets.to_numpy())
             table, counts = pack(tokens, packing.max_length, word_ids.cls_id, word_ids.sep_id, schema)
@@ -180,7 +200,7 @@ def prepare_output(args: argparse.Namespace) -> Packing:
     )
 
 
-def clear_strays(packing: Packing, units: list[Unit]) -> None:
+def clear_strays(packing: Packing, units: Sequence[Unit]) -> None:
     """Removes what is not a finished shard of exactly this job: leftovers of other ones, or of a killed worker."""
     expected = {os.path.basename(packing.shard(unit)): packing.identity(unit) for unit in units}
     for name in storage.names_in(packing.output):

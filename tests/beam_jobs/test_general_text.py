@@ -1,0 +1,110 @@
+"""General text for the control arm: blocks or lines, plain or packed, into the same kind of shards."""
+
+import bz2
+import gzip
+import hashlib
+import io
+import itertools
+import zipfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer
+
+from beam_jobs import general_text, shards_job
+from beam_jobs.command import UserMistake
+from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
+
+BLOCKS = ["The mixer works. Great!", "The mixer\nbroke after a week.", "a week & a week"]
+AS_BLOCKS = "\n\n" + "\n \n\n".join(BLOCKS) + "\n"
+AS_LINES = "\n".join(block.replace("\n", " ") for block in BLOCKS)
+
+
+def job(output: Path, vocabulary: Path, *sources: Path) -> dict:  # noqa: F811
+    words = ["--general_text", *map(str, sources), "--vocabulary", str(vocabulary), "--output", str(output)]
+    return shards_job.run([*words, "--max_length", "64", "--direct_running_mode", "in_memory"])
+
+
+def documents(output: Path) -> list[tuple[int, ...]]:
+    found = []
+    for shard in sorted(output.glob("shard-*.parquet")):
+        for row in pq.read_table(shard).to_pylist():
+            starts = [*row["document_starts"], len(row["input_ids"])]
+            found += [tuple(row["input_ids"][a + 1 : b - 1]) for a, b in itertools.pairwise(starts)]
+    return sorted(found)
+
+
+def packed(text: str, how: str) -> bytes:
+    raw = text.encode()
+    if how == "zip":
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            archive.writestr("folder/", "")
+            archive.writestr("folder/a.txt", raw)
+        return buffer.getvalue()
+    return {"plain": bytes, "gz": gzip.compress, "bz2": bz2.compress}[how](raw)
+
+
+@pytest.mark.parametrize("how", ["plain", "gz", "bz2", "zip"])
+@pytest.mark.parametrize("text", [AS_BLOCKS, AS_LINES, AS_BLOCKS.replace("\n", "\r\n")])
+def test_every_packing_gives_the_same_documents(vocabulary, tmp_path, how, text):  # noqa: F811
+    source = tmp_path / "text"
+    source.write_bytes(packed(text, how))
+    result = job(tmp_path / "out", vocabulary, source)
+    tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
+    expected = [tuple(tokenizer.encode(block, add_special_tokens=False).ids) for block in BLOCKS]
+    assert documents(tmp_path / "out") == sorted(expected)
+    assert result["documents"] == 3
+
+
+def test_large_plain_files_are_cut_between_documents(vocabulary, tmp_path, monkeypatch):  # noqa: F811
+    for name, text in (("blocks", AS_BLOCKS * 40), ("lines", (AS_LINES + "\n") * 40)):
+        source = tmp_path / name
+        source.write_text(text)
+        job(tmp_path / f"{name}-whole", vocabulary, source)
+        with monkeypatch.context() as patch:
+            patch.setattr(general_text, "UNIT_BYTES", 500)
+            result = job(tmp_path / f"{name}-cut", vocabulary, source)
+        assert result["shards"] > 3
+        assert result["documents"] == 120
+        assert documents(tmp_path / f"{name}-cut") == documents(tmp_path / f"{name}-whole")
+
+
+def test_the_same_bytes_again_and_continued(vocabulary, tmp_path):  # noqa: F811
+    source = tmp_path / "text"
+    source.write_text(AS_BLOCKS * 10)
+    digest = lambda: [hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted((tmp_path / "out").glob("shard-*"))]  # noqa: E731
+    job(tmp_path / "out", vocabulary, source)
+    first, written_at = digest(), (tmp_path / "out" / "shard-00000.parquet").stat().st_mtime_ns
+    job(tmp_path / "out", vocabulary, source)
+    assert digest() == first
+    assert (tmp_path / "out" / "shard-00000.parquet").stat().st_mtime_ns == written_at
+    source.write_text(AS_BLOCKS * 11)
+    assert job(tmp_path / "out", vocabulary, source)["documents"] == 33
+
+
+def test_text_that_is_not_utf8_is_read(tmp_path):
+    (tmp_path / "text").write_bytes("café\n".encode("cp1252"))
+    (unit,) = general_text.plan([str(tmp_path / "text")], str(tmp_path), None)
+    assert [w.to_pylist() for w in unit.windows("pretrain")] == [[["café"]]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "no text in these files"), (gzip.compress(b"a b c" * 999)[:30], "damaged"), (b"PK\x03\x04 no", "zip")],
+)
+def test_files_without_text_are_named(vocabulary, tmp_path, content, message):  # noqa: F811
+    (tmp_path / "text").write_bytes(content)
+    with pytest.raises(UserMistake, match=message):
+        job(tmp_path / "out", vocabulary, tmp_path / "text")
+
+
+def test_what_does_not_go_together(vocabulary, tmp_path):  # noqa: F811
+    with pytest.raises(UserMistake, match="--general_text /nowhere: no such file"):
+        job(tmp_path, vocabulary, Path("/nowhere"))
+    common = ["--vocabulary", str(vocabulary), "--output", str(tmp_path)]
+    with pytest.raises(UserMistake, match="--split: dev"):
+        shards_job.run([*common, "--general_text", "x", "--split", "dev"])
+    with pytest.raises(UserMistake, match="--punkt"):
+        shards_job.run([*common, "--corpus", "x", "--punkt", "y"])

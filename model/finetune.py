@@ -19,11 +19,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     settings = settings_of(arguments)
     task = find(arguments.task, arguments.data)
 
-    from model.finetuning.fit import fit
+    from model.finetuning.fit import Start, fit
 
     result = fit(
-        encoder=arguments.encoder,
-        architecture=arguments.architecture,
+        Start(arguments.encoder, arguments.architecture, arguments.teacher),
         task=task,
         data=arguments.data,
         output=arguments.output,
@@ -39,10 +38,16 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     return result
 
 
+ENCODERS = "model folder or hub name; `random` (with --architecture); `half`: every second layer of --teacher"
+
+
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m model.finetune", description=__doc__)
-    parser.add_argument("--encoder", required=True, metavar="DIR|random", help="model folder, hub name, or `random`")
+    parser.add_argument("--encoder", required=True, metavar="DIR|random|half", help=ENCODERS)
     parser.add_argument("--architecture", metavar="DIR", help="for `random`: folder whose config and tokenizer to use")
+    parser.add_argument(
+        "--teacher", type=Path, metavar="DIR", help="distil: learn from this fine-tuned folder's outputs too"
+    )
     parser.add_argument("--task", required=True, metavar="NAME", help=f"one of {', '.join(sorted(TASKS))}")
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="the task's data")
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="the fine-tuned model folder")

@@ -47,6 +47,13 @@ class FinetuningSettings:
     focal_gamma: float = 2.0
     """Lin et al. 2017, arXiv 1708.02002."""
     class_weights: Literal["none", "balanced"] = "none"
+    temperature: float = 2.0
+    """Of the teacher's and the student's probabilities in distillation."""
+    soft_weight: float = 0.5
+    """Weight of the teacher's outputs in distillation, the labels have the rest."""
+    hidden_weight: float = 0.0
+    attention_weight: float = 0.0
+    """Weights of the teacher's hidden states and attention in distillation (TinyBERT)."""
     patience: int | None = None
     """Evaluations on dev without an improvement after which a learning rate is given up; None: train to the end."""
     evaluations_per_epoch: int = 1
@@ -123,6 +130,10 @@ BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("n_test", 2, 1e12),
     ("focal_alpha", 0.0, 100.0),
     ("focal_gamma", 0.0, 100.0),
+    ("temperature", 0.01, 1000.0),
+    ("soft_weight", 0.0, 1.0),
+    ("hidden_weight", 0.0, 1e6),
+    ("attention_weight", 0.0, 1e6),
     ("patience", 1, 1e6),
     ("evaluations_per_epoch", 1, 1000),
 )

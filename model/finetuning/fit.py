@@ -14,18 +14,50 @@ import numpy as np
 import torch
 from torch import nn
 
+from model.command import UserMistake
 from model.device import Device, open_device
 from model.evaluation import metrics, spans
 from model.evaluation.predict import judge
 from model.finetuning import encoders
 from model.finetuning.batches import Encoder, Feature
 from model.finetuning.config import FinetuningSettings
+from model.finetuning.distillation import DistillationLoss, Teacher, half_of, load_teacher
 from model.finetuning.encoders import Head
 from model.finetuning.examples import Example, Task, load
 from model.finetuning.loop import Attempt, Training, train
 from model.finetuning.losses import balanced_weights
 from model.metrics_log import MetricsLog
 from model.progress import progress
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the network is before fine-tuning."""
+
+    encoder: str
+    """Folder or hub name, `random`, or `half` for every second layer of the teacher."""
+    architecture: str | None = None
+    teacher: Path | None = None
+
+    @property
+    def tokenizer_folder(self) -> str:
+        if self.encoder == "half":
+            return str(self._teacher())
+        return encoders.source_folder(self.encoder, self.architecture)
+
+    def pooling(self, settings: FinetuningSettings) -> str:
+        """Half a teacher is pooled as the teacher is."""
+        return encoders.read_head(self._teacher()).pooling if self.encoder == "half" else settings.pooling
+
+    def build(self, task: Task, settings: FinetuningSettings) -> nn.Module:
+        if self.encoder == "half":
+            return half_of(self._teacher())
+        return encoders.build(self.encoder, self.architecture, task, settings.pooling, settings.dropout)
+
+    def _teacher(self) -> Path:
+        if self.teacher is None:
+            raise UserMistake("--encoder half needs --teacher DIR: a folder made by model.finetune")
+        return self.teacher
 
 
 @dataclass(frozen=True)
@@ -38,12 +70,10 @@ class Prepared:
     dev: list[Example]
     train_features: list[Feature]
     dev_features: list[Feature]
-    classes: int
 
 
 def fit(
-    encoder: str,
-    architecture: str | None,
+    start: Start,
     task: Task,
     data: Path,
     output: Path,
@@ -55,20 +85,21 @@ def fit(
     question = {
         "task": task.name,
         "seed": seed,
-        "encoder": encoder,
-        "architecture": architecture,
+        "encoder": start.encoder,
+        "architecture": start.architecture,
+        "teacher": str(start.teacher) if start.teacher else None,
         "data": str(data),
         "settings": asdict(settings),
     }
     output.mkdir(parents=True, exist_ok=True)
     encoders.write_json(output / "run.json", question)
     target = open_device(device, settings.precision)
-    prepared = prepare(encoders.source_folder(encoder, architecture), task, data, settings, seed)
-    model, best, attempts = _best(encoder, architecture, task, prepared, settings, seed, target, output)
+    prepared = prepare(start, task, data, settings, seed)
+    model, best, attempts = _best(start, task, prepared, settings, seed, target, output)
     head = prepared.head
     if task.shape == "span" and not task.always_answered:
         head = replace(head, threshold=_threshold(model.to(target.torch), prepared, target, task))
-    encoders.save(model, head, encoders.source_folder(encoder, architecture), output)
+    encoders.save(model, head, start.tokenizer_folder, output)
     result = question | {
         "learning_rate": best.learning_rate,
         "dev": best.dev,
@@ -86,29 +117,19 @@ def fit(
     return result
 
 
-def prepare(tokenizer_folder: str, task: Task, data: Path, settings: FinetuningSettings, seed: int) -> Prepared:
+def prepare(start: Start, task: Task, data: Path, settings: FinetuningSettings, seed: int) -> Prepared:
     """Reads and tokenizes train and dev."""
     train_examples = load(task, data, "train", settings.sampling_of("train", seed))
     dev_examples = load(task, data, "dev", settings.sampling_of("dev", seed))
-    pooling = settings.pooling if task.shape in ("classification", "regression") else "none"
+    pooling = start.pooling(settings) if task.shape in ("classification", "regression") else "none"
     head = Head(task.name, task.shape, task.labels, pooling, settings.max_length, settings.stride, settings.clean)
-    encode = Encoder(
-        encoders.load_tokenizer(tokenizer_folder), task.shape, settings.max_length, settings.stride, settings.clean
-    )
-    return Prepared(
-        head=head,
-        encode=encode,
-        train=train_examples,
-        dev=dev_examples,
-        train_features=encode(train_examples),
-        dev_features=encode(dev_examples),
-        classes=len(task.labels),
-    )
+    tokenizer = encoders.load_tokenizer(start.tokenizer_folder)
+    encode = Encoder(tokenizer, task.shape, settings.max_length, settings.stride, settings.clean)
+    return Prepared(head, encode, train_examples, dev_examples, encode(train_examples), encode(dev_examples))
 
 
 def _best(
-    encoder: str,
-    architecture: str | None,
+    start: Start,
     task: Task,
     prepared: Prepared,
     settings: FinetuningSettings,
@@ -121,23 +142,30 @@ def _best(
     model: nn.Module | None = None
     log = MetricsLog(output)
     training = _training(task, prepared, settings, seed, device)
+    teacher = _teacher(start, task, prepared, device, output)
     total = training.steps * len(settings.learning_rates)
     with progress(total, "steps", f"fine-tuning {task.name}, seed {seed}") as shown:
         for i, rate in enumerate(settings.learning_rates):
             attempt = _finished(output, rate)
             if attempt is None:
                 torch.manual_seed(seed)
-                model = encoders.build(encoder, architecture, task, settings.pooling, settings.dropout).to(device.torch)
+                model = start.build(task, settings).to(device.torch)
+                loss = DistillationLoss(teacher, model, training) if teacher else None
                 report = _reporter(log, shown, i, training.steps, rate)
-                attempt = train(model, replace(training, report=report), rate)
+                attempt = train(model, replace(training, report=report, loss=loss), rate)
                 _keep(attempt, output)
             attempts.append(attempt)
             shown.update((i + 1) * training.steps)
     best = max(attempts, key=Attempt.rank)
-    if model is None:
-        model = encoders.build(encoder, architecture, task, settings.pooling, settings.dropout)
+    model = model or start.build(task, settings)
     model.cpu().load_state_dict(best.state)
     return model, best, attempts
+
+
+def _teacher(start: Start, task: Task, prepared: Prepared, device: Device, output: Path) -> Teacher | None:
+    if start.teacher is None:
+        return None
+    return load_teacher(start.teacher, task, prepared.train, device, output)
 
 
 def _threshold(model: nn.Module, prepared: Prepared, device: Device, task: Task) -> float:
@@ -154,7 +182,7 @@ def _training(task: Task, prepared: Prepared, settings: FinetuningSettings, seed
     weights = None
     if settings.class_weights == "balanced" and task.shape == "classification":
         labels = np.array([e.label for e in prepared.train], dtype=np.int64)
-        weights = balanced_weights(labels, prepared.classes).to(device.torch)
+        weights = balanced_weights(labels, len(task.labels)).to(device.torch)
     return Training(
         features=prepared.train_features,
         shape=task.shape,

@@ -109,7 +109,7 @@ def _step(model: nn.Module, training: Training, optimizer: torch.optim.Optimizer
         if training.loss is not None:
             loss = training.loss(model, inputs, targets, chosen)
         else:
-            loss = task_loss(accepted(model, inputs), model, targets, training)
+            loss = supervised_loss(model(**accepted(model, inputs)), targets, training)
     loss.backward()
     if settings.clip:
         nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
@@ -123,8 +123,8 @@ def autocast(device: Device) -> torch.autocast:
     return torch.autocast(device.torch.type, torch.bfloat16, enabled=device.bf16)
 
 
-def task_loss(inputs: dict[str, torch.Tensor], model: nn.Module, targets: torch.Tensor, training: Training) -> Any:
-    output = model(**inputs)
+def supervised_loss(output: Any, targets: torch.Tensor, training: Training) -> torch.Tensor:
+    """The loss against the labels, of a network's output."""
     if training.shape == "span":
         return losses.span(output.start_logits, output.end_logits, targets)
     if training.shape == "regression":

@@ -1,0 +1,166 @@
+"""Distillation: a small student learns from a fine-tuned teacher's outputs as well as from the labels.
+
+Soft targets with a temperature (Hinton et al. 2015, arXiv 1503.02531); a student of every second layer of the teacher
+(DistilBERT, arXiv 1910.01108); hidden states and attention as further targets (TinyBERT, arXiv 1909.10351). The
+teacher's logits are computed once and kept; its hidden states, which are too large to keep, only where they are asked
+for.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from model.command import UserMistake
+from model.device import Device
+from model.finetuning import encoders
+from model.finetuning.batches import Encoder
+from model.finetuning.config import FinetuningSettings
+from model.finetuning.examples import Example, Task
+from model.finetuning.loop import Training, accepted, outputs, supervised_loss
+
+SHAPES = ("classification", "regression", "choice")
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A fine-tuned folder and what it says of the training examples."""
+
+    model: nn.Module
+    logits: torch.Tensor
+    """Float32 [examples, classes], in the order of the features."""
+
+
+def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: Device, kept_in: Path) -> Teacher:
+    """Its logits are read from `kept_in` where they were computed before."""
+    from safetensors.torch import load_file, save_file
+
+    if task.shape not in SHAPES:
+        raise UserMistake(f"--teacher: tasks of shape {task.shape} cannot be distilled, only {', '.join(SHAPES)}")
+    model, head, tokenizer = encoders.load(folder)
+    if head.labels != task.labels:
+        raise UserMistake(f"--teacher {folder}: its labels are {head.labels}, the task's {task.labels}")
+    model = model.to(device.torch).eval().requires_grad_(False)
+    file = kept_in / f"teacher-{_fingerprint(folder, examples)}.safetensors"
+    if not file.exists():
+        encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
+        said = outputs(model, encode(examples), head.shape, device)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file({"logits": torch.from_numpy(np.stack(said))}, file)
+    return Teacher(model, load_file(file)["logits"].to(device.torch))
+
+
+def _fingerprint(folder: Path, examples: Sequence[Example]) -> str:
+    weights = hashlib.sha256((folder / "model.safetensors").read_bytes())
+    weights.update(json.dumps([e.id for e in examples]).encode())
+    return weights.hexdigest()[:16]
+
+
+def half_of(folder: Path) -> nn.Module:
+    """The teacher with every second of its layers, from the first on; head and embeddings stay."""
+    model, _, _ = encoders.load(folder)
+    for module in model.modules():
+        layers = getattr(module, "layer", None)
+        if isinstance(layers, nn.ModuleList):
+            kept = list(layers)[::2]
+            module.layer = nn.ModuleList(kept)
+            _set_depth(model, len(kept))
+            return model
+    raise UserMistake(f"--encoder half: the layers of {folder} were not found; give a student folder instead")
+
+
+def _set_depth(model: nn.Module, layers: int) -> None:
+    config: Any = model.config
+    name = "num_hidden_layers" if hasattr(config, "num_hidden_layers") else "n_layers"
+    setattr(config, name, layers)
+
+
+class DistillationLoss:
+    """Called by the loop: network, inputs, targets, indices of the features → loss."""
+
+    def __init__(self, teacher: Teacher, student: nn.Module, training: Training) -> None:
+        self._teacher, self._training = teacher, training
+        settings = training.settings
+        self._inside = settings.hidden_weight > 0 or settings.attention_weight > 0
+        if settings.attention_weight > 0:
+            for model in (teacher.model, student):
+                _with_attentions(model)
+        if self._inside and _width(student) != _width(teacher.model):
+            raise UserMistake(
+                f"hidden_weight: the student is {_width(student)} wide, the teacher {_width(teacher.model)}; "
+                "hidden and attention losses need the same width"
+            )
+
+    def __call__(
+        self, model: nn.Module, inputs: dict[str, torch.Tensor], targets: torch.Tensor, chosen: np.ndarray
+    ) -> torch.Tensor:
+        settings, training = self._training.settings, self._training
+        wanted = {"output_hidden_states": self._inside, "output_attentions": settings.attention_weight > 0}
+        output = model(**accepted(model, inputs), **wanted)
+        soft = soft_loss(output.logits, self._teacher.logits[torch.from_numpy(chosen)], settings, training.shape)
+        hard = supervised_loss(output, targets, training)
+        loss = settings.soft_weight * soft + (1 - settings.soft_weight) * hard
+        if self._inside:
+            with torch.no_grad():
+                taught = self._teacher.model(**accepted(self._teacher.model, inputs), **wanted)
+            mask = inputs["attention_mask"]
+            loss = loss + settings.hidden_weight * hidden_loss(output.hidden_states, taught.hidden_states, mask)
+            if settings.attention_weight > 0:
+                loss = loss + settings.attention_weight * attention_loss(output.attentions, taught.attentions, mask)
+        return loss
+
+
+def soft_loss(student: torch.Tensor, teacher: torch.Tensor, settings: FinetuningSettings, shape: str) -> torch.Tensor:
+    """T² · KL(teacher ‖ student) at temperature T, so that its gradients keep their size; squared error for numbers."""
+    if shape == "regression":
+        return F.mse_loss(student.float(), teacher)
+    t = settings.temperature
+    log_student = F.log_softmax(student.float() / t, dim=-1)
+    return t * t * F.kl_div(log_student, F.log_softmax(teacher / t, dim=-1), reduction="batchmean", log_target=True)
+
+
+def hidden_loss(student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor) -> torch.Tensor:
+    """Mean squared error of the hidden states that are not padding; layers spread evenly, embeddings included."""
+    weight = mask.unsqueeze(-1).float()
+    losses = []
+    for i, j in layer_pairs(len(student) - 1, len(teacher) - 1, embeddings=True):
+        squared = (student[i].float() - teacher[j].float()) ** 2
+        losses.append((squared * weight).sum() / (weight.sum() * squared.shape[-1]))
+    return torch.stack(losses).mean()
+
+
+def attention_loss(
+    student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor
+) -> torch.Tensor:
+    """Mean squared error of the attention, averaged over heads, from and to tokens that are not padding."""
+    both = (mask.unsqueeze(1) * mask.unsqueeze(2)).float()
+    losses = []
+    for i, j in layer_pairs(len(student), len(teacher)):
+        squared = (student[i].float().mean(1) - teacher[j].float().mean(1)) ** 2
+        losses.append((squared * both).sum() / both.sum())
+    return torch.stack(losses).mean()
+
+
+def layer_pairs(student: int, teacher: int, embeddings: bool = False) -> list[tuple[int, int]]:
+    """Student layer ↔ teacher layer, the last with the last (TinyBERT's uniform strategy)."""
+    if embeddings:
+        return [(0, 0), *((i, round(i * teacher / student)) for i in range(1, student + 1))]
+    return [(i, round((i + 1) * teacher / student) - 1) for i in range(student)]
+
+
+def _with_attentions(model: nn.Module) -> None:
+    """Fused attention does not give its weights away."""
+    inner: Any = model.encoder if hasattr(model, "encoder") and hasattr(model.encoder, "config") else model
+    inner.set_attn_implementation("eager")
+
+
+def _width(model: nn.Module) -> int:
+    config: Any = model.config
+    return int(getattr(config, "hidden_size", getattr(config, "dim", 0)))

@@ -1,0 +1,109 @@
+"""Losses against their formulas, layer-wise decay, warm-up, batches."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForSequenceClassification, ElectraConfig
+
+from model.finetuning import loop, losses
+from model.finetuning.batches import Feature, collate, training_batches
+from model.finetuning.config import FinetuningSettings
+from model.finetuning.distillation import layer_pairs, soft_loss
+
+LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
+LABELS = torch.tensor([0, 2, 0])
+
+
+def test_focal_loss_is_lins_formula():
+    settings = FinetuningSettings(loss="focal", focal_alpha=0.25, focal_gamma=2.0)
+    p = LOGITS.softmax(1)[range(3), LABELS]
+    expected = (-0.25 * (1 - p) ** 2 * p.log()).mean()
+    assert losses.classification(LOGITS, LABELS, settings) == pytest.approx(float(expected))
+
+
+def test_focal_loss_without_focus_is_cross_entropy():
+    settings = FinetuningSettings(loss="focal", focal_gamma=0.0)
+    assert losses.classification(LOGITS, LABELS, settings) == pytest.approx(float(F.cross_entropy(LOGITS, LABELS)))
+
+
+def test_class_weights_are_torchs():
+    weights = losses.balanced_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
+    assert weights.tolist() == pytest.approx([6 / 9, 2.0, 1.0])
+    expected = F.cross_entropy(LOGITS, LABELS, weight=weights)
+    assert losses.classification(LOGITS, LABELS, FinetuningSettings(), weights) == pytest.approx(float(expected))
+
+
+def test_ignored_labels_count_for_nothing():
+    labels = torch.tensor([0, losses.IGNORED, 0])
+    expected = F.cross_entropy(LOGITS[[0, 2]], labels[[0, 2]])
+    assert losses.classification(LOGITS, labels, FinetuningSettings()) == pytest.approx(float(expected))
+
+
+def test_soft_targets_keep_the_size_of_gradients():
+    """At a high temperature T² · KL tends to the squared difference of centred logits / (2 · classes) (Hinton)."""
+    student, teacher = LOGITS, LOGITS.flip(0)
+    settings = FinetuningSettings(temperature=500.0)
+    centred = (student - student.mean(1, keepdim=True)) - (teacher - teacher.mean(1, keepdim=True))
+    expected = (centred**2).sum(1).mean() / (2 * 3)
+    assert float(soft_loss(student, teacher, settings, "classification")) == pytest.approx(float(expected), rel=0.02)
+    assert float(soft_loss(student, student, settings, "classification")) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_layers_are_paired_to_the_top():
+    assert layer_pairs(3, 6) == [(0, 1), (1, 3), (2, 5)]
+    assert layer_pairs(3, 6, embeddings=True) == [(0, 0), (1, 2), (2, 4), (3, 6)]
+
+
+def test_the_top_layer_learns_at_the_rate_times_the_decay():
+    config = ElectraConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    model = AutoModelForSequenceClassification.from_config(config)
+    optimizer = loop._optimizer(model, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0)
+    rates = {id(p): (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]}
+    named = dict(model.named_parameters())
+    assert len(rates) == len(named)
+    assert rates[id(named["classifier.dense.weight"])] == (1.0, 0.1)
+    assert rates[id(named["electra.encoder.layer.2.intermediate.dense.weight"])] == (0.5, 0.1)
+    assert rates[id(named["electra.encoder.layer.0.intermediate.dense.bias"])] == (0.125, 0.0)
+    assert rates[id(named["electra.embeddings.word_embeddings.weight"])] == (0.0625, 0.1)
+    assert rates[id(named["electra.embeddings.LayerNorm.weight"])] == (0.0625, 0.0)
+
+
+def test_the_rate_rises_and_falls_in_lines():
+    optimizer = torch.optim.SGD([{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0, "peak": 1.0}])
+    rates = []
+    for step in range(20):
+        loop._set_learning_rate(optimizer, step, 20, 0.2)
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert rates[4:] == pytest.approx([i / 16 for i in range(16, 0, -1)])
+
+
+def features(lengths):
+    return [Feature(i, [[7] * n], [[0] * n], i % 2) for i, n in enumerate(lengths)]
+
+
+def test_grouped_batches_hold_every_example_once_and_little_padding():
+    lengths = np.random.default_rng(0).integers(5, 128, 1000)
+    made = features(lengths)
+    batches = training_batches(made, 32, np.random.default_rng(1))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
+    padded = sum(len(b) * max(lengths[b]) for b in batches)
+    assert padded < 1.1 * lengths.sum()
+    again = training_batches(made, 32, np.random.default_rng(1))
+    assert all((a == b).all() for a, b in zip(batches, again, strict=True))
+    assert [max(lengths[b]) for b in batches] != sorted(max(lengths[b]) for b in batches)
+
+
+def test_padding_is_masked():
+    inputs, targets = collate(features([3, 5]), "classification", pad_id=9)
+    assert inputs["input_ids"].tolist() == [[7, 7, 7, 9, 9], [7] * 5]
+    assert inputs["attention_mask"].sum(1).tolist() == [3, 5]
+    assert targets.tolist() == [0, 1]

@@ -8,12 +8,16 @@ whatever happens while it is written. No pickle.
 import json
 import os
 import shutil
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from model.command import UserMistake
 
 TENSORS, NUMBERS = "state.safetensors", "state.json"
 PREFIX, TEMPORARY = "step-", "writing-"
@@ -41,7 +45,7 @@ def save(folder: Path, state: State) -> Path:
         os.replace(temporary, final)
         sync(folder)
     except OSError:
-        _clear(temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
     return final
 
@@ -64,6 +68,49 @@ def prune(folder: Path, keep: int, best_step: int | None = None) -> None:
             _clear(path)
     for path in folder.glob(f"{TEMPORARY}*"):
         _clear(path)
+
+
+class Writer:
+    """Writes checkpoints in a thread, one at a time, while training goes on; keeps the newest few and the best."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder, self._keep = folder, keep
+        self._thread: threading.Thread | None = None
+        self._error: OSError | None = None
+        self._waited = 0.0
+
+    def write(self, state: State, best_step: int) -> None:
+        """Begins to write a state nobody changes any more; waits only for the write before this one."""
+        self.wait()
+        self._thread = threading.Thread(target=self._work, args=(state, best_step), name="checkpoint")
+        self._thread.start()
+
+    def _work(self, state: State, best_step: int) -> None:
+        try:
+            save(self.folder, state)
+            prune(self.folder, self._keep, best_step)
+        except OSError as error:
+            self._error = error
+
+    def wait(self) -> None:
+        """Until what was begun is on disk."""
+        started = time.monotonic()
+        if self._thread:
+            self._thread.join()
+            self._thread = None
+        self._waited += time.monotonic() - started
+        if self._error:
+            error, self._error = self._error, None
+            kept = found(self.folder)
+            raise UserMistake(
+                f"no checkpoint could be written to {self.folder}: {error.strerror or error}; "
+                f"the last whole one is {kept[-1].name if kept else 'none'}: make room and run the same command again"
+            ) from error
+
+    def take_waited(self) -> float:
+        """Seconds training was held up since the last call."""
+        waited, self._waited = self._waited, 0.0
+        return waited
 
 
 def sync(path: Path) -> None:

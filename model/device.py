@@ -30,6 +30,7 @@ class Device:
 
     def __init__(self, precision: str) -> None:
         self.torch = torch.device("cpu")
+        self._peak = 0.0
         self.bf16 = precision == "bf16" or (precision == "auto" and self._multiplies_bf16())
         # "medium" takes fp32 products to oneDNN: on CPUs without bf16 1.7 times as fast as MKL, at fp32 accuracy.
         torch.set_float32_matmul_precision("highest" if precision == "fp32" else "medium")
@@ -86,13 +87,16 @@ class Device:
     def peak_flops(self) -> float:
         """Operations per second this process could do at most: what utilization is measured against. On a CPU nobody
         prints it, so the best of a few square products of the size caches like is taken."""
+        if self._peak:
+            return self._peak
         left, right = (torch.ones(1024, 1024, dtype=self.dtype) for _ in range(2))
         best = math.inf
         for _ in range(4):
             started = time.process_time()
             left @ right
             best = min(best, time.process_time() - started)
-        return 2 * 1024**3 / best * torch.get_num_threads()
+        self._peak = 2 * 1024**3 / best * torch.get_num_threads()
+        return self._peak
 
     def close(self) -> None:
         if distributed.is_initialized():

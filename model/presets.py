@@ -70,6 +70,7 @@ class PretrainingConfig:
     device_batch: int = 0  # sequences a device takes at once, the rest is accumulated; 0: its whole share
     log_every: int = 50  # steps
     validate_every: int = 0  # steps; 0: only at the end
+    validate_sequences: int = 1024  # the first of the dev shards
     checkpoint_every: int = 500  # steps
     keep_checkpoints: int = 2  # the newest, besides the best
     compile: bool = False  # torch.compile; on by default in nothing that runs on a CPU, where it was slower (ours)

@@ -6,13 +6,15 @@ its own rows. So one process, two, or a resumed run see the same masks.
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.pretraining import masking
+from model.pretraining.next_sentence import pair
 from model.pretraining.sequences import Rows, Stream
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -39,6 +41,7 @@ class Batches:
     seed: int
     rank: int = 0
     ranks: int = 1
+    pairs: bool = False  # next-sentence pairs are made of the documents
 
     def steps(self, first: int) -> Iterator[Arrays]:
         """This process's batch of step `first` and of every one after it."""
@@ -48,15 +51,12 @@ class Batches:
     def prepare(self, rows: Rows, step: int) -> Arrays:
         """The whole batch of one step, [sequences, length] each unless said otherwise."""
         rng = np.random.default_rng([self.seed, MASKING, step])
-        input_ids = rows.input_ids.astype(np.int64)
-        documents = number_documents(rows)
+        arrays = self._pairs(rng, rows) if self.pairs else _as_packed(rows)
+        input_ids, documents = arrays["input_ids"], arrays["documents"]
         maskable = (documents > 0) & (input_ids != self.special.cls) & (input_ids != self.special.sep)
         masked = masking.mask(rng, input_ids, maskable, self.fraction, self.replacement)
-        return {
-            "input_ids": input_ids,
+        return arrays | {
             "masked_ids": masked.input_ids,
-            "positions": number_positions(rows.document_starts),
-            "documents": documents,  # 1, 2 … in each sequence; 0 is padding
             "masked_positions": masked.positions,  # [sequences, slots]
             "masked_weights": masked.weights,  # [sequences, slots]
             "keys": masked.keys,  # [sequences, slots]
@@ -64,10 +64,31 @@ class Batches:
             "real_total": np.asarray((documents > 0).sum(), dtype=np.float32),  # over all processes
         }
 
+    def _pairs(self, rng: np.random.Generator, rows: Rows) -> dict[str, NDArray[Any]]:
+        pairs = pair(rng, rows, self.special.cls, self.special.sep)
+        return {
+            "input_ids": pairs.input_ids,
+            "documents": pairs.documents,
+            "positions": pairs.positions,
+            "types": pairs.types,
+            "pair_places": pairs.places,  # [sequences, pair slots]
+            "pair_not_next": pairs.not_next,  # [sequences, pair slots]
+            "pair_weights": pairs.weights,  # [sequences, pair slots]
+            "pairs_total": np.asarray(max(1.0, pairs.weights.sum()), dtype=np.float32),  # over all processes
+        }
+
     def _share(self, arrays: Arrays) -> Arrays:
         share = self.size // self.ranks
         mine = slice(self.rank * share, (self.rank + 1) * share)
         return {name: array[mine] if array.ndim else array for name, array in arrays.items()}
+
+
+def _as_packed(rows: Rows) -> dict[str, NDArray[Any]]:
+    return {
+        "input_ids": rows.input_ids.astype(np.int64),
+        "documents": number_documents(rows),  # 1, 2 … in each sequence; 0 is padding
+        "positions": number_positions(rows.document_starts),
+    }
 
 
 def number_documents(rows: Rows) -> NDArray[np.int64]:
@@ -92,7 +113,7 @@ def split(arrays: Arrays, size: int) -> list[Arrays]:
     ]
 
 
-def ahead(batches: Iterator[Arrays], depth: int = AHEAD) -> Iterator[Arrays]:
+def ahead(batches: Iterator[Arrays], depth: int = AHEAD) -> Generator[Arrays, None, None]:
     """The same batches, made in a thread up to `depth` before they are needed."""
     ready: queue.Queue[Arrays | BaseException] = queue.Queue(depth)
     stopped = threading.Event()

@@ -131,9 +131,7 @@ class Electra(nn.Module):
     def propose(self, batch: Batch, mask: Tensor) -> Tensor:
         """The generator's vectors for the masked positions, [sequences · slots, embedding]."""
         states = self.generator(self.embeddings(batch["masked_ids"], batch["positions"]), mask)
-        places = batch["masked_positions"]
-        gathered = states.gather(1, places[:, :, None].expand(-1, -1, states.shape[2])).flatten(0, 1)
-        vectors: Tensor = self.generator_head(gathered)
+        vectors: Tensor = self.generator_head(gather(states, batch["masked_positions"]))
         return vectors
 
     def detect(self, input_ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
@@ -141,6 +139,11 @@ class Electra(nn.Module):
         states = self.discriminator(self.embeddings(input_ids, positions), mask)
         logits: Tensor = self.discriminator_head(states)
         return logits
+
+
+def gather(states: Tensor, places: Tensor) -> Tensor:
+    """States [sequences, length, width] at places [sequences, slots] → [sequences · slots, width]."""
+    return states.gather(1, places[:, :, None].expand(-1, -1, states.shape[2])).flatten(0, 1)
 
 
 def corrupt(batch: Batch, sampled: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,10 +3,9 @@
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -18,7 +17,9 @@ from model.metrics_log import MetricsLog
 from model.presets import PretrainingConfig
 from model.pretraining import optimizer as optimizers
 from model.pretraining.batches import Arrays, Batches, ahead, split
-from model.pretraining.electra import Electra, Sums
+from model.pretraining.electra import Sums
+from model.pretraining.validation import Model, Validation
+from model.pretraining.window import Window
 from model.progress import Progress, progress
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -40,6 +41,8 @@ class Totals:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     first_loss: float = 0.0
+    best_loss: float = math.inf  # of the validations
+    best_step: int = -1
 
 
 @dataclass
@@ -47,176 +50,171 @@ class Training:
     """Everything one run needs; `train` moves it forward."""
 
     config: PretrainingConfig
-    model: Electra
+    model: Model
     device: Device
     batches: Batches
     folder: Path
     identity: dict[str, Any]
     flops_per_sequence: float
+    products_per_sequence: float  # what utilization counts: flops.matrix_flops
+    budget_seconds: float | None = None
+    validation: Validation | None = None
     totals: Totals = field(default_factory=Totals)
-    validate: Callable[[], dict[str, float]] | None = None
     stopping: bool = False
 
     def __post_init__(self) -> None:
         self.optimizer = optimizers.build(self.model, self.config, self.device.fused_optimizer)
         self.names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
+        self.writer = checkpoint.Writer(self.folder / "checkpoints", self.config.keep_checkpoints)
+        self.clock_started, self.seconds_before = time.monotonic(), 0.0
 
-    @property
-    def checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
+    def elapsed(self) -> float:
+        """Seconds of all runs so far; every process is told the same."""
+        return self.device.from_first(self.seconds_before + time.monotonic() - self.clock_started)
+
+    def progress(self) -> float:
+        """0 to 1: how much of the run lies behind the step that comes."""
+        if self.budget_seconds is not None:
+            return min(1.0, self.elapsed() / self.budget_seconds)
+        return (self.totals.step + 1) / (self.config.steps + 1)
+
+    def is_over(self) -> bool:
+        if self.budget_seconds is not None:
+            return self.totals.step > 0 and self.elapsed() >= self.budget_seconds
+        return self.totals.step >= self.config.steps
 
 
 def train(training: Training) -> None:
-    """Runs to the last step, or to a SIGTERM: then a checkpoint is written and the process leaves with 143."""
-    config, totals = training.config, training.totals
-    previous = signal.signal(signal.SIGTERM, lambda number, frame: _ask_to_stop(training, number, frame))
+    """Runs to the end, or to a SIGTERM: then a checkpoint is written and the process leaves with 143."""
+    totals, budget = training.totals, training.budget_seconds
+    previous = signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stopping", True))
     log = MetricsLog(training.folder, after_step=totals.step) if training.device.is_first else None
     steps = ahead(training.batches.steps(totals.step))
+    training.clock_started, training.seconds_before = time.monotonic(), totals.seconds
     try:
-        with progress(config.steps, "steps", "pre-training", done=totals.step) as shown:
-            _run_steps(training, steps, log, shown)
+        total, unit = (training.config.steps, "steps") if budget is None else (round(budget), "s")
+        with progress(
+            total, unit, "pre-training", done=totals.step if budget is None else round(totals.seconds)
+        ) as bar:
+            _run_steps(training, steps, log, bar)
     finally:
-        steps.close()  # type: ignore[attr-defined]
+        steps.close()
+        training.writer.wait()
         signal.signal(signal.SIGTERM, previous)
 
 
-def _ask_to_stop(training: Training, number: int, frame: FrameType | None) -> None:
-    training.stopping = True
-
-
-def _run_steps(training: Training, steps: Iterator[Arrays], log: MetricsLog | None, shown: Progress) -> None:
-    config, totals, device = training.config, training.totals, training.device
+def _run_steps(training: Training, steps: Iterator[Arrays], log: MetricsLog | None, bar: Progress) -> None:
+    config, totals = training.config, training.totals
     training.model.train()
-    window = Window(device)
+    window = Window(training.device)
     cpu_before = time.process_time()
-    while totals.step < config.steps:
+    while not training.is_over():
         arrays = next(steps)
-        window.add(step(training, arrays))
+        window.add(*step(training, arrays))
         totals.step += 1
         totals.sequences += config.batch
         totals.tokens += int(arrays["real_total"])
         totals.flops += config.batch * training.flops_per_sequence
-        last = totals.step == config.steps
-        keeping = totals.step % config.checkpoint_every == 0 or last or training.stopping
-        if totals.step % config.log_every == 0 or keeping:
-            numbers = window.close(training)
-            totals.seconds += numbers.pop("window_seconds")
-            totals.cpu_seconds += time.process_time() - cpu_before
-            cpu_before = time.process_time()
-            _log(training, log, shown, numbers)
-        if training.validate and (last or (config.validate_every and totals.step % config.validate_every == 0)):
-            _log_validation(training, log)
-            window.restart_clock()
-        if keeping:
-            save(training)
-        if training.stopping and not last:
+        last, stopping = training.is_over(), training.device.from_first(training.stopping) > 0
+        keeping = last or stopping or totals.step % config.checkpoint_every == 0
+        validating = last or (config.validate_every > 0 and totals.step % config.validate_every == 0)
+        if keeping or validating or totals.step % config.log_every == 0:
+            cpu_before, cpu = time.process_time(), time.process_time() - cpu_before
+            totals.cpu_seconds += cpu
+            totals.seconds = training.elapsed()
+            _log(training, log, bar, window)
+        if keeping or validating:
+            window.pause(_validate_and_save(training, log, validating and not stopping, keeping))
+        if stopping and not last:
+            training.writer.wait()
             raise SystemExit(EXIT_TERMINATED)
 
 
-def step(training: Training, arrays: Arrays) -> Sums:
-    """One optimizer step on this process's share of a batch; returns the sums for the log, still on the device."""
-    config, device = training.config, training.device
-    device.seed(config.seed * 1_000_003 + training.totals.step)
-    rate = optimizers.learning_rate(config, (training.totals.step + 1) / (config.steps + 1))
+def step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor]:
+    """One optimizer step on this process's share of a batch: sums for the log and the gradient's norm, unread."""
+    config, device, model = training.config, training.device, training.model
+    number = training.totals.step
+    device.seed(config.seed * 1_000_003 + number)
+    rate = optimizers.learning_rate(config, training.progress())
     for group in training.optimizer.param_groups:
         group["lr"] = rate
     sums: Sums = {}
-    for number, part in enumerate(split(arrays, config.device_batch or len(arrays["input_ids"]))):
-        training.model.noise.begin(config.seed, training.totals.step, number * device.ranks + device.rank)
-        result = training.model(device.put(part))
+    for i, part in enumerate(split(arrays, config.device_batch or len(arrays["input_ids"]))):
+        model.noise.begin(config.seed, number, i * device.ranks + device.rank)
+        result = model(device.put(part))
         result.loss.backward()
         sums = {name: value + sums[name] if name in sums else value for name, value in result.sums.items()}
-    device.add_over_processes(p.grad for p in training.model.parameters() if p.grad is not None)
-    sums["gradient_norm"] = nn.utils.clip_grad_norm_(training.model.parameters(), config.clip).detach()
+    device.add_over_processes(p.grad for p in model.parameters() if p.grad is not None)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip).detach()
     training.optimizer.step()
     training.optimizer.zero_grad(set_to_none=True)
     device.end_step()
-    return sums
+    return sums, norm
 
 
-class Window:
-    """Sums of the steps since the last log line; they stay on the device until they are read."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._sums: Sums = {}
-        self._steps = 0
-        self._started = time.monotonic()
-
-    def restart_clock(self) -> None:
-        self._started = time.monotonic()
-
-    def add(self, sums: Sums) -> None:
-        self._sums = {name: value + self._sums[name] if self._sums else value for name, value in sums.items()}
-        self._steps += 1
-
-    def close(self, training: Training) -> dict[str, float]:
-        """The window's means and rates; a new window begins."""
-        shared = {name: value for name, value in self._sums.items() if name != "gradient_norm"}
-        self._device.add_over_processes(shared.values())
-        read = {name: float(value.item()) for name, value in (shared | self._sums).items()}
-        seconds = time.monotonic() - self._started
-        norm = read.pop("gradient_norm") / self._steps
-        numbers = training.model.describe(read)
-        totals = training.totals
-        totals.first_loss = totals.first_loss or numbers["loss"]
-        finite = all(math.isfinite(number) for number in (norm, *numbers.values()))
-        if not finite or numbers["loss"] > EXPLODED * totals.first_loss:
-            raise Diverged(_advice(training, "not a number" if not finite else f"{numbers['loss']:.4g}"))
-        tokens = read["real"] / seconds
-        numbers |= {"gradient_norm": norm, "tokens_per_second": tokens, "window_seconds": seconds}
-        numbers["sequences_per_second"] = self._steps * training.config.batch / seconds
-        self._sums, self._steps, self._started = {}, 0, time.monotonic()
-        return numbers
+def _log(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
+    """Writes the window's means and rates; stops a run that has diverged, before its weights are kept."""
+    totals, config = training.totals, training.config
+    sums, norm, steps, seconds = window.close()
+    numbers = training.model.describe(sums)
+    totals.first_loss = totals.first_loss or numbers["loss"]
+    if not all(math.isfinite(number) for number in (norm, *numbers.values())):
+        raise Diverged(_advice(training, "not a number"))
+    if numbers["loss"] > EXPLODED * totals.first_loss:
+        raise Diverged(_advice(training, f"{numbers['loss']:.4g}, at the start {totals.first_loss:.4g}"))
+    sequences = steps * config.batch / seconds
+    numbers |= {
+        "gradient_norm": norm,
+        "learning_rate": training.optimizer.param_groups[0]["lr"],
+        "tokens_per_second": sums["real"] / seconds,
+        "sequences_per_second": sequences,
+        "flops_utilization": sequences * training.products_per_sequence / training.device.peak_flops(),
+        "checkpoint_wait_seconds": training.writer.take_waited(),
+        "tokens": totals.tokens,
+        "flops": totals.flops,
+    }
+    if log:
+        log.log(totals.step, **numbers)
+    shown = {name: numbers[name] for name in ("generator_loss", "discriminator_loss", "mlm_loss") if name in numbers}
+    done = totals.step if training.budget_seconds is None else round(totals.seconds)
+    bar.update(done, **shown, tokens_per_second=round(numbers["tokens_per_second"]))
 
 
 def _advice(training: Training, loss: str) -> str:
-    kept = [path.name for path in checkpoint.found(training.checkpoints)]
+    training.writer.wait()
+    kept = [path.name for path in checkpoint.found(training.writer.folder)]
     return (
-        f"the loss was {loss} within the {training.config.log_every} steps before step {training.totals.step}; "
-        f"kept: {kept[-1] if kept else 'no checkpoint yet'}. "
-        "Try a lower learning_rate, a longer warmup or precision=fp32"
+        f"the loss was {loss} in the {training.config.log_every} steps up to step {training.totals.step}; "
+        f"the last good state is {kept[-1] if kept else 'the beginning'}. "
+        "Try a lower learning_rate, a longer warmup or precision=fp32, in another --output"
     )
 
 
-def _log(training: Training, log: MetricsLog | None, shown: Progress, numbers: dict[str, float]) -> None:
+def _validate_and_save(training: Training, log: MetricsLog | None, validating: bool, keeping: bool) -> float:
+    """Seconds it took. A state that validates better than all before is kept even where none was due."""
+    started = time.monotonic()
     totals = training.totals
-    numbers["learning_rate"] = training.optimizer.param_groups[0]["lr"]
-    if log:
-        log.log(totals.step, **numbers, tokens=totals.tokens, flops=totals.flops)
-    told = {name: numbers[name] for name in ("generator_loss", "discriminator_loss") if name in numbers}
-    shown.update(totals.step, **told, tokens_per_second=round(numbers["tokens_per_second"]))
+    if validating and training.validation and training.device.is_first:
+        numbers = training.validation(training.model, training.device)
+        if log:
+            log.log(totals.step, **numbers)
+        if numbers["validation_loss"] < totals.best_loss:
+            totals.best_loss, totals.best_step, keeping = numbers["validation_loss"], totals.step, True
+    if keeping and training.device.is_first:
+        training.writer.write(state_of(training), totals.best_step)
+    return time.monotonic() - started
 
 
-def _log_validation(training: Training, log: MetricsLog | None) -> None:
-    assert training.validate is not None
-    numbers = training.validate()
-    if log:
-        log.log(training.totals.step, **numbers)
-    training.model.train()
-
-
-def save(training: Training) -> None:
-    """A checkpoint of this moment; only process 0 writes, all hold the same state."""
-    if not training.device.is_first:
-        return
-    folder = training.checkpoints
-    state = checkpoint.State(training.totals.step, _tensors(training), _numbers(training))
-    checkpoint.save(folder, state)
-    checkpoint.prune(folder, training.config.keep_checkpoints)
-
-
-def _numbers(training: Training) -> dict[str, Any]:
-    """Position in the data and random state are functions of step and seed: nothing else has to be kept."""
-    return {"totals": vars(training.totals).copy(), "identity": training.identity}
-
-
-def _tensors(training: Training) -> dict[str, Tensor]:
+def state_of(training: Training) -> checkpoint.State:
+    """This moment, copied to the CPU. The position in the data and all random numbers are functions of the step and
+    the seed, so the step is all that has to be kept of them."""
     tensors = {f"model.{name}": parameter for name, parameter in training.model.named_parameters()}
     for parameter, moments in training.optimizer.state.items():
         for kind, tensor in moments.items():
             tensors[f"optimizer.{kind}.{training.names[parameter]}"] = tensor
-    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    numbers = {"totals": vars(training.totals).copy(), "identity": training.identity, "seed": training.config.seed}
+    return checkpoint.State(training.totals.step, copies, numbers)
 
 
 def restore(training: Training, state: checkpoint.State) -> None:
@@ -225,7 +223,7 @@ def restore(training: Training, state: checkpoint.State) -> None:
         for name, parameter in training.model.named_parameters():
             parameter.copy_(state.tensors[f"model.{name}"])
             training.optimizer.state[parameter] = {
-                kind: state.tensors[f"optimizer.{kind}.{name}"].to(parameter.device if kind != "step" else "cpu")
+                kind: state.tensors[f"optimizer.{kind}.{name}"].to("cpu" if kind == "step" else parameter.device)
                 for kind in ("step", "exp_avg", "exp_avg_sq")
                 if f"optimizer.{kind}.{name}" in state.tensors
             }

@@ -10,7 +10,15 @@ from model.presets import Preset
 from model.pretraining.sequences import Shards
 
 # These change what is written or how the work is cut up, not what is learned.
-FREE_SETTINGS = {"log_every", "validate_every", "checkpoint_every", "keep_checkpoints", "device_batch", "compile"}
+FREE_SETTINGS = {
+    "log_every",
+    "validate_every",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "device_batch",
+    "validate_sequences",
+    "compile",
+}
 COMPUTING_CODE = (
     "batches",
     "dropout",
@@ -19,6 +27,7 @@ COMPUTING_CODE = (
     "loop",
     "masking",
     "mlm",
+    "next_sentence",
     "optimizer",
     "sequences",
     "vocabulary_loss",

@@ -22,10 +22,11 @@ from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model import export, pretrain
+from model import export
 from model.device import Device, open_device
 from model.presets import PRESETS, Preset, with_settings
 from model.pretraining import flops, loop
+from model.pretraining.assembly import build
 from model.pretraining.sequences import Shards
 from tests.model.synthetic_shards import write_shards
 
@@ -79,7 +80,7 @@ def padded_fill(shards: Shards) -> float:
 def measure(preset: Preset, shards: Shards, device: Device, rounds: int) -> dict[str, float]:
     batch, length = preset.pretraining.batch, shards.max_length
     with tempfile.TemporaryDirectory() as folder:
-        training = pretrain.build(preset, shards, device, Path(folder))
+        training = build(preset, shards, device, Path(folder))
     training.model.train()
     plain = Plain(preset, shards.vocabulary_size, device)
     batches = training.batches.steps(0)

@@ -11,7 +11,7 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 from model import export
 from model.device import open_device
 from model.presets import PRESETS, with_settings
-from model.pretrain import special_tokens
+from model.pretraining.assembly import special_tokens
 from model.pretraining.batches import Batches
 from model.pretraining.electra import Electra
 from model.pretraining.encoder import attention_mask, initialize

@@ -19,7 +19,7 @@ from pathlib import Path
 from flows.processes import Child
 
 HOST = "127.0.0.1"
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 """The first start creates the database, which took 8 s on two idle cores."""
 
 QUIET = {

@@ -1,4 +1,4 @@
-"""A cockpit of its own (`amazon-electra up`) and a real browser, for the tests that AMAZON_ELECTRA_BROWSER=1 asks for."""
+"""A cockpit of its own (`amazon-electra up`) and a real browser; AMAZON_ELECTRA_BROWSER=1 asks for these tests."""
 
 import os
 import shutil
@@ -19,6 +19,7 @@ SCREENSHOTS = os.environ.get("AMAZON_ELECTRA_SCREENSHOTS", "")
 def pytest_collection_modifyitems(items):
     missing = "" if os.environ.get("AMAZON_ELECTRA_BROWSER") else "AMAZON_ELECTRA_BROWSER=1 asks for the browser tests"
     missing = missing or ("" if CHROMIUM else "no chromium: apt-get install chromium")
+    items.sort(key=lambda item: item.path.name == "test_mlflow_ui.py")
     for item in items:
         if missing and Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.skip(reason=missing))
@@ -41,6 +42,14 @@ def cockpit(tmp_path_factory):
     subprocess.run([*command, "up", "--detach", "--store", str(store), *ports], check=True, timeout=200, env=quiet)
     yield Cockpit(store, f"http://127.0.0.1:{prefect}", f"http://127.0.0.1:{mlflow}")
     subprocess.run([*command, "down", "--store", str(store)], check=True, timeout=60, env=quiet)
+
+
+@pytest.fixture(scope="session")
+def adapted(cockpit):
+    """A finished run; made here where the test of the form has not made it before."""
+    command = [sys.executable, "-m", "flows.cli", "run", "--store", str(cockpit.store), "--dump", "sample:600"]
+    subprocess.run([*command, "--set", "pretraining.steps=20"], check=True, timeout=800)
+    return cockpit
 
 
 @pytest.fixture(scope="session")

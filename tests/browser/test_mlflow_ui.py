@@ -6,8 +6,8 @@ from playwright.sync_api import expect
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_mlflow_has_the_run_its_nested_runs_and_their_curves(cockpit, page, picture):
-    """After test_prefect_ui, whose run it looks at."""
+def test_mlflow_has_the_run_its_nested_runs_and_their_curves(adapted, page, picture):
+    cockpit = adapted
     import mlflow
 
     client = mlflow.MlflowClient(cockpit.mlflow)
@@ -23,8 +23,8 @@ def test_mlflow_has_the_run_its_nested_runs_and_their_curves(cockpit, page, pict
     picture(page, "mlflow-curves")
 
 
-def test_the_report_is_a_page_of_its_own(cockpit, page, picture):
-    [report] = cockpit.store.glob("report/*/report.html")
+def test_the_report_is_a_page_of_its_own(adapted, page, picture):
+    [report] = adapted.store.glob("report/*/report.html")
     page.goto(f"file://{report}")
     expect(page.get_by_text("polarity").first).to_be_visible()
     picture(page, "report")

@@ -1,4 +1,4 @@
-"""What a person does in the Prefect UI: starts a run from its form, reads its report, is told of a wrong value, cancels."""
+"""What a person does in the Prefect UI: starts a run, reads its report, is told of a wrong value, cancels."""
 
 import re
 import subprocess

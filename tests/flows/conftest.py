@@ -10,6 +10,8 @@ from flows import servers
 @pytest.fixture(scope="session")
 def prefect_home(tmp_path_factory):
     """Its store; the environment of this process points at the server while the tests run."""
+    from prefect.context import refresh_global_settings_context
+
     before = dict(os.environ)
     for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
         os.environ.pop(name, None)
@@ -17,6 +19,7 @@ def prefect_home(tmp_path_factory):
     store = tmp_path_factory.mktemp("prefect") / "store"
     with servers.prefect_for(store) as server:
         server.wait()
+        refresh_global_settings_context()
         yield store
     os.environ.clear()
     os.environ.update(before)

@@ -13,12 +13,24 @@ Flink               --runner FlinkRunner --flink_master HOST:PORT --flink_job_se
 Spark               --runner SparkRunner --spark_master_url URL --spark_job_server_jar PATH
 """
 
+import atexit
 import logging
 import os
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, SetupOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+    TestOptions,
+)
 
+from beam_jobs import staged_package
 from beam_jobs.command import UserMistake
 
 LOCAL_NAMES = {None, "", "DirectRunner", "FnApiRunner", "direct"}
@@ -27,6 +39,7 @@ PASS_THROUGH = {
     "FlinkRunner",
     "SparkRunner",
 }  # their job servers know options that Beam here does not
+WAYS_TO_SHIP = ("setup_file", "sdk_container_image", "worker_harness_container_image", "extra_package")
 SMALL_BYTES = 48_000_000  # below this, starting worker processes (2–4 s) costs more than a second core saves
 
 
@@ -43,8 +56,18 @@ def resolve(flags: list[str], input_bytes: int) -> PipelineOptions:
             print("DirectRunner is resolved to FnApiRunner, its local engine without a download", file=sys.stderr)
         standard.runner = "FnApiRunner"
         choose_local_mode(options, flags, input_bytes)
+    if standard.runner == "DataflowRunner" and not any(given(flags, name) for name in WAYS_TO_SHIP):
+        folder = Path(tempfile.mkdtemp(prefix="beam-jobs-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        options.view_as(SetupOptions).setup_file = str(staged_package.write(folder))
     options.view_as(SetupOptions).pickle_library = options.view_as(SetupOptions).pickle_library or "cloudpickle"
     return options
+
+
+def only_stages(options: PipelineOptions) -> bool:
+    """Whether the graph is checked or stored as a template, but not run."""
+    template = options.view_as(GoogleCloudOptions).template_location
+    return bool(options.view_as(TestOptions).dry_run or template)
 
 
 def choose_local_mode(options: PipelineOptions, flags: list[str], input_bytes: int) -> None:

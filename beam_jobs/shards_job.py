@@ -102,6 +102,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         engine.run_graph(
             beam_options, lambda pipeline: build(pipeline, units, packing), lambda: shown.update(len(shards(packing)))
         )
+        if options.only_stages(beam_options):
+            return {"staged": options.describe(beam_options), "units": len(units)}
         shown.update(len(units))
     result = add_up(packing, args.corpus or "the text") | {
         "seconds": round(time.monotonic() - started, 3),

@@ -1,0 +1,40 @@
+"""What Dataflow's workers install: all that beam_jobs imports and nothing of the rest of the project."""
+
+import ast
+import runpy
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+from beam_jobs import staged_package
+
+BEAM_JOBS = Path(staged_package.__file__).parent
+PACKAGE_OF = {"apache_beam": None, "beam_jobs": None, "rich": None}  # rich: only where a person looks on
+
+
+def imports() -> set[str]:
+    names = set()
+    for path in BEAM_JOBS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.split(".")[0])
+    return names - set(sys.stdlib_module_names)
+
+
+def test_the_requirements_are_the_imports():
+    needed = {name for name in imports() if PACKAGE_OF.get(name, name)} | {"gcsfs"}  # fsspec loads gcsfs for gs://
+    assert needed <= set(staged_package.REQUIREMENTS)
+    assert set(staged_package.REQUIREMENTS) - needed <= {"isal", "orjson", "torch"}
+
+
+def test_the_package_holds_beam_jobs_alone(tmp_path):
+    setup = staged_package.write(tmp_path)
+    with patch("setuptools.setup") as called:
+        runpy.run_path(str(setup), {"__file__": str(setup)})
+    requirements = called.call_args.kwargs["install_requires"]
+    assert not any(name in " ".join(requirements) for name in ("torch", "prefect", "mlflow", "transformers"))
+    assert all("==" in requirement for requirement in requirements)
+    assert {p.name for p in tmp_path.iterdir()} == {"beam_jobs", "setup.py"}
+    assert (tmp_path / "beam_jobs" / "shards_job.py").read_bytes() == (BEAM_JOBS / "shards_job.py").read_bytes()

@@ -1,0 +1,105 @@
+"""The job as Dataflow would get it, run by a worker that has nothing but Beam and the staged package.
+
+Takes minutes, so it runs only when asked for by name: `pytest tests/dataflow_replay`. Needs the package index, to
+install Beam into an environment of its own.
+"""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms import environments
+
+from beam_jobs import shards_job
+from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units, vocabulary  # noqa: F401
+
+apiclient = pytest.importorskip("apache_beam.runners.dataflow.internal.apiclient", reason="needs apache-beam[gcp]")
+pytestmark = [
+    pytest.mark.skipif("dataflow_replay" not in " ".join(sys.argv), reason="takes minutes: name tests/dataflow_replay"),
+    pytest.mark.timeout(1800),
+]
+ROOT = Path(__file__).parents[2]
+DATAFLOW = [
+    *["--runner=DataflowRunner", "--project=project-1", "--region=us-central1", "--no_auth", "--job_name=replayed"],
+    *["--temp_location=gs://bucket/temp", "--staging_location=gs://bucket/staging"],
+]
+
+
+def stage(run, arguments: list[str], folder: Path) -> None:
+    """Runs a job up to where Dataflow takes over; everything it would upload lands in the folder."""
+    folder.mkdir()
+
+    def keep(client, location, name, stream, *args, **kwargs) -> None:
+        (folder / name).write_bytes(stream.read())
+
+    with (
+        patch.object(apiclient.DataflowApplicationClient, "stage_file", keep),
+        patch.object(apiclient, "create_storage_client", lambda *args: None),
+        patch.object(apiclient, "get_service_credentials", lambda options: None),
+        patch(
+            "apache_beam.options.pipeline_options.GoogleCloudOptions._warn_if_soft_delete_policy_enabled",
+            lambda *args: None,
+        ),
+    ):
+        staged = run([*arguments, *DATAFLOW, f"--template_location={folder / 'job.json'}"])
+    assert staged["staged"] == "DataflowRunner"
+
+
+@pytest.fixture(scope="module")
+def staged(corpus, vocabulary, tmp_path_factory) -> tuple[Path, Path]:  # noqa: F811
+    """Where the staged files are, and where the job will write."""
+    folder, output = tmp_path_factory.mktemp("dataflow") / "staged", tmp_path_factory.mktemp("output")
+    folders = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--output", str(output), "--max_length", "64"]
+    with patch("beam_jobs.shard_units.FEWEST_ROWS", 150):
+        stage(shards_job.run, folders, folder)
+    return folder, output
+
+
+@pytest.fixture(scope="module")
+def worker_python(staged, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("worker") / "venv"
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    beam = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("apache-beam"))
+    for package in (beam, str(staged[0] / "workflow.tar.gz")):
+        subprocess.run([python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", package], check=True)
+    return python
+
+
+def test_the_worker_has_no_torch_and_no_checkout(worker_python, tmp_path):
+    found = (
+        "import beam_jobs, importlib.util as u; print(beam_jobs.__file__, u.find_spec('torch'), u.find_spec('model'))"
+    )
+    done = subprocess.run([worker_python, "-c", found], cwd=tmp_path, capture_output=True, text=True, check=True)
+    where, torch, model = done.stdout.split()
+    assert (torch, model) == ("None", "None")
+    assert not where.startswith(str(ROOT))
+
+
+def test_a_worker_with_the_staged_package_alone_gives_the_same_bytes(
+    staged,
+    worker_python,
+    corpus,  # noqa: F811
+    vocabulary,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    folder, output = staged
+    job(corpus, vocabulary, tmp_path / "local")
+    pipeline = beam_runner_api_pb2.Pipeline.FromString((folder / "pipeline.pb").read_bytes())
+    command = f"{worker_python} -m apache_beam.runners.worker.sdk_worker_main"
+    replacement = environments.SubprocessSDKEnvironment.from_command_string(command).to_runner_api(None)
+    for environment in pipeline.components.environments.values():
+        capabilities = list(environment.capabilities)
+        environment.CopyFrom(replacement)
+        environment.capabilities[:] = capabilities
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    FnApiRunner().run_via_runner_api(pipeline, PipelineOptions([])).wait_until_finish()
+    assert digests(output) == digests(tmp_path / "local") != {}

@@ -70,7 +70,8 @@ def lay_out(
     lengths = (piece_ends - piece_starts)[order]
     ends = np.cumsum(lengths + SPECIALS)
     starts = ends - lengths - SPECIALS
-    input_ids = np.empty(int(ends[-1]) if len(ends) else 0, schema.field("input_ids").type.value_type.to_pandas_dtype())
+    bytes_per_id = schema.field("input_ids").type.value_type.bit_width // 8
+    input_ids = np.empty(int(ends[-1]) if len(ends) else 0, f"u{bytes_per_id}")
     input_ids[starts], input_ids[ends - 1] = specials
     input_ids[spans(starts + 1, lengths)] = tokens.ids[spans(piece_starts[order], lengths)]
 

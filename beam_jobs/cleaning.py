@@ -44,11 +44,13 @@ def clean(text: str, cleaning: Cleaning = Cleaning()) -> str:
         text = CONTROLS.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
-    if cleaning.repair_run_ons:
+    if cleaning.repair_run_ons and RUN_ON.search(text):
         text = RUN_ON.sub(r"\g<0> ", text)
-    if "  " in text or text[:1] == " " or text[-1:] == " " or not text.isprintable():
-        text = " ".join(text.split())
-    return text
+    if not text.isprintable():
+        return " ".join(text.split())
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text.strip(" ")
 
 
 def unescape(text: str) -> str:

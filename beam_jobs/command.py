@@ -3,6 +3,7 @@
 `model/command.py` is its twin: neither package may import the other.
 """
 
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,10 @@ from typing import Any, NoReturn
 
 class UserMistake(ValueError):
     """Something only the user can put right; the message names the file, line or option and says what to do."""
+
+
+class JobFailed(RuntimeError):
+    """The job could not go on, through no mistake of the user; the message says all there is to know."""
 
 
 @contextmanager
@@ -54,6 +59,14 @@ def _exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
     except UserMistake as mistake:
         print(f"error: {mistake}", file=sys.stderr)
         return 2
+    except JobFailed as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

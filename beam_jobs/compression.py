@@ -7,6 +7,7 @@ import bz2
 import lzma
 import zipfile
 import zlib
+from contextlib import suppress
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
@@ -14,10 +15,9 @@ import pyarrow as pa
 from beam_jobs import storage
 from beam_jobs.command import UserMistake
 
-try:
+inflating: Any = zlib
+with suppress(ImportError):
     from isal import isal_zlib as inflating
-except ImportError:
-    inflating = zlib  # type: ignore[misc]
 
 BROKEN = (zlib.error, inflating.error, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, ValueError)
 Compression = Literal["", "gz", "bz2", "zst", "zip"]

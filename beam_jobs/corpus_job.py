@@ -48,6 +48,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     started, cpu = time.monotonic(), sum(os.times()[:4])
     args, flags = corpus_options.parse(argv)
     files = corpus_options.dump_files(args)
+    storage.check_writable(args.output)
     beam_options = options.resolve(flags, sum(file.plain_size for file in files))
     withheld = storage.expand(args.withhold, "--withhold") if args.withhold else []
     identity = [identity_of(path) for path in [*withheld, *dict.fromkeys(file.path for file in files)]]
@@ -59,6 +60,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         withholding.build(texts).save(folders.withheld)
     with progress(job.expected_units() * 2, "units", f"corpus ({options.describe(beam_options)})") as shown:
         engine.run_graph(beam_options, job.build, lambda: job.show(shown))
+        if options.only_stages(beam_options):
+            return {"staged": options.describe(beam_options)}
         job.show(shown)
     result = job.result() | {"withheld_files": withheld} if withheld else job.result()
     result |= {"seconds": round(time.monotonic() - started, 3), "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3)}
@@ -119,7 +122,7 @@ class Job:
         )
 
     def expected_units(self) -> int:
-        return sum(max(1, round(file.plain_size / self.unit_bytes)) for file in self.files)
+        return sum(work_units.expected(file, self.unit_bytes) for file in self.files)
 
     def show(self, shown: Progress) -> None:
         """Units that are done, in both passes, and reviews read so far."""

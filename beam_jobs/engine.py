@@ -5,6 +5,7 @@ named `run_worker`, notices and dies (apache_beam/runners/portability/local_job_
 thread of its own, and whichever comes first, its end or that death, ends the job.
 """
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,12 +15,17 @@ import apache_beam as beam
 import psutil
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from beam_jobs.command import JobFailed, UserMistake
+from beam_jobs.options import only_stages
+
 POLL_SECONDS = 0.5
 NOTICE_SECONDS = 1.0  # a dead worker's closed channel may be noticed this long before its death
+DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+MISTAKE = re.compile(r"UserMistake: (.*)")
 WORKER_THREADS = ("run_worker", "beam_control_read")
 
 
-class WorkerLost(RuntimeError):
+class WorkerLost(JobFailed):
     """A worker process died; what is done is kept, so the same command continues."""
 
 
@@ -35,7 +41,8 @@ def run_graph(
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
             outcome["result"] = pipeline.run()
-            outcome["result"].wait_until_finish()
+            if not only_stages(options):
+                outcome["result"].wait_until_finish()
         except BaseException as error:
             outcome["error"] = error
         finally:
@@ -66,8 +73,19 @@ def run_graph(
     if "lost" in outcome:
         raise WorkerLost(f"{outcome['lost']}; the units that are done are kept: run the same command to continue")
     if "error" in outcome:
-        raise outcome["error"]
+        raise named(outcome["error"]) or outcome["error"]
     return outcome["result"]
+
+
+def named(error: BaseException) -> Exception | None:
+    """A mistake of the user or a full disk that a worker met: from another process errors come as text."""
+    mistake, full = MISTAKE.search(str(error)), DISK_FULL.search(str(error))
+    if isinstance(error, UserMistake) or mistake:
+        message = mistake[1] if mistake else str(error)
+        return UserMistake(message.split(" [while running")[0].strip())
+    if full:
+        return JobFailed(f"{full[0]}: make room; what is done is kept, run the same command to continue")
+    return None
 
 
 def children() -> list[psutil.Process]:

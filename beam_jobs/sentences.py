@@ -107,15 +107,14 @@ class SentenceSplitter:
     def split(self, text: str) -> list[str]:
         if not text.isprintable():  # white space other than " ", and characters that regular expressions disagree on
             return self._punkt.tokenize(text)
-        slices = self._slices(text)
-        if len(slices) == 1:
-            start, stop = slices[0]
-            return [text[start:stop]] if stop > start else []
-        return realign(text, slices)
+        starts, stops = self._slices(text)
+        if stops[-1] <= starts[-1] or any([text[start] in CLOSING for start in starts[1:]]):
+            return realign(text, starts, stops)
+        return [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
 
-    def _slices(self, text: str) -> list[tuple[int, int]]:
+    def _slices(self, text: str) -> tuple[list[int], list[int]]:
         """Sentences before closing marks are moved: NLTK's _slices_from_text."""
-        slices, begin = [], 0
+        starts, stops = [0], []
         start, stop = 0, -1  # of the word before the candidate that waits for its decision; stop is the candidate
         breaks_alone = self._breaks_alone.get
         for here in [match.start() for match in CANDIDATE.finditer(text)]:
@@ -124,14 +123,14 @@ class SentenceSplitter:
             if 0 <= stop <= word and (
                 (text[stop + 1] == " " and breaks_alone(text[start : stop + 1])) or self._is_break(text, start, stop)
             ):
-                slices.append((begin, stop + 1))
-                begin = after(text, stop)
+                stops.append(stop + 1)
+                starts.append(after(text, stop))
             start, stop = word, here
         if stop >= 0 and self._is_break(text, start, stop):
-            slices.append((begin, stop + 1))
-            begin = after(text, stop)
-        slices.append((begin, len(text.rstrip(" "))))
-        return slices
+            stops.append(stop + 1)
+            starts.append(after(text, stop))
+        stops.append(len(text.rstrip(" ")))
+        return starts, stops
 
     def _is_break(self, text: str, start: int, stop: int) -> bool:
         word = text[start : stop + 1]
@@ -192,14 +191,14 @@ def end_of_next(text: str, spaces: int) -> int:
     return len(text) if end < 0 else end
 
 
-def realign(text: str, slices: list[tuple[int, int]]) -> list[str]:
+def realign(text: str, starts: list[int], stops: list[int]) -> list[str]:
     """Closing marks at the beginning of a sentence belong to the one before: NLTK's _realign_boundaries."""
     sentences, moved = [], 0
-    for i, (start, stop) in enumerate(slices):
+    for i, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         start += moved
         moved = 0
-        if i + 1 < len(slices):
-            next_start, next_stop = slices[i + 1]
+        if i + 1 < len(starts):
+            next_start, next_stop = starts[i + 1], stops[i + 1]
             if text[next_start : next_start + 1] in CLOSING:
                 match = REALIGNED.match(text[next_start:next_stop])
                 if match:  # an empty slice is "in" every string, and does not match

@@ -65,6 +65,18 @@ def remove(path: str) -> None:
             os.unlink(path)
 
 
+def check_writable(folder: str) -> None:
+    """Says before the work begins that its result could not be written."""
+    if is_remote(folder):
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserMistake(f"--output {folder} cannot be written: {error.strerror or error}") from None
+
+
 @contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """Gives a local name to write to; on success the file appears under `path`, on failure nothing does."""

@@ -79,8 +79,8 @@ def look_at(
                 files.append(
                     DumpFile(len(files), path, member, source, storage.size_of(path), compression, found, most)
                 )
-        except PermissionError:
-            raise UserMistake(f"{path} cannot be read: permission denied") from None
+        except OSError as error:
+            raise UserMistake(f"{path} cannot be read: {error.strerror or error}") from None
     return files
 
 
@@ -92,6 +92,13 @@ def _first_bytes(path: str) -> bytes:
 def unit_bytes(files: list[DumpFile]) -> int:
     total = sum(file.plain_size for file in files)
     return min(max(total // UNITS_AIMED_AT, SMALLEST_UNIT), LARGEST_UNIT)
+
+
+def expected(file: DumpFile, size: int) -> int:
+    """About how many units a file gives."""
+    if file.compression and file.layout.name != "parquet" and file.plain_size <= RECUT_ABOVE * size:
+        return 1
+    return max(1, round(file.plain_size / size))
 
 
 def cut(file: DumpFile, size: int, folder: str) -> list[Unit]:

@@ -20,6 +20,7 @@ stars, its label 2 for 4 and 5; they become 2 and 4.
 import math
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from beam_jobs.command import UserMistake
@@ -39,6 +40,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 FIELDS = tuple(NAMES)
 
 STARS_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:out of 5(?: stars?)?|stars?)?\s*", re.IGNORECASE)
+LONGEST_STARS = 40  # characters; what is longer is no number of stars, and not worth remembering
 TRUE, FALSE = {"y", "yes", "true", "1", "t"}, {"n", "no", "false", "0", "f"}
 
 
@@ -83,13 +85,15 @@ def reader_of(mapping: dict[str, str]) -> Callable[[dict[str, Any]], Review]:
 
     def read(record: dict[str, Any]) -> Review:
         get = record.get
-        return Review(
-            get(text), get(title), to_stars(get(stars)), get(item), get(user), get(time), to_verified(get(verified))
-        )
+        given = get(stars)
+        usual = type(given) is float or (type(given) in (int, str) and len(str(given)) < LONGEST_STARS)
+        number = to_stars(given) if usual else None
+        return Review(get(text), get(title), number, get(item), get(user), get(time), to_verified(get(verified)))
 
     return read
 
 
+@lru_cache(1024, typed=True)  # True is not 1
 def to_stars(value: Any) -> int | None:
     if isinstance(value, str):
         match = STARS_TEXT.fullmatch(value)

@@ -162,6 +162,23 @@ def _best(
     return model, best, attempts
 
 
+def train_once(
+    start: Start,
+    task: Task,
+    prepared: Prepared,
+    settings: FinetuningSettings,
+    seed: int,
+    device: str,
+    report: Callable[[int, dict[str, Any]], None],
+) -> Attempt:
+    """One training with the first learning rate, nothing kept: what a search tries."""
+    target = open_device(device, settings.precision)
+    torch.manual_seed(seed)
+    model = start.build(task, settings).to(target.torch)
+    training = replace(_training(task, prepared, settings, seed, target), report=report)
+    return train(model, training, settings.learning_rates[0])
+
+
 def _teacher(start: Start, task: Task, prepared: Prepared, device: Device, output: Path) -> Teacher | None:
     if start.teacher is None:
         return None

@@ -1,0 +1,104 @@
+"""What a fine-tuned model costs: `python -m model.evaluation.latency --model DIR --task NAME --data DIR --output FILE`.
+
+From text to answer, tokenizing included, on a fixed number of threads: p50 and p99 per review one at a time and in
+batches of 32, reviews per second, parameters, bytes on disk, and the most memory the process held.
+"""
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.command import main
+
+REVIEWS = 256
+WARM_UP = 16
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(prog="python -m model.evaluation.latency", description=__doc__)
+    parser.add_argument("--model", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--task", required=True, metavar="NAME")
+    parser.add_argument("--data", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE")
+    parser.add_argument("--threads", type=int, default=1, help="of the CPU (default 1)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    arguments = parser.parse_args(argv)
+
+    from model.finetuning.encoders import write_json
+
+    result = measure(arguments.model, arguments.task, arguments.data, arguments.threads, arguments.device)
+    write_json(arguments.output, result)
+    return result
+
+
+def measure(folder: Path, name: str, data: Path, threads: int, device: str) -> dict[str, Any]:
+    import torch
+
+    from model.device import open_device
+    from model.finetuning import encoders
+    from model.finetuning.examples import Sampling, load
+    from model.finetuning.tasks import find
+
+    torch.set_num_threads(threads)
+    target = open_device(device, "auto")
+    model, head, _ = encoders.load(folder)
+    examples = load(find(name, data, head.labels), data, "test", Sampling(REVIEWS))
+    answer = _answerer(model.to(target.torch), folder, target)
+    one, many = _times(answer, examples, 1), _times(answer, examples, 32)
+    return {
+        "device": target.kind,
+        "threads": threads,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "bytes": sum(f.stat().st_size for f in folder.glob("*.safetensors") if not f.name.startswith("teacher")),
+        "batch_1": _percentiles(one),
+        "batch_32": _percentiles(many),
+        "reviews_per_second": 1000 / float(np.mean(many)),
+        "peak_bytes": _peak_bytes(),
+    }
+
+
+def _answerer(model: Any, folder: Path, device: Any) -> Any:
+    from model.finetuning import encoders
+    from model.finetuning.batches import Encoder
+    from model.finetuning.loop import outputs
+
+    head, tokenizer = encoders.read_head(folder), encoders.load_tokenizer(str(folder))
+    encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
+
+    def answer(examples: Sequence[Any]) -> None:
+        outputs(model, encode(examples), head.shape, device)
+        device.wait()
+
+    return answer
+
+
+def _times(answer: Any, examples: Sequence[Any], batch: int) -> np.ndarray:
+    """Milliseconds per review, one number a batch."""
+    for i in range(0, min(len(examples), WARM_UP * batch), batch):
+        answer(examples[i : i + batch])
+    times = []
+    for i in range(0, len(examples), batch):
+        started = time.perf_counter()
+        answer(examples[i : i + batch])
+        times.append(1000 * (time.perf_counter() - started) / len(examples[i : i + batch]))
+    return np.array(times)
+
+
+def _percentiles(times: np.ndarray) -> dict[str, float]:
+    return {"p50_ms": float(np.percentile(times, 50)), "p99_ms": float(np.percentile(times, 99))}
+
+
+def _peak_bytes() -> int:
+    """Linux counts in KiB, macOS in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+if __name__ == "__main__":
+    main(run)

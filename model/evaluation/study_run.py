@@ -1,0 +1,327 @@
+"""Runs what a study needs, in order: encoders, then cells (teachers before their students), then the report."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from model.command import UserMistake
+from model.evaluation import study as studies
+from model.evaluation.report import report
+from model.evaluation.study import Arm, Cell, Study
+from model.finetuning.encoders import write_json
+from model.presets import PRESETS, Preset, with_settings
+from model.pretraining.flops import train_flops
+from model.progress import progress
+
+ATTEMPTS = 2
+"""Of each job: a cell that is killed for memory is tried once more."""
+
+
+class JobFailed(RuntimeError):
+    """A child process ended with an error; the message has its last lines."""
+
+
+@dataclass
+class StudyRun:
+    study: Study
+    output: Path
+    at_once: int = 2
+    threads: int = 1
+    device: str = "auto"
+    command: Sequence[str] = ()
+    _children: set[subprocess.Popen] = field(default_factory=set, repr=False)
+    _stopping: bool = False
+    _fingerprints: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def plan(self) -> dict[str, Any]:
+        """What would be run, and what is complete; starts nothing."""
+        rows = [
+            {"cell": c.title, "folder": str(self.folder(c)), "complete": self.complete(c), "settings": dict(c.settings)}
+            for c in self.cells
+        ]
+        return {"title": self.study.title, "cells": rows, "complete": sum(row["complete"] for row in rows)}
+
+    def run(self) -> dict[str, Any]:
+        self.output.mkdir(parents=True, exist_ok=True)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._stop)
+            signal.signal(signal.SIGINT, self._stop)
+        self._pretrain()
+        self._search()
+        self._finetune()
+        costs = self._latencies() if self.study.latency else {}
+        write_json(self.output / "study.json", self.described(costs))
+        summary = report(self.output / "study.json", self.output / "report")
+        return {"cells": len(self.cells), "answer": summary["answer"], "report": summary["report"]}
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        return list(studies.cells(self.study, self.searched))
+
+    @property
+    def searched(self) -> dict[str, Any]:
+        file = self._search_folder / "best.json"
+        return json.loads(file.read_text())["settings"] if self.study.search and file.exists() else {}
+
+    def folder(self, cell: Cell) -> Path:
+        return self.output / "cells" / cell.fingerprint(self.study.preset, self._inputs(cell))
+
+    def complete(self, cell: Cell) -> bool:
+        return (self.folder(cell) / "evaluation" / "metrics.json").exists()
+
+    def encoder_folder(self, arm: Arm) -> Path:
+        """Of an encoder that the study pre-trains: named after preset, settings and shards."""
+        assert arm.pretraining is not None
+        question = {**vars(arm.pretraining), "shards": self._content(arm.pretraining.shards)}
+        question["settings"] = self._pretraining_settings(arm)
+        return self.output / "encoders" / studies.digest(question)
+
+    def encoder(self, arm: Arm) -> str:
+        if arm.pretraining is None:
+            return arm.encoder
+        folder = self.encoder_folder(arm)
+        return str(folder / ("discriminator" if (folder / "discriminator").is_dir() else "generator"))
+
+    def architecture(self, arm: Arm) -> str | None:
+        other = studies.architecture_of(arm)
+        return self.encoder(self.study.arm(other)) if other else arm.architecture
+
+    def teacher(self, cell: Cell) -> Cell | None:
+        """The teacher's cell of the same task and seed."""
+        name = studies.teacher_of(cell.arm)
+        if name is None:
+            return None
+        same = [c for c in self.cells if c.arm.name == name and (c.task, c.seed) == (cell.task, cell.seed)]
+        if not same:
+            raise UserMistake(f"arm {cell.arm.name}: its teacher {name} has no cell for {cell.task.name}")
+        return same[0]
+
+    def _inputs(self, cell: Cell) -> dict[str, str]:
+        inputs = {"data": self._content(cell.task.data)}
+        arm = cell.arm
+        if arm.pretraining is not None:
+            inputs["encoder"] = self.encoder_folder(arm).name
+        elif arm.encoder not in ("random", "half"):
+            inputs["encoder"] = self._content(arm.encoder)
+        other = studies.architecture_of(arm)
+        if other is not None and self.study.arm(other).pretraining is not None:
+            inputs["architecture"] = self.encoder_folder(self.study.arm(other)).name
+        elif arm.architecture:
+            inputs["architecture"] = self._content(str(self.architecture(arm)))
+        teacher = self.teacher(cell) if arm.teacher else None
+        if teacher is not None:
+            inputs["teacher"] = teacher.fingerprint(self.study.preset, self._inputs(teacher))
+        return inputs
+
+    def _content(self, path: str) -> str:
+        if path not in self._fingerprints:
+            self._fingerprints[path] = studies.content_fingerprint(Path(path))
+        return self._fingerprints[path]
+
+    def _pretrain(self) -> None:
+        """One after the other: each uses every core."""
+        for arm in self.study.arms:
+            if arm.pretraining is None or (self.encoder_folder(arm) / "result.json").exists():
+                continue
+            settings = self._pretraining_settings(arm)
+            sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+            places = ["--shards", arm.pretraining.shards, "--output", str(self.encoder_folder(arm))]
+            arguments = [*places, "--preset", arm.pretraining.preset, "--device", self.device, *sets]
+            self._job("model.pretrain", arguments, self.encoder_folder(arm), threads=None)
+
+    def _pretraining_settings(self, arm: Arm) -> dict[str, Any]:
+        assert arm.pretraining is not None
+        settings = dict(arm.pretraining.set)
+        if arm.pretraining.same_flops_as:
+            settings["steps"] = self._steps_for_equal_flops(arm)
+        return settings
+
+    def _steps_for_equal_flops(self, arm: Arm) -> int:
+        """So many steps that both arms' pre-training costs the same (FLOPs as google counts them)."""
+        assert arm.pretraining is not None
+        other = self.study.arm(str(arm.pretraining.same_flops_as))
+        if other.pretraining is None:
+            raise UserMistake(f"arm {arm.name}: same_flops_as names {other.name}, which the study does not pre-train")
+        own = _preset(arm.pretraining.preset, arm.pretraining.set)
+        budget = _flops(_preset(other.pretraining.preset, other.pretraining.set), other.pretraining.shards)
+        return max(1, round(budget / (_flops(own, arm.pretraining.shards) / own.pretraining.steps)))
+
+    @property
+    def _search_folder(self) -> Path:
+        search = self.study.search
+        question: dict[str, Any] = {"search": vars(search) if search else None, "settings": dict(self.study.settings)}
+        task, arm = self.study.tasks[0], self.study.arms[0]
+        question |= {"task": task.task, "data": self._content(task.data), "arm": arm.name, "encoder": self.encoder(arm)}
+        return self.output / "search" / studies.digest(question)
+
+    def _search(self) -> None:
+        """On dev of the first task, with the first arm's encoder; the cells all get what it finds."""
+        search = self.study.search
+        if search is None or (self._search_folder / "best.json").exists():
+            return
+        first = next(studies.cells(self.study))
+        self._search_folder.mkdir(parents=True, exist_ok=True)
+        write_json(self._search_folder / "space.json", dict(search.space))
+        arguments = [*self._finetune_arguments(first, self._search_folder), "--trials", str(search.trials)]
+        arguments += ["--space", str(self._search_folder / "space.json")]
+        self._job("model.finetuning.search", arguments, self._search_folder, threads=self.threads)
+        self.__dict__.pop("cells", None)
+
+    def _finetune(self) -> None:
+        """Teachers first. One failed cell does not stop the others; it is told at the end."""
+        teachers = {studies.teacher_of(cell.arm) for cell in self.cells}
+        waves = [
+            [c for c in self.cells if c.arm.teacher is None or c.arm.name in teachers],
+            [c for c in self.cells if c.arm.teacher is not None and c.arm.name not in teachers],
+        ]
+        waves[0].sort(key=lambda cell: cell.arm.teacher is not None)
+        done = 0
+        failures: list[str] = []
+        with progress(len(self.cells), "cells", self.study.title) as shown, ThreadPoolExecutor(self.at_once) as pool:
+            for wave in waves:
+                for failure in pool.map(self._cell, wave):
+                    done += 1
+                    shown.update(done)
+                    failures += [failure] if failure else []
+        if failures:
+            raise JobFailed(f"{len(failures)} of {len(self.cells)} cells failed; the first: {failures[0]}")
+
+    def _cell(self, cell: Cell) -> str | None:
+        """What went wrong, if anything did."""
+        if self.complete(cell):
+            return None
+        folder = self.folder(cell)
+        arguments = self._finetune_arguments(cell, folder / "model")
+        try:
+            arguments += ["--evaluation", str(folder / "evaluation")]
+            self._job("model.finetune", arguments, folder, threads=self.threads)
+        except JobFailed as failure:
+            return f"{cell.title}: {failure}"
+        return None
+
+    def _finetune_arguments(self, cell: Cell, output: Path) -> list[str]:
+        arguments = ["--encoder", self.encoder(cell.arm), "--task", cell.task.task, "--data", cell.task.data]
+        arguments += ["--output", str(output), "--seed", str(cell.seed), "--device", self.device]
+        architecture, teacher = self.architecture(cell.arm), self.teacher(cell)
+        arguments += ["--architecture", architecture] if architecture else []
+        arguments += ["--teacher", str(self.folder(teacher) / "model")] if teacher else []
+        arguments += ["--preset", self.study.preset] if self.study.preset else []
+        return arguments + [part for assignment in cell.assignments() for part in ("--set", assignment)]
+
+    def _latencies(self) -> dict[str, Any]:
+        """One cell of each arm, one after the other, alone on the machine."""
+        measured: dict[str, Any] = {}
+        for cell in self.cells:
+            if cell.arm.name in measured:
+                continue
+            folder = self.folder(cell)
+            if not (folder / "latency.json").exists():
+                arguments = ["--model", str(folder / "model"), "--task", cell.task.task, "--data", cell.task.data]
+                arguments += ["--output", str(folder / "latency.json"), "--device", self.device]
+                self._job("model.evaluation.latency", arguments, folder, threads=1)
+            measured[cell.arm.name] = json.loads((folder / "latency.json").read_text())
+        return measured
+
+    def described(self, costs: Mapping[str, Any]) -> dict[str, Any]:
+        """The study as the report reads it."""
+        arms = [_described_arm(arm, self._pretraining_result(arm), costs) for arm in studies.with_grid(self.study)]
+        return {
+            "title": self.study.title,
+            "question": self.study.question,
+            "command": list(self.command),
+            "comparisons": [list(pair) for pair in self.study.comparisons],
+            "arms": arms,
+            "tasks": [
+                {"name": t.name, "task": t.task, "data": t.data, **dict(self.study.settings), **dict(t.settings)}
+                for t in self.study.tasks
+            ],
+            "pretraining": [
+                {"name": arm.name, "metrics": str((self.encoder_folder(arm) / "metrics.jsonl").resolve())}
+                for arm in self.study.arms
+                if arm.pretraining
+            ],
+            "settings": {**dict(self.study.settings), **self.searched},
+            "cells": [
+                {
+                    "arm": c.arm.name,
+                    "task": c.task.name,
+                    "seed": c.seed,
+                    "evaluation": str((self.folder(c) / "evaluation").resolve()),
+                }
+                for c in self.cells
+            ],
+        }
+
+    def _pretraining_result(self, arm: Arm) -> dict[str, Any]:
+        if arm.pretraining is None:
+            return {}
+        return json.loads((self.encoder_folder(arm) / "result.json").read_text())
+
+    def _job(self, module: str, arguments: Sequence[str], folder: Path, threads: int | None) -> None:
+        """A child process with its own group and log; its last line is in the error."""
+        if self._stopping:
+            raise JobFailed("not started: the study is being ended")
+        folder.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+        if threads is not None:
+            environment |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        for attempt in range(1, ATTEMPTS + 1):
+            with (folder / "log.txt").open("ab") as log:
+                child = subprocess.Popen(
+                    [sys.executable, "-m", module, *arguments],
+                    stdout=log, stderr=log, env=environment, start_new_session=True,
+                )  # fmt: skip
+            self._children.add(child)
+            code = child.wait()
+            self._children.discard(child)
+            if code == 0:
+                return
+            if self._stopping:
+                raise JobFailed("ended with the study")
+            last = (folder / "log.txt").read_text(errors="replace").strip().splitlines()[-1:]
+            message = last[0] if last else f"ended with {code}"
+            if code == 2:
+                raise UserMistake(f"{module}: {message.removeprefix('error: ')}")
+            if attempt == ATTEMPTS:
+                raise JobFailed(f"{module} ended with {code}: {message}; see {folder / 'log.txt'}")
+
+    def _stop(self, number: int, frame: Any) -> None:
+        """Nothing is left running when the study is ended."""
+        self._stopping = True
+        for child in list(self._children):
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGTERM)
+        raise KeyboardInterrupt
+
+
+def _preset(name: str, settings: Mapping[str, Any]) -> Preset:
+    try:
+        return with_settings(PRESETS[name], {key: str(value) for key, value in settings.items()})
+    except (KeyError, ValueError) as error:
+        raise UserMistake(f"pretraining: preset {name}: {error}") from error
+
+
+def _flops(preset: Preset, shards: str) -> float:
+    """Of the whole pre-training."""
+    about = json.loads((Path(shards) / "shards.json").read_text())
+    vocabulary = sum(1 for _ in (Path(shards) / "vocabulary" / "vocab.txt").open(encoding="utf-8"))
+    length = int(about.get("max_length") or preset.max_length)
+    sequences = preset.pretraining.steps * preset.pretraining.batch
+    return train_flops(preset.architecture, vocabulary, length, sequences, preset.pretraining.objective)
+
+
+def _described_arm(arm: Arm, pretrained: Mapping[str, Any], costs: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": arm.name, "data_known": arm.data_known}
+    told |= {name: pretrained[name] for name in ("flops", "tokens", "seconds") if name in pretrained}
+    if arm.name in costs:
+        told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
+    return told

@@ -1,0 +1,56 @@
+"""Runs a study: `python -m model.study NAME|FILE --output DIR [--var corpus=DIR …]`.
+
+Each cell is a process of `python -m model.finetune` in a folder named after everything it depends on, so that a killed
+study continues, a changed one repeats only what changed, and two studies share what they have in common. Ends with the
+report.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from model.command import UserMistake, main
+from model.evaluation import study as studies
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    arguments = parser().parse_args(argv)
+    study = studies.read(arguments.study, _variables(arguments.var))
+
+    from model.evaluation.study_run import StudyRun
+
+    runner = StudyRun(
+        study=study,
+        output=arguments.output,
+        at_once=arguments.at_once,
+        threads=arguments.threads,
+        device=arguments.device,
+        command=["python", "-m", "model.study", arguments.study, *(p for v in arguments.var for p in ("--var", v))],
+    )
+    return runner.plan() if arguments.dry_run else runner.run()
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m model.study", description=__doc__)
+    parser.add_argument("study", metavar="NAME|FILE", help=f"a YAML file, or one of {', '.join(studies.shipped())}")
+    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="cells, encoders and the report")
+    parser.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="fills ${NAME} in the file")
+    parser.add_argument("--at_once", type=int, default=2, help="cells side by side (default 2)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each cell (default 1)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--dry_run", action="store_true", help="print the cells and which are already complete")
+    return parser
+
+
+def _variables(assignments: list[str]) -> dict[str, str]:
+    variables = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise UserMistake(f"--var {assignment}: write NAME=VALUE")
+        variables[name] = value
+    return variables
+
+
+if __name__ == "__main__":
+    main(run)

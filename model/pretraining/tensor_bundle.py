@@ -37,8 +37,8 @@ def read_bundle(prefix: Path) -> dict[str, NDArray[np.generic]]:
     maps = [np.memmap(path, dtype=np.uint8, mode="r") for path in files]
     tensors = {}
     for name, record in records.items():
-        entry = _entry(record)
-        if name and entry.dtype in TYPES:
+        entry = _entry(record) if name else None
+        if entry and entry.dtype in TYPES:
             held = maps[entry.shard][entry.offset : entry.offset + entry.size]
             if len(held) != entry.size:
                 raise UserMistake(f"{files[entry.shard]}: ends inside tensor {name.decode()}; copy it again")

@@ -45,7 +45,13 @@ def parser() -> argparse.ArgumentParser:
     status.set_defaults(do=print_status)
     down = commands.add_parser("down", help="end what `up` started")
     down.set_defaults(do=stop_servers)
-    for command in (runs, show, up, status, down):
+    promote = commands.add_parser("promote", help="make a model of the registry the champion")
+    promote.add_argument("version", help="its number in the MLflow registry, or how its encoder's fingerprint begins")
+    promote.add_argument("--reason", default="by hand", help="kept with the model")
+    promote.set_defaults(do=promote_version)
+    rollback = commands.add_parser("rollback", help="make the model the champion that the champion replaced")
+    rollback.set_defaults(do=roll_back)
+    for command in (runs, show, up, status, down, promote, rollback):
         command.add_argument("--store", default="store", help="folder of the results (default: store)")
     return main_parser
 
@@ -206,6 +212,31 @@ def stop_servers(arguments: argparse.Namespace) -> None:
     from flows import cockpit
 
     cockpit.down(Path(arguments.store).resolve())
+
+
+def promote_version(arguments: argparse.Namespace) -> None:
+    registry = _registry(arguments)
+    try:
+        version = registry.find(arguments.version)
+    except ValueError as unknown:
+        raise UserMistake(str(unknown)) from None
+    registry.promote(version, arguments.reason)
+    print(f"champion is version {version}")
+
+
+def roll_back(arguments: argparse.Namespace) -> None:
+    try:
+        gone, back = _registry(arguments).rollback()
+    except ValueError as nothing:
+        raise UserMistake(str(nothing)) from None
+    print(f"champion is version {back} again, instead of {gone}")
+
+
+def _registry(arguments: argparse.Namespace) -> Any:
+    from flows import servers
+    from model.tracking import Registry
+
+    return Registry(servers.mlflow_uri(_store(arguments).root))
 
 
 def _store(arguments: argparse.Namespace) -> Any:

@@ -18,6 +18,8 @@ class Maker(Protocol):
     """What the graph asks of whoever goes through it: to make stages, or to say what would be made."""
 
     store: Store
+    champion: Stage | None
+    """The encoder that is the champion of the registry, where there is one."""
 
     def __call__(self, stage: Stage) -> Stage: ...
 
@@ -29,6 +31,7 @@ class Plan:
     """Makes nothing: lists the stages in order, and whether each is complete (`--dry-run`)."""
 
     store: Store
+    champion: Stage | None = None
     stages: list[tuple[Stage, bool]] = field(default_factory=list)
 
     def __call__(self, stage: Stage) -> Stage:

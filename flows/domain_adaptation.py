@@ -18,6 +18,7 @@ from flows.parameters import (
     Parameters,
     PresetName,
     Pretraining,
+    Promotion,
     Shards,
     Vocabulary,
 )
@@ -33,7 +34,7 @@ def graph(p: Parameters, make: Maker) -> Stage:
     words = make(vocabulary.stage(p, sentences))
     sequences = make(shards.stage(p, sentences, words))
     encoder = make(pretraining.stage(p, sequences))
-    cells = list(finetuning.cells(p, sentences, words, encoder))
+    cells = list(finetuning.cells(p, sentences, words, encoder, make.champion))
     make.side_by_side([(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once)
     return make(report.stage(p, reviews, [reviews, sentences, words, sequences, encoder], encoder, cells))
 
@@ -47,12 +48,24 @@ def domain_adaptation(
     shards: Shards = Shards(),  # noqa: B008
     pretraining: Pretraining = Pretraining(),  # noqa: B008
     finetuning: Finetuning = Finetuning(),  # noqa: B008
+    promotion: Promotion = Promotion(),  # noqa: B008
     store: str = "store",
 ) -> dict[str, Any]:
     """Adapt a language model to a dump of reviews and measure what that was worth.
 
     Reads the dump, learns a vocabulary, pre-trains ELECTRA, fine-tunes it and an untrained encoder on the dump's own
     labels, and reports the difference with its confidence interval. Whatever the store holds already is not made again.
+
+    Args:
+        dump: The reviews to adapt to, as they were published.
+        preset: Size of the model and length of its training; every number of it is in model/presets.py.
+        corpus: How reviews become sentences, and who may see them.
+        vocabulary: WordPiece, trained on the pretrain split.
+        shards: Reviews packed into sequences of token ids.
+        pretraining: ELECTRA: a generator proposes tokens, the discriminator tells which were replaced.
+        finetuning: The study: arms × tasks × seeds, each with the same care.
+        promotion: Whether the model may become the champion of the MLflow registry.
+        store: Folder of all results; a stage it holds is not made again.
     """
     parameters = Parameters(
         dump=dump,
@@ -62,6 +75,7 @@ def domain_adaptation(
         shards=shards,
         pretraining=pretraining,
         finetuning=finetuning,
+        promotion=promotion,
         store=store,
     )
     return going_through(graph, parameters)

@@ -14,7 +14,7 @@ from beam_jobs.command import UserMistake
 
 PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 Device = Literal["auto", "cpu", "cuda", "xla"]
-Arm = Literal["pre-trained", "random"]
+Arm = Literal["pre-trained", "random", "champion"]
 Task = Literal["polarity", "stars"]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -92,7 +92,11 @@ class Pretraining(Section):
 class Finetuning(Section):
     """The study: arms × tasks × seeds, each with the same care."""
 
-    arms: list[Arm] = Field(default=["pre-trained", "random"], min_length=1, description="Where the encoder comes from")
+    arms: list[Arm] = Field(
+        default=["pre-trained", "random"],
+        min_length=1,
+        description="Where the encoder comes from; champion: the one in the MLflow registry",
+    )
     tasks: list[Task] = Field(
         default=["polarity", "stars"], min_length=1, description="polarity: 1–2 against 4–5 stars; stars: 1 to 5"
     )
@@ -101,6 +105,21 @@ class Finetuning(Section):
         default=[], description="Each is tried and the best on dev kept; empty: as the preset says"
     )
     at_once: int = Field(default=2, ge=1, le=64, description="Fine-tunings that run side by side, one thread each")
+
+
+class Promotion(Section):
+    """Whether the model of this run may become the champion of the MLflow registry."""
+
+    mode: Literal["off", "automatic", "ask"] = Field(
+        default="off",
+        description="off: not registered; automatic: by the rule below; ask: the run waits for a person's approval",
+    )
+    tasks: list[Task] = Field(
+        default=["polarity"], min_length=1, description="It must be better than the champion on each of these"
+    )
+    margin: float = Field(
+        default=0.0, ge=0, le=100, description="Points of accuracy; more than 0: not worse by more than that is enough"
+    )
 
 
 class Parameters(Section):
@@ -113,6 +132,7 @@ class Parameters(Section):
     shards: Shards = Shards()
     pretraining: Pretraining = Pretraining()
     finetuning: Finetuning = Finetuning()
+    promotion: Promotion = Promotion()
     store: str = "store"
 
 

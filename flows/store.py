@@ -67,6 +67,17 @@ class Stage:
         return self.title or self.name
 
 
+@dataclass(frozen=True)
+class Known(Stage):
+    """A stage that was made earlier and is known by its fingerprint alone."""
+
+    known: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        return self.known
+
+
 class Store:
     """A local folder of stage folders."""
 

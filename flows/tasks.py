@@ -1,5 +1,6 @@
 """How Prefect goes through a graph: a task per stage, what is retried, what is told at the end."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,8 +14,8 @@ from flows.completion import Completion, Maker, flat
 from flows.parameters import Parameters
 from flows.processes import JobFailed, none_left
 from flows.stages import dump
-from flows.store import Manifest, Stage, Store
-from model.tracking import Tracking
+from flows.store import Known, Manifest, Stage, Store
+from model.tracking import Registry, Tracking
 
 RETRY_DELAYS = [10.0, 60.0, 300.0]
 """Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
@@ -51,8 +52,8 @@ def completed(completion: Completion, chain: Sequence[Stage]) -> Manifest:
 class PrefectMaker:
     """Makes each stage in a Prefect task of its name."""
 
-    def __init__(self, completion: Completion):
-        self.completion, self.store = completion, completion.store
+    def __init__(self, completion: Completion, champion: Stage | None):
+        self.completion, self.store, self.champion = completion, completion.store, champion
         self.stages: list[Stage] = []
 
     def __call__(self, stage: Stage) -> Stage:
@@ -100,13 +101,15 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
     tracking = Tracking(servers.mlflow_uri(store.root), f"file://{store.root}/mlflow/artifacts")
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
     audiences = [presentation.PrefectRun(), *spectators]
-    maker = PrefectMaker(Completion(store, audiences, tracking, tags))
+    champion = champion_of(parameters, tracking.uri)
+    maker = PrefectMaker(Completion(store, audiences, tracking, tags), champion)
     tracking.start(flow_run.name or "run", flat(parameters.model_dump()), tags, dataset_of(parameters, store))
     status = "FAILED"
     try:
         with none_left():
             last = graph(parameters, maker)
             summary = present(store, maker.stages, last, tracking, bool(maker.completion.made))
+            promote(parameters, store, maker, last, tracking)
             status = "FINISHED"
     except KeyboardInterrupt:
         status = "KILLED"
@@ -114,6 +117,31 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
     finally:
         tracking.finish(status)
     return summary
+
+
+def champion_of(parameters: Parameters, uri: str) -> Stage | None:
+    """The encoder of the registry's champion, where this run asks for it and the store still has it."""
+    if parameters.promotion.mode == "off" and "champion" not in parameters.finetuning.arms:
+        return None
+    fingerprint = Registry(uri).having("champion").get("encoder", "")
+    known = Known("pretraining", 0, {}, known=fingerprint, title="champion")
+    return known if fingerprint and Store(parameters.store).manifest(known) else None
+
+
+def promote(parameters: Parameters, store: Store, maker: "PrefectMaker", last: Stage, tracking: Tracking) -> None:
+    """Registers the encoder, with the fine-tuned model that `score` uses, as champion or challenger."""
+    if parameters.promotion.mode == "off" or last.name != "report":
+        return
+    from flows import promotion
+
+    [encoder] = [stage for stage in maker.stages if stage.name == "pretraining"]
+    scorer = next(s for s in maker.stages if s.name == "finetuning" and s.parameters["arm"] == "pre-trained")
+    tracking.log_folder(store.folder(last) / "model", "model")
+    report = json.loads((store.folder(last) / "report.json").read_text())
+    itself = maker.champion is not None and maker.champion.fingerprint == encoder.fingerprint
+    rival = "champion" if maker.champion and not itself else "random"
+    tags = {"encoder": encoder.fingerprint, "report": last.fingerprint, "scorer": scorer.fingerprint}
+    promotion.consider(parameters.promotion, report, tracking, rival, tags)
 
 
 def dataset_of(parameters: Parameters, store: Store) -> dict[str, str]:

@@ -24,9 +24,11 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # tried again her
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 EXPERIMENT = "domain-adaptation"
+REGISTERED = "amazon-electra"  # name of the model in the registry
 READ_SECONDS = 1.0  # between two looks at the files
 RETRY_SECONDS = 5.0  # between two attempts to reach MLflow
 CLOSE_SECONDS = 20.0  # at most, at the end of a run, for what is still to be sent
+CANCEL_SECONDS = 5.0  # at the end of one that failed or was cancelled: Prefect kills it 30 s after telling it
 BATCH_METRICS = 1_000  # MLflow's limit for one request
 PARAMETER_CHARACTERS = 6_000  # MLflow's limit for one value
 
@@ -129,9 +131,15 @@ class Tracking:
         """Ends the parent run; waits a while for what is still to be sent."""
         self._work.put(lambda: self._client.set_terminated(self.parent.id, status=status))
         self._closing.set()
-        self._thread.join(CLOSE_SECONDS)
+        self._thread.join(CLOSE_SECONDS if status == "FINISHED" else CANCEL_SECONDS)
         if self._thread.is_alive():
             log.warning("MLflow at %s did not take everything in time; the next run sends the rest", self.uri)
+
+    def settle(self, seconds: float) -> bool:
+        """Waits until all that was asked so far is done; whether it was in time."""
+        reached = threading.Event()
+        self._work.put(reached.set)
+        return reached.wait(seconds)
 
     def _serve(self) -> None:
         """The thread: reads what is followed, works off what was asked, one after the other, until all is done."""
@@ -254,3 +262,67 @@ class Tracking:
 
     def _log_file(self, run_id: str, file: Path, name: str) -> None:
         self._client.log_artifact(run_id, str(file), name or None)
+
+
+class Registry:
+    """The registered model: versions, the alias `champion`, and `challenger` for one that was not better."""
+
+    def __init__(self, uri: str, name: str = REGISTERED):
+        from mlflow import MlflowClient
+
+        self.name, self._client = name, MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+    def add(self, run_id: str, artifact: str, tags: Mapping[str, str]) -> str:
+        """A version made of an artifact of a run; the same content (`tags`) is registered once. Its number."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.get_registered_model(self.name)
+        except MlflowException:
+            self._client.create_registered_model(self.name)
+        for known in self._client.search_model_versions(f"name = '{self.name}'"):
+            if all(known.tags.get(name) == value for name, value in tags.items()):
+                return str(known.version)
+        source = f"{self._client.get_run(run_id).info.artifact_uri}/{artifact}"
+        return str(self._client.create_model_version(self.name, source, run_id, dict(tags)).version)
+
+    def having(self, alias: str) -> dict[str, str]:
+        """Version and tags of the one that has the alias; empty where none has."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            found = self._client.get_model_version_by_alias(self.name, alias)
+        except MlflowException:
+            return {}
+        return {**found.tags, "version": str(found.version), "source": str(found.source)}
+
+    def promote(self, version: str, reason: str) -> None:
+        """Makes a version the champion, and notes whom it replaced, for `rollback`."""
+        champion = self.having("champion").get("version", "")
+        if champion == version:
+            return
+        self._client.set_model_version_tag(self.name, version, "replaced", champion)
+        self._client.set_model_version_tag(self.name, version, "reason", reason)
+        self._client.set_registered_model_alias(self.name, "champion", version)
+        if self.having("challenger").get("version") == version:
+            self._client.delete_registered_model_alias(self.name, "challenger")
+
+    def challenge(self, version: str, reason: str) -> None:
+        self._client.set_model_version_tag(self.name, version, "reason", reason)
+        self._client.set_registered_model_alias(self.name, "challenger", version)
+
+    def rollback(self) -> tuple[str, str]:
+        """Gives the alias back to whom the champion replaced: (from, to)."""
+        champion = self.having("champion")
+        before = champion.get("replaced", "")
+        if not before:
+            raise ValueError("there is no champion, or it replaced nobody: nothing to go back to")
+        self._client.set_registered_model_alias(self.name, "champion", before)
+        return champion["version"], before
+
+    def find(self, version: str) -> str:
+        """The number of a version given by its number or by how the fingerprint of its encoder begins."""
+        for known in self._client.search_model_versions(f"name = '{self.name}'"):
+            if version in (str(known.version), known.tags.get("encoder", "")[: len(version)]):
+                return str(known.version)
+        raise ValueError(f"no version {version} of {self.name}; the MLflow UI lists them under Models")

@@ -24,12 +24,25 @@ class Cell:
         return f"{self.arm} · {self.task} · seed {self.seed}"
 
 
-def cells(parameters: Parameters, corpus: Stage, vocabulary: Stage, encoder: Stage) -> Iterator[Cell]:
+def arms(parameters: Parameters, encoder: Stage, champion: Stage | None) -> list[Arm]:
+    """A model that wants to be champion is compared with the one that is; a champion is not compared with itself."""
+    chosen = list(parameters.finetuning.arms)
+    if parameters.promotion.mode != "off" and "champion" not in chosen:
+        chosen.append("champion")
+    if champion is None or champion.fingerprint == encoder.fingerprint:
+        chosen = [arm for arm in chosen if arm != "champion"]
+    return chosen
+
+
+def cells(
+    parameters: Parameters, corpus: Stage, vocabulary: Stage, encoder: Stage, champion: Stage | None
+) -> Iterator[Cell]:
     """The study, in the order of the report."""
     for task in parameters.finetuning.tasks:
         for seed in parameters.finetuning.seeds:
-            for arm in parameters.finetuning.arms:
-                finetuned = finetune(parameters, arm, task, seed, corpus, vocabulary, encoder)
+            for arm in arms(parameters, encoder, champion):
+                source = champion if arm == "champion" and champion else encoder
+                finetuned = finetune(parameters, arm, task, seed, corpus, vocabulary, source)
                 yield Cell(arm, task, seed, finetuned, evaluate(task, corpus, finetuned))
 
 

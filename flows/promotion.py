@@ -1,0 +1,94 @@
+"""Which model is the champion: decided by the study, on the named tasks, if asked for with a person's approval."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prefect import pause_flow_run
+from prefect.exceptions import FlowPauseTimeout
+from prefect.input import RunInput
+from pydantic import Field
+
+from flows.parameters import Promotion
+from flows.presentation import run_logger
+from model.tracking import Registry, Tracking
+
+APPROVAL_SECONDS = 7 * 24 * 3600
+
+
+class Approval(RunInput):
+    """What a person says to the evidence."""
+
+    approve: bool = Field(default=False, description="Make this model the champion")
+    reason: str = Field(default="", description="Kept with the model")
+
+
+@dataclass(frozen=True)
+class Decision:
+    promote: bool
+    reason: str
+
+
+def decide(differences: Sequence[Mapping[str, Any]], tasks: Sequence[str], margin: float, rival: str) -> Decision:
+    """Better than the rival on every named task; with a margin (points), not worse by more than that is enough.
+
+    "Better" and "not worse" are said of the 95% interval of the paired difference, never of the difference alone.
+    """
+    reasons, promote = [], True
+    for task in tasks:
+        difference = between("pre-trained", rival, task, differences)
+        if difference is None:
+            reasons.append(f"{task}: not compared with {rival}")
+            promote = False
+            continue
+        value, low, high = (100 * part for part in difference)
+        fine = low > 0 or (margin > 0 and low >= -margin)
+        words = "better" if low > 0 else f"not worse by more than {margin:g}" if fine else "not shown to be better"
+        reasons.append(f"{task}: {words} than {rival} ({value:+.1f} points, {low:+.1f} to {high:+.1f})")
+        promote = promote and fine
+    return Decision(promote, "; ".join(reasons))
+
+
+def between(
+    arm: str, rival: str, task: str, differences: Sequence[Mapping[str, Any]]
+) -> tuple[float, float, float] | None:
+    """arm − rival with its interval, whichever way round the report has it."""
+    for d in differences:
+        if d["task"] == task and (d["a"], d["b"]) == (arm, rival):
+            return d["difference"], d["low"], d["high"]
+        if d["task"] == task and (d["a"], d["b"]) == (rival, arm):
+            return -d["difference"], -d["high"], -d["low"]
+    return None
+
+
+def consider(
+    wish: Promotion, report: Mapping[str, Any], tracking: Tracking, rival: str, tags: Mapping[str, str]
+) -> Decision:
+    """Registers the model of this run, and makes it champion or challenger."""
+    decision = decide(report["differences"], wish.tasks, wish.margin, rival)
+    if wish.mode == "ask":
+        decision = asked(decision, report)
+    if not tracking.settle(120):
+        run_logger().warning("MLflow did not answer: the model is not registered; run the same again later")
+        return decision
+    registry = Registry(tracking.uri)
+    version = registry.add(tracking.parent.id, "model", tags)
+    if decision.promote:
+        registry.promote(version, decision.reason)
+    elif registry.having("champion").get("version") != version:
+        registry.challenge(version, decision.reason)
+    role = "champion" if registry.having("champion").get("version") == version else "challenger"
+    run_logger().info("version %s is %s: %s", version, role, decision.reason)
+    return decision
+
+
+def asked(decision: Decision, report: Mapping[str, Any]) -> Decision:
+    """Waits for a person, who sees the evidence above the form; no answer is a no."""
+    evidence = f"**{report['title']}**\n\n{report['answer']}\n\nBy the rule: {decision.reason}"
+    form = Approval.with_initial_data(description=evidence, approve=decision.promote, reason="")
+    try:
+        answer: Any = pause_flow_run(wait_for_input=form, timeout=APPROVAL_SECONDS, key="approval")
+    except FlowPauseTimeout:
+        return Decision(False, f"nobody approved; {decision.reason}")
+    words = "approved" if answer.approve else "not approved"
+    return Decision(answer.approve, f"{words}{': ' + answer.reason if answer.reason else ''}; {decision.reason}")

@@ -10,13 +10,15 @@ import venv
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms import environments
 
-from beam_jobs import shards_job
+from beam_jobs import corpus_job, shards_job
+from tests.beam_jobs.test_corpus_job import review, write_dump
 from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units, vocabulary  # noqa: F401
 
 apiclient = pytest.importorskip("apache_beam.runners.dataflow.internal.apiclient", reason="needs apache-beam[gcp]")
@@ -82,16 +84,8 @@ def test_the_worker_has_no_torch_and_no_checkout(worker_python, tmp_path):
     assert not where.startswith(str(ROOT))
 
 
-def test_a_worker_with_the_staged_package_alone_gives_the_same_bytes(
-    staged,
-    worker_python,
-    corpus,  # noqa: F811
-    vocabulary,  # noqa: F811
-    tmp_path,
-    monkeypatch,
-):
-    folder, output = staged
-    job(corpus, vocabulary, tmp_path / "local")
+def replay(folder: Path, worker_python: Path) -> None:
+    """Runs what was staged, every step of it in a process of the worker's own interpreter."""
     pipeline = beam_runner_api_pb2.Pipeline.FromString((folder / "pipeline.pb").read_bytes())
     command = f"{worker_python} -m apache_beam.runners.worker.sdk_worker_main"
     replacement = environments.SubprocessSDKEnvironment.from_command_string(command).to_runner_api(None)
@@ -99,7 +93,29 @@ def test_a_worker_with_the_staged_package_alone_gives_the_same_bytes(
         capabilities = list(environment.capabilities)
         environment.CopyFrom(replacement)
         environment.capabilities[:] = capabilities
+    FnApiRunner().run_via_runner_api(pipeline, PipelineOptions([])).wait_until_finish()
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """A worker finds nothing of the checkout in its working folder or on its path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    FnApiRunner().run_via_runner_api(pipeline, PipelineOptions([])).wait_until_finish()
+
+
+def test_shards_job(staged, worker_python, corpus, vocabulary, tmp_path):  # noqa: F811
+    folder, output = staged
+    job(corpus, vocabulary, tmp_path / "local")
+    replay(folder, worker_python)
     assert digests(output) == digests(tmp_path / "local") != {}
+
+
+def test_corpus_job(worker_python, tmp_path):
+    dump = write_dump(tmp_path / "dump.json.gz", [review(i % 250) for i in range(300)])
+    arguments = ["--input", str(dump), "--output"]
+    corpus_job.run([*arguments, str(tmp_path / "local"), "--direct_running_mode=in_memory"])
+    stage(corpus_job.run, [*arguments, str(tmp_path / "output")], tmp_path / "staged")
+    replay(tmp_path / "staged", worker_python)
+    written = [pq.read_table(p).to_pylist() for p in sorted((tmp_path / "output").glob("corpus-*.parquet"))]
+    assert written == [pq.read_table(p).to_pylist() for p in sorted((tmp_path / "local").glob("corpus-*.parquet"))]
+    assert sum(map(len, written)) == 250

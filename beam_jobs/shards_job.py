@@ -70,7 +70,9 @@ class Packing:
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
-        "shards_job", description="A corpus to packed sequences of token ids. Other options go to Apache Beam."
+        "shards_job",
+        description="A corpus to packed sequences of token ids. Any Apache Beam option may follow.",
+        allow_abbrev=False,
     )
     option = parser.add_argument
     source = parser.add_mutually_exclusive_group(required=True)

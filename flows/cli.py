@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.command import UserMistake
+from flows import dumps
 
 PRESETS = ("tiny", "small", "base", "large", "amazon-base")
 
@@ -27,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_sample(commands)
     _add_run(commands)
+    dumps.add_commands(commands)
     runs = commands.add_parser("runs", help="what is in the store", description="The complete stages of a store.")
     runs.set_defaults(do=list_runs)
     show = commands.add_parser("show", help="one stage and its lineage", description="A stage and what it was made of.")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -44,7 +45,7 @@ def save(folder: Path, state: State) -> Path:
         _clear(final)
         os.replace(temporary, final)
         sync(folder)
-    except OSError:
+    except (OSError, SafetensorError):
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     return final
@@ -76,7 +77,7 @@ class Writer:
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self._keep = folder, keep
         self._thread: threading.Thread | None = None
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self._waited = 0.0
 
     def write(self, state: State, best_step: int) -> None:
@@ -89,7 +90,7 @@ class Writer:
         try:
             save(self.folder, state)
             prune(self.folder, self._keep, best_step)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             self._error = error
 
     def wait(self) -> None:
@@ -103,7 +104,7 @@ class Writer:
             error, self._error = self._error, None
             kept = found(self.folder)
             raise UserMistake(
-                f"no checkpoint could be written to {self.folder}: {error.strerror or error}; "
+                f"no checkpoint could be written to {self.folder}: {getattr(error, 'strerror', None) or error}; "
                 f"the last whole one is {kept[-1].name if kept else 'none'}: make room and run the same command again"
             ) from error
 

@@ -1,0 +1,129 @@
+"""Pre-training killed, starved of disk, told to stop: nothing that was on disk is lost, and the end is the same."""
+
+import hashlib
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from model import checkpoint
+from model.pretraining.loop import EXIT_TERMINATED
+from tests.model.synthetic_shards import write_shards
+
+SETTINGS = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32, "batch": 8}
+SETTINGS |= {"log_every": 5, "checkpoint_every": 10}
+KILLS = 10
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return write_shards(tmp_path_factory.mktemp("shards"), sequences=100)
+
+
+def start(shards, output, steps, preexec=None, **settings):
+    sets = [part for name, value in (SETTINGS | settings).items() for part in ("--set", f"{name}={value}")]
+    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    command = [sys.executable, "-m", "model.pretrain", "--shards", str(shards), "--output", str(output), *fixed, *sets]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        cwd=root,
+        preexec_fn=preexec,
+        text=True,
+    )
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+
+
+def digest(output):
+    whole = hashlib.sha256()
+    last = checkpoint.found(output / "checkpoints")[-1]
+    for path in (
+        last / checkpoint.TENSORS,
+        *(output / r / "model.safetensors" for r in ("discriminator", "generator")),
+    ):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()
+
+
+def newest(output):
+    kept = checkpoint.found(output / "checkpoints")
+    return kept[-1].name if kept else None
+
+
+@pytest.mark.timeout(600)
+def test_killed_ten_times_at_any_moment_the_weights_are_those_of_an_undisturbed_run(shards, tmp_path):
+    """Kills fall anywhere after the first checkpoint of each life: in a step, while writing, while exporting."""
+    steps = 600
+    finish(start(shards, tmp_path / "whole", steps))
+    output, draw, killed = tmp_path / "killed", random.Random(0), 0
+    for _ in range(KILLS):
+        process = start(shards, output, steps)
+        before = newest(output)
+        while newest(output) == before and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(draw.random() * 0.3)
+        process.kill()
+        killed += process.wait() == -signal.SIGKILL
+        process.communicate()
+    assert killed >= KILLS - 2
+    finish(start(shards, output, steps))
+    assert digest(output) == digest(tmp_path / "whole")
+
+
+def test_disk_full_while_saving(shards, tmp_path):
+    """A file may not grow beyond a limit, so that the second, larger settings' checkpoint fails in the middle."""
+    finish(start(shards, tmp_path, 10))
+    size = (checkpoint.found(tmp_path / "checkpoints")[0] / checkpoint.TENSORS).stat().st_size
+    output = tmp_path / "starved"
+    process = start(shards, output, 40)
+    while newest(output) is None and process.poll() is None:
+        time.sleep(0.002)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size // 2, size // 2))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "no checkpoint could be written" in errors
+    kept = checkpoint.found(output / "checkpoints")
+    assert kept
+    assert checkpoint.load(kept[-1]).step >= 10
+    assert kept[-1].name in errors
+    assert not list((output / "checkpoints").glob(f"{checkpoint.TEMPORARY}*"))
+    finish(start(shards, output, 40))
+    finish(start(shards, tmp_path / "whole", 40))
+    assert digest(output) == digest(tmp_path / "whole")
+
+
+def test_a_half_written_checkpoint_is_not_one(shards, tmp_path):
+    finish(start(shards, tmp_path, 20))
+    folder = tmp_path / "checkpoints"
+    torn = folder / f"{checkpoint.TEMPORARY}step-00000030"
+    torn.mkdir()
+    (torn / checkpoint.TENSORS).write_bytes(b"torn")
+    assert newest(tmp_path) == "step-00000020"
+    checkpoint.prune(folder, keep=1)
+    assert [path.name for path in folder.iterdir()] == ["step-00000020"]
+
+
+def test_terminated_within_seconds(shards, tmp_path):
+    process = start(shards, tmp_path, 100_000)
+    while newest(tmp_path) is None:
+        assert process.poll() is None
+        time.sleep(0.01)
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == EXIT_TERMINATED
+    assert time.monotonic() - asked < 20

@@ -103,8 +103,8 @@ def services_of(store: Path, prefect_port: int, mlflow_port: int) -> list[Servic
     """In the order in which they need each other."""
     ready = store / "logs" / "deployments.ready"
     ready.unlink(missing_ok=True)
-    serving = [sys.executable, "-m", "flows.deployments", str(store)]
-    tracking = {"MLFLOW_TRACKING_URI": f"http://{HOST}:{mlflow_port}"}
+    serving = [sys.executable, "-m", "flows.deployments", "serve", str(store)]
+    tracking = {"MLFLOW_TRACKING_URI": f"http://{HOST}:{mlflow_port}", "PREFECT_RUNNER_POLL_FREQUENCY": "3"}
     return [
         Service(
             "Prefect server",

@@ -1,6 +1,7 @@
-"""What can be started from the Prefect UI, and how one machine serves it; deploy/prefect.yaml is for work pools.
+"""What can be started from the Prefect UI, and how one machine serves it.
 
-`python -m flows.deployments STORE` serves all of them; `amazon-electra up` keeps that process alive.
+`python -m flows.deployments serve STORE` serves all of them; `amazon-electra up` keeps that process alive.
+`python -m flows.deployments yaml` prints deploy/prefect.yaml, the same for work pools (a test holds the two together).
 """
 
 import os
@@ -8,6 +9,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+EVENT = "reviews.dump.arrived"
+"""Whoever emits it, a storage notification or a webhook, has the watcher look at once."""
 
 
 @dataclass(frozen=True)
@@ -17,28 +21,52 @@ class Offer:
     name: str
     entrypoint: str
     description: str
-    tags: tuple[str, ...] = ("amazon-electra",)
+    pool: str = "cpu"
+    """Work pool in production; those of `accelerator` have a GPU or TPU."""
     parameters: dict[str, Any] = field(default_factory=dict)
     cron: str = ""
-    """When it starts by itself; empty: when somebody starts it."""
+    """When it starts by itself (UTC); empty: when somebody starts it."""
+    event: str = ""
+    """What starts it besides; empty: nothing."""
 
 
 OFFERS = (
     Offer(
         "domain-adaptation",
-        "flows.domain_adaptation:domain_adaptation",
+        "flows.domain_adaptation.domain_adaptation",
         "The whole graph: dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. "
         "Works as it is: without a change it adapts the tiny preset to a synthetic dump in a few minutes.",
+        pool="accelerator",
+        parameters={"promotion": {"mode": "automatic"}},
     ),
     Offer(
         "prepare-data",
-        "flows.parts:prepare_data",
+        "flows.parts.prepare_data",
         "The data alone: dump → corpus → vocabulary → shards, which later runs find complete.",
     ),
     Offer(
         "pre-train",
-        "flows.parts:pre_train",
+        "flows.parts.pre_train",
         "Data and pre-training: up to the encoder, as a transformers folder.",
+        pool="accelerator",
+    ),
+    Offer(
+        "study",
+        "flows.parts.study",
+        "Arms × tasks × seeds from a study file: comparisons with intervals and paired tests.",
+        pool="accelerator",
+    ),
+    Offer(
+        "watch-dumps",
+        "flows.watch.watch_dumps",
+        "Looks for new dumps and starts one run of domain-adaptation for each, once.",
+        cron="*/15 * * * *",
+        event=EVENT,
+    ),
+    Offer(
+        "score",
+        "flows.scoring.score",
+        "The champion over a dump: Parquet with label, probability and model version for every review.",
     ),
 )
 
@@ -46,34 +74,70 @@ OFFERS = (
 def served(store: Path) -> list[Any]:
     """The deployments of this machine, their results in this store."""
     from prefect.deployments.runner import EntrypointType
+    from prefect.events import DeploymentEventTrigger
     from prefect.schedules import Cron
     from prefect.utilities.importtools import import_object
 
-    deployments = []
-    for offer in OFFERS:
-        flow = import_object(offer.entrypoint.replace(":", "."))
-        deployments.append(
-            flow.to_deployment(
-                name=offer.name,
-                description=offer.description,
-                tags=list(offer.tags),
-                parameters={**offer.parameters, "store": str(store)},
-                schedules=[Cron(offer.cron, timezone="UTC", slug=offer.name)] if offer.cron else None,
-                entrypoint_type=EntrypointType.MODULE_PATH,
-            )
+    return [
+        import_object(offer.entrypoint).to_deployment(
+            name=offer.name,
+            description=offer.description,
+            tags=["amazon-electra"],
+            parameters={**offer.parameters, "store": str(store)},
+            schedules=[Cron(offer.cron, timezone="UTC", slug=offer.name)] if offer.cron else None,
+            triggers=[DeploymentEventTrigger(**trigger(offer))] if offer.event else None,
+            entrypoint_type=EntrypointType.MODULE_PATH,
         )
-    return deployments
+        for offer in OFFERS
+    ]
 
 
-def main() -> None:
+def trigger(offer: Offer) -> dict[str, Any]:
+    """One run for each event."""
+    return {"name": f"{offer.name} on {offer.event}", "enabled": True, "match": {}, "expect": [offer.event]}
+
+
+def described() -> dict[str, Any]:
+    """The same as Prefect's deployment file; AMAZON_ELECTRA_STORE names the store of the workers."""
+    store = "{{ $AMAZON_ELECTRA_STORE }}"
+    return {
+        "name": "amazon-electra",
+        "pull": None,
+        "deployments": [
+            {
+                "name": offer.name,
+                "entrypoint": offer.entrypoint,
+                "description": offer.description,
+                "tags": ["amazon-electra"],
+                "parameters": {**offer.parameters, "store": store},
+                "work_pool": {"name": offer.pool},
+                "schedules": [{"cron": offer.cron, "timezone": "UTC", "slug": offer.name}] if offer.cron else [],
+                "triggers": [trigger(offer)] if offer.event else [],
+            }
+            for offer in OFFERS
+        ],
+    }
+
+
+def as_yaml() -> str:
+    import yaml
+
+    head = "# Made by `python -m flows.deployments yaml`; change flows/deployments.py instead.\n"
+    return head + yaml.safe_dump(described(), sort_keys=False, allow_unicode=True, width=110)
+
+
+def serve_all(store: Path) -> None:
     """Serves until it is told to end; each flow run is a process of its own."""
     from prefect import serve
 
-    store = Path(sys.argv[1]).resolve()
     deployments = served(store)
+    (store / "logs").mkdir(parents=True, exist_ok=True)
     (store / "logs" / "deployments.ready").touch()
-    serve(*deployments, pause_on_shutdown=False, limit=int(os.environ.get("RUNS_AT_ONCE", "4")))
+    serve(*deployments, pause_on_shutdown=False, limit=int(os.environ.get("AMAZON_ELECTRA_RUNS_AT_ONCE", "4")))
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "yaml":
+        print(as_yaml(), end="")
+    else:
+        serve_all(Path(sys.argv[2]).resolve())

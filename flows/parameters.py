@@ -122,6 +122,16 @@ class Promotion(Section):
     )
 
 
+class StudyChoice(Section):
+    """Which comparison is made."""
+
+    file: str = Field(
+        default="losses", min_length=1, description="A study file (YAML), or a shipped one: losses, search, sizes, …"
+    )
+    variables: dict[str, str] = Field(default={}, description='Fills ${name} in the file, for example {"reviews": "…"}')
+    at_once: int = Field(default=2, ge=1, le=64, description="Cells that run side by side, one thread each")
+
+
 class Parameters(Section):
     """All of it: what one run of the graph is asked to do."""
 

@@ -1,31 +1,48 @@
 """Parts of the graph to start alone: whatever they make, the whole graph finds complete later."""
 
+from collections.abc import Callable
 from typing import Any
 
 from prefect import flow
 
 from flows.completion import Maker
-from flows.parameters import Corpus, Dump, Parameters, PresetName, Pretraining, Shards, Vocabulary
+from flows.parameters import Corpus, Dump, Parameters, PresetName, Pretraining, Shards, StudyChoice, Vocabulary
 from flows.stages import corpus as corpus_stage
 from flows.stages import dump as dump_stage
 from flows.stages import pretraining as pretraining_stage
 from flows.stages import shards as shards_stage
+from flows.stages import study as study_stage
 from flows.stages import vocabulary as vocabulary_stage
 from flows.store import Stage
 from flows.tasks import going_through, run_name
 
 
-def data_graph(p: Parameters, make: Maker) -> Stage:
-    """Dump → corpus → vocabulary → shards."""
+def prepared(p: Parameters, make: Maker) -> tuple[Stage, Stage]:
+    """Dump → corpus → vocabulary → shards: the corpus and the shards."""
     reviews = make(dump_stage.stage(p, make.store))
     sentences = make(corpus_stage.stage(p, reviews, make.store))
     words = make(vocabulary_stage.stage(p, sentences))
-    return make(shards_stage.stage(p, sentences, words))
+    return sentences, make(shards_stage.stage(p, sentences, words))
+
+
+def data_graph(p: Parameters, make: Maker) -> Stage:
+    return prepared(p, make)[1]
 
 
 def encoder_graph(p: Parameters, make: Maker) -> Stage:
     """Dump → … → pre-training."""
     return make(pretraining_stage.stage(p, data_graph(p, make)))
+
+
+def study_graph(choice: StudyChoice) -> Callable[[Parameters, Maker], Stage]:
+    """Dump → … → pre-training → the cells of a study file."""
+
+    def graph(p: Parameters, make: Maker) -> Stage:
+        sentences, sequences = prepared(p, make)
+        encoder = make(pretraining_stage.stage(p, sequences))
+        return make(study_stage.stage(p, choice, sentences, sequences, encoder))
+
+    return graph
 
 
 @flow(name="prepare-data", flow_run_name=run_name)
@@ -63,3 +80,26 @@ def pre_train(
         store=store,
     )
     return going_through(encoder_graph, parameters)
+
+
+@flow(name="study", flow_run_name=run_name)
+def study(
+    study: StudyChoice = StudyChoice(),  # noqa: B008
+    dump: Dump = Dump(),  # noqa: B008
+    preset: PresetName = "tiny",
+    corpus: Corpus = Corpus(),  # noqa: B008
+    pretraining: Pretraining = Pretraining(),  # noqa: B008
+    store: str = "store",
+) -> dict[str, Any]:
+    """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired test.
+
+    Args:
+        study: Which comparison is made.
+        dump: The reviews the tasks and the encoder come from.
+        preset: Size of the encoder.
+        corpus: How reviews become sentences, and who may see them.
+        pretraining: Of the encoder that the study's arms start from.
+        store: Folder of all results; a stage it holds is not made again.
+    """
+    parameters = Parameters(dump=dump, preset=preset, corpus=corpus, pretraining=pretraining, store=store)
+    return going_through(study_graph(study), parameters)

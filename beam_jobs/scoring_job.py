@@ -1,0 +1,209 @@
+"""A dump and a fine-tuned classifier to a label for every review: `python -m beam_jobs.scoring_job --scorer DIR …`.
+
+The classifier comes as one exported program (`python -m model.scorer`), so a worker needs torch and tokenizers beside
+what the corpus job needs, and neither transformers nor model/. The one job that imports torch: its workers have an image
+of their own. The text of a unit is read, scored and dropped where it is; only names and counts travel between steps.
+"""
+
+import argparse
+import io
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.ml.inference.base import ModelHandler, PredictionResult, RunInference
+
+from beam_jobs import corpus_options, engine, options, prepared, storage, work_units
+from beam_jobs.command import UserMistake, main
+from beam_jobs.corpus_options import Folders
+from beam_jobs.progress import progress
+from beam_jobs.written import numbered
+
+TOKENS_AT_ONCE = 8_192
+"""Of a batch, padding included: small enough for the caches of a core (ours)."""
+SCHEMA = pa.schema(
+    [
+        pa.field("review_id", pa.binary(16)),
+        pa.field("stars", pa.int8()),
+        pa.field("label", pa.string()),
+        pa.field("probability", pa.float32()),
+        pa.field("probabilities", pa.list_(pa.float32())),
+        pa.field("model_version", pa.string()),
+    ]
+)
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    started = time.monotonic()
+    own, rest = parser().parse_known_args(argv)
+    args, flags = corpus_options.parse(rest)
+    for name in ("scorer.pt2", "scorer.json", "tokenizer.json"):
+        if not storage.exists(storage.join(own.scorer, name)):
+            raise UserMistake(f"--scorer {own.scorer}: has no {name}; `python -m model.scorer` makes such a folder")
+    files = corpus_options.dump_files(args)
+    storage.check_writable(args.output)
+    beam_options = options.resolve(flags, sum(file.plain_size for file in files))
+    folders = Folders(args.output, storage.join(args.output, "_work"))
+    preparation = replace(corpus_options.preparation(args, files, folders), sample_share=0)
+    size = work_units.unit_bytes(files)
+    units = sum(work_units.expected(file, size) for file in files)
+
+    def build(pipeline: beam.Pipeline) -> None:
+        _ = (
+            pipeline
+            | "List files" >> beam.Create(files)
+            | "Cut files" >> beam.FlatMap(work_units.cut, size, folders.cuts)
+            | "Spread units" >> beam.Reshuffle()
+            | "Prepare units" >> beam.Map(prepared.prepare, preparation)
+            | "Score units" >> RunInference(Scorer(own.scorer, folders.prepared))
+            | "Write scores" >> beam.Map(write, folders, own.model_version)
+        )
+
+    with progress(units, "units", f"scoring ({options.describe(beam_options)})") as shown:
+        engine.run_graph(beam_options, build, lambda: shown.update(len(counts_in(folders.written))))
+        if options.only_stages(beam_options):
+            return {"staged": options.describe(beam_options)}
+        result = finish(folders)
+    seconds = time.monotonic() - started
+    return {**result, "seconds": round(seconds, 3), "reviews_per_second": round(result["scored"] / seconds, 1)}
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "scoring_job",
+        description="Scores every review of a dump. The options of the corpus job that concern the dump follow.",
+    )
+    made.add_argument("--scorer", required=True, metavar="DIR", help="folder made by model.scorer")
+    made.add_argument("--model_version", default="", help="written beside every label")
+    return made
+
+
+@dataclass
+class Loaded:
+    """What a worker keeps: one copy for all its threads."""
+
+    program: Any
+    tokenizer: Any
+    labels: list[str]
+
+
+class Scorer(ModelHandler[dict[str, Any], dict[str, Any], Loaded]):
+    """Scores prepared units; an element is the counts of one, its texts lie in a file."""
+
+    def __init__(self, folder: str, texts: str):
+        super().__init__(max_batch_size=1)
+        self.folder, self.texts = folder, texts
+
+    def load_model(self) -> Loaded:
+        import torch
+        from tokenizers import Tokenizer
+
+        torch.set_num_threads(1)
+        settings = json.loads(storage.read_bytes(storage.join(self.folder, "scorer.json")))
+        tokenizer = Tokenizer.from_str(storage.read_bytes(storage.join(self.folder, "tokenizer.json")).decode())
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(settings["max_length"])
+        program = torch.export.load(io.BytesIO(storage.read_bytes(storage.join(self.folder, "scorer.pt2"))))
+        return Loaded(program.module(), tokenizer, settings["labels"])
+
+    def run_inference(
+        self, batch: Sequence[dict[str, Any]], model: Loaded, inference_args: dict[str, Any] | None = None
+    ) -> Iterator[PredictionResult]:
+        for counts in batch:
+            yield PredictionResult(counts, {"labels": model.labels, "probabilities": self.scored(counts, model)})
+
+    def scored(self, counts: dict[str, Any], model: Loaded) -> np.ndarray:
+        """Probabilities [reviews, classes] of a unit, in its order."""
+        with storage.open_bytes(storage.join(self.texts, f"{counts['unit']}.arrow")) as stream:
+            texts = pa.ipc.open_file(stream).read_all()["text"].to_pylist()
+        ids = [encoding.ids for encoding in model.tokenizer.encode_batch(texts)]
+        found = np.zeros((len(ids), len(model.labels)), dtype=np.float32)
+        for rows in batches(ids):
+            found[rows] = probabilities([ids[row] for row in rows], model.program)
+        return found
+
+    def get_metrics_namespace(self) -> str:
+        return "amazon_electra_scoring"
+
+
+def batches(ids: list[list[int]]) -> Iterator[list[int]]:
+    """Row numbers of texts of like length, so many at once that the padded batch has its size."""
+    rows: list[int] = []
+    for row in sorted(range(len(ids)), key=lambda row: -len(ids[row])):
+        if rows and (len(rows) + 1) * len(ids[rows[0]]) > TOKENS_AT_ONCE:
+            yield rows
+            rows = []
+        rows.append(row)
+    if rows:
+        yield rows
+
+
+def probabilities(ids: list[list[int]], program: Any) -> np.ndarray:
+    """[texts, classes]; the texts are padded to the longest with 0, [PAD]."""
+    import torch
+
+    length = max(2, *(len(row) for row in ids))
+    padded = torch.zeros(len(ids), length, dtype=torch.long)
+    mask = torch.zeros(len(ids), length, dtype=torch.long)
+    for number, row in enumerate(ids):
+        padded[number, : len(row)] = torch.tensor(row)
+        mask[number, : len(row)] = 1
+    with torch.inference_mode():
+        return program(padded, mask).numpy()
+
+
+def write(result: PredictionResult, folders: Folders, version: str) -> None:
+    """The scores of a unit as Parquet, then its counts."""
+    counts, found = result.example, result.inference["probabilities"]
+    with storage.open_bytes(storage.join(folders.prepared, f"{counts['unit']}.arrow")) as stream:
+        reviews = pa.ipc.open_file(stream).read_all()
+    best = found.argmax(1) if len(found) else np.zeros(0, dtype=np.int64)
+    columns = [
+        reviews["review_id"],
+        reviews["stars"],
+        pa.array([result.inference["labels"][label] for label in best], pa.string()),
+        pa.array(found[np.arange(len(best)), best], pa.float32()),
+        pa.array(list(found), pa.list_(pa.float32())),
+        pa.array([version] * len(best), pa.string()),
+    ]
+    with storage.atomic_path(storage.join(folders.output, f"scores-{counts['unit']}.parquet")) as path:
+        pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), path, compression="zstd")
+    scored = {**counts, "scored": len(best)}
+    storage.write_bytes(storage.join(folders.written, f"{counts['unit']}.json"), json.dumps(scored).encode())
+
+
+def counts_in(folder: str) -> list[dict[str, Any]]:
+    """Of the units that are done, in the order of the dump."""
+    names = [name for name in storage.names_in(folder) if name.endswith(".json")]
+    return [json.loads(storage.read_bytes(storage.join(folder, name))) for name in sorted(names)]
+
+
+def finish(folders: Folders) -> dict[str, Any]:
+    """Rejects with the lines of their files, the totals; read = scored + dropped is asserted."""
+    done, lines = counts_in(folders.written), dict[str, int]()
+    for unit in done:
+        rejects = storage.read_bytes(storage.join(folders.prepared, f"{unit['unit']}.rejects"))
+        if rejects:
+            before = lines.get(unit["file"], 0)
+            storage.write_bytes(
+                storage.join(folders.output, "rejects", f"{unit['unit']}.jsonl"), numbered(rejects, before)
+            )
+        lines[unit["file"]] = lines.get(unit["file"], 0) + unit["lines"]
+    dropped: dict[str, int] = {}
+    for unit in done:
+        for reason, n in unit["dropped"].items():
+            dropped[reason] = dropped.get(reason, 0) + n
+    result = {name: sum(unit[name] for unit in done) for name in ("read", "scored")}
+    assert result["read"] == result["scored"] + sum(dropped.values()), f"reviews lost: {result}, dropped {dropped}"
+    storage.remove(folders.work)
+    return {**result, "dropped": dropped, "units": len(done)}
+
+
+if __name__ == "__main__":
+    main(run)

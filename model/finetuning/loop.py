@@ -69,7 +69,7 @@ class Training:
 def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt:
     """Leaves the best state in the attempt (on the CPU); the network itself ends where training ended."""
     settings = training.settings
-    optimizer = _optimizer(model, settings, learning_rate)
+    optimizer = _optimizer(model, settings, learning_rate, training.device.fused_optimizer)
     generator = np.random.default_rng(training.seed)
     attempt = Attempt(learning_rate)
     per_epoch = -(-len(training.features) // settings.batch)
@@ -150,7 +150,9 @@ def _evaluate(model: nn.Module, training: Training, attempt: Attempt, step: int,
     return True
 
 
-def _optimizer(model: nn.Module, settings: FinetuningSettings, learning_rate: float) -> torch.optim.AdamW:
+def _optimizer(
+    model: nn.Module, settings: FinetuningSettings, learning_rate: float, fused: bool = False
+) -> torch.optim.AdamW:
     """AdamW with the learning rate falling from the head down (google: eps 1e-6, no decay on LayerNorm and biases)."""
     config: Any = model.config
     depth = int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
@@ -161,7 +163,7 @@ def _optimizer(model: nn.Module, settings: FinetuningSettings, learning_rate: fl
             decay = 0.0 if parameter.ndim == 1 else settings.weight_decay
             groups.setdefault((rate, decay), []).append(parameter)
     options = [{"params": p, "lr": lr, "peak": lr, "weight_decay": decay} for (lr, decay), p in groups.items()]
-    return torch.optim.AdamW(options, eps=1e-6)
+    return torch.optim.AdamW(options, eps=1e-6, fused=fused)
 
 
 def _distance_from_top(name: str, depth: int) -> int:

@@ -64,7 +64,9 @@ def _objective(
 
     def objective(trial: Any) -> float:
         drawn = {name: _draw(trial, name, choices) for name, choices in space.items()}
-        chosen = replace(settings, **_as_settings(drawn))
+        found = _as_settings(drawn)
+        found["learning_rates"] = tuple(found.get("learning_rates", settings.learning_rates))
+        chosen = replace(settings, **found)
 
         def report(step: int, numbers: dict[str, Any]) -> None:
             trial.report(numbers[f"dev_{task.metrics[0]}"], step)
@@ -90,7 +92,7 @@ def _as_settings(drawn: dict[str, Any]) -> dict[str, Any]:
     """`learning_rate` is the grid of one."""
     settings = dict(drawn)
     if "learning_rate" in settings:
-        settings["learning_rates"] = (settings.pop("learning_rate"),)
+        settings["learning_rates"] = [settings.pop("learning_rate")]
     for name in settings:
         if name not in FinetuningSettings.__dataclass_fields__:
             raise UserMistake(f"search: space: no setting {name!r}")

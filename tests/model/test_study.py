@@ -1,0 +1,209 @@
+"""Studies: read with their mistakes named, expanded, run as processes, continued, searched."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from model import study as entry
+from model.command import UserMistake
+from model.evaluation import latency
+from model.evaluation import study as studies
+from model.evaluation.study_run import StudyRun
+from model.finetuning import search
+from tests.model.corpora import write_bert, write_corpus, write_electra
+
+SETTINGS = {
+    "learning_rates": [5e-3],
+    "epochs": 6,
+    "n_train": 150,
+    "n_dev": 60,
+    "max_length": 32,
+    "layer_decay": 1.0,
+    "pooling": "mean",
+}
+
+
+def content(**changes):
+    return {
+        "title": "T",
+        "question": "Q?",
+        "seeds": [0],
+        "arms": [
+            {"name": "one", "encoder": "e"},
+            {"name": "two", "encoder": "random", "architecture": "arm:one"},
+        ],
+        "tasks": [{"task": "polarity", "data": "d"}],
+    } | changes
+
+
+def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds():
+    study = studies.parse(
+        content(
+            seeds=[0, 1],
+            settings={"epochs": 1, "batch": 8, "n_train": 10},
+            tasks=[{"task": "polarity", "data": "d"}, {"task": "stars", "data": "d", "settings": {"batch": 16}}],
+            arms=[{"name": "one", "encoder": "e", "settings": {"epochs": 2}}, {"name": "two", "encoder": "f"}],
+        ),
+        "here",
+    )
+    cells = list(studies.cells(study, {"n_train": 20}))
+    assert len(cells) == 8
+    of_stars = next(c for c in cells if (c.arm.name, c.task.task) == ("one", "stars"))
+    assert of_stars.settings == {"epochs": 2, "batch": 16, "n_train": 20}
+
+
+def test_a_grid_makes_arms_of_every_combination():
+    study = studies.parse(content(grid={"focal_gamma": [1.0, 2.0], "loss": ["focal"]}), "here")
+    assert [arm.name for arm in studies.with_grid(study)] == [
+        f"{arm}, focal_gamma={gamma}, loss=focal" for arm in ("one", "two") for gamma in (1.0, 2.0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"colour": 1}, "no field 'colour'; there are title"),
+        ({"arms": [{"name": "x"}]}, r"arms\[0\]: give `encoder` or `pretraining`"),
+        ({"arms": [{"name": "x", "encoder": "e", "speed": 1}]}, r"arms\[0\]: no field 'speed'"),
+        ({"arms": [{"name": "x", "encoder": "e"}] * 2}, "two arms have the same name"),
+        ({"arms": [{"name": "x", "encoder": "half", "teacher": "arm:y"}]}, "no arm 'y'; its arms are x"),
+        ({"settings": {"epoch": 1}}, "no setting 'epoch'"),
+        ({"comparisons": [["one", "three"]]}, "comparisons: no arm 'three'"),
+        ({"tasks": []}, "at least one arm, one task"),
+        ({"arms": "x"}, "expected fields"),
+    ],
+)
+def test_mistakes_are_named(changes, words):
+    with pytest.raises(UserMistake, match=words):
+        studies.parse(content(**changes), "here")
+
+
+@pytest.mark.parametrize("name", studies.shipped())
+def test_shipped_studies_are_right(name):
+    variables = dict.fromkeys(studies.variables_of(name), "100")
+    study = studies.read(name, variables)
+    assert list(studies.cells(study))
+    with pytest.raises(UserMistake, match="give --var"):
+        studies.read(name, {})
+
+
+def test_an_unknown_study_is_the_users_mistake():
+    with pytest.raises(UserMistake, match="neither a file nor one of the shipped studies: domain_adaptation"):
+        studies.read("nothing", {})
+
+
+def test_a_fingerprint_follows_what_a_cell_depends_on():
+    cell = next(studies.cells(studies.parse(content(), "here")))
+    same = cell.fingerprint("tiny", {"data": "a", "encoder": "b"})
+    assert same == cell.fingerprint("tiny", {"encoder": "b", "data": "a"})
+    assert same != cell.fingerprint("tiny", {"data": "a", "encoder": "c"})
+    assert same != cell.fingerprint("small", {"data": "a", "encoder": "b"})
+    renamed = next(studies.cells(studies.parse(content(title="Other", question="?"), "here")))
+    assert same == renamed.fingerprint("tiny", {"data": "a", "encoder": "b"})
+
+
+def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
+    (tmp_path / "vocabulary").mkdir()
+    (tmp_path / "vocabulary" / "vocab.txt").write_text("\n".join(map(str, range(4000))))
+    (tmp_path / "shards.json").write_text(json.dumps({"max_length": 64}))
+    pretraining = {"shards": str(tmp_path), "preset": "tiny", "set": {"steps": 1000}}
+    mlm = pretraining | {"set": {"objective": "mlm"}, "same_flops_as": "electra"}
+    arms = [{"name": "electra", "pretraining": pretraining}, {"name": "mlm", "pretraining": mlm}]
+    run = StudyRun(studies.parse(content(arms=arms), "here"), tmp_path / "out")
+    steps = run._steps_for_equal_flops(run.study.arm("mlm"))
+    assert 1000 < steps < 2000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studies")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    write_corpus(folder / "corpus")
+    write_electra(folder / "electra")
+    write_bert(folder / "bert")
+    arms = [
+        {"name": "ELECTRA", "encoder": "${encoder}"},
+        {"name": "half", "encoder": "half", "teacher": "arm:ELECTRA"},
+    ]
+    study = content(arms=arms, tasks=[{"task": "polarity", "data": "${corpus}"}], settings=SETTINGS, latency=True)
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    return folder
+
+
+def arguments(made, output):
+    variables = ["--var", f"encoder={made / 'electra'}", "--var", f"corpus={made / 'corpus'}"]
+    return [str(made / "study.yaml"), "--output", str(made / output), *variables]
+
+
+def test_a_killed_study_leaves_no_process_goes_on_and_then_does_nothing_twice(made):
+    planned = entry.run([*arguments(made, "out"), "--dry_run"])
+    assert (len(planned["cells"]), planned["complete"]) == (2, 0)
+    command = [sys.executable, "-m", "model.study", *arguments(made, "out"), "--at_once", "1"]
+    child = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list((made / "out").glob("cells/*/log.txt")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(60) != 0
+    time.sleep(1)
+    assert [p for p in _commands() if str(made / "out") in p] == []
+
+    result = entry.run(arguments(made, "out"))
+    assert "half" in result["answer"]
+    page = (made / "out" / "report" / "report.html").read_text()
+    assert "latency" in page
+    before = {path: path.stat().st_mtime_ns for path in (made / "out" / "cells").rglob("*.json")}
+    again = entry.run(arguments(made, "out"))
+    assert again["answer"] == result["answer"]
+    assert {path: path.stat().st_mtime_ns for path in (made / "out" / "cells").rglob("*.json")} == before
+    cost = json.loads(next((made / "out" / "cells").rglob("latency.json")).read_text())
+    assert 0 < cost["batch_1"]["p50_ms"] <= cost["batch_1"]["p99_ms"]
+    assert cost["reviews_per_second"] > 0
+
+
+def _commands():
+    for process in Path("/proc").glob("[0-9]*"):
+        if int(process.name) != os.getpid():
+            try:
+                yield (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+
+
+def test_a_failing_cell_is_told_with_its_log(made):
+    study = yaml.safe_load((made / "study.yaml").read_text())
+    study["arms"] = [{"name": "broken", "encoder": str(made / "corpus")}]
+    (made / "broken.yaml").write_text(yaml.safe_dump(study).replace("${corpus}", str(made / "corpus")))
+    with pytest.raises(UserMistake, match="no transformers model there"):
+        entry.run([str(made / "broken.yaml"), "--output", str(made / "broken")])
+
+
+def test_a_search_goes_on_where_it_was_killed_and_keeps_the_best(made):
+    pytest.importorskip("optuna")
+    space = {"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}, "batch": [16, 32]}
+    (made / "space.json").write_text(json.dumps(space))
+    settings = [p for name, value in SETTINGS.items() if name != "learning_rates" for p in ("--set", f"{name}={value}")]
+    places = ["--encoder", str(made / "electra"), "--task", "polarity", "--data", str(made / "corpus")]
+    command = [*places, *settings, "--output", str(made / "search"), "--space", str(made / "space.json")]
+    search.run([*command, "--trials", "2"])
+    best = search.run([*command, "--trials", "6"])
+    trials = json.loads((made / "search" / "trials.json").read_text())
+    assert len(trials) == best["trials"] == 6
+    complete = [trial for trial in trials if trial["state"] == "complete"]
+    assert best["dev_accuracy"] == max(trial["dev_accuracy"] for trial in complete) > 0.6
+    assert best["settings"] in [trial["settings"] for trial in complete]
+
+
+def test_latency_counts_the_weights(made):
+    folder = next((made / "out" / "cells").glob("*/model"))
+    result = latency.measure(folder, "polarity", made / "corpus", threads=1, device="cpu")
+    assert result["bytes"] == pytest.approx(4 * result["parameters"], rel=0.1)

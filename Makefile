@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+VENV_XLA := .venv-xla
 STORE  ?= store
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test bench clean
+.PHONY: help install demo check test test-faults test-dataflow test-browser test-xla bench up clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
 
 install: $(INSTALLED)  ## make .venv and install the pinned packages
 $(INSTALLED): pyproject.toml constraints.txt
@@ -22,18 +23,39 @@ demo: $(INSTALLED)  ## the whole graph on a synthetic dump, at most 5 minutes on
 	$(BIN)/amazon-electra sample --reviews 20000 --seed 0 --output sample.json.gz
 	$(BIN)/amazon-electra run --dump sample.json.gz --preset tiny --store $(STORE)
 
+up: $(INSTALLED)  ## the Prefect and MLflow UIs of the store, until Ctrl-C
+	$(BIN)/amazon-electra up --store $(STORE)
+
 check: $(INSTALLED)  ## ruff, ruff format, mypy, the import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_import_rules.py
 
-test: $(INSTALLED)  ## the tests (fast ones; the slow ones have targets of their own)
+test: $(INSTALLED)  ## the tests (the slow ones have the targets below)
 	$(BIN)/python -m pytest
+
+test-faults: $(INSTALLED)  ## kills, full disks, broken files: nothing is lost, nothing hangs
+	$(BIN)/python -m pytest tests/faults
+
+test-dataflow: $(INSTALLED)  ## what Dataflow would upload, replayed by a worker that has nothing else
+	$(BIN)/python -m pytest tests/dataflow_replay
+
+test-browser: $(INSTALLED)  ## the UIs in headless Chromium (Debian: apt-get install chromium)
+	AMAZON_ELECTRA_BROWSER=1 $(BIN)/python -m pytest tests/browser
+
+test-xla: $(VENV_XLA)/.installed  ## pre-training on XLA's CPU client, in an environment of its own (6 GB)
+	PJRT_DEVICE=CPU $(VENV_XLA)/bin/python -m pytest tests/xla
+
+$(VENV_XLA)/.installed: pyproject.toml
+	test -x $(VENV_XLA)/bin/python || $(PYTHON) -m venv $(VENV_XLA)
+	$(VENV_XLA)/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.9.*' 'torch_xla==2.9.*' \
+		'transformers>=5.17,<6' tokenizers safetensors pyarrow numpy scikit-learn pytest pytest-timeout
+	touch $@
 
 bench: $(INSTALLED)  ## measure speed: prints tables
 	for bench in tests/bench/[a-z]*.py; do $(BIN)/python $$bench || exit 1; done
 
 clean:  ## remove the environment, the store and what tools left behind
-	rm -rf $(VENV) $(STORE) sample.json.gz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV_XLA) $(STORE) sample.json.gz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

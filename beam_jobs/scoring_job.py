@@ -1,8 +1,9 @@
 """A dump and a fine-tuned classifier to a label for every review: `python -m beam_jobs.scoring_job --scorer DIR …`.
 
 The classifier comes as one exported program (`python -m model.scorer`), so a worker needs torch and tokenizers beside
-what the corpus job needs, and neither transformers nor model/. The one job that imports torch: its workers have an image
-of their own. The text of a unit is read, scored and dropped where it is; only names and counts travel between steps.
+what the corpus job needs, and neither transformers nor model/. The one job that imports torch: its workers have an
+image of their own. The text of a unit is read, scored and dropped where it is; only names and counts travel between
+steps.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.ml.inference.base import ModelHandler, PredictionResult, RunInference
+from apache_beam.ml.inference.base import ModelHandler, RunInference
 
 from beam_jobs import corpus_options, engine, options, prepared, storage, work_units
 from beam_jobs.command import UserMistake, main
@@ -114,9 +115,9 @@ class Scorer(ModelHandler[dict[str, Any], dict[str, Any], Loaded]):
 
     def run_inference(
         self, batch: Sequence[dict[str, Any]], model: Loaded, inference_args: dict[str, Any] | None = None
-    ) -> Iterator[PredictionResult]:
+    ) -> Iterator[dict[str, Any]]:
         for counts in batch:
-            yield PredictionResult(counts, {"labels": model.labels, "probabilities": self.scored(counts, model)})
+            yield {"counts": counts, "labels": model.labels, "probabilities": self.scored(counts, model)}
 
     def scored(self, counts: dict[str, Any], model: Loaded) -> np.ndarray:
         """Probabilities [reviews, classes] of a unit, in its order."""
@@ -158,16 +159,16 @@ def probabilities(ids: list[list[int]], program: Any) -> np.ndarray:
         return program(padded, mask).numpy()
 
 
-def write(result: PredictionResult, folders: Folders, version: str) -> None:
+def write(result: dict[str, Any], folders: Folders, version: str) -> None:
     """The scores of a unit as Parquet, then its counts."""
-    counts, found = result.example, result.inference["probabilities"]
+    counts, found = result["counts"], result["probabilities"]
     with storage.open_bytes(storage.join(folders.prepared, f"{counts['unit']}.arrow")) as stream:
         reviews = pa.ipc.open_file(stream).read_all()
     best = found.argmax(1) if len(found) else np.zeros(0, dtype=np.int64)
     columns = [
         reviews["review_id"],
         reviews["stars"],
-        pa.array([result.inference["labels"][label] for label in best], pa.string()),
+        pa.array([result["labels"][label] for label in best], pa.string()),
         pa.array(found[np.arange(len(best)), best], pa.float32()),
         pa.array(list(found), pa.list_(pa.float32())),
         pa.array([version] * len(best), pa.string()),

@@ -1,0 +1,75 @@
+"""Scores of a dump: every review kept or accounted for, the same numbers as the program gives one text at a time."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import nn
+
+from beam_jobs.command import UserMistake
+from beam_jobs.scoring_job import batches, run
+
+WORDS = ["[PAD]", "[UNK]", "good", "bad", "fine", "very", "not"]
+
+
+class Toy(nn.Module):
+    """Mean of word vectors to three classes; padding must not count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(len(WORDS), 3)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        mask = attention_mask.float().unsqueeze(-1)
+        return ((self.words(input_ids) * mask).sum(1) / mask.sum(1).clamp(min=1)).softmax(-1)
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scorer")
+    batch, tokens = torch.export.Dim("batch", min=1, max=4096), torch.export.Dim("tokens", min=2, max=16)
+    ids = torch.ones(3, 5, dtype=torch.long)
+    shapes = {"input_ids": {0: batch, 1: tokens}, "attention_mask": {0: batch, 1: tokens}}
+    torch.export.save(torch.export.export(Toy().eval(), (ids, ids.clone()), dynamic_shapes=shapes), folder / "scorer.pt2")
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "scorer.json").write_text(json.dumps({"labels": ["a", "b", "c"], "max_length": 16}))
+    return folder
+
+
+def test_every_review_has_the_score_of_its_text_or_a_reason(scorer, tmp_path):
+    texts = ["good", "very good not bad fine", "bad " * 40, "unheard of"]
+    lines = [json.dumps({"overall": 5.0, "reviewText": text, "asin": str(i)}) for i, text in enumerate(texts)]
+    dump = tmp_path / "dump.json"
+    dump.write_text("\n".join([lines[0], '{"broken', lines[1], '{"overall": 1.0}', *lines[2:]]) + "\n")
+    output = tmp_path / "scores"
+    result = run(["--scorer", str(scorer), "--model_version", "7", "--input", str(dump), "--output", str(output)])
+    assert (result["read"], result["scored"], sum(result["dropped"].values())) == (6, 4, 2)
+    rows = pq.read_table(output / "scores-0000-00000.parquet").to_pylist()
+    program = Toy().eval()
+    for text, row in zip(texts, rows, strict=True):
+        ids = torch.tensor([[WORDS.index(w) if w in WORDS else 1 for w in text.split()][:16]])
+        expected = program(ids, torch.ones_like(ids))[0]
+        assert row["probabilities"] == pytest.approx(expected.tolist(), abs=1e-6)
+        assert row["label"] == "abc"[int(expected.argmax())]
+        assert row["probability"] == pytest.approx(float(expected.max()), abs=1e-6)
+        assert row["model_version"] == "7"
+    [reject] = [json.loads(line) for line in (output / "rejects" / "0000-00000.jsonl").read_text().splitlines()]
+    assert reject["line"] == 2
+
+
+def test_batches_hold_every_row_once_and_stay_within_their_size():
+    ids = [[1] * n for n in (1, 4000, 30, 8000, 2, 500, 500, 500)]
+    found = list(batches(ids))
+    assert sorted(row for rows in found for row in rows) == list(range(len(ids)))
+    assert all(len(rows) * max(len(ids[row]) for row in rows) <= 8192 for rows in found)
+
+
+def test_a_folder_that_is_no_scorer_is_a_mistake(tmp_path):
+    (tmp_path / "dump.json").write_text("{}")
+    with pytest.raises(UserMistake, match=r"scorer\.pt2.*model\.scorer"):
+        run(["--scorer", str(tmp_path), "--input", str(tmp_path / "dump.json"), "--output", str(tmp_path / "out")])

@@ -44,6 +44,7 @@ def build(
     initialize(model, config.seed)
     if origin:
         start_from(model, origin, shards.vocabulary)
+    model.noise.pooled = device.kind == "cpu"
     device.move(model)
     identity = identify(preset, shards) | {"budget_seconds": budget.seconds if budget else None}
     training = loop.Training(

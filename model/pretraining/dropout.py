@@ -17,10 +17,11 @@ STEPS_PER_POOL = 64
 
 
 class Noise:
-    """The keep factors of one model; on devices other than the CPU, torch's own."""
+    """The keep factors of one model."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
+        self.pooled = True  # False: torch's own draws, where they cost nothing
         self._places = torch.Generator()
         self._pool = torch.ones(0)
         self._drawn_for: tuple[int, int] | None = None
@@ -28,7 +29,7 @@ class Noise:
     def begin(self, seed: int, step: int, part: int = 0) -> None:
         """Everything drawn until the next call is a function of these numbers."""
         self._places.manual_seed((seed * 1_000_003 + step) * 1_009 + part)
-        if self.rate and self._drawn_for != (seed, step // STEPS_PER_POOL):
+        if self.rate and self.pooled and self._drawn_for != (seed, step // STEPS_PER_POOL):
             self._drawn_for = (seed, step // STEPS_PER_POOL)
             generator = torch.Generator().manual_seed((seed + 1) * 7_368_787 + step // STEPS_PER_POOL)
             self._pool = keep_factors(POOL, self.rate, generator)
@@ -60,7 +61,7 @@ class Dropout(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         if not self.training or self.noise.rate == 0.0:
             return states
-        if states.device.type != "cpu":
+        if not self.noise.pooled:
             return functional.dropout(states, self.noise.rate)
         return states * self.noise.factors(states)
 
@@ -68,6 +69,6 @@ class Dropout(nn.Module):
         """states + dropout(change), in one pass."""
         if not self.training or self.noise.rate == 0.0:
             return states + change
-        if states.device.type != "cpu":
+        if not self.noise.pooled:
             return states + functional.dropout(change, self.noise.rate)
         return torch.addcmul(states, change, self.noise.factors(change))

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.presets import Architecture, PretrainingConfig
+from model.pretraining.attention import Attention, within_documents
 from model.pretraining.dropout import Noise
-from model.pretraining.encoder import Embeddings, Encoder, LayerNorm, Linear, attention_mask
+from model.pretraining.encoder import Embeddings, Encoder, LayerNorm, Linear
 from model.pretraining.vocabulary_loss import VocabularyLoss
 
 Batch = dict[str, Tensor]
@@ -90,14 +91,14 @@ class Electra(nn.Module):
         self.discriminator_head = ReplacedHead(architecture)
 
     def forward(self, batch: Batch) -> Step:
-        mask = attention_mask(batch["documents"], self.embeddings.dtype)
-        vectors = self.propose(batch, mask)
+        attention = within_documents(batch, self.embeddings.dtype)
+        vectors = self.propose(batch, attention)
         token_loss, sampled, right = self.generator_head.losses(
             vectors, self.embeddings.word, batch, self.config.temperature
         )
         corrupted, replaced = corrupt(batch, sampled)
         real = (batch["documents"] > 0).float()
-        logits = self.detect(corrupted, batch["positions"], mask).float()
+        logits = self.detect(corrupted, batch["positions"], attention).float()
         replaced_loss = (functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none") * real).sum()
         loss = (
             self.config.generator_weight * token_loss / batch["masked_total"]
@@ -128,15 +129,15 @@ class Electra(nn.Module):
         weights = self.config.generator_weight, self.config.discriminator_weight
         return {"loss": weights[0] * means["generator_loss"] + weights[1] * means["discriminator_loss"], **means}
 
-    def propose(self, batch: Batch, mask: Tensor) -> Tensor:
+    def propose(self, batch: Batch, attention: Attention) -> Tensor:
         """The generator's vectors for the masked positions, [sequences · slots, embedding]."""
-        states = self.generator(self.embeddings(batch["masked_ids"], batch["positions"]), mask)
+        states = self.generator(self.embeddings(batch["masked_ids"], batch["positions"]), attention)
         vectors: Tensor = self.generator_head(gather(states, batch["masked_positions"]))
         return vectors
 
-    def detect(self, input_ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    def detect(self, input_ids: Tensor, positions: Tensor, attention: Attention) -> Tensor:
         """The discriminator's logits, [sequences, length]."""
-        states = self.discriminator(self.embeddings(input_ids, positions), mask)
+        states = self.discriminator(self.embeddings(input_ids, positions), attention)
         logits: Tensor = self.discriminator_head(states)
         return logits
 

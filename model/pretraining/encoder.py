@@ -1,22 +1,20 @@
 """The transformer both networks are made of: BERT's, post-norm, as in transformers' ElectraModel, weight for weight.
 
-Own modules, not those of transformers: one matrix product for query, key and value, a ready attention mask made once
+Own modules, not those of transformers: one matrix product for query, key and value, what attention may see made once
 per batch, cheap dropout, and nothing whose shape depends on the data. The weights are fp32; the states flow in the type
 the embeddings put them in, and each product casts its weights to it. export.py holds the exact mapping of the weights.
 """
-
-import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from model.presets import Architecture
+from model.pretraining.attention import Attention
 from model.pretraining.dropout import Dropout, Noise
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
 INITIAL_DEVIATION = 0.02  # google: truncated normal
-FAR_BELOW = -10_000.0  # added to the scores of what may not be seen: e^-10,000 is 0 in every type
 
 
 class Linear(nn.Linear):
@@ -67,22 +65,15 @@ class Layer(nn.Module):
         self.output_norm = LayerNorm(hidden)
         self.dropout = Dropout(noise)
 
-    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """states [sequences, length, hidden]; mask [sequences, 1, length, length], added to the scores."""
-        attended = self.attention_output(self._attend(states, mask))
+    def forward(self, states: Tensor, attention: Attention) -> Tensor:
+        """[sequences, length, hidden] → the same."""
+        sequences, length, hidden = states.shape
+        qkv = self.qkv(states).view(sequences, length, 3, self.heads, hidden // self.heads)
+        attended = self.attention_output(attention(qkv, self.dropout))
         states = self.attention_norm(self.dropout.add(states, attended))
         lifted = functional.gelu(self.up(states))
         normed: Tensor = self.output_norm(self.dropout.add(states, self.down(lifted)))
         return normed
-
-    def _attend(self, states: Tensor, mask: Tensor) -> Tensor:
-        sequences, length, hidden = states.shape
-        width = hidden // self.heads
-        split = self.qkv(states).view(sequences, length, 3, self.heads, width).permute(2, 0, 3, 1, 4)
-        query, key, value = split.unbind(0)
-        scores = (query * (1 / math.sqrt(width))) @ key.transpose(2, 3) + mask
-        mixed = self.dropout(torch.softmax(scores, dim=-1)) @ value
-        return mixed.transpose(1, 2).reshape(sequences, length, hidden)
 
 
 class Encoder(nn.Module):
@@ -97,18 +88,12 @@ class Encoder(nn.Module):
         )
         self.layers = nn.ModuleList(Layer(architecture, noise) for _ in range(architecture.layers))
 
-    def forward(self, embedded: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, embedded: Tensor, attention: Attention) -> Tensor:
         """[sequences, length, embedding] → [sequences, length, hidden]."""
         states = self.project(embedded)
         for layer in self.layers:
-            states = layer(states, mask)
+            states = layer(states, attention)
         return states
-
-
-def attention_mask(documents: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Document numbers [sequences, length] → [sequences, 1, length, length]: 0 within a document, else far below."""
-    apart = documents[:, None, :, None] != documents[:, None, None, :]
-    return apart.to(dtype) * FAR_BELOW
 
 
 def initialize(module: nn.Module, seed: int) -> None:

@@ -65,6 +65,7 @@ class Training:
     def __post_init__(self) -> None:
         self.optimizer = optimizers.build(self.model, self.config, self.device.fused_optimizer)
         self.names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
+        self.forward = torch.compile(self.model) if self.config.compile and self.device.compiles else self.model
         self.writer = checkpoint.Writer(self.folder / "checkpoints", self.config.keep_checkpoints)
         self.clock_started, self.seconds_before = time.monotonic(), 0.0
 
@@ -141,7 +142,7 @@ def step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor]:
     sums: Sums = {}
     for i, part in enumerate(split(arrays, config.device_batch or len(arrays["input_ids"]))):
         model.noise.begin(config.seed, number, i * device.ranks + device.rank)
-        result = model(device.put(part))
+        result = training.forward(device.put(part))
         result.loss.backward()
         sums = {name: value + sums[name] if name in sums else value for name, value in result.sums.items()}
     device.add_over_processes(p.grad for p in model.parameters() if p.grad is not None)

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.presets import Architecture, PretrainingConfig
+from model.pretraining.attention import within_documents
 from model.pretraining.dropout import Noise
 from model.pretraining.electra import Batch, Step, TokenHead, gather
-from model.pretraining.encoder import Embeddings, Encoder, Linear, attention_mask
+from model.pretraining.encoder import Embeddings, Encoder, Linear
 
 
 class PairHead(nn.Module):
@@ -44,9 +45,9 @@ class MaskedLanguageModel(nn.Module):
         self.pair_head = PairHead(architecture.hidden) if config.objective == "mlm+nsp" else None
 
     def forward(self, batch: Batch) -> Step:
-        mask = attention_mask(batch["documents"], self.embeddings.dtype)
+        attention = within_documents(batch, self.embeddings.dtype)
         embedded = self.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
-        states = self.encoder(embedded, mask)
+        states = self.encoder(embedded, attention)
         vectors = self.encoder_head(gather(states, batch["masked_positions"]))
         losses = self.encoder_head.losses(vectors, self.embeddings.word, batch, self.config.temperature)
         token_loss, _, right = losses

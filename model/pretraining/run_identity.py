@@ -20,6 +20,7 @@ FREE_SETTINGS = {
     "compile",
 }
 COMPUTING_CODE = (
+    "attention",
     "batches",
     "dropout",
     "electra",

@@ -17,9 +17,9 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from model.device import Device
+from model.pretraining.attention import within_documents
 from model.pretraining.batches import Arrays, Batches
 from model.pretraining.electra import Batch, Electra, corrupt
-from model.pretraining.encoder import attention_mask
 from model.pretraining.mlm import MaskedLanguageModel
 
 Model = Electra | MaskedLanguageModel
@@ -96,11 +96,11 @@ class Validation:
 
 
 def _detect(model: Electra, batch: Batch, replacements: NDArray[np.int64], now: Scores, fixed: Scores) -> None:
-    mask = attention_mask(batch["documents"], model.embeddings.dtype)
-    vectors = model.propose(batch, mask)
+    attention = within_documents(batch, model.embeddings.dtype)
+    vectors = model.propose(batch, attention)
     temperature = model.config.temperature
     _, sampled, _ = model.generator_head.losses(vectors, model.embeddings.word, batch, temperature)
     given = torch.as_tensor(replacements, device=sampled.device)
     for scores, ids in ((now, sampled), (fixed, given)):
         corrupted, replaced = corrupt(batch, ids)
-        scores.add(model.detect(corrupted, batch["positions"], mask), replaced, batch["documents"] > 0)
+        scores.add(model.detect(corrupted, batch["positions"], attention), replaced, batch["documents"] > 0)

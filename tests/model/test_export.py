@@ -7,8 +7,8 @@ from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraFo
 
 from model.presets import PRESETS, with_settings
 from model.pretrain import run
+from model.pretraining.attention import within_documents
 from model.pretraining.electra import Electra
-from model.pretraining.encoder import attention_mask
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "precision": "fp32"}
@@ -54,7 +54,7 @@ def test_the_discriminator_says_the_same(trained):
     theirs = ElectraForPreTraining.from_pretrained(result["discriminator"]).eval()(**inputs).logits
     ids = inputs["input_ids"]
     positions = torch.arange(ids.shape[1]).expand_as(ids)
-    ours = model.detect(ids, positions, attention_mask(torch.ones_like(ids)))
+    ours = model.detect(ids, positions, within_documents({"documents": torch.ones_like(ids)}))
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
@@ -65,7 +65,7 @@ def test_the_generator_says_the_same(trained):
     ids = inputs["input_ids"]
     everywhere = torch.arange(ids.shape[1]).expand_as(ids)
     batch = {"masked_ids": ids, "input_ids": ids, "positions": everywhere, "masked_positions": everywhere}
-    vectors = model.propose(batch, attention_mask(torch.ones_like(ids)))
+    vectors = model.propose(batch, within_documents({"documents": torch.ones_like(ids)}))
     ours = model.generator_head.logits(vectors, model.embeddings.word)
     torch.testing.assert_close(ours.view_as(theirs), theirs, atol=1e-5, rtol=0)
 

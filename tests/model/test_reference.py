@@ -12,9 +12,10 @@ from model import export
 from model.device import open_device
 from model.presets import PRESETS, with_settings
 from model.pretraining.assembly import special_tokens
+from model.pretraining.attention import within_documents
 from model.pretraining.batches import Batches
 from model.pretraining.electra import Electra
-from model.pretraining.encoder import attention_mask, initialize
+from model.pretraining.encoder import initialize
 from model.pretraining.masking import Replacement
 from model.pretraining.sequences import Shards, Stream
 from tests.model.synthetic_shards import write_shards
@@ -100,7 +101,7 @@ def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, pre
     step = ours(batch)
     step.loss.backward()
     with torch.no_grad():
-        vectors = ours.propose(batch, attention_mask(batch["documents"]))
+        vectors = ours.propose(batch, within_documents(batch))
         word, temperature = ours.embeddings.word, preset.pretraining.temperature
         _, sampled, _ = ours.generator_head.losses(vectors, word, batch, temperature)
     generator, discriminator = theirs

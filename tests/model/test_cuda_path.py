@@ -1,0 +1,104 @@
+"""What runs on a GPU, as far as it can run without one: one graph without breaks, the fused attention's shapes, and
+the offsets it is given. With a GPU also the numbers."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+
+from model.device import open_device
+from model.presets import PRESETS, with_settings
+from model.pretraining import loop
+from model.pretraining.assembly import build
+from model.pretraining.attention import ByDocument, boundaries, within_documents
+from model.pretraining.dropout import Dropout, Noise
+from model.pretraining.sequences import Shards
+from tests.model.synthetic_shards import write_shards
+
+SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "embedding": "32", "heads": "1", "batch": "4"}
+no_dropout = Dropout(Noise(0.0))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return Shards.open(write_shards(tmp_path_factory.mktemp("shards"), sequences=100, length=64))
+
+
+def training(shards, kind, folder, **settings):
+    preset = with_settings(PRESETS["tiny"], SETTINGS | {"precision": "fp32"} | settings)
+    return build(preset, shards, open_device(kind, preset.pretraining.precision), folder)
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm"])
+def test_the_step_is_one_graph(shards, tmp_path, objective):
+    """fullgraph: a break would raise. Dropout as on a GPU, by torch's own draws; without it the losses are equal."""
+    run = training(shards, "cpu", tmp_path, objective=objective, dropout="0.1")
+    run.model.noise.pooled = False
+    batch = run.device.put(next(run.batches.steps(0)))
+    run.model.train()
+    torch._dynamo.reset()
+    compiled = torch.compile(run.model, backend="aot_eager", fullgraph=True, dynamic=False)
+    compiled(batch).loss.backward()
+    assert all(
+        p.grad is not None and p.grad.isfinite().all() for n, p in run.model.named_parameters() if "type" not in n
+    )
+    run.model.eval()
+    torch.testing.assert_close(compiled(batch).loss, run.model(batch).loss, atol=1e-4, rtol=1e-5)
+
+
+def test_boundaries_say_where_each_document_is(shards, tmp_path):
+    """Attention computed document by document from the offsets equals the dense one with its mask."""
+    documents = next(training(shards, "cpu", tmp_path).batches.steps(0))["documents"]
+    offsets = boundaries(documents)
+    assert offsets is not None
+    assert offsets[0] == 0
+    assert offsets[-1] == documents.size
+    assert (np.diff(offsets) >= 0).all()
+    qkv = torch.randn(*documents.shape, 3, 2, 8)
+    dense = within_documents({"documents": torch.as_tensor(documents)})(qkv, no_dropout)
+    flat = qkv.flatten(0, 1)
+    parts = []
+    for start, end in pairwise(offsets):
+        query, key, value = (flat[start:end, i].transpose(0, 1) for i in range(3))
+        parts.append(functional.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1))
+    torch.testing.assert_close(dense, torch.cat(parts).view_as(dense), atol=1e-5, rtol=1e-5)
+
+
+def test_too_many_documents_go_the_dense_way():
+    assert boundaries(np.tile(np.arange(1, 33), (4, 1))) is None
+
+
+def test_the_fused_attention_takes_our_shapes():
+    pytest.importorskip("torch.nn.attention.varlen")
+    with FakeTensorMode(), torch.no_grad():
+        qkv = torch.empty(4, 128, 3, 12, 64, dtype=torch.bfloat16, device="cuda")
+        offsets = torch.empty(65, dtype=torch.int32, device="cuda")
+        mixed = ByDocument(offsets, 128)(qkv, no_dropout)
+    assert mixed.shape == (4, 128, 768)
+    assert mixed.dtype == torch.bfloat16
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_twenty_steps_on_a_gpu_are_those_of_the_cpu(shards, tmp_path):
+    losses = {}
+    for kind in ("cpu", "cuda"):
+        run = training(shards, kind, tmp_path / kind, dropout="0")
+        batches = run.batches.steps(0)
+        losses[kind] = []
+        for _ in range(20):
+            sums, _ = loop.step(run, next(batches))
+            losses[kind].append(run.model.describe({name: float(value) for name, value in sums.items()})["loss"])
+            run.totals.step += 1
+    assert losses["cuda"] == pytest.approx(losses["cpu"], abs=1e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_the_fused_attention_equals_the_dense_one_on_a_gpu(shards, tmp_path):
+    run = training(shards, "cuda", tmp_path, precision="bf16", dropout="0")
+    batch = run.device.put(next(run.batches.steps(0)))
+    fused = run.model(batch).loss
+    dense = run.model({name: tensor for name, tensor in batch.items() if name != "boundaries"}).loss
+    assert fused.item() == pytest.approx(dense.item(), rel=0.01)

@@ -1,0 +1,84 @@
+"""Which copy stays, exact and near, whatever the order and the cut of the dump."""
+
+import random
+
+import numpy as np
+import pytest
+
+from beam_jobs import deduplication, near_duplicates, splits
+from beam_jobs.command import UserMistake
+from beam_jobs.withholding import hash_of
+from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+
+
+def test_the_smallest_key_stays():
+    hashes = [hash_of(t) for t in ("a", "b", "A", "c", "a")]
+    parts = [deduplication.pack(b"".join(hashes[:3]), [5, 1, 3]), deduplication.pack(b"".join(hashes[3:]), [1, 4])]
+    lost = deduplication.losers(["u0", "u1"], parts)
+    assert {unit: rows.tolist() for unit, rows in lost.items()} == {"u0": [0], "u1": [1]}
+
+
+def test_buckets_together_find_what_one_finds():
+    rng = np.random.default_rng(0)
+    hashes = rng.integers(0, 50, (4, 500)).astype(">u8") * np.uint64(0x0123456789ABCDEF * 37 % (1 << 58))
+    parts = [deduplication.pack(np.repeat(h, 2).tobytes(), rng.integers(0, 1 << 60, 500).tolist()) for h in hashes]
+    units = [f"u{i}" for i in range(4)]
+    one = deduplication.losers(units, parts)
+    for of in (2, 16):
+        found: dict[str, list[int]] = {}
+        for bucket in range(of):
+            stretches = [deduplication.stretch(part, bucket, of) for part in parts]
+            for unit, rows in deduplication.losers(units, stretches).items():
+                found.setdefault(unit, []).extend(rows.tolist())
+        assert {u: sorted(r) for u, r in found.items()} == {u: r.tolist() for u, r in one.items()}
+
+
+def test_the_same_copies_stay_in_any_order(tmp_path):
+    """Copies differ in user and stars; the dump is shuffled and split over files of the same name."""
+    records = [review(i, text_of(i % 60), reviewerID=f"U{i}") for i in range(200)]
+    kept = []
+    for seed in (0, 1):
+        shuffled = random.Random(seed).sample(records, len(records))
+        paths = []
+        for k in range(1 + seed):
+            folder = tmp_path / f"{seed}-{k}"
+            folder.mkdir()
+            paths.append(write_lines(folder / "dump.json", shuffled[k :: 1 + seed]))
+        result = run_job(tmp_path / f"corpus{seed}", "--input", *paths)
+        assert result["dropped"] == {"duplicate": 140}
+        kept.append(
+            {(r["review_id"], r["stars"], r["split"], *r["sentences"]) for r in rows_of(tmp_path / f"corpus{seed}")}
+        )
+    assert kept[0] == kept[1]
+
+
+def test_near_duplicates(tmp_path):
+    texts = [text_of(i, 8) for i in range(40)]
+    near = [f"{text} Really." for text in texts[:10]]
+    write_lines(tmp_path / "d.json", [review(i, text) for i, text in enumerate([*texts, *near, texts[0].upper()])])
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--near_duplicates", 0.8)
+    assert result["dropped"] == {"duplicate": 1, "near duplicate": 10}
+    assert run_job(tmp_path / "all", "--input", tmp_path / "d.json")["dropped"] == {"duplicate": 1}
+
+
+def test_minhash_estimates_the_jaccard_similarity():
+    words = [f"w{i}" for i in range(102)]
+    rows = near_duplicates.signatures(
+        [" ".join(words), " ".join(words[:52] + [f"x{i}" for i in range(50)]), "too short"]
+    )
+    assert abs(np.mean(rows[0] == rows[1]) - 50 / 150) < 0.12
+    assert rows[2][0] == near_duplicates.NONE
+
+
+def test_the_split_follows_the_shares_and_the_seed():
+    hashes = b"".join(hash_of(str(i)) for i in range(20_000))
+    bounds = splits.parse_shares("pretrain=50,train=30,dev=0,test=20")
+    sides = splits.sides(hashes, bounds, seed=0)
+    assert np.abs(np.bincount(sides, minlength=4) / 20_000 - [0.5, 0.3, 0, 0.2]).max() < 0.015
+    assert 0.3 < np.mean(sides == splits.sides(hashes, bounds, seed=1)) < 0.5
+
+
+@pytest.mark.parametrize("shares", ["train", "train=x", "training=5", "train=-1,dev=3", "train=0"])
+def test_shares_that_make_no_sense(shares):
+    with pytest.raises(UserMistake, match="--split"):
+        splits.parse_shares(shares)

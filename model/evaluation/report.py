@@ -14,6 +14,7 @@ from typing import Any
 
 from model.command import UserMistake, main
 from model.evaluation import card, results
+from model.evaluation.costs import cost_blocks
 from model.evaluation.document import Block, Code, Document, Heading, Paragraph, Table
 from model.evaluation.results import Difference, Results
 from model.evaluation.sections import (
@@ -23,7 +24,6 @@ from model.evaluation.sections import (
     difference_chart,
     number,
     percent,
-    quality_charts,
     result_tables,
     title_of,
 )
@@ -98,7 +98,7 @@ def _blocks(
     blocks += [Heading("Results"), *result_tables(found)]
     if differences:
         blocks += [Heading("Differences"), *_difference_blocks(differences)]
-    blocks += quality_charts(study, found)
+    blocks += cost_blocks(study, found)
     blocks += curves(study, base)
     blocks += _data_blocks(study)
     blocks += [Heading("Each run"), *details(found)]

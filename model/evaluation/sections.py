@@ -36,7 +36,7 @@ def with_interval(metric: str, values: Mapping[str, float]) -> str:
     return f"{number(metric, values['value'])} ({low.rstrip('%')} – {high.rstrip('%')})"
 
 
-def _interval(values: Mapping[str, float], scale: float = 1.0) -> charts.Interval:
+def interval_of(values: Mapping[str, float], scale: float = 1.0) -> charts.Interval:
     return scale * values["value"], scale * values["low"], scale * values["high"]
 
 
@@ -59,7 +59,7 @@ def result_tables(found: Results) -> list[Block]:
         blocks.append(Table(("arm", "seeds", *map(title_of, metrics)), rows, caption))
         main = found.main_metric(task)
         scale = 100 if in_percent(main) else 1
-        drawn = [(arm, _interval(p[main], scale)) for arm, p, _ in arms]
+        drawn = [(arm, interval_of(p[main], scale)) for arm, p, _ in arms]
         svg = charts.intervals(drawn, title_of(main) + (" (%)" if scale == 100 else ""))
         if svg:
             blocks.append(Figure(svg, f"{task}: {title_of(main)} of each arm with its 95% interval"))
@@ -96,26 +96,6 @@ def curves(study: Mapping[str, Any], base: Path) -> list[Block]:
     if svg:
         blocks.append(Figure(svg, "Losses of pre-training"))
     return [*blocks, Table(("loss", "first", "last", "steps"), rows)]
-
-
-def quality_charts(study: Mapping[str, Any], found: Results) -> list[Block]:
-    """Quality against FLOPs and against latency, where the study says what arms cost."""
-    blocks: list[Block] = []
-    for field, axis in (("flops", "pre-training FLOPs"), ("latency_ms", "latency (ms a review, batch 1, p50)")):
-        costs = {arm["name"]: arm[field] for arm in study.get("arms", []) if arm.get(field)}
-        if len(costs) < 2:
-            continue
-        for task in found.tasks:
-            main = found.main_metric(task)
-            rows = [
-                (arm, costs[arm], _interval(pooled[main]))
-                for arm in found.arms
-                if arm in costs and (pooled := found.pooled(arm, task))
-            ]
-            svg = charts.points(rows, axis, title_of(main)) if rows else None
-            if svg:
-                blocks.append(Figure(svg, f"{task}: {title_of(main)} against {axis}"))
-    return [Heading("What it costs"), *blocks] if blocks else []
 
 
 def details(found: Results) -> list[Block]:

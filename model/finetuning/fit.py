@@ -19,12 +19,13 @@ from model.device import Device, open_device
 from model.evaluation import metrics, spans
 from model.evaluation.predict import judge
 from model.finetuning import encoders
+from model.finetuning.attempt import Attempt
 from model.finetuning.batches import Encoder, Feature
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.distillation import DistillationLoss, Teacher, half_of, load_teacher
 from model.finetuning.encoders import Head
 from model.finetuning.examples import Example, Task, load
-from model.finetuning.loop import Attempt, Training, train
+from model.finetuning.loop import Training, train
 from model.finetuning.losses import balanced_weights
 from model.metrics_log import MetricsLog
 from model.progress import progress
@@ -152,7 +153,8 @@ def _best(
                 model = start.build(task, settings).to(device.torch)
                 loss = DistillationLoss(teacher, model, training) if teacher else None
                 report = _reporter(log, shown, i, training.steps, rate)
-                attempt = train(model, replace(training, report=report, loss=loss), rate)
+                checkpoint = _folder(output, rate) / "checkpoint.pt"
+                attempt = train(model, replace(training, report=report, loss=loss, checkpoint=checkpoint), rate)
                 _keep(attempt, output)
             attempts.append(attempt)
             shown.update((i + 1) * training.steps)

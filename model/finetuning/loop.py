@@ -1,10 +1,10 @@
 """Trains a network on features and keeps its best state on dev; one call per learning rate."""
 
 import itertools
-import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,35 +12,17 @@ import torch
 from torch import nn
 
 from model.device import Device
-from model.finetuning import losses
+from model.finetuning import checkpoint, losses
+from model.finetuning.attempt import Attempt, rank
 from model.finetuning.batches import Feature, collate, prediction_batches, training_batches
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.examples import Shape
 
 PREDICTION_BATCH = 64
+CHECKPOINT_SECONDS = 60.0
+"""So that a checkpoint costs nothing beside the training it saves."""
 DevScore = Callable[[nn.Module], dict[str, float]]
 """Measures a network on dev: {metric: value}, the first decides, larger is better; `loss` breaks ties."""
-
-
-@dataclass
-class Attempt:
-    """What one learning rate came to."""
-
-    learning_rate: float
-    dev: dict[str, float] = field(default_factory=dict)
-    steps: int = 0
-    best_step: int = 0
-    examples_per_second: float = 0.0
-    state: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
-
-    def rank(self) -> tuple[float, float]:
-        """Larger is better."""
-        return rank(self.dev)
-
-
-def rank(dev: dict[str, float]) -> tuple[float, float]:
-    main = next(iter(dev.values()), -math.inf)
-    return (-math.inf if math.isnan(main) else main, -dev.get("loss", 0.0))
 
 
 @dataclass(frozen=True)
@@ -57,6 +39,8 @@ class Training:
     """Called with the step and numbers to log."""
     class_weights: torch.Tensor | None = None
     pad_id: int = 0
+    checkpoint: Path | None = None
+    """File a killed training goes on from; written after an evaluation, at most once in CHECKPOINT_SECONDS."""
     loss: Callable[[nn.Module, dict[str, torch.Tensor], torch.Tensor, np.ndarray], torch.Tensor] | None = None
     """Network, inputs, targets and the indices of the features → loss; None: the settings' own loss."""
 
@@ -70,18 +54,16 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     """Leaves the best state in the attempt (on the CPU); the network itself ends where training ended."""
     settings = training.settings
     optimizer = _optimizer(model, settings, learning_rate, training.device.fused_optimizer)
-    generator = np.random.default_rng(training.seed)
     attempt = Attempt(learning_rate)
     per_epoch = -(-len(training.features) // settings.batch)
     evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
-    worse, started, step = 0, time.perf_counter(), 0
-    queue: list[np.ndarray] = []
+    step, worse = checkpoint.resume(training.checkpoint, model, optimizer, attempt)
+    batches = itertools.islice(_batches(training), step, None)
+    saved_at = started = time.perf_counter()
     running: list[torch.Tensor] = []
     seen = 0
-    while step < training.steps:
-        if not queue:
-            queue = training_batches(training.features, settings.batch, generator, settings.length_grouped)
-        chosen = queue.pop()
+    while step < training.steps and not _given_up(worse, settings):
+        chosen = next(batches)
         _set_learning_rate(optimizer, step, training.steps, settings.warmup)
         running.append(_step(model, training, optimizer, chosen))
         step, seen = step + 1, seen + len(chosen)
@@ -90,11 +72,24 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
             running = []
             improved = _evaluate(model, training, attempt, step, numbers)
             worse = 0 if improved else worse + 1
-            if settings.patience is not None and worse >= settings.patience:
-                break
+            if training.checkpoint and time.perf_counter() - saved_at >= CHECKPOINT_SECONDS:
+                checkpoint.save(training.checkpoint, model, optimizer, attempt, step, worse)
+                saved_at = time.perf_counter()
     attempt.steps = step
     attempt.examples_per_second = seen / (time.perf_counter() - started)
     return attempt
+
+
+def _batches(training: Training) -> Iterator[np.ndarray]:
+    """Of one epoch after the other without end; the same for the same seed, so that a resumed training goes on."""
+    generator = np.random.default_rng(training.seed)
+    while True:
+        settings = training.settings
+        yield from reversed(training_batches(training.features, settings.batch, generator, settings.length_grouped))
+
+
+def _given_up(worse: int, settings: FinetuningSettings) -> bool:
+    return settings.patience is not None and worse >= settings.patience
 
 
 def _step(model: nn.Module, training: Training, optimizer: torch.optim.Optimizer, chosen: np.ndarray) -> torch.Tensor:

@@ -8,7 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.processors import BertProcessing
-from transformers import BertConfig, BertModel, ElectraConfig, ElectraForPreTraining, PreTrainedModel
+from transformers import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    ElectraConfig,
+    ElectraForPreTraining,
+    PreTrainedModel,
+)
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
 BAD = ("awful", "broken", "useless", "flimsy", "terrible")
@@ -87,6 +95,14 @@ def write_bert(folder: Path) -> Path:
         vocab_size=size, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
     )
     return _save(BertModel(config), folder)
+
+
+def write_distilbert(folder: Path) -> Path:
+    """No token types, and other names for everything."""
+    size = write_tokenizer(folder)
+    return _save(
+        DistilBertModel(DistilBertConfig(vocab_size=size, dim=32, n_layers=2, n_heads=2, hidden_dim=64)), folder
+    )
 
 
 def _save(model: PreTrainedModel, folder: Path) -> Path:

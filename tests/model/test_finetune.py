@@ -14,7 +14,7 @@ from model.finetuning import encoders
 from model.finetuning.examples import Sampling
 from model.finetuning.loop import train
 from model.finetuning.tasks import corpus
-from tests.model.corpora import write_bert, write_corpus, write_electra
+from tests.model.corpora import write_bert, write_corpus, write_distilbert, write_electra
 
 SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
 SHORT = ["--learning_rate", "5e-3", *(part for setting in SETTINGS for part in ("--set", setting))]
@@ -28,6 +28,7 @@ def made(tmp_path_factory):
     write_corpus(folder / "corpus")
     write_electra(folder / "electra")
     write_bert(folder / "bert")
+    write_distilbert(folder / "distilbert")
     return folder
 
 
@@ -113,7 +114,7 @@ def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monk
     assert [tried["dev"] for tried in result["tried"]] == [tried["dev"] for tried in whole["tried"]]
 
 
-@pytest.mark.parametrize("encoder", ["electra", "bert", "random"])
+@pytest.mark.parametrize("encoder", ["electra", "bert", "distilbert", "random"])
 def test_encoders_of_any_architecture(made, encoder):
     more = ["--architecture", str(made / "bert")] if encoder == "random" else []
     result = tune(made, f"any-{encoder}", "--set", "epochs=1", *more, task="stars", encoder=encoder)

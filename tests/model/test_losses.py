@@ -1,11 +1,14 @@
 """Losses against their formulas, layer-wise decay, warm-up, batches."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from transformers import AutoModelForSequenceClassification, ElectraConfig
 
+from model.device import open_device
 from model.finetuning import loop, losses
 from model.finetuning.batches import Feature, collate, training_batches
 from model.finetuning.config import FinetuningSettings
@@ -107,3 +110,62 @@ def test_padding_is_masked():
     assert inputs["input_ids"].tolist() == [[7, 7, 7, 9, 9], [7] * 5]
     assert inputs["attention_mask"].sum(1).tolist() == [3, 5]
     assert targets.tolist() == [0, 1]
+
+
+def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None):
+    scores = iter(scores or [])
+    return loop.Training(
+        features=features(np.random.default_rng(0).integers(5, 20, 64)),
+        shape="classification",
+        settings=FinetuningSettings(epochs=epochs, batch=16, layer_decay=1.0, patience=patience),
+        seed=0,
+        device=open_device("cpu", "fp32"),
+        dev_score=lambda model: {"accuracy": next(scores, 0.5)},
+        report=lambda step, numbers: None,
+        checkpoint=tmp_path / "checkpoint.pt",
+    )
+
+
+def tiny_model():
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    return AutoModelForSequenceClassification.from_config(config)
+
+
+def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
+    """Dropout included: the weights at the end are the same to the bit."""
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    whole = tiny_model()
+    loop.train(whole, tiny_training(tmp_path / "whole"), 1e-3)
+
+    class Killed(Exception):
+        pass
+
+    def die(step, numbers):
+        if step == 16:
+            raise Killed
+
+    killed = tiny_model()
+    with pytest.raises(Killed):
+        loop.train(killed, replace(tiny_training(tmp_path / "killed"), report=die), 1e-3)
+    steps = []
+    resumed = tiny_model()
+    training = replace(tiny_training(tmp_path / "killed"), report=lambda step, numbers: steps.append(step))
+    loop.train(resumed, training, 1e-3)
+    assert steps == [16, 20, 24]
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, resumed.state_dict()[name]), name
+
+
+def test_training_stops_when_dev_no_longer_improves(tmp_path):
+    training = tiny_training(tmp_path, patience=2, scores=[0.6, 0.8, 0.7, 0.7, 0.9])
+    attempt = loop.train(tiny_model(), training, 1e-3)
+    assert (attempt.steps, attempt.best_step) == (16, 8)
+    assert attempt.dev == {"accuracy": 0.8}

@@ -142,6 +142,35 @@ def test_the_model_folder_loads_and_its_card_has_the_results(written):
     assert 0.8 < results["polarity", "accuracy"] < 0.9
 
 
+def test_quality_against_labels_and_cost_is_drawn_where_the_study_tells_it(study):
+    content = json.loads((study / "study.json").read_text())
+    cost = {
+        "device": "cpu", "threads": 1, "parameters": 123_456, "bytes": 5e6, "peak_bytes": 1e9,
+        "reviews_per_second": 321.0,
+        "batch_1": {"p50_ms": 1.5, "p99_ms": 2.5}, "batch_32": {"p50_ms": 0.5, "p99_ms": 0.7},
+    }  # fmt: skip
+    content["arms"] = [
+        {"name": "in-domain", "flops": 1e13, "cost": cost, "latency_ms": 1.5},
+        {"name": "random", "flops": 1e12, "latency_ms": 1.1},
+    ]
+    content["tasks"] = [
+        {"name": "polarity", "task": "polarity", "n_train": 100},
+        {"name": "stars", "task": "polarity", "n_train": 1000},
+    ]
+    (study / "costs.json").write_text(json.dumps(content))
+    report.run(["--study", str(study / "costs.json"), "--output", str(study / "costs")])
+    page = (study / "costs" / "report.html").read_text()
+    for words in (
+        "against pre-training FLOPs",
+        "against latency",
+        "against the number of labels",
+        "123,456",
+        "1.50 / 2.50",
+    ):
+        assert words in page
+    assert "100 labels" in (study / "costs" / "report.md").read_text()
+
+
 def test_writing_twice_gives_the_same_page(written, study):
     report.run(["--study", str(study / "study.json"), "--output", str(study / "again")])
     assert (study / "again" / "report.html").read_text() == (written / "report.html").read_text()

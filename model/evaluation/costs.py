@@ -1,0 +1,91 @@
+"""The report's figures of quality against what it takes: labels, pre-training, time per review."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from model.evaluation import charts
+from model.evaluation.document import Block, Figure, Heading, Table
+from model.evaluation.results import Results
+from model.evaluation.sections import in_percent, interval_of, number, title_of
+
+AXES = (
+    ("flops", "pre-training FLOPs"),
+    ("tokens", "pre-training tokens"),
+    ("latency_ms", "latency (ms a review, batch 1, p50)"),
+)
+
+
+def cost_blocks(study: Mapping[str, Any], found: Results) -> list[Block]:
+    """All that the study tells of costs; nothing where it tells nothing."""
+    blocks = [*_label_curves(study, found), *_quality_charts(study, found), *_cost_table(study)]
+    return [Heading("What it costs"), *blocks] if blocks else []
+
+
+def _quality_charts(study: Mapping[str, Any], found: Results) -> list[Block]:
+    """The main metric of each arm against its cost; an arm without pre-training has none to be drawn at."""
+    blocks: list[Block] = []
+    for field, axis in AXES:
+        costs = {arm["name"]: arm[field] for arm in study.get("arms", []) if arm.get(field)}
+        if len(set(costs.values())) < 2:
+            continue
+        for task in found.tasks:
+            main = found.main_metric(task)
+            rows = [
+                (arm, costs[arm], interval_of(pooled[main]))
+                for arm in found.arms
+                if arm in costs and (pooled := found.pooled(arm, task))
+            ]
+            svg = charts.points(rows, axis, title_of(main)) if rows else None
+            if svg:
+                blocks.append(Figure(svg, f"{task}: {title_of(main)} against {axis}"))
+    return blocks
+
+
+def _label_curves(study: Mapping[str, Any], found: Results) -> list[Block]:
+    """Tasks that differ in n_train alone are points of one curve per arm."""
+    sizes: dict[str, dict[int, str]] = {}
+    for task in study.get("tasks", []):
+        if task.get("n_train") and task["name"] in found.tasks:
+            sizes.setdefault(task["task"], {})[int(task["n_train"])] = task["name"]
+    blocks: list[Block] = []
+    for task, named in sizes.items():
+        if len(named) < 2:
+            continue
+        main = found.main_metric(next(iter(named.values())))
+        scale = 100 if in_percent(main) else 1
+        curves = {
+            arm: [(n, scale * found.pooled(arm, name)[main]["value"]) for n, name in sorted(named.items())]
+            for arm in found.arms
+        }
+        svg = charts.lines(curves, "training examples", title_of(main), log_x=True)
+        if svg:
+            blocks.append(Figure(svg, f"{task}: {title_of(main)} against the number of labels"))
+        header = ("arm", *(f"{n:,} labels" for n in sorted(named)))
+        rows = [(arm, *(number(main, y / scale) for _, y in points)) for arm, points in curves.items()]
+        blocks.append(Table(header, rows, f"{task}: {title_of(main)} by the number of labels"))
+    return blocks
+
+
+def _cost_table(study: Mapping[str, Any]) -> list[Block]:
+    rows = [(arm["name"], *_cells(arm["cost"])) for arm in study.get("arms", []) if arm.get("cost")]
+    if not rows:
+        return []
+    header = (
+        "arm", "parameters", "MB on disk", "p50 / p99 ms, one at a time", "p50 / p99 ms, of 32", "reviews a second",
+        "memory (MB)",
+    )  # fmt: skip
+    cost = next(arm["cost"] for arm in study["arms"] if arm.get("cost"))
+    caption = f"Cost per review, text to answer, on {cost['device']} with {cost['threads']} thread(s)"
+    return [Table(header, rows, caption)]
+
+
+def _cells(cost: Mapping[str, Any]) -> list[str]:
+    one, many = cost["batch_1"], cost["batch_32"]
+    return [
+        f"{cost['parameters']:,}",
+        f"{cost['bytes'] / 1e6:.1f}",
+        f"{one['p50_ms']:.2f} / {one['p99_ms']:.2f}",
+        f"{many['p50_ms']:.2f} / {many['p99_ms']:.2f}",
+        f"{cost['reviews_per_second']:,.0f}",
+        f"{cost['peak_bytes'] / 1e6:,.0f}",
+    ]

@@ -1,0 +1,142 @@
+"""Records made to break a parser: never a crash, never a lost count."""
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beam_jobs import prepared, work_units
+from beam_jobs.formats import detection, fields
+from beam_jobs.formats.layout import NAMES, Layout
+from beam_jobs.formats.lines import BLOCK_BYTES, Rejected, Tally
+from tests.beam_jobs.dumps import rejects_of, review, run_job, texts_in, write_lines
+
+DEEP = "[" * 100_000 + "]" * 100_000
+POISON: dict[str, tuple[str | bytes, str]] = {
+    "deep nesting": ('{"reviewText": ' + DEEP + "}", "nested too deeply"),
+    "deep objects": ('{"a":' * 50_000 + "1" + "}" * 50_000, "nested too deeply"),
+    "long line": (b'{"reviewText": "' + b"x" * 20_000_000 + b'"}', "record too long"),
+    "long line of braces": (b"{" * 17_000_000, "record too long"),
+    "not an object": ("[1, 2]", "not an object"),
+    "a number": ("5", "not an object"),
+    "cut off": ('{"reviewText": "abc', "broken JSON"),
+    "two on a line": ('{"reviewText": "a"}{"reviewText": "b"}', "broken JSON"),
+    "NUL bytes only": (b"\x00\x00\x00", "broken JSON"),
+    "huge integer": ('{"reviewText": "ok", "overall": ' + "9" * 5000 + "}", "broken JSON"),
+    "text is a list": ('{"reviewText": ["a"]}', "text is not a string"),
+    "text is a number": ('{"reviewText": 7}', "text is not a string"),
+    "text is null": ('{"reviewText": null}', "no text"),
+    "only markup": ('{"reviewText": "<br />&nbsp;"}', "empty text"),
+    "very long text": ('{"reviewText": "' + "a b " * 10_000 + '"}', "too long"),
+}
+HARMLESS = {
+    "NaN rating": '{"reviewText": "nan rating", "overall": NaN}',
+    "infinite": '{"reviewText": "infinite rating", "overall": Infinity}',
+    "lone surrogate": '{"reviewText": "lone \\ud83d surrogate", "reviewerID": "\\ud800"}',
+    "NUL in the text": '{"reviewText": "nul \\u0000 inside"}',
+    "duplicate keys": '{"reviewText": "first", "reviewText": "the last counts"}',
+    "stars are a list": '{"reviewText": "list of stars", "overall": [5]}',
+    "stars are a long text": json.dumps({"reviewText": "long stars", "overall": "5" * 100_000}),
+    "numbers as strings": '{"reviewText": "numbers as strings", "overall": "5", "unixReviewTime": "1"}',
+    "a second BOM": '\ufeff{"reviewText": "second bom"}',
+}
+
+
+def test_every_poisoned_record_is_counted_by_its_reason(tmp_path):
+    records = [review(0), *[raw for raw, _ in POISON.values()], b"", b" \r", *HARMLESS.values(), review(1)]
+    result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", records))
+    assert result["read"] == 2 + len(POISON) + len(HARMLESS)
+    assert result["dropped"] == dict(Counter(reason for _, reason in POISON.values()))
+    assert {"nan rating", "lone surrogate", "nul inside", "the last counts"} <= set(texts_in(tmp_path / "corpus"))
+    lines = {reject["line"]: reject["reason"] for reject in rejects_of(tmp_path / "corpus")}
+    expected = {2 + i: reason for i, (_, reason) in enumerate(POISON.values())}
+    unread = {"text is not a string", "no text", "empty text", "too long"}
+    assert lines == {line: reason for line, reason in expected.items() if reason not in unread}
+
+
+@pytest.mark.parametrize("name", ["array.json", "d.csv", "d.tsv", "python.json", "snap.txt", "ft.txt"])
+def test_poison_in_other_formats(tmp_path, name):
+    good = {
+        "array.json": [
+            '[{"reviewText": "good one"},',
+            '{"reviewText": "broken, "a": 1},',
+            '{"reviewText": "good two"}]',
+        ],
+        "d.csv": ["text,stars", "good one,5", "a,b,c,d", '"never ends', "good two,5"],
+        "d.tsv": ["marketplace\ttext", "US\tgood one", "US", 'US\t"good two'],
+        "python.json": ["{'reviewText': 'good one'}", "{'reviewText': __import__('os')}", "{'reviewText': 'good two'}"],
+        "snap.txt": ["review/text: good one", "", "no key here", "", "review/text: good two"],
+        "ft.txt": ["__label__1 good one", "no label", "__label__2 good two"],
+    }[name]
+    result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / name, good))
+    assert "good one" in texts_in(tmp_path / "corpus")
+    assert result["read"] > result["kept"] >= 1
+
+
+JSON_LIKE = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+RECORD = st.fixed_dictionaries({}, optional={name: JSON_LIKE for names in fields.NAMES.values() for name in names[:2]})
+LINE = st.one_of(
+    RECORD.map(lambda r: json.dumps(r).encode()),
+    RECORD.map(lambda r: repr(r).encode("utf-8", "replace")),
+    st.binary(max_size=60),
+    st.text("{}[]\",:\\'\n\r\t abc/1__label__", max_size=60).map(str.encode),
+    st.sampled_from([b"review/text: words", b"", b"text,stars", b'"open', b"__label__1 T: x", b"\xff\xfe", b"a\tb\tc"]),
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(content=st.lists(LINE, max_size=12).map(b"\n".join), name=st.sampled_from([n for n in NAMES if n != "parquet"]))
+def test_readers_never_crash_on_any_bytes(content, name):
+    found = Layout(name, columns=("text", "stars"), longest=100)
+    tally = Tally()
+    read = fields.reader_of({"text": "reviewText", "stars": "overall", "verified": "verified"})
+    for item in detection.read(io.BytesIO(content), found, tally, header=False):
+        if isinstance(item, Rejected):
+            assert item.reason
+            assert 1 <= item.line <= content.count(b"\n") + 1
+        else:
+            read(item[1])
+    assert tally.lines <= content.count(b"\n") + 1
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(content=st.lists(LINE, max_size=30).map(b"\n".join))
+def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("fuzz")
+    (folder / "d.json").write_bytes(content)
+    file = work_units.DumpFile(0, str(folder / "d.json"), "", "d", len(content), "", Layout("json_lines", LAYOUT), 0)
+    unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
+    counts = prepared.prepare(unit, prepared.Preparation(str(folder / "out"), (0.8, 0.9, 0.95, 1.0), 0, 1.0))
+    records = [line for line in content.split(b"\n") if line.strip(b" \t\r\n,[]\xef\xbb\xbf")]
+    assert counts["read"] == len(records) == counts["prepared"] + sum(counts["dropped"].values())
+
+
+LAYOUT = (("text", "reviewText"), ("stars", "overall"))
+
+
+@pytest.mark.parametrize("spare", [-1, 0, 1])
+def test_lines_that_end_where_blocks_do(spare):
+    """A line end just before, at and after the end of a block that is read."""
+    lines = [b"a" * (BLOCK_BYTES + spare - 1), b"b" * 10, b"c" * (BLOCK_BYTES - 11), b"d"]
+    found = Layout("fasttext", longest=BLOCK_BYTES)
+    tally = Tally()
+    items = list(detection.read(io.BytesIO(b"\n".join(lines)), found, tally, header=False))
+    assert [item.line for item in items if isinstance(item, Rejected)] == [1, 2, 3, 4]
+    assert [item.size for item in items if isinstance(item, Rejected)] == [len(line) for line in lines]
+    assert tally.lines == 4
+
+
+def test_an_empty_dump_is_named(tmp_path):
+    from beam_jobs.command import UserMistake
+
+    Path(tmp_path / "empty.json").write_bytes(b"")
+    with pytest.raises(UserMistake, match="no usable review in the dump: read 0"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "empty.json")

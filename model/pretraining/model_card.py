@@ -1,55 +1,74 @@
-"""The README.md of an exported model: what it is, what it was trained on, how far it came."""
+"""The README.md of an exported model: what it is, what it was trained on, how far it came, what it descends from."""
 
 import json
+from dataclasses import asdict
+from typing import Any
 
 from model.presets import Preset
 from model.pretraining.sequences import Shards
 
-_INTENDED = {
-    "discriminator": "Tells which tokens of a text were replaced; fine-tune it (AutoModelForSequenceClassification).",
-    "generator": "Fills in masked tokens; it is small and was trained to feed the discriminator.",
+ROWS = 10  # of the curve
+
+_ROLES = {
+    "discriminator": (
+        "ElectraForPreTraining",
+        "Tells which tokens of a text were replaced. Fine-tune this one (AutoModelForSequenceClassification, …).",
+    ),
+    "generator": (
+        "ElectraForMaskedLM",
+        "Fills in masked tokens; small, it was trained to challenge the discriminator.",
+    ),
+    "encoder": ("ElectraForMaskedLM", "A masked language model, the control ELECTRA is compared with at equal FLOPs."),
 }
+_CURVE = ("generator_loss", "discriminator_loss", "mlm_loss", "nsp_loss")
 
 
-def write(role: str, preset: Preset, shards: Shards, result: dict[str, float], metrics: list[dict[str, float]]) -> str:
-    head = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
-    curve = [line for line in metrics if "loss" in line]
-    shown = curve[:: max(1, len(curve) // 10)]
-    rows = [
-        f"| {line['step']:,} | {_cell(line, 'generator_loss')} | {_cell(line, 'discriminator_loss')} |"
-        for line in shown
+def write(
+    role: str,
+    preset: Preset,
+    shards: Shards,
+    result: dict[str, Any],
+    metrics: list[dict[str, float]],
+    identity: dict[str, Any],
+) -> str:
+    head, purpose = _ROLES[role]
+    lines = [
+        *("---", "library_name: transformers", "tags: [electra, reviews]", "---", ""),
+        f"# ELECTRA {role}, preset {preset.name}",
+        "",
+        f"{purpose} `{head}.from_pretrained` and `AutoTokenizer.from_pretrained` load it.",
+        *("", "## Data", ""),
+        f"{shards.sequences:,} packed sequences of at most {shards.max_length} tokens, {shards.tokens:,} tokens; "
+        f"a vocabulary of {shards.vocabulary_size:,} entries. Trained on the corpus's pretrain split only.",
+        *("", "## Training", ""),
+        f"{result['steps']:,} steps, {result['sequences']:,} sequences, {result['tokens']:,} tokens "
+        f"({result['tokens'] / max(shards.tokens, 1):.2f} epochs), {result['flops']:.3e} FLOPs by the published count, "
+        f"{result['seconds']:,.0f} seconds on {result['device']} in {result['precision']}.",
+        "",
+        *_curve(metrics, _CURVE, "Training loss"),
+        *_curve(metrics, [f"validation_{name}" for name in (*_CURVE, "discriminator_auc")], "On the dev split"),
+        *("## Lineage", ""),
+        *(f"- {name}: `{identity[name]}`" for name in ("vocabulary", "shards", "code", "origin") if identity.get(name)),
+        *("", "## Settings", "", "```json"),
+        json.dumps({"architecture": asdict(preset.architecture), "pretraining": asdict(preset.pretraining)}, indent=1),
+        *("```", ""),
     ]
-    return "\n".join(
-        [
-            "---",
-            "library_name: transformers",
-            "tags: [electra, reviews]",
-            "---",
-            f"# ELECTRA {role}, preset {preset.name}",
-            "",
-            f"{_INTENDED[role]} Load it with `{head}.from_pretrained` and `AutoTokenizer.from_pretrained`.",
-            "",
-            "## Data",
-            "",
-            f"{shards.sequences:,} packed sequences of at most {shards.max_length} tokens, {shards.tokens:,} tokens, "
-            f"vocabulary of {shards.vocabulary_size:,} entries.",
-            f"Vocabulary fingerprint `{shards.vocabulary_fingerprint}`, shards fingerprint `{shards.fingerprint}`.",
-            "",
-            "## Training",
-            "",
-            f"{result['steps']:,} steps, {result['sequences']:,} sequences, {result['tokens']:,} tokens, "
-            f"{result['flops']:.3e} FLOPs, {result['seconds']:,.0f} seconds on {result['device']}.",
-            "",
-            "| step | generator loss | discriminator loss |",
-            "|---|---|---|",
-            *rows,
-            "",
-            "```json",
-            json.dumps(vars(preset.pretraining), indent=1),
-            "```",
-            "",
-        ]
-    )
+    return "\n".join(lines)
+
+
+def _curve(metrics: list[dict[str, float]], names: list[str] | tuple[str, ...], title: str) -> list[str]:
+    """A table of a few steps, the last one included."""
+    held = [line for line in metrics if any(name in line for name in names)]
+    columns = [name for name in names if held and name in held[-1]]
+    if not columns:
+        return []
+    step = max(1, len(held) // ROWS)
+    chosen = held[::-step][::-1]
+    header = " | ".join(name.removeprefix("validation_").replace("_", " ") for name in columns)
+    rows = [
+        "| " + " | ".join([f"{line['step']:,}", *(_cell(line, name) for name in columns)]) + " |" for line in chosen
+    ]
+    return [f"{title}:", "", f"| step | {header} |", "|---" * (len(columns) + 1) + "|", *rows, ""]
 
 
 def _cell(line: dict[str, float], name: str) -> str:

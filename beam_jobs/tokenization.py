@@ -8,6 +8,8 @@ Whatever is not plain ASCII (accents, CJK, emoji, control characters, other whit
 and so does every chunk with a bracket, which may be one of its special entries, such as [MASK].
 """
 
+from itertools import repeat
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +17,7 @@ from tokenizers import Tokenizer
 
 PLAIN = r"^[!-Z\\\]^-~]+$"  # printable ASCII without the space and the opening bracket
 PUNCTUATION = r"([!-/:-@\[-`{-~])"  # of ASCII: each mark is a word of its own to BERT
-REMEMBERED = 1 << 18  # chunks, and as many words: about 100 MB. All forgotten when full, which costs one batch
+REMEMBERED = 1 << 19  # chunks, and as many words: about 150 MB. All forgotten when full, which costs one batch
 
 
 class Memory:
@@ -29,17 +31,22 @@ class Memory:
         self._ids = np.zeros(1 << 16, np.uint32)
         self._ends = np.zeros(1, np.int32)
 
-    def add(self, strings: list[str], ids: np.ndarray, lengths: np.ndarray) -> None:
-        rows, used = len(self._ends) - 1, int(self._ends[-1])
+    def find(self, strings: list[str]) -> np.ndarray:
+        """The row of each string, -1 where it is not known."""
+        return np.fromiter(map(self.row_of.get, strings, repeat(-1)), np.int32, len(strings))
+
+    def add(self, strings: list[str], ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Returns the new rows."""
+        first, used = len(self._ends) - 1, int(self._ends[-1])
         while used + len(ids) > len(self._ids):
             self._ids = np.concatenate([self._ids, np.zeros_like(self._ids)])
         self._ids[used : used + len(ids)] = ids
         self._ends = np.concatenate([self._ends, used + np.cumsum(lengths, dtype=np.int32)])
-        self.row_of.update(zip(strings, range(rows, rows + len(strings)), strict=True))
+        self.row_of.update(zip(strings, range(first, first + len(strings)), strict=True))
+        return np.arange(first, first + len(strings), dtype=np.int32)
 
-    def gather(self, strings: list[str], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of strings[n] for each of the numbers, one after another, and how many each has."""
-        rows = np.fromiter(map(self.row_of.__getitem__, strings), np.int32, len(strings))
+    def gather(self, rows: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of rows[n] for each of the numbers, one after another, and how many each has."""
         starts = self._ends[rows]
         lengths = (self._ends[rows + 1] - starts)[numbers]
         return self._ids[spans(starts[numbers], lengths)], lengths
@@ -70,44 +77,49 @@ class WordIds:
         """Ids of all texts in one array (uint32) and the offsets of each text in it (int64, one more than texts)."""
         split = pc.split_pattern(texts, " ")
         numbered = split.flatten().dictionary_encode()
-        chunks = numbered.dictionary.to_pylist()
-        self._learn_chunks(chunks)
-        ids, lengths = self._chunks.gather(chunks, numbered.indices.to_numpy())
+        rows = self._rows_of_chunks(numbered.dictionary)
+        ids, lengths = self._chunks.gather(rows, numbered.indices.to_numpy())
         ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         offsets = split.offsets.to_numpy()
         return ids, ends[offsets - offsets[0]]
 
-    def _learn_chunks(self, chunks: list[str]) -> None:
+    def _rows_of_chunks(self, chunks: pa.Array) -> np.ndarray:
+        """Rows of distinct chunks; those not known are learned."""
         if len(self._chunks.row_of) + len(chunks) > self._remembered:
             self._chunks = Memory()
-        known = self._chunks.row_of
-        new = pa.array([chunk for chunk in chunks if chunk not in known], pa.string())
+        rows = self._chunks.find(chunks.to_pylist())
+        unknown = np.flatnonzero(rows < 0)
+        new = chunks.take(pa.array(unknown))
         plain = pc.match_substring_regex(new, PLAIN)
-        self._learn_plain(new.filter(plain))
-        self._learn_other(new.filter(pc.invert(plain)).to_pylist())
+        is_plain = plain.to_numpy(zero_copy_only=False)
+        rows[unknown[is_plain]] = self._learn_plain(new.filter(plain))
+        rows[unknown[~is_plain]] = self._learn_other(new.filter(pc.invert(plain)).to_pylist())
+        return rows
 
-    def _learn_other(self, chunks: list[str]) -> None:
+    def _learn_other(self, chunks: list[str]) -> np.ndarray:
         ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(chunks, add_special_tokens=False)]
-        self._chunks.add(chunks, *flat(ids))
+        return self._chunks.add(chunks, *flat(ids))
 
-    def _learn_plain(self, chunks: pa.Array) -> None:
+    def _learn_plain(self, chunks: pa.Array) -> np.ndarray:
         """Splits chunks into words and marks and puts their ids together from those."""
         folded = pc.ascii_lower(chunks) if self._lower_case else chunks
         split = pc.split_pattern(pc.replace_substring_regex(folded, PUNCTUATION, r" \1 "), " ")
         numbered = split.flatten().dictionary_encode()
-        words = numbered.dictionary.to_pylist()
-        self._learn_words(words)
-        ids, lengths = self._words.gather(words, numbered.indices.to_numpy())
+        rows = self._rows_of_words(numbered.dictionary.to_pylist())
+        ids, lengths = self._words.gather(rows, numbered.indices.to_numpy())
         ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[split.offsets.to_numpy()]
-        self._chunks.add(chunks.to_pylist(), ids, np.diff(ends))
+        return self._chunks.add(chunks.to_pylist(), ids, np.diff(ends))
 
-    def _learn_words(self, words: list[str]) -> None:
+    def _rows_of_words(self, words: list[str]) -> np.ndarray:
         if len(self._words.row_of) + len(words) > self._remembered:
             self._words = Memory()
-        known, vocabulary, model = self._words.row_of, self._vocabulary, self._tokenizer.model
-        new = [word for word in words if word not in known]
+        rows = self._words.find(words)
+        unknown = np.flatnonzero(rows < 0)
+        new = [words[i] for i in unknown.tolist()]
+        vocabulary, model = self._vocabulary, self._tokenizer.model
         ids = [[vocabulary[w]] if w in vocabulary else [piece.id for piece in model.tokenize(w)] for w in new]
-        self._words.add(new, *flat(ids))
+        rows[unknown] = self._words.add(new, *flat(ids))
+        return rows
 
 
 def flat(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,97 @@
+"""Dumps to measure on: the user's as it is, several times as large, in eight gz files or in one."""
+
+import gzip
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from beam_jobs import corpus_options, prepared, sample_dump, work_units
+from beam_jobs.work_units import DumpFile
+
+FILES = 8
+SAMPLE_REVIEWS = 80_000  # of the synthetic dump, where no other is given
+READ_BYTES = 1 << 20
+
+
+def sample(path: Path, reviews: int) -> None:
+    sample_dump.write_sample(path, reviews, seed=0)
+
+
+def write(inputs: list[str], folder: Path, reviews: int | None, copies: int = 1, files: int = FILES) -> None:
+    """Lines of JSON in `files` gz files: `reviews` of the input (None: all), then perturbed copies of them."""
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        names = [folder / f"dump-{i}.json.gz" for i in range(files)]
+        gz = [stack.enter_context(gzip.open(name, "wb", compresslevel=1)) for name in names]
+        for copy in range(copies):
+            for number, line in enumerate(itertools.islice(lines(inputs), reviews)):
+                gz[number % files].write(perturbed(line, copy, number) if copy else line)
+
+
+def count(inputs: list[str]) -> int:
+    return sum(1 for _ in lines(inputs))
+
+
+def lines(inputs: list[str]) -> Iterator[bytes]:
+    """Every record as a line of JSON: as it stands in a file of such lines, in 2018's field names otherwise."""
+    for file in dump_files(inputs):
+        if file.layout.name == "json_lines":
+            yield from raw_lines(file)
+        else:
+            yield from recast(file)
+
+
+def dump_files(inputs: list[str]) -> list[DumpFile]:
+    args, _ = corpus_options.parse(["--input", *inputs, "--output", "unused"])
+    return corpus_options.dump_files(args)
+
+
+def text_field(inputs: list[str]) -> str:
+    """The JSON field that holds the text."""
+    return dict(dump_files(inputs)[0].layout.mapping)["text"]
+
+
+def raw_lines(file: DumpFile) -> Iterator[bytes]:
+    (unit,) = whole(file)
+    rest = b""
+    with work_units.open_unit(unit) as stream:
+        while block := stream.read(READ_BYTES):
+            *found, rest = (rest + block).split(b"\n")
+            yield from (line + b"\n" for line in found)
+    if rest:
+        yield rest + b"\n"
+
+
+def whole(file: DumpFile) -> list[work_units.Unit]:
+    return list(work_units._cut(file, 1 << 62, "unused"))
+
+
+def recast(file: DumpFile) -> Iterator[bytes]:
+    settings: Any = prepared.Preparation(folder="unused", bounds=(1.0,) * 4, seed=0, sample_share=0)
+    for unit in whole(file):
+        for review in prepared.Reading(unit, settings).reviews():
+            names = {"reviewText": review.text, "overall": review.stars, "asin": review.item_id}
+            names |= {"reviewerID": review.user_id, "unixReviewTime": review.timestamp, "verified": review.verified}
+            yield json.dumps(names).encode() + b"\n"
+
+
+def perturbed(line: bytes, copy: int, number: int) -> bytes:
+    """Another review of the same length and vocabulary, with a misspelt word now and then."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return line
+    draw = random.Random(copy * 1_000_003 + number)
+    for name, value in record.items():
+        if isinstance(value, str) and value.count(" ") > 2:
+            words = value.split(" ")
+            for i in range(draw.randrange(3), len(words) - 1, 7):
+                words[i], words[i + 1] = words[i + 1], words[i]
+            for i in range(draw.randrange(20), len(words), 40):
+                words[i] = words[i][::-1]
+            record[name] = " ".join(words)
+    return json.dumps(record).encode() + b"\n"

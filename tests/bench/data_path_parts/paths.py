@@ -1,0 +1,132 @@
+"""The sides that are compared: the plain path, ours with Beam, and ours in a bare process pool."""
+
+import gzip
+import json
+import multiprocessing
+import os
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from nltk.tokenize.punkt import PunktSentenceTokenizer
+from tokenizers import Tokenizer
+
+from beam_jobs import (
+    corpus_job,
+    corpus_options,
+    duplicate_search,
+    prepared,
+    sentences,
+    shard_units,
+    shards_job,
+    storage,
+    work_units,
+    written,
+)
+
+MAX_LENGTH = 128
+BATCH_REVIEWS = 1000
+EVERYTHING = ("--split", "pretrain=100")  # so that both sides tokenize every review
+
+
+def plain(dump: Path, text_field: str, punkt: Path, vocabulary: Path, output: Path) -> None:
+    """json, NLTK's Punkt, tokenizers; ids of a review one after another in rows of 128. One thread.
+
+    It is spared what would only slow it: sentences are not padded one by one, and rows are kept in 16 bits.
+    """
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    splitter = PunktSentenceTokenizer(sentences.from_json(punkt.read_text()))
+    tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
+    with open(output, "wb") as rows:
+        for file in sorted(dump.iterdir()):
+            with gzip.open(file, "rb") as stream:
+                batch: list[list[str]] = []
+                for line in stream:
+                    text = json.loads(line).get(text_field)
+                    if text:
+                        batch.append(splitter.tokenize(text))
+                    if len(batch) == BATCH_REVIEWS:
+                        np.save(rows, padded(batch, tokenizer))
+                        batch = []
+                np.save(rows, padded(batch, tokenizer))
+
+
+def padded(batch: list[list[str]], tokenizer: Tokenizer) -> np.ndarray:
+    """[rows, 128], 0 where a review ends."""
+    flat = [sentence for review in batch for sentence in review]
+    encodings = iter(tokenizer.encode_batch_fast(flat, add_special_tokens=False))
+    rows = []
+    for review in batch:
+        ids = [i for _ in review for i in next(encodings).ids]
+        rows += [ids[start : start + MAX_LENGTH] for start in range(0, len(ids), MAX_LENGTH)]
+    out = np.zeros((len(rows), MAX_LENGTH), np.uint16)
+    for row, ids in zip(out, rows, strict=True):
+        row[: len(ids)] = ids
+    return out
+
+
+def with_beam(dump: Path, vocabulary: Path, output: Path, workers: int) -> None:
+    """Both jobs as a user starts them."""
+    corpus, shards = corpus_arguments(dump, output), shards_arguments(vocabulary, output)
+    mode = ["--direct_running_mode", "multi_processing" if workers > 1 else "in_memory"]
+    for run, arguments in ((corpus_job.run, corpus), (shards_job.run, shards)):
+        run([*arguments, *mode, "--direct_num_workers", str(workers)])
+
+
+def corpus_arguments(dump: Path, output: Path) -> list[str]:
+    return ["--input", str(dump), "--output", str(output / "corpus"), *EVERYTHING]
+
+
+def shards_arguments(vocabulary: Path, output: Path) -> list[str]:
+    return ["--corpus", str(output / "corpus"), "--vocabulary", str(vocabulary), "--output", str(output / "shards")]
+
+
+def in_a_pool(dump: Path, vocabulary: Path, output: Path, workers: int) -> None:
+    """The same units through the same functions, handed out by multiprocessing."""
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        pool_corpus(pool, dump, output)
+        args, _ = shards_job.parse(shards_arguments(vocabulary, output))
+        packing = shards_job.prepare_output(args)
+        units = sorted(shard_units.plan(args.corpus), key=lambda unit: -unit.rows)
+        pool.map(partial(pack_unit, packing=packing), units, chunksize=1)
+
+
+def pool_corpus(pool, dump: Path, output: Path) -> None:
+    args, _ = corpus_options.parse(corpus_arguments(dump, output))
+    files = corpus_options.dump_files(args)
+    folders = corpus_options.Folders(args.output, storage.join(args.output, "_work"))
+    preparation = corpus_options.preparation(args, files, folders)
+    cut = partial(work_units.cut, size=work_units.unit_bytes(files), folder=folders.cuts)
+    units = [unit for found in pool.map(cut, files, chunksize=1) for unit in found]
+    counts = pool.map(partial(prepared.prepare, preparation=preparation), units, chunksize=1)
+    punkt = corpus_job.train_punkt(counts, folders, None)
+    search = partial(find_duplicates, folder=folders.prepared, counts=counts)
+    gone: dict[str, list[bytes]] = {}
+    for losers in pool.map(search, duplicate_search.list_buckets(counts), chunksize=1):
+        for unit, rows in losers:
+            gone.setdefault(unit, []).append(rows)
+    writing = written.Writing(folders.prepared, folders.written, folders.output)
+    write = partial(write_unit, punkt=punkt, writing=writing)
+    pool.map(write, [(c, gone.get(c["unit"], [])) for c in counts], chunksize=1)
+    storage.remove(folders.work)
+
+
+def find_duplicates(bucket: tuple[int, int], folder: str, counts: list[dict]) -> list[tuple[str, bytes]]:
+    return list(duplicate_search.exact(bucket, folder, counts))
+
+
+_remembered: dict[str, object] = {}  # one splitter and one tokenizer a process, as Beam's DoFns have
+
+
+def write_unit(unit: tuple[dict, list[bytes]], punkt: str, writing: written.Writing) -> None:
+    counts, losers = unit
+    if "splitter" not in _remembered:
+        _remembered["splitter"] = sentences.SentenceSplitter(sentences.from_json(punkt))
+    gone = written.Gone(corpus_job.row_numbers(losers), corpus_job.row_numbers([]))
+    written.write(counts["unit"], counts["source"], gone, 0, writing, _remembered["splitter"])  # type: ignore[arg-type]
+
+
+def pack_unit(unit: shard_units.CorpusUnit, packing: shards_job.Packing) -> None:
+    if "word_ids" not in _remembered:
+        _remembered["word_ids"] = shards_job.load_word_ids(packing.vocabulary)
+    shards_job.make_shard(unit, packing, _remembered["word_ids"])  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ class DistillationLoss:
         self._inside = settings.hidden_weight > 0 or settings.attention_weight > 0
         if settings.attention_weight > 0:
             for model in (teacher.model, student):
-                _with_attentions(model)
+                encoders.write_attention_out(model)
         if self._inside and _width(student) != _width(teacher.model):
             raise UserMistake(
                 f"hidden_weight: the student is {_width(student)} wide, the teacher {_width(teacher.model)}; "
@@ -153,12 +153,6 @@ def layer_pairs(student: int, teacher: int, embeddings: bool = False) -> list[tu
     if embeddings:
         return [(0, 0), *((i, round(i * teacher / student)) for i in range(1, student + 1))]
     return [(i, round((i + 1) * teacher / student) - 1) for i in range(student)]
-
-
-def _with_attentions(model: nn.Module) -> None:
-    """Fused attention does not give its weights away."""
-    inner: Any = model.encoder if hasattr(model, "encoder") and hasattr(model.encoder, "config") else model
-    inner.set_attn_implementation("eager")
 
 
 def _width(model: nn.Module) -> int:

@@ -30,6 +30,9 @@ from model.finetuning.losses import balanced_weights
 from model.metrics_log import MetricsLog
 from model.progress import progress
 
+WRITTEN_OUT_ATTENTION = 128
+"""Tokens up to which a CPU is faster with attention that is not fused."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -150,7 +153,7 @@ def _best(
             attempt = _finished(output, rate)
             if attempt is None:
                 torch.manual_seed(seed)
-                model = start.build(task, settings).to(device.torch)
+                model = _placed(start.build(task, settings), settings, device)
                 loss = DistillationLoss(teacher, model, training) if teacher else None
                 report = _reporter(log, shown, i, training.steps, rate)
                 checkpoint = _folder(output, rate) / "checkpoint.pt"
@@ -176,9 +179,16 @@ def train_once(
     """One training with the first learning rate, nothing kept: what a search tries."""
     target = open_device(device, settings.precision)
     torch.manual_seed(seed)
-    model = start.build(task, settings).to(target.torch)
+    model = _placed(start.build(task, settings), settings, target)
     training = replace(_training(task, prepared, settings, seed, target), report=report)
     return train(model, training, settings.learning_rates[0])
+
+
+def _placed(model: nn.Module, settings: FinetuningSettings, device: Device) -> nn.Module:
+    """On the device; on a CPU short texts are a fifth faster with attention written out than with the fused one."""
+    if device.kind == "cpu" and settings.max_length <= WRITTEN_OUT_ATTENTION:
+        encoders.write_attention_out(model)
+    return model.to(device.torch)
 
 
 def _teacher(start: Start, task: Task, prepared: Prepared, device: Device, output: Path) -> Teacher | None:

@@ -319,3 +319,14 @@ def test_every_task_has_a_metric_that_exists():
     for task in TASKS.values():
         assert set(task.metrics) <= set(METRICS)
         assert METRICS[task.metrics[0]].better == "higher"
+
+
+def test_the_table_of_tasks_is_complete_and_names_their_metrics():
+    from model.evaluation.metrics import METRICS
+
+    text = (Path(glue.__file__).parent / "README.md").read_text()
+    table = {cells[1].strip(): cells for cells in (line.split("|") for line in text.splitlines()) if len(cells) > 6}
+    for task in TASKS.values():
+        cells = table[task.name]
+        assert cells[2].strip() == task.shape
+        assert cells[6].strip() == ", ".join(METRICS[metric].title for metric in task.metrics)

@@ -6,6 +6,7 @@ divided by the totals of the whole batch.
 
 import math
 import os
+import resource
 import time
 from collections.abc import Iterable
 
@@ -98,6 +99,10 @@ class Device:
         self._peak = 2 * 1024**3 / best * torch.get_num_threads()
         return self._peak
 
+    def memory_mb(self) -> float:
+        """The most this process ever held, MB: of the machine's memory, on a GPU of the GPU's."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
     def close(self) -> None:
         if distributed.is_initialized():
             distributed.destroy_process_group()
@@ -126,6 +131,9 @@ class Cuda(Device):
 
     def wait(self) -> None:
         torch.cuda.synchronize()
+
+    def memory_mb(self) -> float:
+        return torch.cuda.max_memory_allocated(self.torch) / 2**20
 
     def peak_flops(self) -> float:
         """Dense bf16 operations per second, from NVIDIA's data sheets."""

@@ -123,7 +123,7 @@ def _run_steps(training: Training, steps: Iterator[Arrays], log: MetricsLog | No
             cpu_before, cpu = time.process_time(), time.process_time() - cpu_before
             totals.cpu_seconds += cpu
             totals.seconds = training.elapsed()
-            _log(training, log, bar, window)
+            _log(training, log, bar, window, cpu)
         if keeping or validating:
             window.pause(_validate_and_save(training, log, validating and not stopping, keeping))
         if stopping and not last:
@@ -153,7 +153,7 @@ def step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor]:
     return sums, norm
 
 
-def _log(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
+def _log(training: Training, log: MetricsLog | None, bar: Progress, window: Window, cpu: float) -> None:
     """Writes the window's means and rates; stops a run that has diverged, before its weights are kept."""
     totals, config = training.totals, training.config
     sums, norm, steps, seconds = window.close()
@@ -171,6 +171,8 @@ def _log(training: Training, log: MetricsLog | None, bar: Progress, window: Wind
         "sequences_per_second": sequences,
         "flops_utilization": sequences * training.products_per_sequence / training.device.peak_flops(),
         "checkpoint_wait_seconds": training.writer.take_waited(),
+        "peak_memory_mb": training.device.memory_mb(),
+        "cpu_utilization": cpu / seconds,
         "tokens": totals.tokens,
         "flops": totals.flops,
     }

@@ -48,6 +48,7 @@ def test_what_a_run_leaves(shards, tmp_path):
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines if "loss" in line] == list(range(2, 21, 2))
     wanted = {"generator_loss", "discriminator_loss", "learning_rate", "gradient_norm", "tokens_per_second", "flops"}
+    wanted |= {"flops_utilization", "sequences_per_second", "tokens", "peak_memory_mb", "generator_accuracy"}
     assert all(wanted <= set(line) for line in lines if "loss" in line)
     assert [path.name for path in checkpoint.found(tmp_path / "checkpoints")] == ["step-00000018", "step-00000020"]
 
@@ -89,6 +90,16 @@ def test_continuing_with_another_setting_is_refused_by_name(shards, tmp_path, ch
     run(arguments(shards, tmp_path, steps=5))
     with pytest.raises(UserMistake, match=change.split("=")[0]):
         run(arguments(shards, tmp_path, "--set", change, steps=5))
+
+
+def test_continuing_with_other_code_is_refused(shards, tmp_path):
+    run(arguments(shards, tmp_path, steps=5))
+    state = checkpoint.found(tmp_path / "checkpoints")[-1] / checkpoint.NUMBERS
+    numbers = json.loads(state.read_text())
+    numbers["identity"]["code"] = "0" * 64
+    state.write_text(json.dumps(numbers))
+    with pytest.raises(UserMistake, match="code was 000000000000 and is"):
+        run(arguments(shards, tmp_path, steps=5))
 
 
 def test_continuing_on_other_shards_is_refused(shards, tmp_path):

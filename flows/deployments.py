@@ -130,7 +130,10 @@ def serve_all(store: Path) -> None:
     """Serves until it is told to end; each flow run is a process of its own."""
     from prefect import serve
 
+    from flows import automations
+
     deployments = served(store)
+    automations.ensure()
     (store / "logs").mkdir(parents=True, exist_ok=True)
     (store / "logs" / "deployments.ready").touch()
     serve(*deployments, pause_on_shutdown=False, limit=int(os.environ.get("AMAZON_ELECTRA_RUNS_AT_ONCE", "4")))

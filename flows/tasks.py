@@ -1,6 +1,7 @@
 """How Prefect goes through a graph: a task per stage, what is retried, what is told at the end."""
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from beam_jobs.command import UserMistake
 from flows import presentation, servers
 from flows.completion import Completion, Maker, flat
 from flows.parameters import Parameters
@@ -111,12 +113,23 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
             summary = present(store, maker.stages, last, tracking, bool(maker.completion.made))
             promote(parameters, store, maker, last, tracking)
             status = "FINISHED"
-    except KeyboardInterrupt:
-        status = "KILLED"
+    except (JobFailed, UserMistake) as failure:
+        note_failure(store, str(failure))
+        raise
+    except BaseException as stopped:
+        status = "FAILED" if isinstance(stopped, Exception) else "KILLED"
         raise
     finally:
         tracking.finish(status)
     return summary
+
+
+def note_failure(store: Store, cause: str) -> None:
+    """A line for whoever looks after the machine; the run and its log say the same."""
+    log = store.root / "logs" / "failures.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a") as lines:
+        lines.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}  {flow_run.name}: {cause}\n")
 
 
 def champion_of(parameters: Parameters, uri: str) -> Stage | None:

@@ -30,7 +30,9 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
     def graph(p: Parameters, make: Maker) -> Stage:
         reviews = make(dump.stage(p, make.store))
         corpus = make(job("corpus", {"dump": reviews}, ways.get("corpus", {})))
-        encoder = make(job("pretraining", {"corpus": corpus}, ways.get("pretraining", {}), tracked=True))
+        encoder = make(
+            job("pretraining", {"corpus": corpus}, ways.get("pretraining", {}), tracked=True, tags=("accelerator",))
+        )
         cells = [
             (
                 job("finetuning", {"encoder": encoder}, ways.get("finetuning", {}), tracked=True, title=f"cell {seed}"),

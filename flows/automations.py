@@ -1,0 +1,83 @@
+"""What Prefect does by itself: one training at a time, lost runs noticed, failures told. Created by `up`."""
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from prefect.automations import Automation, EventTrigger
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import CallWebhook, ChangeFlowRunState, DoNothing
+from prefect.events.schemas.automations import Posture
+from pydantic import SecretStr
+
+ACCELERATOR = "accelerator"
+"""Tag of the tasks that need the machine's one GPU, TPU or all its cores."""
+HEARTBEAT_SECONDS = 30
+LOST_SECONDS = 120
+"""A run that has given no sign for so long is crashed: three heartbeats and a margin."""
+WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
+"""Environment variable with the address that is called when a run fails; maybe a secret, so it is never logged."""
+ENDED = tuple(f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Crashed", "Cancelled", "Paused"))
+
+
+def ensure(trainings_at_once: int = 1) -> None:
+    """Creates or renews all of it; nothing is doubled by a second start."""
+    with get_client(sync_client=True) as client:
+        client.create_concurrency_limit(tag=ACCELERATOR, concurrency_limit=trainings_at_once)
+        known = {automation.name: automation for automation in client.read_automations()}
+    for wanted in (lost_runs(), failures()):
+        if wanted.name in known:
+            wanted.id = known[wanted.name].id
+            wanted.update()
+        else:
+            wanted.create()
+
+
+def lost_runs() -> Automation:
+    """A run whose process was killed with its machine cannot say so itself."""
+    return Automation(
+        name="lost runs are crashed",
+        description=f"A run without a sign of life for {LOST_SECONDS} s; start it again, it continues where it was.",
+        trigger=EventTrigger(
+            after={"prefect.flow-run.heartbeat"},
+            expect={"prefect.flow-run.heartbeat", *ENDED},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=timedelta(seconds=LOST_SECONDS),
+        ),
+        actions=[
+            ChangeFlowRunState(
+                state=StateType.CRASHED, message="no sign of life; start it again to continue", force=True
+            )
+        ],
+    )
+
+
+def failures() -> Automation:
+    """Told to a webhook where there is one; the event feed and logs/failures.log have it in any case."""
+    return Automation(
+        name="failures are told",
+        description=f"Calls the webhook of {WEBHOOK}, where that is set when the cockpit starts.",
+        trigger=EventTrigger(
+            expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            posture=Posture.Reactive,
+            threshold=1,
+        ),
+        actions=[told()],
+    )
+
+
+def told() -> Any:
+    address = os.environ.get(WEBHOOK)
+    if not address:
+        return DoNothing()
+    from prefect.blocks.webhook import Webhook
+
+    block: Any = Webhook(method="POST", url=SecretStr(address))
+    saved = block.save("amazon-electra-failures", overwrite=True)
+    text = "{{ flow_run.name }} is {{ flow_run.state.name }}: {{ flow_run.state.message }}"
+    return CallWebhook(block_document_id=saved, payload=text)

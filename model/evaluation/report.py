@@ -7,7 +7,7 @@ report.json and model/, the discriminator's folder with its model card.
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,17 @@ def _warnings(study: Mapping[str, Any], found: Results) -> list[Block]:
 
 
 def _difference_blocks(differences: list[Difference]) -> list[Block]:
-    header = ("task", "comparison", "metric", "difference", "95% interval", "p", "p (Holm)", "finding")
+    header = (
+        "task",
+        "comparison",
+        "metric",
+        "difference",
+        "95% interval",
+        "p",
+        "p (Holm)",
+        "p (randomization)",
+        "finding",
+    )
     rows = [
         (
             d.task,
@@ -138,15 +148,16 @@ def _difference_blocks(differences: list[Difference]) -> list[Block]:
             _range(d.comparison),
             probability(d.comparison.p),
             probability(d.comparison.p_holm),
+            probability(d.comparison.p_randomization),
             d.words,
         )
         for d in differences
     ]
     how = (
         "Arms are compared on the same test examples, seed by seed. The interval and p count both the examples (paired "
-        "bootstrap) and the seeds (two-way random effects, t with Satterthwaite's degrees of freedom); with one seed p "
-        "is that of an approximate randomization test. p (Holm) is corrected for the number of comparisons; a "
-        "difference is called one where it is below 0.05."
+        "bootstrap) and the seeds (two-way random effects, t with Satterthwaite's degrees of freedom). p "
+        "(randomization) swaps the arms at random on the examples and takes the seeds as they are; with one seed it "
+        "is p. p (Holm) is corrected for the number of comparisons; a difference is called one where it is below 0.05."
     )
     return [*difference_chart(differences), Table(header, rows), Paragraph(how)]
 
@@ -168,15 +179,26 @@ def _data_blocks(study: Mapping[str, Any]) -> list[Block]:
             for s in stages
         ]
         blocks += [Heading("Counts of each stage"), Table(("stage", "counts", "seconds", "CPU seconds"), rows)]
-    withheld = study.get("withheld") or {}
+    withheld = study.get("withheld") or _withheld(stages)
     total = sum(value for value in withheld.values() if isinstance(value, int))
     said = f": {total:,} in all ({_counts(withheld)})" if withheld else "; this study names no counts"
-    text = f"Texts of the evaluation sets are withheld from pre-training{said}."
+    text = f"No text of an evaluation set reaches pre-training, not even as a repetition{said}."
     blocks += [Heading("Withheld from pre-training"), Paragraph(text)]
     if stages:
         lineage = [(s["stage"], s.get("fingerprint") or "") for s in stages]
         blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage)]
     return blocks
+
+
+def _withheld(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """From the corpus stage: its own dev and test sets, and what was dropped for being in another evaluation set."""
+    for stage in stages:
+        counts = stage.get("counts") or {}
+        if "splits" in counts:
+            own = {f"own {split}": int(counts["splits"].get(split, 0)) for split in ("dev", "test")}
+            dropped = counts.get("dropped") or {}
+            return own | {name: int(n) for name, n in dropped.items() if name.startswith("withheld")}
+    return {}
 
 
 def _again(study: Mapping[str, Any]) -> list[Block]:

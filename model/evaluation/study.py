@@ -46,8 +46,9 @@ class Arm:
     teacher: str | None = None
     """`arm:NAME`: distilled from that arm's model of the same task and seed."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    data_known: bool = True
-    """Whether it is known what its encoder was trained on, so that test texts were withheld."""
+    data_known: bool | None = None
+    """Whether it is known what its encoder was trained on, so that test texts were withheld; None: known for what is
+    pre-trained here or random."""
 
 
 @dataclass(frozen=True)

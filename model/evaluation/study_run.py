@@ -244,6 +244,7 @@ class StudyRun:
                 {"name": t.name, "task": t.task, "data": t.data, **dict(self.study.settings), **dict(t.settings)}
                 for t in self.study.tasks
             ],
+            "stages": self._corpora(),
             "pretraining": [
                 {"name": arm.name, "metrics": str((self.encoder_folder(arm) / "metrics.jsonl").resolve())}
                 for arm in self.study.arms
@@ -260,6 +261,19 @@ class StudyRun:
                 for c in self.cells
             ],
         }
+
+    def _corpora(self) -> list[dict[str, Any]]:
+        """Counts of the corpora the tasks are from."""
+        stages = []
+        for data in dict.fromkeys(task.data for task in self.study.tasks):
+            file = Path(data) / "corpus.json"
+            if file.exists():
+                counts = json.loads(file.read_text())
+                counts.pop("files", None)
+                stages.append(
+                    {"stage": f"corpus {Path(data).name}", "fingerprint": self._content(data), "counts": counts}
+                )
+        return stages
 
     def _pretraining_result(self, arm: Arm) -> dict[str, Any]:
         if arm.pretraining is None:
@@ -319,8 +333,16 @@ def _flops(preset: Preset, shards: str) -> float:
     return train_flops(preset.architecture, vocabulary, length, sequences, preset.pretraining.objective)
 
 
+def _known(arm: Arm) -> bool:
+    """model.pretrain leaves its log beside the folders it exports."""
+    if arm.data_known is not None:
+        return arm.data_known
+    pretrained_here = bool(arm.encoder) and (Path(arm.encoder).parent / "metrics.jsonl").exists()
+    return arm.pretraining is not None or arm.encoder in ("random", "half") or pretrained_here
+
+
 def _described_arm(arm: Arm, pretrained: Mapping[str, Any], costs: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": arm.name, "data_known": arm.data_known}
+    told: dict[str, Any] = {"name": arm.name, "data_known": _known(arm)}
     told |= {name: pretrained[name] for name in ("flops", "tokens", "seconds") if name in pretrained}
     if arm.name in costs:
         told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}

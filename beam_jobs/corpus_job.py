@@ -81,7 +81,9 @@ class Job:
         self._read: dict[str, int] = {}
 
     def clear_earlier(self) -> None:
-        """Removes what another job left in the output folder."""
+        """Removes what another job left in the output folder, and what killed writers of this one have."""
+        for folder in (self.folders.output, storage.join(self.folders.output, "rejects")):
+            storage.remove_leftovers(folder)
         if storage.exists(self.folders.work):
             return
         for name in storage.names_in(self.folders.output):

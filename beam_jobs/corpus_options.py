@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from beam_jobs import languages, splits, storage
+from beam_jobs import languages, sentences, splits, storage
 from beam_jobs.cleaning import Cleaning
 from beam_jobs.command import UserMistake
 from beam_jobs.formats import fields, layout
@@ -60,6 +60,8 @@ def check(args: argparse.Namespace) -> None:
         raise UserMistake(f"--near_duplicates {args.near_duplicates}: a similarity between 0 and 1, such as 0.8")
     if args.languages and (wrong := set(args.languages) - languages.known()):
         raise UserMistake(f"--languages {' '.join(sorted(wrong))}: codes of two letters, such as en")
+    if args.punkt:
+        sentences.from_tab(args.punkt)
     try:
         "".encode(args.encoding)
     except LookupError:

@@ -22,7 +22,7 @@ POLL_SECONDS = 0.5
 NOTICE_SECONDS = 1.0  # a dead worker's closed channel may be noticed this long before its death
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 MISTAKE = re.compile(r"UserMistake: (.*)")
-WORKER_THREADS = ("run_worker", "beam_control_read")
+WORKER_THREADS = ("run_worker", "beam_control_read", "read_grpc_client_inputs")  # die with their worker
 
 
 class WorkerLost(JobFailed):
@@ -67,8 +67,9 @@ def run_graph(
         if "error" in outcome:
             lost.wait(NOTICE_SECONDS)
     finally:
-        threading.excepthook = usual_hook
-        if "result" not in outcome or "error" in outcome:
+        if "result" in outcome and "error" not in outcome:
+            threading.excepthook = usual_hook
+        else:  # the hook stays: the runner's threads go on dying of their lost workers
             kill(set(children()) - others)
     if "lost" in outcome:
         raise WorkerLost(f"{outcome['lost']}; the units that are done are kept: run the same command to continue")

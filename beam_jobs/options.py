@@ -114,6 +114,6 @@ def describe(options: PipelineOptions) -> str:
 
 
 def quiet() -> None:
-    """Beam warns about things that are no one's concern here, such as GCS support that was not asked for."""
-    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    """Beam logs what it raises as well, and warns about what is no one's concern here, such as GCS support."""
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     logging.getLogger("root").setLevel(logging.ERROR)

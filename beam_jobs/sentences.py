@@ -21,6 +21,7 @@ from beam_jobs.command import UserMistake
 CLOSING = "\"')]}\u2018\u2019\u201c\u201d\xab\xbb"
 CANDIDATE = re.compile("[.?!](?=[\\]\"');:}*@({\\[?!\u2018\u2019\u201c\u201d\xab\xbb]| +[^ ])")
 REALIGNED = re.compile(f"[{re.escape(CLOSING)}]+?(?: +|(?=--)|$)")
+MARKS = frozenset(CLOSING)
 PLAIN_WORD = re.compile(r"[A-Za-z]{2,}([.!?])")
 REMEMBERED = 1 << 18
 
@@ -108,7 +109,7 @@ class SentenceSplitter:
         if not text.isprintable():  # white space other than " ", and characters that regular expressions disagree on
             return self._punkt.tokenize(text)
         starts, stops = self._slices(text)
-        if stops[-1] <= starts[-1] or any([text[start] in CLOSING for start in starts[1:]]):
+        if stops[-1] <= starts[-1] or not MARKS.isdisjoint(map(text.__getitem__, starts[1:])):
             return realign(text, starts, stops)
         return [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
 

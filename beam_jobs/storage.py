@@ -65,6 +65,13 @@ def remove(path: str) -> None:
             os.unlink(path)
 
 
+def remove_leftovers(folder: str) -> None:
+    """Removes what writers that were killed have left: files under temporary names."""
+    for name in names_in(folder):
+        if name.startswith(".") and name.endswith(".tmp"):
+            remove(join(folder, name))
+
+
 def check_writable(folder: str) -> None:
     """Says before the work begins that its result could not be written."""
     if is_remote(folder):

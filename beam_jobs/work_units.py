@@ -172,28 +172,32 @@ def _boundary_after(stream: PlainStream, start: int, size: int, found: Layout) -
 
 def _recut(whole: Unit, size: int, folder: str) -> Iterator[Unit]:
     """Unpacks a file once and writes each stretch of it to a file of its own."""
-    piece, stretch = 0, b""
+    piece = 0
     with open_plain(whole.path, whole.compression, whole.file.member, whole.file.most) as stream:
-        at_end = False
-        while not at_end:
-            blocks = [stretch, *_at_least(stream, size - len(stretch))]
-            at_end = len(blocks) == 1
-            stretch = b"".join(blocks)
-            at = boundaries.next_boundary(stretch, size, whole.file.layout) if len(stretch) > size else -1
-            at = len(stretch) if at_end else at
-            if at < 0:
-                continue
-            if not stretch and piece and not stream.damage:
-                return
+        for stretch, damage in _stretches(stream, size, whole.file.layout):
             path = storage.join(folder, f"{whole.file.index:04d}-{piece:05d}.piece")
-            storage.write_bytes(path, stretch[:at])
-            damage = stream.damage if at_end else ""
-            yield replace(whole, piece=piece, path=path, compression="", plain_size=at, damage=damage)
-            stretch, piece = stretch[at:], piece + 1
+            storage.write_bytes(path, stretch)
+            yield replace(whole, piece=piece, path=path, compression="", plain_size=len(stretch), damage=damage)
+            piece += 1
+
+
+def _stretches(stream: PlainStream, size: int, found: Layout) -> Iterator[tuple[bytes, str]]:
+    """All of a stream in stretches of `size` bytes and a little more; with the last, why the stream broke off."""
+    rest, first = b"", True
+    while True:
+        blocks = list(_at_least(stream, size + 1 - len(rest)))
+        rest = b"".join([rest, *blocks])
+        while len(rest) > size and (at := boundaries.next_boundary(rest, size, found)) >= 0:
+            yield rest[:at], ""
+            rest, first = rest[at:], False
+        if not blocks:
+            if rest or stream.damage or first:
+                yield rest, stream.damage
+            return
 
 
 def _at_least(stream: PlainStream, size: int) -> Iterator[bytes]:
-    """Blocks of `size` bytes or a little more; at least one unless the stream has ended."""
+    """Blocks of `size` bytes or a little more; none only if the stream has ended."""
     while block := stream.read():
         yield block
         size -= len(block)

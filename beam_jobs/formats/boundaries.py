@@ -19,8 +19,10 @@ def next_boundary(stretch: bytes, least: int, found: Layout) -> int:
         return _blank_line(stretch, least)
     if found.name == "json_objects":
         return next((stop for _, stop in json_records.whole_objects(stretch) if stop >= least), -1)
-    if found.name == "delimited" and found.quoted and len(stretch) < GIVE_UP * least:
-        return _line_end_outside_quotes(stretch, least)
+    if found.name == "delimited" and found.quoted:
+        at = _line_end_outside_quotes(stretch, least)
+        if 0 <= at <= GIVE_UP * least or len(stretch) < GIVE_UP * least:
+            return at
     return stretch.find(b"\n", max(least - 1, 0)) + 1 or -1
 
 
@@ -36,5 +38,5 @@ def _line_end_outside_quotes(stretch: bytes, least: int) -> int:
         inside ^= stretch.count(b'"', position, end) % 2 == 1
         if not inside:
             return end + 1
-        position = end
+        position = end + 1
     return -1

@@ -96,9 +96,8 @@ def read_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]
         if not at_end:
             block = stream.read(max(BLOCK_BYTES, len(buffer)))
             at_end = not block
-            tally.lines += block.count(b"\n") if block else 0
+            tally.lines += block.count(b"\n")
             buffer += block
-    tally.lines = max(tally.lines, line)
 
 
 def _junk(raw: bytes, line: int, reason: str = "not an object") -> Iterator[Rejected]:

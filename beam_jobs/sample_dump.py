@@ -4,7 +4,7 @@ The records have the field names of the 2018 release (Ni et al. 2019): JSON line
 Line i depends on (seed, i) alone (a repeated line copies an earlier one of the same thousand), so memory does not grow
 with the size, and the first lines of a large dump are the small dump of the same seed.
 
-What the language is designed to show. A review talks about one to three aspects of a product (durability, taste, …; see
+What the language is designed to show. A review talks about two or three aspects of a product (durability, taste, …; see
 sample_lexicon.py) and describes each with a few opinion words of one family, that is of one aspect and one polarity.
 There are some 1,300 such words, so a few hundred labelled reviews contain each about once or not at all, and all else
 in a review (frames, purchase stories, subjects) is the same for praise and for blame. In unlabelled text, however,
@@ -30,9 +30,7 @@ from typing import IO, Any, cast
 from beam_jobs.command import UserMistake, main
 from beam_jobs.sample_lexicon import (
     ASPECTS,
-    BRAND_ENDS,
-    BRAND_MIDDLES,
-    BRAND_STARTS,
+    BRANDS,
     CATEGORIES,
     COLORS,
     PEOPLE,
@@ -67,40 +65,40 @@ _STARS = (
 )  # percent; five stars dominate, as in real dumps
 # stars -> the possible polarities of a review's aspects (1 praise, 0 blame) and whether its words are hedged
 _OPINIONS: dict[float, tuple[tuple[tuple[int, ...], bool], ...]] = {
-    5.0: (((1,), False), ((1, 1), False), ((1, 1), False), ((1, 1, 1), False)),
+    5.0: (((1, 1), False), ((1, 1), False), ((1, 1, 1), False)),
     4.0: (((1, 1), True), ((1, 1, 0), True), ((1, 1, 1), True)),
     3.0: (((1, 0), True), ((0, 1), True), ((1, 0), False), ((0, 1), False)),
     2.0: (((0, 0), True), ((0, 0, 1), True), ((0, 0, 0), True)),
-    1.0: (((0,), False), ((0, 0), False), ((0, 0), False), ((0, 0, 0), False)),
+    1.0: (((0, 0), False), ((0, 0), False), ((0, 0, 0), False)),
 }
 _PLAIN_ADVERBS = ("", "", "", "really ", "so ", "very ", "truly ", "absolutely ", "remarkably ", "extremely ")
 _HEDGES = ("fairly ", "rather ", "somewhat ", "a bit ", "kind of ", "sort of ", "mostly ", "slightly ")
-# {s} subject, {v} verb, {d} adverb, {a} {b} {c} opinion words of one family
+# {s} subject, {v} verb, {d} adverb, {a} {b} {c} {e} opinion words of one family
 _FRAMES = (
-    "The {s} {v} {d}{a} and {b}.",
     "The {s} {v} {d}{a}, {b} and {c}.",
-    "I would call the {s} {d}{a}, {b}, {c}.",
-    "The {s} {v} {a}, {d}{b} even.",
-    "Everyone here finds the {s} {d}{a} and {b}.",
-    "To me it {v} {d}{a} and {b}.",
-    "It {v} {a}, {b} and {d}{c}.",
-    "{A}, {b}, {c}: that is the {s}.",
-    "My {p} says the {s} {v} {d}{a}, {b}, {c}.",
-    "After a while it {v} {d}{a}, {b} and {c}.",
+    "The {s} {v} {a}, {b}, {c} and {d}{e}.",
+    "{A}, {b}, {c} {s}.",
+    "{A}, {b}, {c}, {e}: that is the {s}.",
+    "It {v} {d}{a}, {b} and {c}.",
+    "It {v} {a}, {b}, {d}{c}, {e}.",
+    "{A} and {b}, {d}{c}.",
+    "{A}, {b}, {c}, {d}{e}.",
+    "My {p} calls it {d}{a}, {b}, {c}.",
+    "The {s} {v} {d}{a} and {b}.",
 )
 _VERBS = ("is", "is", "was", "seems", "feels", "turned out", "proved", "remains")
 _FILLERS = (
     "I bought this {product} {time}.",
-    "I ordered the {product} for my {p} {time}.",
+    "A {product} for my {p}.",
     "It came in a {color} box.",
-    "We use it in the {place} {span}.",
-    "This is the {n}th {product} I own.",
-    "My {p} has the same one from {brand}.",
-    "Before that I had a {brand} {product}.",
-    "It is the {color} one, model {brand} {n}.",
+    "We use it {span}.",
+    "My {n}th {product}.",
+    "My {p} has the same {brand}.",
+    "Before that I had a {brand}.",
+    "It is the {color} one, model {n}.",
     "I keep it in the {place}.",
-    "My {p} picked it, not me.",
-    "We took it to the {place} {time}.",
+    "My {p} picked the {color} one.",
+    "Bought {time} for the {place}.",
     "I use mine {span}.",
 )
 _TITLES = ("{A} and {b}", "{A} {product}", "{stars}", "{stars}", "About the {s}", "{A}, {b}", "My {product}", "{A}!")
@@ -260,18 +258,18 @@ class Writer:
             "time": pick(TIMES),
             "span": pick(SPANS),
             "color": pick(COLORS),
-            "brand": pick(BRAND_STARTS) + BRAND_MIDDLES[int(random() ** 2 * 10)] + BRAND_ENDS[int(random() ** 2 * 15)],
+            "brand": BRANDS[int(random() ** 4 * len(BRANDS))],  # a few are everywhere, most are rare
             "n": str(4 + int(random() ** 2 * 96)),
         }
 
     def _text(self, stars: float, scene: dict[str, str], aspects: tuple[Aspect, ...]) -> str:
-        """One sentence per aspect and one to three neutral ones, the first of them often in front.
+        """One sentence per aspect and one or two neutral ones, the first of them often in front.
 
         Leaves the last aspect's words in the scene, for the title.
         """
         random = self._rng.random
         polarities, hedged = self._pick(_OPINIONS[stars])
-        fillers = [self._pick(_FILLERS).format_map(scene) for _ in range(1 + int(random() * 2.5))]
+        fillers = [self._pick(_FILLERS).format_map(scene) for _ in range(1 + int(random() * 1.5))]
         at = int(random() * len(aspects))
         opinions = []
         for step, polarity in enumerate(polarities):
@@ -285,9 +283,11 @@ class Writer:
         words = aspect.praise if polarity else aspect.blame
         n = len(words)
         a = int(random() * n)
-        b = (a + 1 + int(random() * (n // 2))) % n
-        c = (b + 1 + int(random() * (n // 2 - 2))) % n
-        scene["a"], scene["b"], scene["c"] = words[a], words[b], words[c]
+        third = n // 3  # steps of less than a third of the family never come back to a word
+        b = (a + 1 + int(random() * third)) % n
+        c = (b + 1 + int(random() * third)) % n
+        e = (c + 1 + int(random() * (third - 3))) % n
+        scene["a"], scene["b"], scene["c"], scene["e"] = words[a], words[b], words[c], words[e]
         scene["A"] = words[a].capitalize()
         scene["s"] = self._pick(aspect.subjects)
         scene["v"] = self._pick(_VERBS)

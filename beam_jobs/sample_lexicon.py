@@ -241,59 +241,59 @@ CATEGORIES = (
         "Home and Kitchen",
         """kettle, toaster, skillet, knife set, colander, rice cooker, food processor, espresso machine, lunch
         box, whisk""",
-        "durability ease hygiene price service speed looks power",
+        "durability ease hygiene power",
     ),
     _category(
         "Clothing",
         "jacket, raincoat, hoodie, sundress, cardigan, pair of boots, belt, backpack, scarf, blazer",
-        "fit comfort looks durability price service smell",
+        "fit comfort looks service",
     ),
     _category(
         "Electronics",
         """headset, tablet, webcam, router, soundbar, keyboard, smart watch, dash cam, karaoke machine,
         e-reader""",
-        "sound picture speed power ease accuracy price service durability",
+        "sound picture power speed",
     ),
     _category(
         "Grocery",
         """granola, green tea, olive oil, cracker, hot sauce, trail mix, protein bar, ramen, honey,
         espresso blend""",
-        "taste smell price service speed hygiene",
+        "taste smell price service",
     ),
     _category(
         "Books",
         """novel, memoir, cookbook, mystery, audiobook, biography, travel guide, anthology, textbook, picture
         book""",
-        "story price service speed looks ease",
+        "story speed price service",
     ),
     _category(
         "Beauty",
         """shampoo, face cream, eau de toilette, hair dryer, lip balm, body wash, sunscreen, electric razor,
         serum, bath salt""",
-        "smell comfort looks hygiene price power service",
+        "smell looks hygiene comfort",
     ),
     _category(
         "Tools",
         """cordless drill, tape measure, ladder, leaf blower, socket set, laser level, work light, pressure
         washer, workbench""",
-        "durability power accuracy ease speed price comfort",
+        "durability power accuracy ease",
     ),
     _category(
         "Toys and Games",
         "puzzle, board game, toy train, dollhouse, kite, drone, robot kit, card game, play tent, telescope",
-        "story durability ease looks picture sound price",
+        "story sound picture durability",
     ),
     _category(
         "Pet Supplies",
         """dog bed, cat fountain, leash, bird feeder, chew toy, aquarium, litter box, travel crate, kibble,
         grooming brush""",
-        "hygiene comfort durability taste smell fit price",
+        "taste hygiene fit price",
     ),
     _category(
         "Sports",
         """tent, sleeping bag, bike helmet, yoga mat, rowing machine, kayak, water bottle, fitness tracker,
         hammock, racket""",
-        "comfort fit accuracy durability looks hygiene speed",
+        "accuracy fit comfort speed",
     ),
 )
 
@@ -318,6 +318,8 @@ SPANS = _parts(
     bed"""
 )
 COLORS = _words("black white red blue green gray purple orange brown pink teal beige maroon navy violet olive")
-BRAND_STARTS = _words("Vel Kor Mar Tan Zep Bri Nor Lum Fen Dax Sol Hal Pim Ras Gal Quo Jun Wex Ost Cal")
-BRAND_MIDDLES = _words("a o i e u ar en il or an")
-BRAND_ENDS = _words("tek ra lux don wood line mart field co ware nix sen ford ley gear")
+BRANDS = tuple(
+    start + end
+    for end in _words("atek ora ilux edon owood aline omart efield")
+    for start in _words("Vel Kor Mar Tan Zep Bri Nor Lum Fen Dax Sol Hal Pim Ras Gal Quo Jun Wex Ost Cal Tro Min")
+)

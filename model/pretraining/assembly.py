@@ -41,7 +41,7 @@ def build(
     config = preset.pretraining
     shape, size, length = preset.architecture, shards.vocabulary_size, shards.max_length
     model = build_model(preset, size, device.dtype)
-    initialize(model, config.seed)
+    initialize(model, config.seed, config.initial_deviation)
     if origin:
         start_from(model, origin, shards.vocabulary)
     model.noise.pooled = device.kind == "cpu"

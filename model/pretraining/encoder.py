@@ -14,7 +14,7 @@ from model.pretraining.attention import Attention
 from model.pretraining.dropout import Dropout, Noise
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
-INITIAL_DEVIATION = 0.02  # google: truncated normal
+INITIAL_DEVIATION = 0.02  # google: truncated normal; of the embeddings always
 
 
 class Linear(nn.Linear):
@@ -96,7 +96,7 @@ class Encoder(nn.Module):
         return states
 
 
-def initialize(module: nn.Module, seed: int) -> None:
+def initialize(module: nn.Module, seed: int, deviation: float = INITIAL_DEVIATION) -> None:
     """google: truncated normal of deviation 0.02 within two deviations, biases 0, LayerNorm 1 and 0. Drawn on the CPU,
     parameter by parameter in their order, so that the same seed gives the same weights on every device."""
     generator = torch.Generator().manual_seed(seed)
@@ -108,5 +108,5 @@ def initialize(module: nn.Module, seed: int) -> None:
             elif id(parameter) in norms:
                 parameter.fill_(1.0)
             else:
-                deviation = INITIAL_DEVIATION
-                nn.init.trunc_normal_(parameter, 0.0, deviation, -2 * deviation, 2 * deviation, generator=generator)
+                width = INITIAL_DEVIATION if "embeddings" in name else deviation
+                nn.init.trunc_normal_(parameter, 0.0, width, -2 * width, 2 * width, generator=generator)

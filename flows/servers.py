@@ -45,7 +45,6 @@ WITHOUT_SERVICES = {
         "PAUSE_EXPIRATIONS",
         "TRIGGERS",
         "FOREMAN",
-        "REPOSSESSOR",
     )
 }
 """What a server that lives for one run does not need."""

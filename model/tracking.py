@@ -24,6 +24,7 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # tried again her
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 EXPERIMENT = "domain-adaptation"
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # what the UI shows first: runs and curves
 REGISTERED = "amazon-electra"  # name of the model in the registry
 READ_SECONDS = 1.0  # between two looks at the files
 RETRY_SECONDS = 5.0  # between two attempts to reach MLflow
@@ -175,7 +176,7 @@ class Tracking:
             logging.getLogger(name).setLevel(logging.WARNING)
         client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
         found = client.get_experiment_by_name(self.experiment)
-        made = found.experiment_id if found else client.create_experiment(self.experiment, self.artifacts or None)
+        made = found.experiment_id if found else client.create_experiment(self.experiment, self.artifacts or None, KIND)
         self._client, self._experiment_id = client, made
 
     def _create(

@@ -122,12 +122,13 @@ _LARGE = Architecture(layers=24, hidden=1024, intermediate=4096, heads=16, embed
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
-        # ours: 4 million tokens, 185 CPU seconds of `python -m model.pretrain --preset tiny --threads 1` on the 20,000
-        # reviews of `amazon-electra sample`. At this width a deviation of 0.02 (with dropout 0.1) makes the start a
-        # plateau: after 400 steps the discriminator finds 5% of the replaced tokens, with 0.07 and no dropout 14%,
-        # after 900 41%. A learning rate of 2e-3 trains the generator faster and the discriminator never (3% after 700 steps).
-        # Mean pooling beats [CLS] by 2 to 5 points for an encoder this little trained. 200 labels: what the sample's
-        # language is made for (beam_jobs/sample_dump.py); the learning rates span the best ones of both arms.
+        # ours: 4 million tokens, 185 CPU seconds of `python -m model.pretrain --preset tiny --threads 1` on the
+        # 20,000 reviews of `amazon-electra sample`. At this width a deviation of 0.02 (with dropout 0.1) makes the
+        # start a plateau: after 400 steps the discriminator finds 5% of the replaced tokens, with 0.07 and no dropout
+        # 14%, after 900 41%. A learning rate of 2e-3 trains the generator faster and the discriminator never (3%
+        # after 700 steps). Mean pooling beats [CLS] by 2 to 5 points for an encoder this little trained. 200 labels:
+        # what the sample's language is made for (beam_jobs/sample_dump.py); the learning rates span the best ones of
+        # both arms.
         Preset(
             "tiny",
             Architecture(layers=2, hidden=128, intermediate=512, heads=2, embedding=128, generator_multiplier=1 / 2),

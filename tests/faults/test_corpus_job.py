@@ -1,0 +1,159 @@
+"""The corpus job under faults: it ends with a clear error, and the same command continues to the same bytes."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.beam_jobs.dumps import digests, review, run_job, write_lines
+
+REVIEWS = 30_000
+CORPUS_SECONDS = 90
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory) -> Path:
+    """Two units of one plain file, and one gz, in part the same."""
+    folder = tmp_path_factory.mktemp("dump")
+    write_lines(folder / "a.json", [review(i) for i in range(REVIEWS)])
+    write_lines(folder / "b.json.gz", [review(i) for i in range(REVIEWS - 500, REVIEWS + 500)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(dump, tmp_path_factory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run_job(folder, "--input", dump)
+    return digests(folder)
+
+
+def start(dump: Path, output: Path, *options: str, prepare: Callable[[], None] | None = None) -> subprocess.Popen:
+    command = [sys.executable, "-m", "beam_jobs.corpus_job", "--input", str(dump), "--output", str(output), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare)
+
+
+def wait_for(condition: Callable[[], bool], job: subprocess.Popen) -> None:
+    deadline = time.monotonic() + CORPUS_SECONDS
+    while not condition() and time.monotonic() < deadline:
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.02)
+
+
+def done(output: Path, step: str) -> list[Path]:
+    return list(output.glob(f"_work-*/{step}/*.json"))
+
+
+def finish(dump: Path, output: Path, *options: str) -> dict:
+    job = start(dump, output, *options)
+    printed, errors = job.communicate(timeout=CORPUS_SECONDS)
+    assert job.returncode == 0, errors
+    return json.loads(printed)
+
+
+@pytest.mark.parametrize("step", ["prepared", "written"])
+def test_a_killed_worker_ends_the_job_and_the_next_run_continues(dump, undisturbed, tmp_path, step):
+    job = start(dump, tmp_path, "--direct_num_workers=2")
+    wait_for(lambda: bool(done(tmp_path, step)), job)
+    workers = [
+        c for c in psutil.Process(job.pid).children(recursive=True) if "sdk_worker_main" in " ".join(c.cmdline())
+    ]
+    next(worker for worker in workers if worker.name() != "sh").kill()
+    killed = time.monotonic()
+    _, errors = job.communicate(timeout=CORPUS_SECONDS)
+    assert time.monotonic() - killed < 20
+    assert job.returncode == 1
+    assert [line for line in errors.splitlines() if line.startswith("error: Worker subprocess exited")]
+    assert "Traceback" not in errors
+    assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+    before = {path: path.stat().st_mtime_ns for path in done(tmp_path, "prepared")}
+    assert before
+    job = start(dump, tmp_path)
+    while job.poll() is None:
+        for path, changed in before.items():
+            if path.exists():
+                assert path.stat().st_mtime_ns == changed
+        time.sleep(0.05)
+    assert job.returncode == 0
+    assert digests(tmp_path) == undisturbed
+
+
+def test_a_killed_job_continues_to_the_same_bytes(dump, undisturbed, tmp_path):
+    job = start(dump, tmp_path, "--direct_running_mode=in_memory")
+    wait_for(lambda: len(done(tmp_path, "written")) > 0, job)
+    job.kill()
+    job.wait()
+    assert (tmp_path / "corpus.json").exists() is False
+    result = finish(dump, tmp_path)
+    assert result["read"] == REVIEWS + 1000
+    assert result["dropped"] == {"duplicate": 500}
+    assert digests(tmp_path) == undisturbed
+
+
+def test_another_job_starts_afresh_in_the_same_folder(dump, undisturbed, tmp_path):
+    job = start(dump, tmp_path, "--direct_running_mode=in_memory", "--seed=5")
+    wait_for(lambda: len(done(tmp_path, "written")) > 0, job)
+    job.terminate()
+    job.communicate()
+    assert job.returncode == 143
+    (tmp_path / "not ours.txt").write_text("kept")
+    finish(dump, tmp_path)
+    assert (tmp_path / "not ours.txt").read_text() == "kept"
+    (tmp_path / "not ours.txt").unlink()
+    assert digests(tmp_path) == undisturbed
+
+
+@pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
+def test_a_full_disk_is_said_and_the_next_run_continues(dump, undisturbed, tmp_path, mode):
+    """No file may grow beyond a megabyte, which fails as a full disk does."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+
+    job = start(dump, tmp_path, f"--direct_running_mode={mode}", "--direct_num_workers=2", prepare=limit)
+    _, errors = job.communicate(timeout=CORPUS_SECONDS)
+    assert job.returncode == 1
+    assert "error: File too large: make room" in errors or "File too large" in errors.splitlines()[-1]
+    assert not list(tmp_path.glob("corpus-*")) or (tmp_path / "corpus.json").exists() is False
+    finish(dump, tmp_path)
+    assert digests(tmp_path) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--input", "/nowhere/*.json", "--output", "{}"], "--input /nowhere/*.json: no such file"),
+        (["--input", "/proc/self/mem", "--output", "{}"], "/proc/self/mem cannot be read"),
+        (["--input", "{dump}", "--output", "/proc/corpus"], "--output /proc/corpus cannot be written"),
+        (["--input", "{dump}", "--output", "{}", "--ouput", "x"], "unknown option --ouput"),
+        (["--input", "{dump}", "--output", "{}", "--split", "all=1"], "--split names all"),
+        (["--input", "{dump}", "--output", "{}", "--punkt", "/nowhere"], "--punkt /nowhere: has no"),
+        (["--input", "{dump}", "--output", "{}", "--withhold", "/nowhere"], "--withhold /nowhere: no such file"),
+        (["--input", "{dump}", "--output", "{}", "--languages", "english"], "--languages english: codes"),
+    ],
+)
+def test_the_users_mistakes_are_one_clear_line(dump, tmp_path, arguments, said):
+    filled = [a.replace("{dump}", str(dump)).replace("{}", str(tmp_path / "corpus")) for a in arguments]
+    job = subprocess.run([sys.executable, "-m", "beam_jobs.corpus_job", *filled], capture_output=True, text=True)
+    assert job.returncode == 2
+    assert [line for line in job.stderr.splitlines() if line.startswith("error:") and said in line]
+    assert "Traceback" not in job.stderr
+    assert job.stdout == ""
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads and writes everything")
+def test_missing_rights_are_named(dump, tmp_path):
+    closed = write_lines(tmp_path / "closed.json", [review(1)])
+    closed.chmod(0)
+    job = subprocess.run(
+        [sys.executable, "-m", "beam_jobs.corpus_job", "--input", str(closed), "--output", str(tmp_path / "corpus")],
+        capture_output=True,
+        text=True,
+    )
+    assert (job.returncode, f"{closed} cannot be read: Permission denied" in job.stderr) == (2, True)

@@ -50,7 +50,7 @@ def lost_runs() -> Automation:
         ),
         actions=[
             ChangeFlowRunState(
-                state=StateType.CRASHED, message="no sign of life; start it again to continue", force=True
+                name=None, state=StateType.CRASHED, message="no sign of life; start it again", force=True
             )
         ],
     )

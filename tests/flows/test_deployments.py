@@ -1,0 +1,63 @@
+"""deploy/ says what flows/deployments.py says, and Prefect takes it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows import deployments
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_prefect_yaml_and_the_served_deployments_cannot_drift():
+    assert (ROOT / "deploy" / "prefect.yaml").read_text() == deployments.as_yaml()
+
+
+def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
+    from prefect.utilities.importtools import import_object
+
+    for offer in deployments.OFFERS:
+        flow = import_object(offer.entrypoint)
+        assert flow.name == offer.name
+        schema = flow.parameters
+        assert schema.required == [], offer.name
+        flow.validate_parameters(offer.parameters)
+        for name, field in schema.properties.items():
+            assert field.get("default") is not None, (offer.name, name)
+        described = [
+            name for name, field in schema.properties.items() if field.get("description") or "$ref" in str(field)
+        ]
+        assert set(described) >= set(schema.properties) - {"store", "preset"}, offer.name
+
+
+@pytest.mark.usefixtures("prefect_home")
+def test_prefect_takes_the_file_for_work_pools():
+    from prefect.client.orchestration import get_client
+
+    prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
+    environment = {**os.environ, "AMAZON_ELECTRA_STORE": "/data/store"}
+    for pool in ("cpu", "accelerator"):
+        subprocess.run([*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"], check=True)
+    command = [*prefect, "deploy", "--all", "--prefect-file", "deploy/prefect.yaml"]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=200)
+    with get_client(sync_client=True) as client:
+        taken = {d.name: d for d in client.read_deployments()}
+    for offer in deployments.OFFERS:
+        assert taken[offer.name].work_pool_name == offer.pool
+        assert taken[offer.name].parameters == {**offer.parameters, "store": "/data/store"}
+        assert [s.schedule.cron for s in taken[offer.name].schedules] == ([offer.cron] if offer.cron else [])
+
+
+def test_the_shipped_files_are_read_as_what_they_are():
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    pools = {service["command"][1] for name, service in compose["services"].items() if name.startswith("worker-")}
+    assert pools == {offer.pool for offer in deployments.OFFERS}
+    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    workers = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "workers.yaml").read_text()))
+    assert {document["kind"] for document in workers} == {"PersistentVolumeClaim", "Deployment"}

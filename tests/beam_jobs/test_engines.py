@@ -1,71 +1,83 @@
-"""Other engines: Beam's portable job server gives the same bytes, Dataflow takes the graph as it is."""
+"""The same bytes from every engine, number of workers and mode; and how an engine is chosen."""
 
-import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 
-from beam_jobs import shards_job
-from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units, vocabulary  # noqa: F401
+from beam_jobs import corpus_job, options
+from beam_jobs.command import UserMistake
+from tests.beam_jobs.dumps import digests, review, run_job, text_of, write_lines
 
-DATAFLOW = [
-    *["--runner=DataflowRunner", "--project=project-1", "--region=us-central1", "--no_auth", "--job_name=shards"],
-    *["--temp_location=gs://bucket/temp", "--staging_location=gs://bucket/staging", "--dry_run=True"],
-]
+NEAR = ("--near_duplicates", "0.8", "--punkt_sample_bytes", "50000")
 
 
-@pytest.fixture
-def job_server():
-    """Address of Beam's Python job server, a process of its own."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "apache_beam.runners.portability.local_job_service_main", "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory):
+    """Files of different sizes with copies across them, and one near-duplicate in each."""
+    folder = tmp_path_factory.mktemp("dump")
+    for k in range(5):
+        records = [review(i, reviewerID=f"{k}-{i}") for i in range(100 * k, 100 * k + 150 + 40 * k)]
+        write_lines(folder / f"{'edcba'[k]}.json", [*records, review(k, text_of(7, 9) + " Truly." * k), "{broken"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(dump, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("in_memory")
+    result = run_job(folder, "--input", dump, *NEAR)
+    assert result["units"] == 5
+    assert result["dropped"].keys() == {"broken JSON", "duplicate", "near duplicate"}
+    return digests(folder)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_same_bytes_from_processes(dump, expected, tmp_path, workers):
+    arguments = ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}", "--output", str(tmp_path)]
+    corpus_job.run(["--input", str(dump), *NEAR, *arguments])
+    assert digests(tmp_path) == expected
+
+
+def test_the_same_bytes_from_a_job_server(dump, expected, tmp_path):
+    port_file = tmp_path / "port"
+    module = "apache_beam.runners.portability.local_job_service_main"
+    server = subprocess.Popen(
+        [sys.executable, "-m", module, "--port", "0", "--port_file", str(port_file)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("localhost", port)) == 0:
-                    break
+        deadline = time.monotonic() + 120
+        while not port_file.exists() and time.monotonic() < deadline:
             time.sleep(0.2)
-        yield f"localhost:{port}"
+        engine = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port_file.read_text()}"]
+        engine += ["--environment_type=LOOPBACK", "--output", str(tmp_path / "corpus")]
+        corpus_job.run(["--input", str(dump), *NEAR, *engine])
     finally:
-        server.kill()
+        server.terminate()
         server.wait()
+    assert digests(tmp_path / "corpus") == expected
 
 
-def test_same_bytes_through_a_job_server(corpus, vocabulary, tmp_path, job_server):  # noqa: F811
-    job(corpus, vocabulary, tmp_path / "local")
-    portable = ["--runner=PortableRunner", f"--job_endpoint={job_server}", "--environment_type=LOOPBACK"]
-    job(corpus, vocabulary, tmp_path / "portable", *portable)
-    assert digests(tmp_path / "portable") == digests(tmp_path / "local") != {}
+def test_direct_runner_is_resolved_and_said_so(capsys):
+    found = options.resolve(["--runner=DirectRunner", "--direct_num_workers=3"], 0)
+    assert found.view_as(StandardOptions).runner == "FnApiRunner"
+    assert options.describe(found) == "FnApiRunner, multi_processing, 3 worker(s)"
+    assert "DirectRunner is resolved to FnApiRunner" in capsys.readouterr().err
 
 
-def test_dataflow_accepts_the_graph(corpus, vocabulary, tmp_path):  # noqa: F811
-    pytest.importorskip("apache_beam.runners.dataflow.internal.apiclient", reason="needs apache-beam[gcp]")
-    assert job(corpus, vocabulary, tmp_path, *DATAFLOW) == {"staged": "DataflowRunner", "units": 3}
-    assert not list(tmp_path.glob("shard-*"))
+@pytest.mark.parametrize(("input_bytes", "small"), [(1_000, True), (1_000_000_000, False)])
+def test_small_inputs_stay_in_one_process(monkeypatch, input_bytes, small):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    direct = options.resolve([], input_bytes).view_as(DirectOptions)
+    assert (direct.direct_running_mode == "in_memory") is small
+    assert direct.direct_num_workers == (1 if small else 2)
 
 
-def test_dataflow_refuses_what_it_lacks(corpus, vocabulary, tmp_path):  # noqa: F811
-    without_region = [option for option in DATAFLOW if "region" not in option and "project" not in option]
-    folders = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--output", str(tmp_path)]
-    with pytest.raises(Exception, match="project"):
-        shards_job.run([*folders, *without_region])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--runner=FlinkRunner", "--flink_master=localhost:1", "--flink_job_server_jar=/no/such.jar"],
-        ["--runner=SparkRunner", "--spark_master_url=spark://localhost:1", "--spark_job_server_jar=/no/such.jar"],
-    ],
-)
-def test_options_of_flink_and_spark_are_passed_through(corpus, vocabulary, tmp_path, options):  # noqa: F811
-    """Their job servers are Java; that Beam looks for the jar that was named shows that it was told."""
-    with pytest.raises(Exception, match=r"such\.jar|[Jj]ava"):
-        job(corpus, vocabulary, Path(tmp_path), *options)
+def test_unknown_options_are_refused_but_passed_to_job_servers():
+    with pytest.raises(UserMistake, match="--ouput"):
+        options.resolve(["--ouput=x"], 0)
+    flink = options.resolve(["--runner=FlinkRunner", "--flink_job_server_jar=x.jar", "--parallelism=3"], 0)
+    assert flink.view_as(StandardOptions).runner == "FlinkRunner"

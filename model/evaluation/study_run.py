@@ -17,6 +17,7 @@ from model.command import UserMistake
 from model.evaluation import study as studies
 from model.evaluation.report import report
 from model.evaluation.study import Arm, Cell, Study
+from model.evaluation.study_tracking import VARIABLE, Untracked, tracked
 from model.finetuning.encoders import write_json
 from model.presets import PRESETS, Preset, with_settings
 from model.pretraining.flops import train_flops
@@ -40,6 +41,7 @@ class StudyRun:
     command: Sequence[str] = ()
     _children: set[subprocess.Popen] = field(default_factory=set, repr=False)
     _stopping: bool = False
+    _tracker: Untracked = field(default_factory=Untracked, repr=False)
     _fingerprints: dict[str, str] = field(default_factory=dict, repr=False)
 
     def plan(self) -> dict[str, Any]:
@@ -55,12 +57,17 @@ class StudyRun:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._stop)
             signal.signal(signal.SIGINT, self._stop)
+        with tracked(self.study.title, {"seeds": list(self.study.seeds), **self.study.settings}) as self._tracker:
+            return self._run()
+
+    def _run(self) -> dict[str, Any]:
         self._pretrain()
         self._search()
         self._finetune()
         costs = self._latencies() if self.study.latency else {}
         write_json(self.output / "study.json", self.described(costs))
         summary = report(self.output / "study.json", self.output / "report")
+        self._tracker.reported(self.output / "report")
         return {"cells": len(self.cells), "answer": summary["answer"], "report": summary["report"]}
 
     @cached_property
@@ -136,7 +143,8 @@ class StudyRun:
             sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
             places = ["--shards", arm.pretraining.shards, "--output", str(self.encoder_folder(arm))]
             arguments = [*places, "--preset", arm.pretraining.preset, "--device", self.device, *sets]
-            self._job("model.pretrain", arguments, self.encoder_folder(arm), threads=None)
+            with self._tracker.job(f"pre-training {arm.name}", self.encoder_folder(arm), settings, {"arm": arm.name}):
+                self._job("model.pretrain", arguments, self.encoder_folder(arm), threads=None)
 
     def _pretraining_settings(self, arm: Arm) -> dict[str, Any]:
         assert arm.pretraining is not None
@@ -203,7 +211,10 @@ class StudyRun:
         arguments = self._finetune_arguments(cell, folder / "model")
         try:
             arguments += ["--evaluation", str(folder / "evaluation")]
-            self._job("model.finetune", arguments, folder, threads=self.threads)
+            tags = {"arm": cell.arm.name, "task": cell.task.name, "seed": str(cell.seed), "fingerprint": folder.name}
+            with self._tracker.job(cell.title, folder / "model", cell.settings, tags):
+                self._job("model.finetune", arguments, folder, threads=self.threads)
+                self._tracker.measured(cell.title, folder / "evaluation")
         except JobFailed as failure:
             return f"{cell.title}: {failure}"
         return None
@@ -286,6 +297,7 @@ class StudyRun:
             raise JobFailed("not started: the study is being ended")
         folder.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+        environment.pop(VARIABLE, None)
         if threads is not None:
             environment |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         for attempt in range(1, ATTEMPTS + 1):

@@ -144,7 +144,7 @@ def arguments(made, output):
     return [str(made / "study.yaml"), "--output", str(made / output), *variables]
 
 
-def test_a_killed_study_leaves_no_process_goes_on_and_then_does_nothing_twice(made):
+def test_a_killed_study_leaves_no_process_goes_on_and_then_does_nothing_twice(made, monkeypatch):
     planned = entry.run([*arguments(made, "out"), "--dry_run"])
     assert (len(planned["cells"]), planned["complete"]) == (2, 0)
     command = [sys.executable, "-m", "model.study", *arguments(made, "out"), "--at_once", "1"]
@@ -157,8 +157,11 @@ def test_a_killed_study_leaves_no_process_goes_on_and_then_does_nothing_twice(ma
     time.sleep(1)
     assert [p for p in _commands() if str(made / "out") in p] == []
 
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{made}/mlflow.db")
     result = entry.run(arguments(made, "out"))
     assert "half" in result["answer"]
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    _check_mlflow(f"sqlite:///{made}/mlflow.db")
     page = (made / "out" / "report" / "report.html").read_text()
     assert "latency" in page
     before = {path: path.stat().st_mtime_ns for path in (made / "out" / "cells").rglob("*.json")}
@@ -168,6 +171,18 @@ def test_a_killed_study_leaves_no_process_goes_on_and_then_does_nothing_twice(ma
     cost = json.loads(next((made / "out" / "cells").rglob("latency.json")).read_text())
     assert 0 < cost["batch_1"]["p50_ms"] <= cost["batch_1"]["p99_ms"]
     assert cost["reviews_per_second"] > 0
+
+
+def _check_mlflow(uri):
+    """One parent, a nested run for each cell with its curve and its test result."""
+    mlflow = pytest.importorskip("mlflow")
+    client = mlflow.MlflowClient(uri)
+    runs = client.search_runs([e.experiment_id for e in client.search_experiments()])
+    nested = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    assert len(runs) - len(nested) == 1
+    assert {run.data.tags["arm"] for run in nested} == {"ELECTRA", "half"}
+    for run in nested:
+        assert {"dev_accuracy", "test_accuracy"} <= set(run.data.metrics)
 
 
 def _commands():

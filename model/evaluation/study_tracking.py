@@ -1,0 +1,66 @@
+"""Mirrors a study into MLflow where MLFLOW_TRACKING_URI says so: one parent run, a nested one for every cell."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "MLFLOW_TRACKING_URI"
+
+
+class Untracked:
+    """Where there is no MLflow, or none was asked for."""
+
+    @contextmanager
+    def job(self, name: str, folder: Path, parameters: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
+        """Follows the metrics.jsonl a job writes into `folder` while the block lasts."""
+        yield
+
+    def measured(self, name: str, evaluation: Path) -> None:
+        """The test metrics of a finished cell, under its name."""
+
+    def reported(self, folder: Path) -> None:
+        """The report as an artifact of the parent run."""
+
+
+class Tracked(Untracked):
+    def __init__(self, tracking: Any) -> None:
+        self._tracking = tracking
+        self._runs: dict[str, Any] = {}
+
+    @contextmanager
+    def job(self, name: str, folder: Path, parameters: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[None]:
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._tracking.following(name, folder, parameters, tags) as run:
+            self._runs[name] = run
+            yield
+
+    def measured(self, name: str, evaluation: Path) -> None:
+        if name in self._runs:
+            metrics = json.loads((evaluation / "metrics.json").read_text())["metrics"]
+            numbers = {f"test_{metric}": values["value"] for metric, values in metrics.items()}
+            self._tracking.log_metrics(numbers, self._runs[name])
+
+    def reported(self, folder: Path) -> None:
+        self._tracking.log_folder(folder, "report")
+
+
+@contextmanager
+def tracked(title: str, parameters: Mapping[str, Any]) -> Iterator[Untracked]:
+    uri = os.environ.get(VARIABLE)
+    if not uri or find_spec("mlflow") is None:
+        yield Untracked()
+        return
+    from model.tracking import Tracking
+
+    tracking = Tracking(uri)
+    tracking.start(title, parameters, {"kind": "study"})
+    status = "FAILED"
+    try:
+        yield Tracked(tracking)
+        status = "FINISHED"
+    finally:
+        tracking.finish(status)

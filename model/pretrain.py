@@ -40,7 +40,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "google-research/electra (folder or prefix)",
     )
     parser.add_argument("--start_generator_from", type=Path, help="the generator's transformers folder, if it has one")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda", "xla"], default="auto")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda", "xla", "xla-spmd"], default="auto")
     parser.add_argument("--threads", type=int, help="threads of the CPU; default: all cores")
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard files at the end")
     parser.add_argument(

@@ -25,7 +25,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         choices=(*SPLITS, "submission"),
         help="`submission` (GLUE) writes the file the official site takes, from the test set without labels",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
     arguments = parser.parse_args(argv)
     from model.evaluation.evaluate import evaluate, submit
     from model.finetuning.encoders import read_head

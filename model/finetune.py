@@ -48,14 +48,16 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--teacher", type=Path, metavar="DIR", help="distil: learn from this fine-tuned folder's outputs too"
     )
-    parser.add_argument("--task", required=True, metavar="NAME", help=f"one of {', '.join(sorted(TASKS))}")
+    parser.add_argument(
+        "--task", required=True, metavar="NAME", help=f"one of {', '.join(sorted(TASKS))}, table:text=…,label=…"
+    )
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="the task's data")
     parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="the fine-tuned model folder")
     parser.add_argument("--evaluation", type=Path, metavar="DIR", help="also evaluate on test and write it here")
     parser.add_argument("--seed", type=int, default=0, help="head, order, dropout, training examples (default 0)")
     parser.add_argument("--preset", metavar="NAME", help="start from this preset's fine-tuning defaults")
     parser.add_argument("--learning_rate", type=float, nargs="+", metavar="RATE", help="the grid; best on dev is kept")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting; repeatable")
     parser.epilog = "Settings: " + ", ".join(FinetuningSettings.__dataclass_fields__)
     return parser

@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="fills ${NAME} in the file")
     parser.add_argument("--at_once", type=int, default=2, help="cells side by side (default 2)")
     parser.add_argument("--threads", type=int, default=1, help="threads of each cell (default 1)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
     parser.add_argument("--dry_run", action="store_true", help="print the cells and which are already complete")
     return parser
 

@@ -27,7 +27,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--data", required=True, type=Path, metavar="DIR")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE")
     parser.add_argument("--threads", type=int, default=1, help="of the CPU (default 1)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
     arguments = parser.parse_args(argv)
 
     from model.finetuning.encoders import write_json

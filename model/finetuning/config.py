@@ -33,10 +33,11 @@ class FinetuningSettings:
     """Tokens; longer texts are cut (questions with passages are cut into overlapping windows instead)."""
     stride: int = 64
     """Tokens two neighbouring windows of a passage share."""
-    n_train: int | None = None
+    n_train: int | None = 500_000
     n_dev: int | None = 1000
-    n_test: int | None = None
-    """Examples used of each split, chosen by a hash; None: all there are."""
+    n_test: int | None = 50_000
+    """Examples used of each split at most, chosen by a hash; None: all there are. The defaults take all of every
+    published set and keep a dump of hundreds of millions of reviews out of memory."""
     sampling: Literal["balanced", "natural"] = "natural"
     """Of the training examples; dev and test are always natural unless `balanced_test`."""
     balanced_test: bool = False
@@ -78,8 +79,8 @@ class FinetuningSettings:
         if name not in PRESETS:
             raise UserMistake(f"--preset {name}: unknown; the presets are {', '.join(PRESETS)}")
         preset = asdict(PRESETS[name].finetuning)
-        n_train = preset.pop("train_examples") or None
-        return cls(**preset, n_train=n_train)
+        n_train = preset.pop("train_examples")
+        return cls(**preset, **({"n_train": n_train} if n_train else {}))
 
     @classmethod
     def of_run(cls, run: Mapping[str, Any]) -> "FinetuningSettings":

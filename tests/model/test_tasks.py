@@ -330,3 +330,10 @@ def test_the_table_of_tasks_is_complete_and_names_their_metrics():
         cells = table[task.name]
         assert cells[2].strip() == task.shape
         assert cells[6].strip() == ", ".join(METRICS[metric].title for metric in task.metrics)
+
+
+def test_cleaning_leaves_words_alone():
+    from model.finetuning.batches import only_letters
+
+    assert only_letters("Bought 2 for $3.50 — GREAT, isn't it?!") == "Bought for GREAT isn t it"
+    assert only_letters("très_bon 😀 ok") == "très bon ok"

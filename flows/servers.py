@@ -5,6 +5,7 @@ that `amazon-electra up` started for this store, else it starts one of its own o
 shows the run later.
 """
 
+import importlib.util
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from beam_jobs.command import UserMistake
 from flows.processes import Child
 
 HOST = "127.0.0.1"
@@ -97,7 +99,24 @@ def mlflow_server(store: Path, port: int) -> Child:
     address = ["--host", HOST, "--port", str(port), "--workers", "1"]
     command = [sys.executable, "-m", "mlflow", "server", *address, *artifacts]
     settings = {**QUIET, "MLFLOW_BACKEND_STORE_URI": database, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    if os.environ.get("MLFLOW_TRACKING_USERNAME"):
+        command += ["--app-name", "basic-auth"]
+        settings["MLFLOW_AUTH_CONFIG_PATH"] = str(mlflow_access(folder))
     return Child(command, store / "logs" / "mlflow.log", settings)
+
+
+def mlflow_access(folder: Path) -> Path:
+    """MLflow reads its first user from a file; this one only its owner may read."""
+    if importlib.util.find_spec("flask_wtf") is None:
+        raise UserMistake('MLFLOW_TRACKING_USERNAME asks for a password; that needs: pip install "mlflow[auth]"')
+    path = folder / "access.ini"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write("[mlflow]\ndefault_permission = READ\nauthorization_function = ")
+        file.write("mlflow.server.auth:authenticate_request_basic_auth\n")
+        file.write(f"database_uri = sqlite:///{folder}/access.db\n")
+        file.write(f"admin_username = {os.environ['MLFLOW_TRACKING_USERNAME']}\n")
+        file.write(f"admin_password = {os.environ['MLFLOW_TRACKING_PASSWORD'].replace('%', '%%')}\n")
+    return path
 
 
 class PrefectServer:

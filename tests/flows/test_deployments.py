@@ -37,11 +37,13 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
 @pytest.mark.usefixtures("prefect_home")
 def test_prefect_takes_the_file_for_work_pools():
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
 
     prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
     environment = {**os.environ, "AMAZON_ELECTRA_STORE": "/data/store"}
-    for pool in ("cpu", "accelerator"):
-        subprocess.run([*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"], check=True)
+    with get_client(sync_client=True) as client:
+        for pool in ("cpu", "accelerator"):
+            client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
     command = [*prefect, "deploy", "--all", "--prefect-file", "deploy/prefect.yaml"]
     subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=200)
     with get_client(sync_client=True) as client:

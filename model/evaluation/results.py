@@ -29,6 +29,7 @@ class Cell:
 @dataclass(frozen=True)
 class Results:
     cells: Sequence[Cell]
+    _pooled: dict[tuple[str, str], dict[str, dict[str, float]]] = field(default_factory=dict, repr=False)
 
     @property
     def arms(self) -> list[str]:
@@ -50,10 +51,11 @@ class Results:
 
     def pooled(self, arm: str, task: str) -> dict[str, dict[str, float]]:
         """Each metric's mean over seeds with its interval; empty where the arm has no cell of the task."""
-        cells = self.of(arm, task)
-        if not cells:
-            return {}
-        return {m: significance.pooled(METRICS[m], [c.predictions for c in cells]) for m in self.metrics(task)}
+        if (arm, task) not in self._pooled:
+            seeds = [cell.predictions for cell in self.of(arm, task)]
+            metrics = self.metrics(task) if seeds else []
+            self._pooled[arm, task] = {m: significance.pooled(METRICS[m], seeds) for m in metrics}
+        return self._pooled[arm, task]
 
     def differences(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:
         """Every pair of arms on every task by the task's main metric, Holm-corrected over all of them."""

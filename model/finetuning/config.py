@@ -57,7 +57,8 @@ class FinetuningSettings:
     """Weights of the teacher's hidden states and attention in distillation (TinyBERT)."""
     patience: int | None = None
     """Evaluations on dev without an improvement after which a learning rate is given up; None: train to the end."""
-    evaluations_per_epoch: int = 1
+    evaluations_per_epoch: int | None = None
+    """On dev; None: five in all, at most one an epoch."""
     length_grouped: bool = True
     """Batches of texts of like length, padded to their longest; else every batch is padded to max_length."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -19,6 +19,8 @@ from model.finetuning.config import FinetuningSettings
 from model.finetuning.examples import Shape
 
 PREDICTION_BATCH = 64
+EVALUATIONS = 5
+"""Of a training on dev, where nothing else is asked for: with few labels more of them cost as much as the training."""
 CHECKPOINT_SECONDS = 60.0
 """So that a checkpoint costs nothing beside the training it saves."""
 DevScore = Callable[[nn.Module], dict[str, float]]
@@ -45,9 +47,18 @@ class Training:
     """Network, inputs, targets and the indices of the features → loss; None: the settings' own loss."""
 
     @property
+    def per_epoch(self) -> int:
+        return -(-len(self.features) // self.settings.batch)
+
+    @property
     def steps(self) -> int:
-        per_epoch = -(-len(self.features) // self.settings.batch)
-        return max(1, round(per_epoch * self.settings.epochs))
+        return max(1, round(self.per_epoch * self.settings.epochs))
+
+    @property
+    def evaluate_every(self) -> int:
+        if self.settings.evaluations_per_epoch is None:
+            return max(self.per_epoch, -(-self.steps // EVALUATIONS))
+        return max(1, self.per_epoch // self.settings.evaluations_per_epoch)
 
 
 def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt:
@@ -55,8 +66,7 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     settings = training.settings
     optimizer = _optimizer(model, settings, learning_rate, training.device.fused_optimizer)
     attempt = Attempt(learning_rate)
-    per_epoch = -(-len(training.features) // settings.batch)
-    evaluate_every = max(1, per_epoch // settings.evaluations_per_epoch)
+    evaluate_every = training.evaluate_every
     step, worse = checkpoint.resume(training.checkpoint, model, optimizer, attempt)
     batches = itertools.islice(_batches(training), step, None)
     saved_at = started = time.perf_counter()

@@ -117,7 +117,9 @@ def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None):
     return loop.Training(
         features=features(np.random.default_rng(0).integers(5, 20, 64)),
         shape="classification",
-        settings=FinetuningSettings(epochs=epochs, batch=16, layer_decay=1.0, patience=patience),
+        settings=FinetuningSettings(
+            epochs=epochs, batch=16, layer_decay=1.0, patience=patience, evaluations_per_epoch=1
+        ),
         seed=0,
         device=open_device("cpu", "fp32"),
         dev_score=lambda model: {"accuracy": next(scores, 0.5)},

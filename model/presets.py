@@ -145,7 +145,7 @@ PRESETS: dict[str, Preset] = {
                 log_every=20,
             ),
             finetuning=FinetuningConfig(
-                learning_rates=(5e-4, 1e-3, 2e-3),
+                learning_rates=(1e-3, 4e-3),
                 epochs=10,
                 batch=16,
                 layer_decay=1.0,

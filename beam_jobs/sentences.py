@@ -2,8 +2,8 @@
 
 Punkt asks of every `.`, `?` or `!` before a space or a closing mark whether the word before and the word after it are
 a break. Nearly always the word before decides alone: "it." breaks whatever follows, unless "it" is an abbreviation,
-an initial, a number or the first of a collocation. So the answer is remembered by that word, a third of a million of
-which cover most of what ends a sentence, and only the rest goes through NLTK. How candidates are found, which of
+an initial, a number or the first of a collocation. So the answer is remembered by that word, of which some ten thousand cover nearly all that ends
+a sentence, and only the rest goes through NLTK. How candidates are found, which of
 them are skipped and how closing quotes move to the sentence before are NLTK's rules, step by step
 (nltk/tokenize/punkt.py: _match_potential_end_contexts, _slices_from_text, _realign_boundaries).
 """
@@ -23,7 +23,7 @@ CANDIDATE = re.compile("[.?!](?=[\\]\"');:}*@({\\[?!\u2018\u2019\u201c\u201d\xab
 REALIGNED = re.compile(f"[{re.escape(CLOSING)}]+?(?: +|(?=--)|$)")
 MARKS = frozenset(CLOSING)
 PLAIN_WORD = re.compile(r"[A-Za-z]{2,}([.!?])")
-REMEMBERED = 1 << 18
+REMEMBERED = 1 << 16
 
 
 class Token(PunktToken):
@@ -41,7 +41,7 @@ class Token(PunktToken):
         return self.tok[:2] == ".." and PunktToken.is_ellipsis.fget(self)
 
 
-@lru_cache(1 << 17)
+@lru_cache(1 << 15)
 def type_of(tok: str) -> str:
     """Lower case, numbers as ##number##."""
     return PunktToken._get_type(PunktToken, tok)

@@ -40,10 +40,10 @@ def test_every_review_is_kept_or_counted(tmp_path):
     assert result["kept"] == 50
     assert result["dropped"] == {"broken JSON": 1, "duplicate": 1, "empty text": 1, "no text": 1}
     assert len(rows_of(tmp_path / "corpus")) == 50
-    reject = json.loads((tmp_path / "corpus" / "rejects" / "00000.jsonl").read_text())
+    reject = json.loads((tmp_path / "corpus" / "rejects" / "0000-00000.jsonl").read_text())
     assert (reject["line"], reject["reason"], reject["file"]) == (52, "broken JSON", str(dump))
     assert {p.name for p in (tmp_path / "corpus").iterdir()} == {
-        "corpus-00000.parquet",
+        "corpus-0000-00000.parquet",
         "corpus.json",
         "punkt.json",
         "rejects",

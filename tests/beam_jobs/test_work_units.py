@@ -1,0 +1,147 @@
+"""However a dump is cut, the units together hold every record once, and the cuts depend on the dump alone."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from beam_jobs import corpus_job, work_units
+from beam_jobs.command import UserMistake
+from beam_jobs.compression import open_plain
+from beam_jobs.formats import detection
+from beam_jobs.formats.layout import Layout
+from beam_jobs.formats.lines import Rejected, Tally
+from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
+
+RECORDS = 400
+
+
+def quoted_csv() -> str:
+    texts = [text_of(i).replace(". ", '.\n"so" ').replace('"', '""') for i in range(RECORDS)]
+    return "stars,text\n" + "".join(f'{i % 5 + 1},"{text}"\n' for i, text in enumerate(texts))
+
+
+def unquoted_tsv() -> str:
+    return "marketplace\tstars\ttext\n" + "".join(f'US\t{i % 5 + 1}\t"{text_of(i)}\n' for i in range(RECORDS))
+
+
+FORMS = {
+    "lines.json": "".join(json.dumps(review(i)) + "\n" for i in range(RECORDS)),
+    "crlf.json": "".join(json.dumps(review(i)) + "\r\n" for i in range(RECORDS)),
+    "no_last_end.json": "\n".join(json.dumps(review(i)) for i in range(RECORDS)),
+    "array.json": json.dumps([review(i) for i in range(RECORDS)]),
+    "pretty.json": json.dumps([review(i) for i in range(RECORDS)], indent=1),
+    "quoted.csv": quoted_csv(),
+    "unquoted.tsv": unquoted_tsv(),
+    "fasttext.txt": "".join(f"__label__{i % 2 + 1} T: {text_of(i)}\n" for i in range(RECORDS)),
+    "snap.txt": "\n".join(f"review/score: 4.0\nreview/text: {text_of(i)}\n" for i in range(RECORDS)),
+}
+
+
+def look_at(path: Path) -> work_units.DumpFile:
+    (file,) = work_units.look_at([str(path)], None, {}, Layout("json_lines"), 200)
+    return file
+
+
+def records_of(units: list[work_units.Unit]) -> tuple[list[dict], int]:
+    """Records in the order of the units, and the sum of their lines."""
+    records: list[dict] = []
+    lines = 0
+    for unit in units:
+        tally = Tally()
+        with work_units.open_unit(unit) as stream:
+            for item in detection.read(stream, unit.file.layout, tally, header=unit.piece == 0):
+                assert not isinstance(item, Rejected), item
+                records.append(item[1])
+        lines += tally.lines
+    return records, lines
+
+
+def write(path: Path, content: str, packed: bool) -> Path:
+    path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+@pytest.mark.parametrize("name", FORMS)
+def test_units_hold_every_record_once(tmp_path, name, packed):
+    file = look_at(write(tmp_path / name, FORMS[name], packed))
+    whole = work_units.Unit(file, 0, file.path, file.compression, 0, None, file.size)
+    expected = records_of([whole])
+    assert len(expected[0]) == RECORDS
+    assert expected[1] in {FORMS[name].count("\n"), FORMS[name].count("\n") + 1}
+    for size in (700, 5000) if packed else (700, 5000, 20_000):
+        units = work_units.cut(file, size, str(tmp_path / f"cut{size}"))
+        assert len(units) > 2
+        assert records_of(units) == expected
+        assert work_units.cut(file, size, str(tmp_path / f"again{size}"))[0].plain_size == units[0].plain_size
+        assert max(unit.plain_size for unit in units) < size * 3 // 2 + 1000
+
+
+def test_an_earlier_cut_is_not_done_again(tmp_path):
+    file = look_at(write(tmp_path / "d.json", FORMS["lines.json"], True))
+    units = work_units.cut(file, 5000, str(tmp_path / "cut"))
+    Path(units[0].path).write_text("kept")
+    assert work_units.cut(file, 5000, str(tmp_path / "cut")) == units
+    assert Path(units[0].path).read_text() == "kept"
+
+
+def test_the_size_of_units_depends_on_the_dump_alone(tmp_path):
+    file = look_at(write(tmp_path / "d.json", FORMS["lines.json"], False))
+    assert work_units.unit_bytes([file]) == work_units.SMALLEST_UNIT
+    assert work_units.unit_bytes([replace(file, size=1 << 30)]) == (1 << 30) // work_units.UNITS_AIMED_AT
+    assert work_units.unit_bytes([replace(file, size=1 << 40)]) == work_units.LARGEST_UNIT
+
+
+@pytest.mark.parametrize("cut_at", [0.3, 0.9])
+def test_what_can_be_read_of_a_truncated_gz_is_kept(tmp_path, cut_at):
+    content = gzip.compress(FORMS["lines.json"].encode())
+    (tmp_path / "d.json.gz").write_bytes(content[: int(len(content) * cut_at)])
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json.gz")
+    assert RECORDS * cut_at * 0.6 < result["kept"] < RECORDS
+    assert result["dropped"]["damaged file: cut off in the middle"] == 1
+    assert result["notes"]["damaged_files"] == 1
+
+
+def test_a_re_cut_file_keeps_its_damage(tmp_path):
+    content = gzip.compress(FORMS["lines.json"].encode())
+    (tmp_path / "d.json.gz").write_bytes(content[: len(content) - 100])
+    units = work_units.cut(look_at(tmp_path / "d.json.gz"), 5000, str(tmp_path / "cut"))
+    assert [unit.damage for unit in units[:-1]] == [""] * (len(units) - 1)
+    assert units[-1].damage == "damaged file: cut off in the middle"
+
+
+def test_a_decompression_bomb_stops_at_the_limit(tmp_path):
+    (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b'{"reviewText": "' + b"a" * 200_000_000 + b'"}\n'))
+    with pytest.raises(UserMistake, match="--max_expansion"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "bomb.json.gz")
+    with open_plain(str(tmp_path / "bomb.json.gz"), "gz", most=0) as stream:
+        assert sum(map(len, iter(lambda: stream.read(1 << 20), b""))) > 200_000_000
+
+
+def test_the_order_of_names_decides_not_that_of_the_command_line(tmp_path):
+    for name in "ab":
+        write_lines(tmp_path / f"{name}.json", [review(ord(name) + i) for i in range(3)])
+    run_job(tmp_path / "1", "--input", tmp_path / "a.json", tmp_path / "b.json")
+    run_job(tmp_path / "2", "--input", tmp_path / "b.json", tmp_path / "*.json")
+    assert texts_in(tmp_path / "1") == texts_in(tmp_path / "2")
+
+
+def test_a_dump_and_a_corpus_behind_fsspec(tmp_path):
+    """Remote folders, here in memory, hold the same bytes as local ones; nothing is left of the work."""
+    memory = fsspec.filesystem("memory")
+    records = [review(i) for i in range(40)] + ["{broken", review(3)]
+    for name in ("a.json", "b.json.gz"):
+        memory.pipe_file(f"/dumps/{name}", write_lines(tmp_path / name, records).read_bytes())
+    run_job(tmp_path / "local", "--input", tmp_path / "a.json", tmp_path / "b.json.gz")
+    argv = ["--input", "memory://dumps/*", "--output", "memory://corpus", "--direct_running_mode=in_memory"]
+    result = corpus_job.run(argv)
+    assert (result["read"], result["kept"]) == (84, 40)
+    local = {f"/corpus/{p.relative_to(tmp_path / 'local')}" for p in (tmp_path / "local").rglob("*") if p.is_file()}
+    assert set(memory.find("/corpus")) == local
+    for path in local:
+        if path.endswith(".parquet"):
+            assert memory.cat_file(path) == (tmp_path / "local" / path.removeprefix("/corpus/")).read_bytes()

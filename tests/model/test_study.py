@@ -222,3 +222,10 @@ def test_latency_counts_the_weights(made):
     folder = next((made / "out" / "cells").glob("*/model"))
     result = latency.measure(folder, "polarity", made / "corpus", threads=1, device="cpu")
     assert result["bytes"] == pytest.approx(4 * result["parameters"], rel=0.1)
+
+
+def test_the_table_of_studies_names_their_variables():
+    lines = (studies.SHIPPED / "README.md").read_text().splitlines()
+    table = {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in lines) if len(cells) == 5}
+    for name in studies.shipped():
+        assert sorted(table[name].split(", ")) == studies.variables_of(name)

@@ -41,7 +41,7 @@ from beam_jobs.command import UserMistake, main
 from beam_jobs.corpus_options import Folders
 from beam_jobs.progress import Progress, progress
 
-VERSION = 2
+VERSION = 3
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:

@@ -23,18 +23,21 @@ def pack(text_hashes: bytes, keys: list[int]) -> np.ndarray:
     return packed[np.argsort(packed["high"], kind="stable")]
 
 
+def offsets(packed: np.ndarray) -> list[int]:
+    """Where, in the rows of a unit, each value of the hashes' first byte begins, and the end: 257 numbers."""
+    first_bytes = (packed["high"] >> np.uint64(56)).astype(np.int64)
+    return [0, *np.cumsum(np.bincount(first_bytes, minlength=MOST_BUCKETS)).tolist()]
+
+
 def buckets(reviews: int) -> int:
-    """How many buckets, a power of two; a bucket is the stretch of hashes with the same first bits."""
-    return min(MOST_BUCKETS, 1 << max(0, (reviews // BUCKET_ROWS)).bit_length())
+    """How many buckets, a power of two up to 256; a bucket is the stretch of hashes with the same first bits."""
+    return min(MOST_BUCKETS, 1 << (reviews // BUCKET_ROWS).bit_length())
 
 
-def stretch(packed: np.ndarray, bucket: int, of: int) -> np.ndarray:
-    """The rows of one unit that fall into a bucket."""
-    width = (1 << 64) // of
-    high = packed["high"]
-    start = np.searchsorted(high, np.uint64(bucket * width))
-    stop = len(high) if bucket + 1 == of else np.searchsorted(high, np.uint64((bucket + 1) * width))
-    return packed[start:stop]
+def stretch(starts: list[int], bucket: int, of: int) -> tuple[int, int]:
+    """First and last row (excluded) of a bucket in the rows of one unit, given its `offsets`."""
+    width = MOST_BUCKETS // of
+    return starts[bucket * width], starts[(bucket + 1) * width]
 
 
 def losers(units: list[str], parts: list[np.ndarray]) -> dict[str, np.ndarray]:

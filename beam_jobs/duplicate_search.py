@@ -24,8 +24,16 @@ def names(counts: Counts) -> list[str]:
     return sorted(c["unit"] for c in counts)
 
 
-def load(folder: str, name: str) -> np.ndarray:
-    path = storage.join(folder, name)
+def packed_rows(folder: str, unit: str, first: int, last: int) -> np.ndarray:
+    """Rows of a unit's packed hashes; no more than these are read, also where the files are far away."""
+    size = deduplication.PACKED.itemsize
+    with storage.open_bytes(storage.join(folder, f"{unit}.hashes")) as file:
+        file.seek(first * size)
+        return np.frombuffer(file.read((last - first) * size), dtype=deduplication.PACKED)
+
+
+def signatures_of(folder: str, unit: str) -> np.ndarray:
+    path = storage.join(folder, f"{unit}.bands")
     if not storage.is_remote(path):
         return np.load(path, mmap_mode="r")
     with storage.open_bytes(path) as file:
@@ -33,21 +41,21 @@ def load(folder: str, name: str) -> np.ndarray:
 
 
 def exact(bucket: tuple[int, int], folder: str, counts: Counts) -> Iterator[Loser]:
-    units = names(counts)
-    parts = [np.array(deduplication.stretch(load(folder, f"{unit}.npy"), *bucket)) for unit in units]
-    for unit, rows in deduplication.losers(units, parts).items():
+    units = sorted(counts, key=lambda c: c["unit"])
+    parts = [packed_rows(folder, c["unit"], *deduplication.stretch(c["offsets"], *bucket)) for c in units]
+    for unit, rows in deduplication.losers(names(counts), parts).items():
         yield unit, rows.astype(deduplication.ROW_NUMBER).tobytes()
 
 
 def near(part: tuple[int, int, int], folder: str, threshold: float, counts: Counts) -> Iterator[Loser]:
     band, bucket, of = part
     units = names(counts)
-    signatures = [load(folder, f"{unit}.bands") for unit in units]
+    signatures = [signatures_of(folder, unit) for unit in units]
     columns: list[tuple[np.ndarray, ...]] = []
     for i, unit in enumerate(units):
         hashes = near_duplicates.band_hashes(signatures[i], band, threshold)
         here = np.flatnonzero((hashes >> np.uint64(32)) * np.uint64(of) >> np.uint64(32) == np.uint64(bucket))
-        packed = load(folder, f"{unit}.npy")
+        packed = packed_rows(folder, unit, 0, len(hashes))
         keys = np.empty(len(packed), np.uint64)
         keys[packed["row"]] = packed["key"]
         columns.append((hashes[here], keys[here], np.full(len(here), i, np.uint32), here.astype(np.uint32)))

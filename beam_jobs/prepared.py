@@ -1,7 +1,7 @@
 """First pass over a unit: read, clean, hash. Leaves the unit's texts, packed hashes, rejects and Punkt sample.
 
 prepared/0000-00000.arrow    one row a review (Arrow IPC, lz4): what the corpus will hold, the text in one piece
-prepared/0000-00000.npy      deduplication.PACKED, sorted by text hash
+prepared/0000-00000.hashes   deduplication.PACKED, sorted by text hash
 prepared/0000-00000.bands    near_duplicates.py, if asked for
 prepared/0000-00000.rejects  JSON lines; lines count from the unit's start, the second pass knows where that is
 prepared/0000-00000.sample   JSON list of texts for Punkt
@@ -121,14 +121,16 @@ def _prepare(unit: Unit, preparation: Preparation, name: str) -> None:
     ):
         for table in reading.tables():
             writer.write_table(table)
-    with storage.atomic_path(f"{name}.npy") as path, open(path, "wb") as file:
-        np.save(file, deduplication.pack(b"".join(reading.hashes), reading.keys))
+    packed = deduplication.pack(b"".join(reading.hashes), reading.keys)
+    storage.write_bytes(f"{name}.hashes", packed.tobytes())
     if preparation.near_duplicates:
         with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
             np.save(file, near_duplicates.join(reading.signatures))
     storage.write_bytes(f"{name}.rejects", "".join(reading.rejects).encode())
     storage.write_bytes(f"{name}.sample", json.dumps(reading.sample).encode())
-    storage.write_bytes(f"{name}.json", json.dumps(reading.counts()).encode())
+    storage.write_bytes(
+        f"{name}.json", json.dumps(reading.counts() | {"offsets": deduplication.offsets(packed)}).encode()
+    )
 
 
 class Reading:

@@ -1,11 +1,11 @@
 """Sentence boundaries: NLTK's Punkt, trained on the dump, with exactly its sentences at many times its speed.
 
 Punkt asks of every `.`, `?` or `!` before a space or a closing mark whether the word before and the word after it are
-a break. Nearly always the word before decides alone: "it." breaks whatever follows, unless "it" is an abbreviation,
-an initial, a number or the first of a collocation. So the answer is remembered by that word, of which some ten thousand cover nearly all that ends
-a sentence, and only the rest goes through NLTK. How candidates are found, which of
-them are skipped and how closing quotes move to the sentence before are NLTK's rules, step by step
-(nltk/tokenize/punkt.py: _match_potential_end_contexts, _slices_from_text, _realign_boundaries).
+a break. Nearly always the word before decides alone: "it." breaks whatever follows, unless "it" is an abbreviation, an
+initial, a number or the first of a collocation. So the answer is remembered by that word, of which some ten thousand
+cover nearly all that ends a sentence, and only the rest goes through NLTK. How candidates are found, which of them are
+skipped and how closing quotes move to the sentence before are NLTK's rules, step by step (nltk/tokenize/punkt.py:
+_match_potential_end_contexts, _slices_from_text, _realign_boundaries).
 """
 
 import json

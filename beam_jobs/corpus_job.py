@@ -79,6 +79,7 @@ class Job:
         self.files, self.preparation, self.folders, self.punkt = files, preparation, folders, punkt
         self.unit_bytes = work_units.unit_bytes(files)
         self._read: dict[str, int] = {}
+        self._started = time.monotonic()
 
     def clear_earlier(self) -> None:
         """Removes what another job left in the output folder, and what killed writers of this one have."""
@@ -134,7 +135,8 @@ class Job:
             if name not in self._read:
                 self._read[name] = json.loads(storage.read_bytes(storage.join(self.folders.prepared, name)))["read"]
         shown.total = max(shown.total, done)
-        shown.update(done, reviews=sum(self._read.values()))
+        reviews = sum(self._read.values())
+        shown.update(done, reviews=reviews, reviews_per_second=round(reviews / (time.monotonic() - self._started)))
 
     def result(self) -> dict[str, Any]:
         first, second = list(stored(self.folders.prepared)), list(stored(self.folders.written))

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
@@ -32,13 +32,14 @@ EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n")
 class TextUnit:
     """Bytes `start` to `stop` (None: all there are) of a file. To shards_job the like of a CorpusUnit."""
 
+    rows_are: ClassVar[str] = "bytes"
     number: int
     path: str
     compression: Compression
     in_blocks: bool
     start: int
     stop: int | None
-    rows: int  # bytes: only to begin with the largest
+    rows: int  # bytes
     digest: str
     punkt: str  # where the parameters are
 

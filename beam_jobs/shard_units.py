@@ -7,6 +7,7 @@ unit is a run of row groups over one or more files; small files are joined, so t
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +35,7 @@ class RowGroups:
 class CorpusUnit:
     """One shard's worth of corpus. `digest` tells whether a shard found in the output was made from these rows."""
 
+    rows_are: ClassVar[str] = "reviews"
     number: int
     parts: tuple[RowGroups, ...]
     digest: str

@@ -17,6 +17,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -27,7 +28,7 @@ from beam_jobs import engine, general_text, options, parquet_shards, shard_units
 from beam_jobs.command import UserMistake, main
 from beam_jobs.general_text import TextUnit
 from beam_jobs.packing import Counts, Tokens, pack
-from beam_jobs.progress import progress
+from beam_jobs.progress import Progress, progress
 from beam_jobs.shard_units import CorpusUnit
 from beam_jobs.tokenization import WordIds
 
@@ -101,12 +102,11 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     clear_strays(packing, units)
     beam_options = options.resolve(flags, sum(unit.rows for unit in units) * (TEXT_BYTES_PER_ROW if args.corpus else 1))
     with progress(len(units), "units", f"shards ({options.describe(beam_options)})") as shown:
-        engine.run_graph(
-            beam_options, lambda pipeline: build(pipeline, units, packing), lambda: shown.update(len(shards(packing)))
-        )
+        graph = partial(build, units=units, packing=packing)
+        engine.run_graph(beam_options, graph, lambda: show(shown, units, packing))
         if options.only_stages(beam_options):
             return {"staged": options.describe(beam_options), "units": len(units)}
-        shown.update(len(units))
+        show(shown, units, packing, len(units))
     result = add_up(packing, args.corpus or "the text") | {
         "seconds": round(time.monotonic() - started, 3),
         "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
@@ -127,6 +127,13 @@ def build(pipeline: beam.Pipeline, units: Sequence[Unit], packing: Packing) -> b
         | "List units" >> beam.Create(sorted(units, key=lambda unit: -unit.rows))
         | "Pack into shards" >> beam.ParDo(PackIntoShards(packing))
     )
+
+
+def show(shown: Progress, units: Sequence[Unit], packing: Packing, done: int | None = None) -> None:
+    """Units of which there is a shard (or `done`, for some give none), and the reviews or bytes in them."""
+    there = set(shards(packing))
+    finished = [unit for unit in units if os.path.basename(packing.shard(unit)) in there]
+    shown.update(done or len(finished), **{units[0].rows_are: sum(unit.rows for unit in finished)})
 
 
 class PackIntoShards(beam.DoFn):

@@ -22,6 +22,7 @@ from model.evaluation.sections import (
     curves,
     details,
     difference_chart,
+    learning_curves,
     number,
     percent,
     result_tables,
@@ -101,7 +102,7 @@ def _blocks(
     blocks += cost_blocks(study, found)
     blocks += curves(study, base)
     blocks += _data_blocks(study)
-    blocks += [Heading("Each run"), *details(found)]
+    blocks += [Heading("Each run"), *learning_curves(found), *details(found)]
     blocks += _again(study)
     return blocks
 

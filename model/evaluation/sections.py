@@ -98,6 +98,32 @@ def curves(study: Mapping[str, Any], base: Path) -> list[Block]:
     return [*blocks, Table(("loss", "first", "last", "steps"), rows)]
 
 
+def learning_curves(found: Results) -> list[Block]:
+    """The main metric on dev while the first seed of each arm was fine-tuned with the learning rate that was kept."""
+    blocks: list[Block] = []
+    for task in found.tasks:
+        main = found.main_metric(task)
+        scale = 100 if in_percent(main) else 1
+        series = {arm: _curve(found.of(arm, task)[0], main, scale) for arm in found.arms if found.of(arm, task)}
+        series = {arm: points for arm, points in series.items() if len(points) > 1}
+        svg = charts.lines(series, "fine-tuning step", f"{title_of(main)} on dev") if series else None
+        if svg:
+            blocks.append(Figure(svg, f"{task}: {title_of(main)} on dev while fine-tuning, first seed"))
+    return blocks
+
+
+def _curve(cell: Cell, metric: str, scale: float) -> list[tuple[float, float]]:
+    """Steps count from the start of the learning rate's own training."""
+    file = Path(str(cell.about.get("model", ""))) / "metrics.jsonl"
+    if not file.is_file():
+        return []
+    lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
+    kept = [line for line in lines if line.get("peak_learning_rate") == cell.about.get("learning_rate")]
+    others = [line["step"] for line in lines if kept and line["attempt"] < kept[0]["attempt"]]
+    begun = max(others, default=0)
+    return [(line["step"] - begun, scale * line[f"dev_{metric}"]) for line in kept if f"dev_{metric}" in line]
+
+
 def details(found: Results) -> list[Block]:
     """Per cell what dev chose, the confusion matrix, slices, mistakes; folded."""
     rows = [

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -11,7 +12,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoModel, AutoTokenizer
 
 from model.command import UserMistake
-from model.evaluation import predictions, report
+from model.evaluation import predictions, report, results, sections
 from model.evaluation.evaluate import summary
 from model.evaluation.predictions import Predictions
 from model.finetuning.encoders import write_json
@@ -126,6 +127,18 @@ def test_the_page_stands_alone(written):
     assert "&lt;b&gt;not&lt;/b&gt; good" in text
     assert 'name="viewport"' in text
     assert 'class="warning" role="alert"' in text
+
+
+def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path):
+    found = results.load(json.loads((study / "study.json").read_text())["cells"], study)
+    rows = [
+        {"step": step, "attempt": attempt, "peak_learning_rate": rate, "dev_accuracy": rate * step}
+        for attempt, rate, steps in ((0, 0.1, (10, 20)), (1, 0.2, (40, 60)))
+        for step in steps
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    cell = replace(found.cells[0], about={**found.cells[0].about, "model": str(tmp_path), "learning_rate": 0.2})
+    assert sections._curve(cell, "accuracy", 1) == [(20, pytest.approx(8.0)), (40, pytest.approx(12.0))]
 
 
 @pytest.mark.parametrize("part", ["## Question", "## Answer", "2,000", "15 in all", "f00", "amazon-electra run --dump"])

@@ -23,7 +23,7 @@ from model.pretraining.window import Window
 from model.progress import Progress, progress
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
-EXPLODED = 2.0  # times the loss at the start, when the networks knew nothing
+EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
 
 
 class Diverged(RuntimeError):
@@ -108,31 +108,31 @@ def _run_steps(training: Training, steps: Iterator[Arrays], log: MetricsLog | No
     config, totals = training.config, training.totals
     training.model.train()
     window = Window(training.device)
-    cpu_before = time.process_time()
-    while not training.is_over():
+    over = training.is_over()
+    while not over:
         arrays = next(steps)
-        window.add(*step(training, arrays))
-        totals.step += 1
-        totals.sequences += config.batch
-        totals.tokens += int(arrays["real_total"])
-        totals.flops += config.batch * training.flops_per_sequence
-        last, stopping = training.is_over(), training.device.from_first(training.stopping) > 0
-        keeping = last or stopping or totals.step % config.checkpoint_every == 0
-        validating = last or (config.validate_every > 0 and totals.step % config.validate_every == 0)
-        if keeping or validating or totals.step % config.log_every == 0:
-            cpu_before, cpu = time.process_time(), time.process_time() - cpu_before
-            totals.cpu_seconds += cpu
-            totals.seconds = training.elapsed()
-            _log(training, log, bar, window, cpu)
+        taken = step(training, arrays)
+        if taken:
+            window.add(*taken)
+            totals.step += 1
+            totals.sequences += config.batch
+            totals.tokens += int(arrays["real_total"])
+            totals.flops += config.batch * training.flops_per_sequence
+        over, stopping = training.is_over(), training.device.from_first(training.stopping) > 0
+        keeping = over or stopping or totals.step % config.checkpoint_every == 0
+        validating = over or (config.validate_every > 0 and totals.step % config.validate_every == 0)
+        if window.steps and (keeping or validating or totals.step % config.log_every == 0):
+            _log(training, log, bar, window)
         if keeping or validating:
             window.pause(_validate_and_save(training, log, validating and not stopping, keeping))
-        if stopping and not last:
+        if stopping and not over:
             training.writer.wait()
             raise SystemExit(EXIT_TERMINATED)
 
 
-def step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor]:
-    """One optimizer step on this process's share of a batch: sums for the log and the gradient's norm, unread."""
+def step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
+    """One optimizer step on this process's share of a batch: sums for the log and the gradient's norm, unread. None
+    where a SIGTERM came between two parts of it: then nothing has changed."""
     config, device, model = training.config, training.device, training.model
     number = training.totals.step
     device.seed(config.seed * 1_000_003 + number)
@@ -141,6 +141,9 @@ def step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor]:
         group["lr"] = rate
     sums: Sums = {}
     for i, part in enumerate(split(arrays, config.device_batch or len(arrays["input_ids"]))):
+        if i and training.stopping and device.ranks == 1:
+            training.optimizer.zero_grad(set_to_none=True)
+            return None
         model.noise.begin(config.seed, number, i * device.ranks + device.rank)
         result = training.forward(device.put(part))
         result.loss.backward()
@@ -153,10 +156,13 @@ def step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor]:
     return sums, norm
 
 
-def _log(training: Training, log: MetricsLog | None, bar: Progress, window: Window, cpu: float) -> None:
+def _log(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
     """Writes the window's means and rates; stops a run that has diverged, before its weights are kept."""
     totals, config = training.totals, training.config
-    sums, norm, steps, seconds = window.close()
+    steps, seconds, cpu = window.steps, window.seconds(), window.cpu_seconds()
+    sums, norm = window.close()
+    totals.cpu_seconds += cpu
+    totals.seconds = training.elapsed()
     numbers = training.model.describe(sums)
     totals.first_loss = totals.first_loss or numbers["loss"]
     if not all(math.isfinite(number) for number in (norm, *numbers.values())):
@@ -198,10 +204,10 @@ def _validate_and_save(training: Training, log: MetricsLog | None, validating: b
     started = time.monotonic()
     totals = training.totals
     if validating and training.validation and training.device.is_first:
-        numbers = training.validation(training.model, training.device)
-        if log:
+        numbers = training.validation(training.model, training.device, lambda: training.stopping)
+        if log and numbers:
             log.log(totals.step, **numbers)
-        if numbers["validation_loss"] < totals.best_loss:
+        if numbers and numbers["validation_loss"] < totals.best_loss:
             totals.best_loss, totals.best_step, keeping = numbers["validation_loss"], totals.step, True
     if keeping and training.device.is_first:
         training.writer.write(state_of(training), totals.best_step)

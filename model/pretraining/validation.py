@@ -6,7 +6,7 @@ while the generator learns, and on replacements fixed for good, tokens drawn by 
 (`validation_fixed_…`), which can be compared between steps and between runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,17 +59,20 @@ class Validation:
     count: int  # batches
     seed: int
 
-    def __call__(self, model: Model, device: Device) -> dict[str, float]:
+    def __call__(self, model: Model, device: Device, stopping: Callable[[], bool] = lambda: False) -> dict[str, float]:
+        """The measures; none where the process is told to stop in the middle."""
         model.eval()
         with torch.no_grad():
-            numbers = self._measure(model, device)
+            numbers = self._measure(model, device, stopping)
         model.train()
         return numbers
 
-    def _measure(self, model: Model, device: Device) -> dict[str, float]:
+    def _measure(self, model: Model, device: Device, stopping: Callable[[], bool]) -> dict[str, float]:
         sums: dict[str, float] = {}
         now, fixed = Scores(), Scores()
         for step, arrays in enumerate(self._arrays()):
+            if stopping():
+                return {}
             batch = device.put(arrays)
             for name, value in model(batch).sums.items():
                 sums[name] = sums.get(name, 0.0) + float(value.item())

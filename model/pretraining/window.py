@@ -13,10 +13,16 @@ class Window:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._begin()
+
+    def _begin(self) -> None:
         self._sums: Sums = {}
         self._norms: list[torch.Tensor] = []
-        self._started = time.monotonic()
-        self._paused = 0.0
+        self._started, self._cpu_started, self._paused = time.monotonic(), time.process_time(), 0.0
+
+    @property
+    def steps(self) -> int:
+        return len(self._norms)
 
     def add(self, sums: Sums, gradient_norm: torch.Tensor) -> None:
         self._sums = {name: value + self._sums[name] if self._sums else value for name, value in sums.items()}
@@ -26,11 +32,19 @@ class Window:
         """Time that was spent on something else than training."""
         self._paused += seconds
 
-    def close(self) -> tuple[dict[str, float], float, int, float]:
-        """Sums over all processes, mean gradient norm, steps, seconds of training; a new window begins."""
+    def seconds(self) -> float:
+        """Of training, by the clock, once the device has done what it was asked."""
+        self._device.wait()
+        return max(time.monotonic() - self._started - self._paused, 1e-9)
+
+    def cpu_seconds(self) -> float:
+        """Of this process, all threads."""
+        return time.process_time() - self._cpu_started
+
+    def close(self) -> tuple[dict[str, float], float]:
+        """Sums over all processes and the mean gradient norm; a new window begins."""
         self._device.add_over_processes(self._sums.values())
         read = {name: float(value.item()) for name, value in self._sums.items()}
-        norm, steps = float(torch.stack(self._norms).mean().item()), len(self._norms)
-        seconds = time.monotonic() - self._started - self._paused
-        self._sums, self._norms, self._started, self._paused = {}, [], time.monotonic(), 0.0
-        return read, norm, steps, max(seconds, 1e-9)
+        norm = float(torch.stack(self._norms).mean().item())
+        self._begin()
+        return read, norm

@@ -8,14 +8,18 @@ import sys
 import time
 
 import pytest
+import torch
 
 from model import checkpoint
 from model.command import UserMistake
+from model.device import open_device
 from model.metrics_log import MetricsLog, read_metrics
 from model.presets import PRESETS, with_settings
 from model.pretrain import run
-from model.pretraining.loop import EXIT_TERMINATED, Diverged
+from model.pretraining.assembly import build
+from model.pretraining.loop import EXIT_TERMINATED, Diverged, step
 from model.pretraining.optimizer import learning_rate
+from model.pretraining.sequences import Shards
 from tests.model.synthetic_shards import write_shards
 
 SMALL = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2", "checkpoint_every=6"]
@@ -85,6 +89,29 @@ def test_terminated_it_leaves_a_checkpoint_and_continues_to_the_same_weights(sha
     assert len(steps) == len(set(steps))
 
 
+def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, tmp_path):
+    preset = with_settings(PRESETS["tiny"], dict(s.split("=") for s in SMALL) | {"device_batch": "4"})
+    training = build(preset, Shards.open(shards), open_device("cpu", "fp32"), tmp_path)
+    arrays = next(training.batches.steps(0))
+    before = [parameter.clone() for parameter in training.model.parameters()]
+    training.stopping = True
+    assert step(training, arrays) is None
+    assert all(torch.equal(a, b) for a, b in zip(before, training.model.parameters(), strict=True))
+    assert all(parameter.grad is None for parameter in training.model.parameters())
+    training.stopping = False
+    assert step(training, arrays) is not None
+
+
+def test_the_best_state_is_kept_besides_the_newest(shards, tmp_path):
+    """A learning rate this high undoes what the first steps learned: the best validation is not the last."""
+    more = ["--validation", str(shards), "--set", "validate_every=4", "--set", "keep_checkpoints=1"]
+    run(arguments(shards, tmp_path, *more, "--set", "learning_rate=0.02", "--set", "warmup=0.9"))
+    validated = {line["step"]: line["validation_loss"] for line in read_metrics(tmp_path) if "validation_loss" in line}
+    best = min(validated, key=lambda number: validated[number])
+    kept = {checkpoint.load(path).step for path in checkpoint.found(tmp_path / "checkpoints")}
+    assert kept == {best, 20}
+
+
 @pytest.mark.parametrize("change", ["dropout=0.3", "learning_rate=1", "seed=2", "hidden=64"])
 def test_continuing_with_another_setting_is_refused_by_name(shards, tmp_path, change):
     run(arguments(shards, tmp_path, steps=5))
@@ -144,8 +171,8 @@ def test_schedule():
 
 def test_the_log_is_cut_at_the_step_resumed_from(tmp_path):
     log = MetricsLog(tmp_path)
-    for step in (1, 2, 3):
-        log.log(step, loss=1.0)
+    for number in (1, 2, 3):
+        log.log(number, loss=1.0)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "lo')
     MetricsLog(tmp_path, after_step=2).log(3, loss=0.5)

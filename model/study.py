@@ -25,7 +25,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         at_once=arguments.at_once,
         threads=arguments.threads,
         device=arguments.device,
-        command=["python", "-m", "model.study", arguments.study, *(p for v in arguments.var for p in ("--var", v))],
+        command=[
+            *["python", "-m", "model.study", arguments.study, "--output", str(arguments.output)],
+            *(part for variable in arguments.var for part in ("--var", variable)),
+        ],
     )
     return runner.plan() if arguments.dry_run else runner.run()
 

@@ -112,8 +112,8 @@ def _html(block: Block) -> str:
 def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
     head = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in header)
     body = "\n".join("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f'<div class="wide"><table>{title}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    title = f'<p class="caption">{html.escape(caption)}</p>' if caption else ""
+    return f'{title}<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
 
 
 STYLE = """
@@ -128,10 +128,11 @@ h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 2.2rem; border-bottom: 1px sol
 .answer { font-size: 1.2rem; border-left: .3rem solid var(--mark); padding: .4rem 1rem; background: var(--soft); }
 .warning { border-left: .3rem solid #c62828; padding: .4rem 1rem; color: #c62828; font-weight: 600; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .8rem 0; }
-caption { text-align: left; font-weight: 600; padding: .2rem 0; }
+.caption { font-weight: 600; margin: 1rem 0 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem; text-align: left; vertical-align: top; }
 th { background: var(--soft); } pre { overflow-x: auto; background: var(--soft); padding: .8rem; }
-figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
+figure { margin: 1rem 0; overflow-x: auto; }
+figure svg { width: 100%; min-width: 26rem; max-width: 42rem; height: auto; }
 figcaption { font-size: .9rem; padding: .3rem; color: #57606a; } details { margin: .6rem 0; }
 summary { cursor: pointer; font-weight: 600; }
 @media print { details > * { display: block; } pre { white-space: pre-wrap; } .wide { overflow: visible; } }

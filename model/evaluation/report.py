@@ -87,7 +87,7 @@ def answer_of(found: Results, differences: list[Difference]) -> str:
 
 
 def _range(c: Any) -> str:
-    return f"{change(c.metric, c.low)} to {change(c.metric, c.high)}"
+    return f"{change(c.metric, c.low).removesuffix(' points')} to {change(c.metric, c.high).removesuffix(' points')}"
 
 
 def _blocks(
@@ -180,15 +180,24 @@ def _data_blocks(study: Mapping[str, Any]) -> list[Block]:
             for s in stages
         ]
         blocks += [Heading("Counts of each stage"), Table(("stage", "counts", "seconds", "CPU seconds"), rows)]
-    withheld = study.get("withheld") or _withheld(stages)
-    total = sum(value for value in withheld.values() if isinstance(value, int))
-    said = f": {total:,} in all ({_counts(withheld)})" if withheld else "; this study names no counts"
-    text = f"No text of an evaluation set reaches pre-training, not even as a repetition{said}."
-    blocks += [Heading("Withheld from pre-training"), Paragraph(text)]
+    blocks += [
+        Heading("Withheld from pre-training"),
+        Paragraph(_leak_statement(study.get("withheld") or _withheld(stages))),
+    ]
     if stages:
         lineage = [(s["stage"], s.get("fingerprint") or "") for s in stages]
         blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage)]
     return blocks
+
+
+def _leak_statement(withheld: Mapping[str, Any]) -> str:
+    if not withheld:
+        return "This study tells no counts of what was withheld from pre-training."
+    total = sum(value for value in withheld.values() if isinstance(value, int))
+    return (
+        "No text of an evaluation set reaches the pre-training made here, not even as a repetition: "
+        f"{total:,} texts were withheld ({_counts(withheld)})."
+    )
 
 
 def _withheld(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from model.pretraining.loop import EXIT_TERMINATED
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32, "batch": 8}
-SETTINGS |= {"log_every": 5, "checkpoint_every": 10}
+SETTINGS |= {"dropout": 0.1, "log_every": 5, "checkpoint_every": 10}
 KILLS = 10
 
 

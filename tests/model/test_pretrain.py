@@ -22,7 +22,16 @@ from model.pretraining.optimizer import learning_rate
 from model.pretraining.sequences import Shards
 from tests.model.synthetic_shards import write_shards
 
-SMALL = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2", "checkpoint_every=6"]
+SMALL = [
+    "layers=1",
+    "hidden=32",
+    "intermediate=64",
+    "embedding=32",
+    "batch=8",
+    "dropout=0.1",
+    "log_every=2",
+    "checkpoint_every=6",
+]
 
 
 @pytest.fixture(scope="module")

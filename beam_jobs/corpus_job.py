@@ -18,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 import numpy as np
@@ -31,7 +31,6 @@ from beam_jobs import (
     evaluation_texts,
     options,
     prepared,
-    sentences,
     storage,
     withholding,
     work_units,
@@ -40,6 +39,9 @@ from beam_jobs import (
 from beam_jobs.command import UserMistake, main
 from beam_jobs.corpus_options import Folders
 from beam_jobs.progress import Progress, progress
+
+if TYPE_CHECKING:
+    from beam_jobs.sentences import SentenceSplitter
 
 VERSION = 3
 
@@ -188,6 +190,8 @@ def add(counts: list[dict[str, int]]) -> dict[str, int]:
 
 def train_punkt(counts: list[dict[str, Any]], folders: Folders, given: str | None) -> str:
     """Trains on the units' samples, in the order of the texts' hashes, each text once. Returns the parameters."""
+    from beam_jobs import sentences  # NLTK brings scipy, a second that only the workers should spend
+
     if given:
         parameters = sentences.to_json(sentences.from_tab(given))
     else:
@@ -204,12 +208,15 @@ class WriteCorpus(beam.DoFn):
 
     def __init__(self, folders: Folders) -> None:
         self.writing = written.Writing(folders.prepared, folders.written, folders.output)
-        self.splitter: sentences.SentenceSplitter | None = None
+        self.splitter: SentenceSplitter | None = None
 
     def process(
         self, element: tuple[str, dict[str, Iterable[Any]]], listed: list[dict[str, Any]], punkt: str
     ) -> Iterator[dict[str, Any]]:
-        self.splitter = self.splitter or sentences.SentenceSplitter(sentences.from_json(punkt))
+        if self.splitter is None:
+            from beam_jobs import sentences
+
+            self.splitter = sentences.SentenceSplitter(sentences.from_json(punkt))
         unit, joined = element
         (counts,) = joined["counts"]
         gone = written.Gone(row_numbers(joined["exact"]), row_numbers(joined.get("near", [])))

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from beam_jobs import languages, sentences, splits, storage
+from beam_jobs import languages, splits, storage
 from beam_jobs.cleaning import Cleaning
 from beam_jobs.command import UserMistake
 from beam_jobs.formats import fields, layout
@@ -61,6 +61,8 @@ def check(args: argparse.Namespace) -> None:
     if args.languages and (wrong := set(args.languages) - languages.known()):
         raise UserMistake(f"--languages {' '.join(sorted(wrong))}: codes of two letters, such as en")
     if args.punkt:
+        from beam_jobs import sentences
+
         sentences.from_tab(args.punkt)
     try:
         "".encode(args.encoding)

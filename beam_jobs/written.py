@@ -4,14 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from beam_jobs import parquet_shards, storage
-from beam_jobs.sentences import SentenceSplitter
 from beam_jobs.splits import SPLITS
+
+if TYPE_CHECKING:
+    from beam_jobs.sentences import SentenceSplitter
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Gone:
 
 
 def write(
-    unit: str, source: str, gone: Gone, lines_before: int, writing: Writing, splitter: SentenceSplitter
+    unit: str, source: str, gone: Gone, lines_before: int, writing: Writing, splitter: "SentenceSplitter"
 ) -> dict[str, Any]:
     """Does a unit unless an earlier run has done it; returns its counts."""
     marker = storage.join(writing.written, f"{unit}.json")
@@ -60,7 +62,7 @@ def write(
 class Tables:
     """The rows of a unit that stay, batch by batch, and their counts."""
 
-    def __init__(self, source: str, losers: np.ndarray, splitter: SentenceSplitter) -> None:
+    def __init__(self, source: str, losers: np.ndarray, splitter: "SentenceSplitter") -> None:
         self.source, self.losers, self.splitter = source, losers, splitter
         self.splits: Counter[str] = Counter()
         self.sentences = 0

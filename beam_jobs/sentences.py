@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktToken, PunktTrainer
-
 from beam_jobs import storage
 from beam_jobs.command import UserMistake
+from beam_jobs.punkt import PunktParameters, PunktSentenceTokenizer, PunktToken, PunktTrainer
 
 CLOSING = "\"')]}\u2018\u2019\u201c\u201d\xab\xbb"
 CANDIDATE = re.compile("[.?!](?=[\\]\"');:}*@({\\[?!\u2018\u2019\u201c\u201d\xab\xbb]| +[^ ])")

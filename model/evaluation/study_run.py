@@ -57,7 +57,8 @@ class StudyRun:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._stop)
             signal.signal(signal.SIGINT, self._stop)
-        with tracked(self.study.title, {"seeds": list(self.study.seeds), **self.study.settings}) as self._tracker:
+        parameters = {"seeds": list(self.study.seeds), **self.study.settings}
+        with tracked(self.study.title, parameters, self.output) as self._tracker:
             return self._run()
 
     def _run(self) -> dict[str, Any]:

@@ -49,14 +49,16 @@ class Tracked(Untracked):
 
 
 @contextmanager
-def tracked(title: str, parameters: Mapping[str, Any]) -> Iterator[Untracked]:
+def tracked(title: str, parameters: Mapping[str, Any], output: Path) -> Iterator[Untracked]:
+    """A database has no place for artifacts of its own: they go beside the study, not to wherever it was started."""
     uri = os.environ.get(VARIABLE)
     if not uri or find_spec("mlflow") is None:
         yield Untracked()
         return
     from model.tracking import Tracking
 
-    tracking = Tracking(uri)
+    beside = "" if uri.startswith(("http:", "https:", "databricks")) else (output / "mlflow").resolve().as_uri()
+    tracking = Tracking(uri, artifacts=beside)
     tracking.start(title, parameters, {"kind": "study"})
     status = "FAILED"
     try:

@@ -14,7 +14,7 @@ def stage(parameters: Parameters, choice: StudyChoice, corpus: Stage, shards: St
     file = given if given.suffix else SHIPPED / f"{choice.file}.yaml"
     if not file.is_file():
         raise UserMistake(
-            f"study.file: no file {file}; shipped are {', '.join(sorted(p.stem for p in SHIPPED.iterdir()))}"
+            f"study.file: no file {file}; shipped are {', '.join(sorted(p.stem for p in SHIPPED.glob('*.yaml')))}"
         )
     variables = {"steps": str(parameters.pretraining.steps or 2_000), **choice.variables}
     return Stage(

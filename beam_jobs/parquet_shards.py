@@ -59,7 +59,14 @@ def write_tables(
     with (
         atomic_path(path) as temporary,
         pq.ParquetWriter(
-            temporary, schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, store_schema=True
+            temporary,
+            schema,
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            store_schema=True,
+            use_dictionary=[
+                f.name for f in schema if pa.types.is_dictionary(f.type)
+            ],  # others: read in a third the time
         ) as writer,
     ):
         for table in tables:

@@ -33,7 +33,7 @@ from beam_jobs.shard_units import CorpusUnit
 from beam_jobs.tokenization import WordIds
 
 VERSION = 1  # of the footer
-PACKING_VERSION = 2  # to be raised when the same corpus gives other bytes
+PACKING_VERSION = 3  # to be raised when the same corpus gives other bytes
 SHORTEST, LONGEST = 16, 65_535  # tokens; positions in a sequence are stored in 16 bits
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPLITS = ("pretrain", "train", "dev", "test")

@@ -60,7 +60,7 @@ class PrefectMaker:
 
     def __call__(self, stage: Stage) -> Stage:
         self.stages.append(stage)
-        _named(stage)(self.completion, [stage])
+        self._named(stage)(self.completion, [stage])
         return stage
 
     def side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
@@ -71,21 +71,21 @@ class PrefectMaker:
             for chain in chains:
                 self.stages += chain
                 arguments = {"completion": self.completion, "chain": list(chain)}
-                futures.append(runner.submit(_named(chain[0]), arguments))
+                futures.append(runner.submit(self._named(chain[0]), arguments))
             for future in futures:
                 future.wait()
             for future in futures:
                 future.result()
 
-
-def _named(stage: Stage) -> Any:
-    return completed.with_options(
-        name=stage.name,
-        task_run_name=stage.label.replace("{", "("),
-        tags=set(stage.tags),
-        retries=len(RETRY_DELAYS),
-        retry_delay_seconds=RETRY_DELAYS,
-    )
+    def _named(self, stage: Stage) -> Any:
+        """The task of a stage; one that is complete already does not queue for the accelerator."""
+        return completed.with_options(
+            name=stage.name,
+            task_run_name=stage.label.replace("{", "("),
+            tags=set(stage.tags) if self.store.manifest(stage) is None else set(),
+            retries=len(RETRY_DELAYS),
+            retry_delay_seconds=RETRY_DELAYS,
+        )
 
 
 def run_name() -> str:

@@ -79,7 +79,7 @@ def test_a_cancelled_run_ends_its_children_and_keeps_its_checkpoint(cockpit, pag
     open_form(page, cockpit)
     fill(page, 600, 100_000)
     submit(page)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while not (training := processes("model.pretrain", cockpit.store)):
         assert time.monotonic() < deadline
         time.sleep(1)

@@ -102,7 +102,7 @@ def postgresql(tmp_path):
         subprocess.run([*psql, "-c", f"create database {name}"], check=True)
     subprocess.run([*psql, "-d", "prefect", "-c", "create extension pg_trgm"], check=True)
     yield psql, f"postgres@127.0.0.1:{port}"
-    subprocess.run([*control, "-m", "immediate", "stop"], check=True, cwd="/")
+    subprocess.run([*control, "-m", "immediate", "stop"], cwd="/")
 
 
 @pytest.mark.timeout(500)
@@ -110,7 +110,7 @@ def test_a_run_on_postgresql_leaves_nothing_in_sqlite(postgresql, tmp_path, port
     psql, address = postgresql
     databases = {
         "PREFECT_API_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://{address}/prefect",
-        "MLFLOW_BACKEND_STORE_URI": f"postgresql://{address}/mlflow",
+        "MLFLOW_BACKEND_STORE_URI": f"postgresql+psycopg2://{address}/mlflow",
     }
     store = tmp_path / "store"
     up(store, ports, {**CLEAN, **databases})

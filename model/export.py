@@ -85,7 +85,10 @@ def from_transformers(weights: dict[str, Tensor], mapping: dict[str, tuple[str, 
     }
 
 
-def transformers_config(role: Role, architecture: Architecture, vocabulary_size: int, dropout: float) -> dict[str, Any]:
+def transformers_config(
+    role: Role, architecture: Architecture, vocabulary_size: int, dropout: float, initial_deviation: float = 0.02
+) -> dict[str, Any]:
+    """config.json; whoever draws fresh weights from it (a random arm) draws them as pre-training did."""
     head = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     return {
         "architectures": [head],
@@ -95,7 +98,7 @@ def transformers_config(role: Role, architecture: Architecture, vocabulary_size:
         "hidden_act": "gelu",
         "hidden_dropout_prob": dropout,
         "hidden_size": architecture.hidden,
-        "initializer_range": 0.02,
+        "initializer_range": initial_deviation,
         "intermediate_size": architecture.intermediate,
         "layer_norm_eps": 1e-12,
         "max_position_embeddings": architecture.max_positions,

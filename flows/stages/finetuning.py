@@ -1,11 +1,12 @@
 """Fine-tuning and its evaluation: one cell of the study is one arm, one task, one seed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from flows.parameters import Arm, Parameters
 from flows.stages.pretraining import architecture
 from flows.store import Stage
+from model.finetuning.config import FinetuningSettings
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Cells run side by side; more threads each would only fight for the cores."""
@@ -62,6 +63,7 @@ def finetune(
             "arm": arm,
             "learning_rates": rates,
             **architecture(parameters),
+            "preset.finetuning": asdict(FinetuningSettings.of_preset(parameters.preset)),
             **({"settings": parameters.pretraining.settings} if random else {}),
         },
         {"corpus": corpus, **({"vocabulary": vocabulary} if random else {"encoder": encoder})},

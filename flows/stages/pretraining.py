@@ -1,9 +1,11 @@
 """Pre-training: shards → the discriminator and the generator, as transformers folders."""
 
+from dataclasses import asdict
 from typing import Any
 
 from flows.parameters import Parameters
 from flows.store import Stage
+from model.presets import PRESETS
 
 
 def stage(parameters: Parameters, shards: Stage) -> Stage:
@@ -13,7 +15,13 @@ def stage(parameters: Parameters, shards: Stage) -> Stage:
     return Stage(
         "pretraining",
         1,
-        {**architecture(parameters), "steps": chosen.steps, "seed": chosen.seed, "settings": chosen.settings},
+        {
+            **architecture(parameters),
+            "preset.pretraining": asdict(PRESETS[parameters.preset].pretraining),
+            "steps": chosen.steps,
+            "seed": chosen.seed,
+            "settings": chosen.settings,
+        },
         {"shards": shards},
         "model.pretrain",
         lambda store, folder: [
@@ -29,5 +37,5 @@ def stage(parameters: Parameters, shards: Stage) -> Stage:
 
 
 def architecture(parameters: Parameters) -> dict[str, Any]:
-    """What decides the shape of the encoder, trained or not."""
-    return {"preset": parameters.preset}
+    """What decides the shape of the encoder, trained or not; a preset counts by what it says, not by its name."""
+    return {"preset": parameters.preset, "preset.architecture": asdict(PRESETS[parameters.preset].architecture)}

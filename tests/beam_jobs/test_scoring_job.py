@@ -33,7 +33,9 @@ def scorer(tmp_path_factory):
     batch, tokens = torch.export.Dim("batch", min=1, max=4096), torch.export.Dim("tokens", min=2, max=16)
     ids = torch.ones(3, 5, dtype=torch.long)
     shapes = {"input_ids": {0: batch, 1: tokens}, "attention_mask": {0: batch, 1: tokens}}
-    torch.export.save(torch.export.export(Toy().eval(), (ids, ids.clone()), dynamic_shapes=shapes), folder / "scorer.pt2")
+    torch.export.save(
+        torch.export.export(Toy().eval(), (ids, ids.clone()), dynamic_shapes=shapes), folder / "scorer.pt2"
+    )
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))

@@ -141,7 +141,9 @@ def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path)
     assert sections._curve(cell, "accuracy", 1) == [(20, pytest.approx(8.0)), (40, pytest.approx(12.0))]
 
 
-@pytest.mark.parametrize("part", ["## Question", "## Answer", "2,000", "15 texts were withheld", "f00", "amazon-electra run --dump"])
+@pytest.mark.parametrize(
+    "part", ["## Question", "## Answer", "2,000", "15 texts were withheld", "f00", "amazon-electra run --dump"]
+)
 def test_the_markdown_has_every_part(written, part):
     assert part in (written / "report.md").read_text()
 

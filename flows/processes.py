@@ -46,6 +46,8 @@ Progress = dict[str, Any]
 
 _living: set["Child"] = set()
 _ending = threading.Event()
+_blocks: list[None] = []
+"""One entry for each `none_left` block that is open: they may lie in one another."""
 
 
 class JobFailed(RuntimeError):
@@ -106,18 +108,22 @@ def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | 
 
 @contextmanager
 def none_left() -> Iterator[None]:
-    """Ends every child of this process when the block is left by an exception, and refuses new ones from then on.
+    """Ends every child of this process when the block is left by an exception, and refuses new ones until it is left.
 
     A cancelled flow is told so in its main thread only; the threads that follow children find them ended. So whoever
     waits for such threads waits inside this block.
     """
-    _ending.clear()
+    _blocks.append(None)
     try:
         yield
     except BaseException:
         _ending.set()
         end_all()
         raise
+    finally:
+        _blocks.pop()
+        if not _blocks:
+            _ending.clear()
 
 
 def end_all() -> None:

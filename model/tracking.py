@@ -29,7 +29,9 @@ REGISTERED = "amazon-electra"  # name of the model in the registry
 READ_SECONDS = 1.0  # between two looks at the files
 RETRY_SECONDS = 5.0  # between two attempts to reach MLflow
 CLOSE_SECONDS = 20.0  # at most, at the end of a run, for what is still to be sent
-CANCEL_SECONDS = 5.0  # at the end of one that failed or was cancelled: Prefect kills it 30 s after telling it
+CANCEL_SECONDS = 5.0  # at the end of one that was cancelled: Prefect kills it 30 s after telling it
+NEVER_PASSES = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "BAD_REQUEST"}
+MISTAKES = (AssertionError, AttributeError, KeyError, TypeError, ValueError, FileNotFoundError)  # ours; said, then left
 BATCH_METRICS = 1_000  # MLflow's limit for one request
 PARAMETER_CHARACTERS = 6_000  # MLflow's limit for one value
 
@@ -132,7 +134,7 @@ class Tracking:
         """Ends the parent run; waits a while for what is still to be sent."""
         self._work.put(lambda: self._client.set_terminated(self.parent.id, status=status))
         self._closing.set()
-        self._thread.join(CLOSE_SECONDS if status == "FINISHED" else CANCEL_SECONDS)
+        self._thread.join(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS)
         if self._thread.is_alive():
             log.warning("MLflow at %s did not take everything in time; the next run sends the rest", self.uri)
 
@@ -163,7 +165,7 @@ class Tracking:
         except Exception as error:
             self._failures += 1
             log.log(logging.WARNING if self._failures == 1 else logging.DEBUG, "MLflow at %s: %s", self.uri, error)
-            return "RestException" in type(error).__name__ and "INVALID_PARAMETER" in str(error)
+            return getattr(error, "error_code", "") in NEVER_PASSES or isinstance(error, MISTAKES)
         self._failures = 0
         return True
 
@@ -239,6 +241,8 @@ class Tracking:
     def _send(self, run: Run, lines: list[dict[str, Any]]) -> None:
         from mlflow.entities import Metric
 
+        if not run.id:
+            run.recall()
         metrics = [
             Metric(
                 name.replace("@", "_at_"), float(value), int(line.get("time", time.time()) * 1000), int(line["step"])

@@ -38,7 +38,8 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
             bar.update(step, loss=1 / step)
     misbehave(chosen.how, len(attempts.read_text()))
     (chosen.output / "made.txt").write_text("made\n")
-    return {"steps": chosen.steps, "dropped": {"odd": 1, "even": 2}}
+    accuracy = {"value": 0.5, "low": 0.4, "high": 0.6}
+    return {"steps": chosen.steps, "metrics": {"accuracy": accuracy}, "dropped": {"odd": 1, "even": 2}}
 
 
 def misbehave(how: str, attempt: int) -> None:

@@ -48,6 +48,8 @@ def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(store):
     history = client.get_metric_history(pretraining.info.run_id, "loss")
     assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
     assert pretraining.data.tags["amazon_electra.fingerprint"] in manifests
+    [cell] = [run for run in nested if run.info.run_name == "cell 0"]
+    assert (cell.data.metrics["test.accuracy"], cell.data.metrics["test.accuracy.high"]) == (0.5, 0.6)
     [dataset] = parents[0].inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) in {("sample-100", f) for f in manifests}
 

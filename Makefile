@@ -53,8 +53,8 @@ $(VENV_XLA)/.installed: pyproject.toml
 		'transformers>=5.17,<6' tokenizers safetensors pyarrow numpy scikit-learn pytest pytest-timeout
 	touch $@
 
-bench: $(INSTALLED)  ## measure speed: prints tables
-	for bench in tests/bench/[a-z]*.py; do $(BIN)/python $$bench || exit 1; done
+bench: $(INSTALLED)  ## measure speed: prints tables (tests/bench has more, each with --help)
+	for bench in data_path pretrain_step finetune_batches; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
 
 clean:  ## remove the environment, the store and what tools left behind
 	rm -rf $(VENV) $(VENV_XLA) $(STORE) sample.json.gz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -128,7 +128,8 @@ PRESETS: dict[str, Preset] = {
         # 14%, after 900 41%. A learning rate of 2e-3 trains the generator faster and the discriminator never (3%
         # after 700 steps). Mean pooling beats [CLS] by 2 to 5 points for an encoder this little trained. 200 labels:
         # what the sample's language is made for (beam_jobs/sample_dump.py); the learning rates span the best ones of
-        # both arms.
+        # both arms. Polarity on test, 3 seeds: 0.995 against 0.928 from random weights (tests/bench/small_budget.py
+        # measures it).
         Preset(
             "tiny",
             Architecture(layers=2, hidden=128, intermediate=512, heads=2, embedding=128, generator_multiplier=1 / 2),

@@ -57,10 +57,10 @@ def _exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
     try:
         result = run()
     except UserMistake as mistake:
-        print(f"error: {mistake}", file=sys.stderr)
+        print(f"error: {' '.join(str(mistake).split())}", file=sys.stderr)
         return 2
     except JobFailed as failure:
-        print(f"error: {failure}", file=sys.stderr)
+        print(f"error: {' '.join(str(failure).split())}", file=sys.stderr)
         return 1
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:

@@ -1,9 +1,9 @@
 """What a person does in the Prefect UI: starts a run, reads its report, is told of a wrong value, cancels."""
 
 import re
-import subprocess
 import time
 
+import psutil
 import pytest
 from playwright.sync_api import expect
 
@@ -101,5 +101,5 @@ def test_a_cancelled_run_ends_its_children_and_keeps_its_checkpoint(cockpit, pag
 
 def processes(words, store):
     """Processes of this store whose command line has these words."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if words in line and str(store) in line and "guard.py" not in line]
+    lines = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
+    return [line for line in lines if words in line and str(store) in line and "guard.py" not in line]

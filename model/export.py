@@ -85,10 +85,7 @@ def from_transformers(weights: dict[str, Tensor], mapping: dict[str, tuple[str, 
     }
 
 
-def transformers_config(
-    role: Role, architecture: Architecture, vocabulary_size: int, dropout: float, initial_deviation: float = 0.02
-) -> dict[str, Any]:
-    """config.json; whoever draws fresh weights from it (a random arm) draws them as pre-training did."""
+def transformers_config(role: Role, architecture: Architecture, vocabulary_size: int, dropout: float) -> dict[str, Any]:
     head = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     return {
         "architectures": [head],
@@ -98,7 +95,7 @@ def transformers_config(
         "hidden_act": "gelu",
         "hidden_dropout_prob": dropout,
         "hidden_size": architecture.hidden,
-        "initializer_range": initial_deviation,
+        "initializer_range": 0.02,
         "intermediate_size": architecture.intermediate,
         "layer_norm_eps": 1e-12,
         "max_position_embeddings": architecture.max_positions,

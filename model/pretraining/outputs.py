@@ -73,8 +73,7 @@ def _write(
     trunk: str,
 ) -> str:
     mapping = export.names(role, shape.layers, shape.embedding != shape.hidden, trunk)
-    drawn = preset.pretraining
-    config = export.transformers_config(role, shape, shards.vocabulary_size, drawn.dropout, drawn.initial_deviation)
+    config = export.transformers_config(role, shape, shards.vocabulary_size, preset.pretraining.dropout)
     tensors = export.to_transformers(dict(training.model.named_parameters()), mapping)
     card = model_card.write(trunk, preset, shards, result, read_metrics(training.folder), training.identity)
     return str(export.write_model(training.folder / trunk, config, tensors, shards.vocabulary, card))

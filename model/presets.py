@@ -126,10 +126,15 @@ PRESETS: dict[str, Preset] = {
         # 20,000 reviews of `amazon-electra sample`. At this width a deviation of 0.02 (with dropout 0.1) makes the
         # start a plateau: after 400 steps the discriminator finds 5% of the replaced tokens, with 0.07 and no dropout
         # 14%, after 900 41%. A learning rate of 2e-3 trains the generator faster and the discriminator never (3%
-        # after 700 steps). Mean pooling beats [CLS] by 2 to 5 points for an encoder this little trained. 200 labels:
-        # what the sample's language is made for (beam_jobs/sample_dump.py); the learning rates span the best ones of
-        # both arms. Polarity on test, 3 seeds: 0.995 against 0.928 from random weights (tests/bench/small_budget.py
-        # measures it).
+        # after 700 steps). Mean pooling beats [CLS] by 2 to 5 points for an encoder this little trained. The learning
+        # rates span the best ones of both arms.
+        # Labels: the sample's language pays where they are few (beam_jobs/sample_dump.py). Accuracy of polarity on
+        # test, in-domain against random, seeds 0 to 2, interval over seeds and examples: 100 labels 0.991 against
+        # 0.796, +0.195 [0.125, 0.266]; 200 labels 0.995 against 0.928, +0.067 [0.003, 0.131]; 300 labels 0.996
+        # against 0.964, +0.032 [-0.001, 0.064]. 100 was chosen having seen these, so the seeds 3 to 5 are the check:
+        # 0.993 against 0.859, +0.134 [0.097, 0.171]. Stars, 100 labels, seeds 0 to 2: 0.767 against 0.610, +0.157
+        # [0.048, 0.266]. By `python -m model.finetune --preset tiny --set n_train=N`; tests/bench/small_budget.py
+        # repeats it for any budget.
         Preset(
             "tiny",
             Architecture(layers=2, hidden=128, intermediate=512, heads=2, embedding=128, generator_multiplier=1 / 2),
@@ -151,7 +156,7 @@ PRESETS: dict[str, Preset] = {
                 batch=16,
                 layer_decay=1.0,
                 pooling="mean",
-                train_examples=200,
+                train_examples=100,
                 n_dev=300,
             ),
         ),

@@ -1,7 +1,8 @@
 """The public releases of Amazon reviews: their categories, how many reviews each publishes, and where they lie.
 
-Sources: the releases' own pages, https://cseweb.ucsd.edu/~jmcauley/datasets/amazon_v2/ (Ni et al. 2019) and
-https://amazon-reviews-2023.github.io/ (Hou et al. 2024, counts rounded there). Neither publishes sizes or checksums.
+Described on https://cseweb.ucsd.edu/~jmcauley/datasets/amazon_v2/ (Ni et al. 2019) and
+https://amazon-reviews-2023.github.io/ (Hou et al. 2024). Written down without a network and not yet checked against
+those pages: the counts of 2018 add up to 230.1 million, not to the 233.1 million published. No checksums are known.
 """
 
 from typing import NamedTuple

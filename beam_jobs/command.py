@@ -45,6 +45,8 @@ def main(run: Callable[[], dict[str, Any]]) -> NoReturn:
 
     `os._exit`, because a runner whose worker was killed leaves threads that never end and would keep the process.
     """
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        run()
     signal.signal(signal.SIGTERM, _end)
     with stdout_to_stderr() as real_stdout:
         code = _exit_code(run, real_stdout)

@@ -153,6 +153,20 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(sh
             assert tensor.isfinite().all()
 
 
+def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
+    """Numbers still, but three times what the networks lost when they knew nothing."""
+    with pytest.raises(Diverged, match="at the start"):
+        run(arguments(shards, tmp_path, "--set", "learning_rate=20"))
+    assert not (tmp_path / "discriminator").exists()
+
+
+def test_continuing_with_another_vocabulary_is_refused(tmp_path):
+    run(arguments(write_shards(tmp_path / "shards", sequences=100), tmp_path / "out", steps=5))
+    other = write_shards(tmp_path / "other", sequences=100, size=400)
+    with pytest.raises(UserMistake, match="vocabulary was"):
+        run(arguments(other, tmp_path / "out", steps=5))
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

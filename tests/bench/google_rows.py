@@ -21,7 +21,7 @@ class Fill:
 
 
 def measure(corpus: Path, vocabulary: Path, max_length: int, seed: int = 0) -> Fill:
-    """Of the reviews pre-training sees: `corpus` is a folder of the corpus job, `vocabulary` one with tokenizer.json."""
+    """Of the reviews pre-training sees: `corpus` as the corpus job leaves it, `vocabulary` with its tokenizer.json."""
     tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()

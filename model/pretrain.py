@@ -15,6 +15,7 @@ from model.pretraining import loop, outputs
 from model.pretraining.assembly import build
 from model.pretraining.budget import parse_budget
 from model.pretraining.initial_weights import Origin
+from model.pretraining.mixture import open_replay
 from model.pretraining.run_identity import demand_same
 from model.pretraining.sequences import Shards
 from model.pretraining.tracked import tracked
@@ -27,6 +28,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "Several processes: torchrun --nproc-per-node N -m model.pretrain …",
     )
     parser.add_argument("--shards", type=Path, required=True, help="folder made by beam_jobs.shards_job")
+    parser.add_argument("--replay", type=Path, nargs="+", metavar="DIR", help="earlier shards to mix in")
+    parser.add_argument("--replay_ratio", default="0.5", help="their share of the sequences (default 0.5)")
     parser.add_argument("--output", type=Path, required=True, help="checkpoints, metrics.jsonl and the model folders")
     parser.add_argument("--preset", choices=sorted(PRESETS), required=True)
     length = parser.add_mutually_exclusive_group()
@@ -77,22 +80,30 @@ def resume(training: loop.Training) -> None:
         loop.restore(training, state)
 
 
+def more_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was chosen besides the preset's fields."""
+    replayed = [str(folder) for folder in arguments.replay or []]
+    ratio = arguments.replay_ratio if replayed else "0"
+    return {"budget": arguments.budget, "replay": replayed, "replay_ratio": ratio}
+
+
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = parse(argv)
     preset = configure(arguments)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     shards = Shards.open(arguments.shards)
+    replay = open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     dev = Shards.open(arguments.validation) if arguments.validation else None
     budget = parse_budget(arguments.budget) if arguments.budget else None
     origin = Origin(arguments.start_from, arguments.start_generator_from) if arguments.start_from else None
     device = open_device(arguments.device, preset.pretraining.precision)
     try:
-        training = build(preset, shards, device, arguments.output, budget, dev, origin)
+        training = build(preset, shards, device, arguments.output, budget, dev, origin, replay)
         preset = replace(preset, pretraining=training.config)
         resume(training)
         if device.is_first:
-            outputs.write_config(arguments.output, preset, shards, {"budget": arguments.budget})
+            outputs.write_config(arguments.output, preset, shards, more_settings(arguments))
         with tracked(training, preset):
             loop.train(training)
             result = outputs.finish(training, preset, shards)

@@ -15,6 +15,7 @@ from model.pretraining.electra import Electra
 from model.pretraining.encoder import initialize
 from model.pretraining.initial_weights import Origin, start_from
 from model.pretraining.masking import Replacement
+from model.pretraining.mixture import Mixture, Replay
 from model.pretraining.mlm import MaskedLanguageModel
 from model.pretraining.run_identity import identify
 from model.pretraining.sequences import Shards, Stream
@@ -31,6 +32,7 @@ def build(
     budget: Budget | None = None,
     dev: Shards | None = None,
     origin: Origin | None = None,
+    replay: Replay | None = None,
 ) -> loop.Training:
     """A run at its first step."""
     per_sequence = flops_per_sequence(preset, shards)
@@ -47,11 +49,15 @@ def build(
     model.noise.pooled = device.kind == "cpu"
     device.move(model)
     identity = identify(preset, shards) | {"budget_seconds": budget.seconds if budget else None}
+    batches = build_batches(config, shards, device.rank, device.ranks)
+    if replay:
+        batches = replace(batches, stream=Mixture.of(shards, replay, config.seed))
+        identity |= replay.identity
     training = loop.Training(
         config=config,
         model=model,
         device=device,
-        batches=build_batches(config, shards, device.rank, device.ranks),
+        batches=batches,
         folder=output,
         identity=identity | {"origin": origin.fingerprint() if origin else None},
         flops_per_sequence=per_sequence,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.pretraining import masking
+from model.pretraining.mixture import Mixture
 from model.pretraining.next_sentence import pair
 from model.pretraining.sequences import Rows, Stream
 
@@ -33,7 +34,7 @@ class SpecialTokens:
 class Batches:
     """How batches are made; `rank` takes every row of its contiguous share of the `size` sequences."""
 
-    stream: Stream
+    stream: Stream | Mixture
     size: int
     special: SpecialTokens
     fraction: float

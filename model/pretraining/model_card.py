@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 from model.presets import Preset
 from model.pretraining.sequences import Shards
 
 ROWS = 10  # of the curve
+LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")
 
 _ROLES = {
     "discriminator": (
@@ -32,6 +34,8 @@ def write(
     identity: dict[str, Any],
 ) -> str:
     head, purpose = _ROLES[role]
+    ratio = float(Fraction(identity.get("replay_ratio", "0")))
+    epochs = result["tokens"] * (1 - ratio) / max(shards.tokens, 1)
     lines = [
         *("---", "library_name: transformers", "tags: [electra, reviews]", "---", ""),
         f"# ELECTRA {role}, preset {preset.name}",
@@ -39,16 +43,17 @@ def write(
         f"{purpose} `{head}.from_pretrained` and `AutoTokenizer.from_pretrained` load it.",
         *("", "## Data", ""),
         f"{shards.sequences:,} packed sequences of at most {shards.max_length} tokens, {shards.tokens:,} tokens; "
-        f"a vocabulary of {shards.vocabulary_size:,} entries. Trained on the corpus's pretrain split only.",
+        f"a vocabulary of {shards.vocabulary_size:,} entries. Trained on the corpus's pretrain split only."
+        + (f" Of all sequences a share of {ratio} was replayed from earlier dumps." if ratio else ""),
         *("", "## Training", ""),
         f"{result['steps']:,} steps, {result['sequences']:,} sequences, {result['tokens']:,} tokens "
-        f"({result['tokens'] / max(shards.tokens, 1):.2f} epochs), {result['flops']:.3e} FLOPs by the published count, "
+        f"({epochs:.2f} epochs), {result['flops']:.3e} FLOPs by the published count, "
         f"{result['seconds']:,.0f} seconds on {result['device']} in {result['precision']}.",
         "",
         *_curve(metrics, _CURVE, "Training loss"),
         *_curve(metrics, [f"validation_{name}" for name in (*_CURVE, "discriminator_auc")], "On the dev split"),
         *("## Lineage", ""),
-        *(f"- {name}: `{identity[name]}`" for name in ("vocabulary", "shards", "code", "origin") if identity.get(name)),
+        *(f"- {name}: `{identity[name]}`" for name in LINEAGE if identity.get(name)),
         *("", "## Settings", "", "```json"),
         json.dumps({"architecture": asdict(preset.architecture), "pretraining": asdict(preset.pretraining)}, indent=1),
         *("```", ""),

@@ -27,6 +27,7 @@ COMPUTING_CODE = (
     "encoder",
     "loop",
     "masking",
+    "mixture",
     "mlm",
     "next_sentence",
     "optimizer",

@@ -7,9 +7,10 @@ checkpoint and does not change with the number of devices. Memory holds two wind
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ class Rows:
         return Rows(
             self.input_ids[order], self.document_starts[order], self.sentence_starts[order], self.lengths[order]
         )
+
+    def part(self, start: int, end: int) -> "Rows":
+        """The sequences from `start` to `end` (excluded), not copied."""
+        mine = slice(start, end)
+        return Rows(self.input_ids[mine], self.document_starts[mine], self.sentence_starts[mine], self.lengths[mine])
 
     @staticmethod
     def join(parts: list["Rows"]) -> "Rows":
@@ -88,6 +94,20 @@ class Shards:
             sequences=sum(footer["sequences"] for footer in footers),
             tokens=sum(footer["tokens"] for footer in footers),
             fingerprint=hashlib.sha256(json.dumps(listing, sort_keys=True).encode()).hexdigest(),
+        )
+
+    @staticmethod
+    def pool(all_shards: Sequence["Shards"]) -> "Shards":
+        """Several folders of the same vocabulary and length as one, in the order given."""
+        first = all_shards[0]
+        for other in all_shards[1:]:
+            assert (other.vocabulary_fingerprint, other.max_length) == (first.vocabulary_fingerprint, first.max_length)
+        return replace(
+            first,
+            row_groups=tuple(group for shards in all_shards for group in shards.row_groups),
+            sequences=sum(shards.sequences for shards in all_shards),
+            tokens=sum(shards.tokens for shards in all_shards),
+            fingerprint=hashlib.sha256(" ".join(shards.fingerprint for shards in all_shards).encode()).hexdigest(),
         )
 
     @property
@@ -160,18 +180,21 @@ class Stream:
 
     def batches(self, position: int, size: int) -> Iterator[Rows]:
         """Batches of `size` sequences; the first starts at sequence number `position` of the stream."""
-        waiting: list[Rows] = []
-        held = 0
-        for rows in self._rows_from(position):
-            waiting.append(rows)
-            held += len(rows.lengths)
-            if held < size:
-                continue
-            joined = Rows.join(waiting)
-            whole = held - held % size
-            for start in range(0, whole, size):
-                yield joined.take(np.arange(start, start + size))
-            waiting, held = ([joined.take(np.arange(whole, held))], held - whole) if whole < held else ([], 0)
+        return self.portions(position, repeat(size))
+
+    def portions(self, position: int, sizes: Iterable[int]) -> Iterator[Rows]:
+        """As many sequences at a time as `sizes` says, which may be none; from sequence number `position` on."""
+        source = self._rows_from(position)
+        held, used = next(source), 0
+        for size in sizes:
+            parts = []
+            while used + size > len(held.lengths):
+                parts.append(held.part(used, len(held.lengths)))
+                size -= len(held.lengths) - used
+                held, used = next(source), 0
+            parts.append(held.part(used, used + size))
+            used += size
+            yield Rows.join(parts)
 
     def _rows_from(self, position: int) -> Iterator[Rows]:
         epoch, inside = divmod(position, self._shards.sequences)

@@ -6,6 +6,7 @@ report.
 """
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     runner = StudyRun(
         study=study,
         output=arguments.output,
+        keep=arguments.keep,
         at_once=arguments.at_once,
         threads=arguments.threads,
         device=arguments.device,
@@ -29,6 +31,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             *["python", "-m", "model.study", arguments.study, "--output", str(arguments.output)],
             *(part for variable in arguments.var for part in ("--var", variable)),
         ],
+        about=json.loads(arguments.about.read_text()) if arguments.about else {},
     )
     return runner.plan() if arguments.dry_run else runner.run()
 
@@ -36,11 +39,19 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m model.study", description=__doc__)
     parser.add_argument("study", metavar="NAME|FILE", help=f"a YAML file, or one of {', '.join(studies.shipped())}")
-    parser.add_argument("--output", required=True, type=Path, metavar="DIR", help="cells, encoders and the report")
+    parser.add_argument(
+        "--output", required=True, type=Path, metavar="DIR", help="the report, and what --keep does not"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="cells and encoders (default: --output); studies may share them"
+    )
     parser.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="fills ${NAME} in the file")
     parser.add_argument("--at_once", type=int, default=2, help="cells side by side (default 2)")
     parser.add_argument("--threads", type=int, default=1, help="threads of each cell (default 1)")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
+    parser.add_argument(
+        "--about", type=Path, metavar="FILE", help="JSON for the report: dump, stages, withheld, command"
+    )
     parser.add_argument("--dry_run", action="store_true", help="print the cells and which are already complete")
     return parser
 

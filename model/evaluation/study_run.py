@@ -3,44 +3,42 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from model.command import UserMistake
+from model.device import open_device
 from model.evaluation import study as studies
 from model.evaluation.report import report
 from model.evaluation.study import Arm, Cell, Study
-from model.evaluation.study_tracking import VARIABLE, Untracked, tracked
+from model.evaluation.study_described import described
+from model.evaluation.study_jobs import JobFailed, Jobs, claimed
+from model.evaluation.study_tracking import Untracked, tracked
 from model.finetuning.encoders import write_json
 from model.presets import PRESETS, Preset, with_settings
 from model.pretraining.flops import train_flops
 from model.progress import progress
-
-ATTEMPTS = 2
-"""Of each job: a cell that is killed for memory is tried once more."""
-
-
-class JobFailed(RuntimeError):
-    """A child process ended with an error; the message has its last lines."""
 
 
 @dataclass
 class StudyRun:
     study: Study
     output: Path
+    """Of the report."""
+    keep: Path | None = None
+    """Of encoders and cells, which studies may share; None: with the report."""
     at_once: int = 2
     threads: int = 1
     device: str = "auto"
     command: Sequence[str] = ()
-    _children: set[subprocess.Popen] = field(default_factory=set, repr=False)
-    _stopping: bool = False
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of where the data are from: dump, stages, withheld, command; for the report."""
+    _jobs: Jobs = field(default_factory=Jobs, repr=False)
     _tracker: Untracked = field(default_factory=Untracked, repr=False)
     _fingerprints: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -66,10 +64,14 @@ class StudyRun:
         self._search()
         self._finetune()
         costs = self._latencies() if self.study.latency else {}
-        write_json(self.output / "study.json", self.described(costs))
-        summary = report(self.output / "study.json", self.output / "report")
-        self._tracker.reported(self.output / "report")
+        write_json(self.output / "study.json", described(self, costs))
+        summary = report(self.output / "study.json", self.output)
+        self._tracker.reported(self.output)
         return {"cells": len(self.cells), "answer": summary["answer"], "report": summary["report"]}
+
+    @property
+    def _kept(self) -> Path:
+        return self.keep or self.output
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -81,7 +83,7 @@ class StudyRun:
         return json.loads(file.read_text())["settings"] if self.study.search and file.exists() else {}
 
     def folder(self, cell: Cell) -> Path:
-        return self.output / "cells" / cell.fingerprint(self.study.preset, self._inputs(cell))
+        return self._kept / "cells" / cell.fingerprint(self.study.preset, self._inputs(cell))
 
     def complete(self, cell: Cell) -> bool:
         return (self.folder(cell) / "evaluation" / "metrics.json").exists()
@@ -89,9 +91,9 @@ class StudyRun:
     def encoder_folder(self, arm: Arm) -> Path:
         """Of an encoder that the study pre-trains: named after preset, settings and shards."""
         assert arm.pretraining is not None
-        question = {**vars(arm.pretraining), "shards": self._content(arm.pretraining.shards)}
+        question = {**vars(arm.pretraining), "shards": self.content(arm.pretraining.shards)}
         question["settings"] = self._pretraining_settings(arm)
-        return self.output / "encoders" / studies.digest(question)
+        return self._kept / "encoders" / studies.digest(question)
 
     def encoder(self, arm: Arm) -> str:
         if arm.pretraining is None:
@@ -114,38 +116,55 @@ class StudyRun:
         return same[0]
 
     def _inputs(self, cell: Cell) -> dict[str, str]:
-        inputs = {"data": self._content(cell.task.data)}
+        inputs = {"data": self.content(cell.task.data)}
         arm = cell.arm
         if arm.pretraining is not None:
             inputs["encoder"] = self.encoder_folder(arm).name
         elif arm.encoder not in ("random", "half"):
-            inputs["encoder"] = self._content(arm.encoder)
+            inputs["encoder"] = self.content(arm.encoder)
         other = studies.architecture_of(arm)
         if other is not None and self.study.arm(other).pretraining is not None:
-            inputs["architecture"] = self.encoder_folder(self.study.arm(other)).name
+            inputs["architecture"] = self._shape(self.study.arm(other))
         elif arm.architecture:
-            inputs["architecture"] = self._content(str(self.architecture(arm)))
+            inputs["architecture"] = self.content(str(self.architecture(arm)))
         teacher = self.teacher(cell) if arm.teacher else None
         if teacher is not None:
             inputs["teacher"] = teacher.fingerprint(self.study.preset, self._inputs(teacher))
         return inputs
 
-    def _content(self, path: str) -> str:
+    def _shape(self, arm: Arm) -> str:
+        """What a random encoder shares with one that the study pre-trains: everything but its training."""
+        assert arm.pretraining is not None
+        preset = _preset(arm.pretraining.preset, arm.pretraining.set)
+        shape = {**asdict(preset.architecture), "deviation": preset.pretraining.initial_deviation}
+        shape["objective"] = preset.pretraining.objective
+        return studies.digest([shape, self.content(str(Path(arm.pretraining.shards) / "vocabulary"))])
+
+    def content(self, path: str) -> str:
         if path not in self._fingerprints:
             self._fingerprints[path] = studies.content_fingerprint(Path(path))
         return self._fingerprints[path]
 
     def _pretrain(self) -> None:
-        """One after the other: each uses every core."""
-        for arm in self.study.arms:
-            if arm.pretraining is None or (self.encoder_folder(arm) / "result.json").exists():
-                continue
-            settings = self._pretraining_settings(arm)
+        """Side by side on a CPU, which small encoders do not fill; one after the other on an accelerator."""
+        arms = [arm for arm in self.study.arms if arm.pretraining is not None]
+        on_cpu = bool(arms) and open_device(self.device, "auto").kind == "cpu"
+        abreast = min(self.at_once, len(arms)) if on_cpu else 1
+        threads = max(1, (os.cpu_count() or 1) // abreast) if on_cpu else None
+        with ThreadPoolExecutor(max(1, abreast)) as pool:
+            list(pool.map(lambda arm: self._pretrain_arm(arm, threads), arms))
+
+    def _pretrain_arm(self, arm: Arm, threads: int | None) -> None:
+        assert arm.pretraining is not None
+        folder, settings = self.encoder_folder(arm), self._pretraining_settings(arm)
+        with claimed(folder):
+            if (folder / "result.json").exists():
+                return
             sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-            places = ["--shards", arm.pretraining.shards, "--output", str(self.encoder_folder(arm))]
-            arguments = [*places, "--preset", arm.pretraining.preset, "--device", self.device, *sets]
-            with self._tracker.job(f"pre-training {arm.name}", self.encoder_folder(arm), settings, {"arm": arm.name}):
-                self._job("model.pretrain", arguments, self.encoder_folder(arm), threads=None)
+            arguments = ["--shards", arm.pretraining.shards, "--output", str(folder), "--device", self.device]
+            arguments += ["--preset", arm.pretraining.preset, *sets, *(["--threads", str(threads)] if threads else [])]
+            with self._tracker.job(f"pre-training {arm.name}", folder, settings, {"arm": arm.name}):
+                self._jobs.run("model.pretrain", arguments, folder, threads)
 
     def _pretraining_settings(self, arm: Arm) -> dict[str, Any]:
         assert arm.pretraining is not None
@@ -169,8 +188,8 @@ class StudyRun:
         search = self.study.search
         question: dict[str, Any] = {"search": vars(search) if search else None, "settings": dict(self.study.settings)}
         task, arm = self.study.tasks[0], self.study.arms[0]
-        question |= {"task": task.task, "data": self._content(task.data), "arm": arm.name, "encoder": self.encoder(arm)}
-        return self.output / "search" / studies.digest(question)
+        question |= {"task": task.task, "data": self.content(task.data), "arm": arm.name, "encoder": self.encoder(arm)}
+        return self._kept / "search" / studies.digest(question)
 
     def _search(self) -> None:
         """On dev of the first task, with the first arm's encoder; the cells all get what it finds."""
@@ -182,7 +201,7 @@ class StudyRun:
         write_json(self._search_folder / "space.json", dict(search.space))
         arguments = [*self._finetune_arguments(first, self._search_folder), "--trials", str(search.trials)]
         arguments += ["--space", str(self._search_folder / "space.json")]
-        self._job("model.finetuning.search", arguments, self._search_folder, threads=self.threads)
+        self._jobs.run("model.finetuning.search", arguments, self._search_folder, threads=self.threads)
         self.__dict__.pop("cells", None)
 
     def _finetune(self) -> None:
@@ -208,13 +227,17 @@ class StudyRun:
         """What went wrong, if anything did."""
         if self.complete(cell):
             return None
+        with claimed(self.folder(cell)):
+            return None if self.complete(cell) else self._finetune_cell(cell)
+
+    def _finetune_cell(self, cell: Cell) -> str | None:
         folder = self.folder(cell)
         arguments = self._finetune_arguments(cell, folder / "model")
         try:
             arguments += ["--evaluation", str(folder / "evaluation")]
             tags = {"arm": cell.arm.name, "task": cell.task.name, "seed": str(cell.seed), "fingerprint": folder.name}
             with self._tracker.job(cell.title, folder / "model", cell.settings, tags):
-                self._job("model.finetune", arguments, folder, threads=self.threads)
+                self._jobs.run("model.finetune", arguments, folder, threads=self.threads)
                 self._tracker.measured(cell.title, folder / "evaluation")
         except JobFailed as failure:
             return f"{cell.title}: {failure}"
@@ -239,94 +262,12 @@ class StudyRun:
             if not (folder / "latency.json").exists():
                 arguments = ["--model", str(folder / "model"), "--task", cell.task.task, "--data", cell.task.data]
                 arguments += ["--output", str(folder / "latency.json"), "--device", self.device]
-                self._job("model.evaluation.latency", arguments, folder, threads=1)
+                self._jobs.run("model.evaluation.latency", arguments, folder, threads=1)
             measured[cell.arm.name] = json.loads((folder / "latency.json").read_text())
         return measured
 
-    def described(self, costs: Mapping[str, Any]) -> dict[str, Any]:
-        """The study as the report reads it."""
-        arms = [_described_arm(arm, self._pretraining_result(arm), costs) for arm in studies.with_grid(self.study)]
-        return {
-            "title": self.study.title,
-            "question": self.study.question,
-            "command": list(self.command),
-            "comparisons": [list(pair) for pair in self.study.comparisons],
-            "arms": arms,
-            "tasks": [
-                {"name": t.name, "task": t.task, "data": t.data, **dict(self.study.settings), **dict(t.settings)}
-                for t in self.study.tasks
-            ],
-            "stages": self._corpora(),
-            "pretraining": [
-                {"name": arm.name, "metrics": str((self.encoder_folder(arm) / "metrics.jsonl").resolve())}
-                for arm in self.study.arms
-                if arm.pretraining
-            ],
-            "settings": {**dict(self.study.settings), **self.searched},
-            "cells": [
-                {
-                    "arm": c.arm.name,
-                    "task": c.task.name,
-                    "seed": c.seed,
-                    "evaluation": str((self.folder(c) / "evaluation").resolve()),
-                }
-                for c in self.cells
-            ],
-        }
-
-    def _corpora(self) -> list[dict[str, Any]]:
-        """Counts of the corpora the tasks are from."""
-        stages = []
-        for data in dict.fromkeys(task.data for task in self.study.tasks):
-            file = Path(data) / "corpus.json"
-            if file.exists():
-                counts = json.loads(file.read_text())
-                counts.pop("files", None)
-                stages.append(
-                    {"stage": f"corpus {Path(data).name}", "fingerprint": self._content(data), "counts": counts}
-                )
-        return stages
-
-    def _pretraining_result(self, arm: Arm) -> dict[str, Any]:
-        if arm.pretraining is None:
-            return {}
-        return json.loads((self.encoder_folder(arm) / "result.json").read_text())
-
-    def _job(self, module: str, arguments: Sequence[str], folder: Path, threads: int | None) -> None:
-        """A child process with its own group and log; its last line is in the error."""
-        if self._stopping:
-            raise JobFailed("not started: the study is being ended")
-        folder.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-        environment.pop(VARIABLE, None)
-        if threads is not None:
-            environment |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        for attempt in range(1, ATTEMPTS + 1):
-            with (folder / "log.txt").open("ab") as log:
-                child = subprocess.Popen(
-                    [sys.executable, "-m", module, *arguments],
-                    stdout=log, stderr=log, env=environment, start_new_session=True,
-                )  # fmt: skip
-            self._children.add(child)
-            code = child.wait()
-            self._children.discard(child)
-            if code == 0:
-                return
-            if self._stopping:
-                raise JobFailed("ended with the study")
-            last = (folder / "log.txt").read_text(errors="replace").strip().splitlines()[-1:]
-            message = last[0] if last else f"ended with {code}"
-            if code == 2:
-                raise UserMistake(f"{module}: {message.removeprefix('error: ')}")
-            if attempt == ATTEMPTS:
-                raise JobFailed(f"{module} ended with {code}: {message}; see {folder / 'log.txt'}")
-
     def _stop(self, number: int, frame: Any) -> None:
-        """Nothing is left running when the study is ended."""
-        self._stopping = True
-        for child in list(self._children):
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGTERM)
+        self._jobs.stop()
         raise KeyboardInterrupt
 
 
@@ -344,19 +285,3 @@ def _flops(preset: Preset, shards: str) -> float:
     length = int(about.get("max_length") or preset.max_length)
     sequences = preset.pretraining.steps * preset.pretraining.batch
     return train_flops(preset.architecture, vocabulary, length, sequences, preset.pretraining.objective)
-
-
-def _known(arm: Arm) -> bool:
-    """model.pretrain leaves its log beside the folders it exports."""
-    if arm.data_known is not None:
-        return arm.data_known
-    pretrained_here = bool(arm.encoder) and (Path(arm.encoder).parent / "metrics.jsonl").exists()
-    return arm.pretraining is not None or arm.encoder in ("random", "half") or pretrained_here
-
-
-def _described_arm(arm: Arm, pretrained: Mapping[str, Any], costs: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": arm.name, "data_known": _known(arm)}
-    told |= {name: pretrained[name] for name in ("flops", "tokens", "seconds") if name in pretrained}
-    if arm.name in costs:
-        told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
-    return told

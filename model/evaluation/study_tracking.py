@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "MLFLOW_TRACKING_URI"
+REPORTED = ("report.html", "report.md", "report.json", "study.json", "model")
 
 
 class Untracked:
@@ -23,7 +24,7 @@ class Untracked:
         """The test metrics of a finished cell, under its name."""
 
     def reported(self, folder: Path) -> None:
-        """The report as an artifact of the parent run."""
+        """The report in `folder` as artifacts of the parent run."""
 
 
 class Tracked(Untracked):
@@ -45,7 +46,9 @@ class Tracked(Untracked):
             self._tracking.log_metrics(numbers, self._runs[name])
 
     def reported(self, folder: Path) -> None:
-        self._tracking.log_folder(folder, "report")
+        for name in REPORTED:
+            if (folder / name).exists():
+                self._tracking.log_folder(folder / name, "report/model" if name == "model" else "report")
 
 
 @contextmanager
@@ -59,7 +62,7 @@ def tracked(title: str, parameters: Mapping[str, Any], output: Path) -> Iterator
 
     beside = "" if uri.startswith(("http:", "https:", "databricks")) else (output / "mlflow").resolve().as_uri()
     tracking = Tracking(uri, artifacts=beside)
-    tracking.start(title, parameters, {"kind": "study"})
+    tracking.start(title, parameters, {"kind": "study"}, folder=output)
     status = "FAILED"
     try:
         yield Tracked(tracking)

@@ -163,7 +163,7 @@ def test_a_killed_study_leaves_no_process_goes_on_and_then_does_nothing_twice(ma
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     _check_mlflow(f"sqlite:///{made}/mlflow.db")
     assert list((made / "out" / "mlflow").rglob("report.html"))
-    page = (made / "out" / "report" / "report.html").read_text()
+    page = (made / "out" / "report.html").read_text()
     assert "latency" in page
     before = {path: path.stat().st_mtime_ns for path in (made / "out" / "cells").rglob("*.json")}
     again = entry.run(arguments(made, "out"))

@@ -1,0 +1,94 @@
+"""A finished study as the report reads it: study.json."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model.evaluation import study as studies
+from model.evaluation.study import Arm
+
+if TYPE_CHECKING:
+    from model.evaluation.study_run import StudyRun
+
+
+def described(run: "StudyRun", costs: Mapping[str, Any]) -> dict[str, Any]:
+    """`costs`: what was measured of each arm's speed. What `run.about` tells (dump, stages, command) holds most."""
+    study = run.study
+    return {
+        "title": study.title,
+        "question": study.question,
+        "command": list(run.command),
+        "comparisons": [list(pair) for pair in study.comparisons],
+        "arms": [_arm(arm, _pretrained(run, arm), costs) for arm in studies.with_grid(study)],
+        "tasks": [
+            {"name": t.name, "task": t.task, "data": t.data, **dict(study.settings), **dict(t.settings)}
+            for t in study.tasks
+        ],
+        "stages": _corpora(run),
+        "pretraining": [
+            {"name": arm.name, "metrics": str((run.encoder_folder(arm) / "metrics.jsonl").resolve())}
+            for arm in study.arms
+            if arm.pretraining
+        ],
+        "settings": {**dict(study.settings), **run.searched},
+        "cells": [_cell(run, cell) for cell in run.cells],
+        **_model(run),
+        **run.about,
+    }
+
+
+def _cell(run: "StudyRun", cell: studies.Cell) -> dict[str, Any]:
+    folder = run.folder(cell)
+    return {
+        "arm": cell.arm.name,
+        "task": cell.task.name,
+        "seed": cell.seed,
+        "fingerprint": folder.name,
+        "evaluation": str((folder / "evaluation").resolve()),
+    }
+
+
+def _model(run: "StudyRun") -> dict[str, Any]:
+    """The encoder of the first arm is what the model card is about, where it is a folder here."""
+    first = run.study.arms[0]
+    folder = Path(run.encoder(first))
+    if not (folder / "config.json").exists():
+        return {}
+    return {"model": str(folder.resolve()), "model_arm": studies.with_grid(run.study)[0].name}
+
+
+def _corpora(run: "StudyRun") -> list[dict[str, Any]]:
+    """Counts of the corpora the tasks are from."""
+    stages = []
+    for data in dict.fromkeys(task.data for task in run.study.tasks):
+        file = Path(data) / "corpus.json"
+        if file.exists():
+            counts = json.loads(file.read_text())
+            counts.pop("files", None)
+            stages.append({"stage": f"corpus {Path(data).name}", "fingerprint": run.content(data), "counts": counts})
+    return stages
+
+
+def _pretrained(run: "StudyRun", arm: Arm) -> dict[str, Any]:
+    """What the arm's pre-training came to, and which folder it is."""
+    if arm.pretraining is None:
+        return {}
+    folder = run.encoder_folder(arm)
+    return {"fingerprint": folder.name, **json.loads((folder / "result.json").read_text())}
+
+
+def known(arm: Arm) -> bool:
+    """model.pretrain leaves its log beside the folders it exports."""
+    if arm.data_known is not None:
+        return arm.data_known
+    pretrained_here = bool(arm.encoder) and (Path(arm.encoder).parent / "metrics.jsonl").exists()
+    return arm.pretraining is not None or arm.encoder in ("random", "half") or pretrained_here
+
+
+def _arm(arm: Arm, pretrained: Mapping[str, Any], costs: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": arm.name, "data_known": known(arm)}
+    told |= {name: pretrained[name] for name in ("flops", "tokens", "seconds", "fingerprint") if name in pretrained}
+    if arm.name in costs:
+        told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
+    return told

@@ -10,7 +10,8 @@ workers; what is grouped are counts and the row numbers of duplicates.
                              │         └─► bands ─► find near-duplicates┤
                              └──────────────────────────────────────────┴─► write
 
-An interrupted job leaves its work folder; the same command finds in it what is done and continues.
+`--seen` names corpora of earlier dumps: what they have is left out (seen.py). An interrupted job leaves its work
+folder; the same command finds in it what is done and continues.
 """
 
 import hashlib
@@ -31,6 +32,7 @@ from beam_jobs import (
     evaluation_texts,
     options,
     prepared,
+    seen,
     storage,
     withholding,
     work_units,
@@ -43,8 +45,6 @@ from beam_jobs.progress import Progress, progress
 if TYPE_CHECKING:
     from beam_jobs.sentences import SentenceSplitter
 
-VERSION = 3
-
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     started, cpu = time.monotonic(), sum(os.times()[:4])
@@ -53,9 +53,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     storage.check_writable(args.output)
     beam_options = options.resolve(flags, sum(file.plain_size for file in files))
     withheld = storage.expand(args.withhold, "--withhold") if args.withhold else []
-    identity = [identity_of(path) for path in [*withheld, *dict.fromkeys(file.path for file in files)]]
-    folders = Folders(args.output, storage.join(args.output, f"_work-{fingerprint(args, identity)}"))
-    job = Job(files, corpus_options.preparation(args, files, folders), folders, args.punkt)
+    agreed = corpus_options.agreed(args, withheld)
+    earlier = seen.look_at(args.seen, agreed, args.output, args.punkt)
+    numbers = {file.path: file.dump for file in files}
+    identity = [*((*identity_of(path), dump) for path, dump in numbers.items()), *map(identity_of, withheld)]
+    folders = Folders(args.output, storage.join(args.output, f"_work-{fingerprint(args, [*identity, earlier])}"))
+    job = Job(files, corpus_options.preparation(args, files, folders), folders, earlier, args.punkt or earlier.punkt)
     job.clear_earlier()
     if withheld and not storage.exists(folders.withheld):
         texts = (text for path in withheld for text in evaluation_texts.texts_of(path))
@@ -65,20 +68,29 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if options.only_stages(beam_options):
             return {"staged": options.describe(beam_options)}
         job.show(shown)
-    result = job.result() | {"withheld_files": withheld} if withheld else job.result()
+    result = job.result() | ({"withheld_files": withheld} if withheld else {}) | {"agreed": agreed}
     result |= {"seconds": round(time.monotonic() - started, 3), "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3)}
     storage.write_bytes(storage.join(args.output, "corpus.json"), (json.dumps(result) + "\n").encode())
     storage.remove(folders.work)
     return result
 
 
+GONE = ("seen before", "duplicate", "near duplicate")  # found out by the search for duplicates
+
+
 class Job:
     """The graph, and what it leaves."""
 
     def __init__(
-        self, files: list[work_units.DumpFile], preparation: prepared.Preparation, folders: Folders, punkt: str | None
+        self,
+        files: list[work_units.DumpFile],
+        preparation: prepared.Preparation,
+        folders: Folders,
+        earlier: seen.Seen,
+        punkt: str | None,
     ) -> None:
         self.files, self.preparation, self.folders, self.punkt = files, preparation, folders, punkt
+        self.earlier = earlier
         self.unit_bytes = work_units.unit_bytes(files)
         self._read: dict[str, int] = {}
         self._started = time.monotonic()
@@ -105,13 +117,16 @@ class Job:
         listed = counts | "Drop names" >> beam.Values() | "Collect counts" >> beam.combiners.ToList()
         all_counts = beam.pvalue.AsSingleton(listed)
         punkt = listed | "Train Punkt" >> beam.Map(train_punkt, folders, self.punkt)
-        exact = (
+        found = (
             listed
-            | "List buckets" >> beam.FlatMap(duplicate_search.list_buckets)
+            | "List buckets" >> beam.FlatMap(duplicate_search.list_buckets, self.earlier.reviews)
             | "Spread buckets" >> beam.Reshuffle()
-            | "Find duplicates" >> beam.FlatMap(duplicate_search.exact, folders.prepared, all_counts)
+            | "Find duplicates"
+            >> beam.FlatMap(
+                duplicate_search.exact, folders.prepared, all_counts, self.packed_seen(pipeline)
+            ).with_outputs(duplicate_search.SEEN, main="copies")
         )
-        joined = {"counts": counts, "exact": exact}
+        joined = {"counts": counts, "exact": found.copies, "seen": found[duplicate_search.SEEN]}
         if preparation.near_duplicates:
             joined["near"] = (
                 listed
@@ -125,6 +140,17 @@ class Job:
             | "Join duplicates with units" >> beam.CoGroupByKey()
             | "Write corpus" >> beam.ParDo(WriteCorpus(folders), all_counts, beam.pvalue.AsSingleton(punkt))
         )
+
+    def packed_seen(self, pipeline: beam.Pipeline) -> Any:
+        """Hashes of the earlier corpora's texts, packed by the workers, as a side input."""
+        if not self.earlier.runs:
+            return ()
+        packs = (
+            pipeline
+            | "List earlier corpora" >> beam.Create(list(enumerate(self.earlier.runs)))
+            | "Pack seen texts" >> beam.Map(seen.pack, self.folders.seen)
+        )
+        return beam.pvalue.AsList(packs)
 
     def expected_units(self) -> int:
         return sum(work_units.expected(file, self.unit_bytes) for file in self.files)
@@ -143,11 +169,11 @@ class Job:
     def result(self) -> dict[str, Any]:
         first, second = list(stored(self.folders.prepared)), list(stored(self.folders.written))
         assert len(first) == len(second), f"{len(first)} units prepared, {len(second)} written"
-        gone = [{reason: counts[reason] for reason in ("duplicate", "near duplicate")} for counts in second]
+        gone = [{reason: counts[reason] for reason in GONE} for counts in second]
         dropped = {reason: n for reason, n in add([c["dropped"] for c in first] + gone).items() if n}
         read, kept = sum(counts["read"] for counts in first), sum(counts["kept"] for counts in second)
         assert read == kept + sum(dropped.values()), f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
-        if not kept:
+        if not kept and not dropped.get("seen before"):
             raise UserMistake(f"no usable review in the dump: read {read}, dropped {dropped}")
         return {
             "read": read,
@@ -158,6 +184,7 @@ class Job:
             "notes": add([counts["notes"] for counts in first]),
             "files": {file.name: file_counts(first, second, file.name) for file in self.files},
             "units": len(first),
+            "seen": {"corpora": list(self.earlier.folders), "reviews": self.earlier.reviews},
         }
 
 
@@ -170,9 +197,9 @@ def identity_of(path: str) -> tuple[str, int, int | None]:
     return path, storage.size_of(path), None if storage.is_remote(path) else os.stat(path).st_mtime_ns
 
 
-def fingerprint(args: Any, identity: list[tuple[str, int, int | None]]) -> str:
+def fingerprint(args: Any, identity: list[Any]) -> str:
     """Of everything that decides the bytes of the corpus: an interrupted run is continued only by the same job."""
-    content = json.dumps([VERSION, identity, corpus_options.settings(args)], sort_keys=True)
+    content = repr([corpus_options.VERSION, identity, sorted(corpus_options.settings(args).items())])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -193,7 +220,7 @@ def train_punkt(counts: list[dict[str, Any]], folders: Folders, given: str | Non
     from beam_jobs import sentences  # NLTK brings scipy, a second that only the workers should spend
 
     if given:
-        parameters = sentences.to_json(sentences.from_tab(given))
+        parameters = sentences.to_json(sentences.given(given))
     else:
         texts: dict[str, str] = {}
         for c in counts:
@@ -219,7 +246,7 @@ class WriteCorpus(beam.DoFn):
             self.splitter = sentences.SentenceSplitter(sentences.from_json(punkt))
         unit, joined = element
         (counts,) = joined["counts"]
-        gone = written.Gone(row_numbers(joined["exact"]), row_numbers(joined.get("near", [])))
+        gone = written.Gone(*(row_numbers(joined.get(name, [])) for name in ("exact", "near", "seen")))
         before = sum(c["lines"] for c in listed if c["file"] == counts["file"] and c["unit"] < unit)
         yield written.write(unit, counts["source"], gone, before, self.writing, self.splitter)
 

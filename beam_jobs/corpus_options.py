@@ -1,7 +1,9 @@
 """What a user may set for the corpus job, and what the job makes of it."""
 
 import argparse
-from dataclasses import dataclass
+import hashlib
+import os
+from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_jobs import languages, splits, storage
@@ -11,6 +13,8 @@ from beam_jobs.formats import fields, layout
 from beam_jobs.formats.layout import Layout
 from beam_jobs.prepared import Preparation
 from beam_jobs.work_units import DumpFile, look_at
+
+VERSION = 4  # to be raised when the same dump gives another corpus
 
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
@@ -22,8 +26,16 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         allow_abbrev=False,
     )
     dump = parser.add_argument_group("the dump").add_argument
-    dump("--input", nargs="+", required=True, metavar="GLOB", help="files, folders or globs; gs:// and s3:// too")
+    dump(
+        "--input",
+        nargs="+",
+        action="append",
+        required=True,
+        metavar="GLOB",
+        help="files, folders or globs; gs:// and s3:// too. Given again: another dump, that came later",
+    )
     dump("--output", required=True, metavar="DIR", help="folder of the corpus")
+    dump("--seen", nargs="+", default=[], metavar="DIR", help="earlier corpora: what is in them is left out")
     dump("--format", choices=layout.NAMES, help="instead of finding it out from the content")
     dump("--columns", metavar="FIELD=NAME,…", help=f"columns of a format of your own: {', '.join(fields.FIELDS)}")
     dump("--encoding", default="utf-8", help="of the text; what does not follow it is read as cp1252 and counted")
@@ -39,7 +51,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     texts("--languages", nargs="*", default=[], metavar="CODE", help="keep only these, such as en (slow)")
     texts("--near_duplicates", type=float, default=0, metavar="SIMILARITY", help="drop them too, from this one on: 0.8")
     texts("--withhold", nargs="*", default=[], metavar="GLOB", help="evaluation files whose texts must not get in")
-    texts("--punkt", metavar="DIR", help="NLTK's punkt_tab parameters (…/punkt_tab/english) instead of training")
+    texts("--punkt", metavar="PATH", help="punkt.json of a corpus, or NLTK's …/punkt_tab/english, instead of training")
     texts("--punkt_sample_bytes", type=int, default=1_000_000, help="text to train Punkt on")
     sides = parser.add_argument_group("the sides").add_argument
     sides("--split", default=splits.DEFAULT, help="shares of the sides")
@@ -58,12 +70,17 @@ def yes_or_no(text: str) -> bool:
 def check(args: argparse.Namespace) -> None:
     if not 0 <= args.near_duplicates <= 1:
         raise UserMistake(f"--near_duplicates {args.near_duplicates}: a similarity between 0 and 1, such as 0.8")
+    if args.seen and args.near_duplicates:
+        raise UserMistake(
+            "--near_duplicates with --seen: an earlier corpus keeps no signatures of its texts, only their hashes; "
+            "give 0, or all dumps in one call"
+        )
     if args.languages and (wrong := set(args.languages) - languages.known()):
         raise UserMistake(f"--languages {' '.join(sorted(wrong))}: codes of two letters, such as en")
     if args.punkt:
         from beam_jobs import sentences
 
-        sentences.from_tab(args.punkt)
+        sentences.given(args.punkt)
     try:
         "".encode(args.encoding)
     except LookupError:
@@ -74,9 +91,15 @@ def check(args: argparse.Namespace) -> None:
 
 
 def dump_files(args: argparse.Namespace) -> list[DumpFile]:
+    """Dumps in the order given, the files of each by name; a file named twice is in the first."""
     given = Layout("json_lines", encoding=args.encoding, longest=args.max_record_bytes)
-    paths = storage.expand(args.input)
-    return look_at(paths, args.format, fields.parse_overrides(args.columns), given, args.max_expansion)
+    overrides = fields.parse_overrides(args.columns)
+    files: list[DumpFile] = []
+    for number, patterns in enumerate(args.input):
+        paths = [path for path in storage.expand(patterns) if path not in {file.path for file in files}]
+        found = look_at(paths, args.format, overrides, given, args.max_expansion)
+        files += [replace(file, index=len(files) + file.index, dump=number) for file in found]
+    return files
 
 
 @dataclass(frozen=True)
@@ -99,6 +122,10 @@ class Folders:
         return storage.join(self.work, "written")
 
     @property
+    def seen(self) -> str:
+        return storage.join(self.work, "seen")
+
+    @property
     def withheld(self) -> str:
         return storage.join(self.work, "withheld.npz")
 
@@ -109,7 +136,7 @@ def preparation(args: argparse.Namespace, files: list[DumpFile], folders: Folder
         folder=folders.prepared,
         bounds=splits.parse_shares(args.split),
         seed=args.seed,
-        sample_share=0 if args.punkt else min(1.0, args.punkt_sample_bytes / text_bytes),
+        sample_share=0 if args.punkt or args.seen else min(1.0, args.punkt_sample_bytes / text_bytes),
         cleaning=Cleaning(repair_run_ons=args.repair_run_ons),
         mask_personal_data=args.mask_personal_data,
         min_words=args.min_words,
@@ -122,4 +149,19 @@ def preparation(args: argparse.Namespace, files: list[DumpFile], folders: Folder
 
 def settings(args: argparse.Namespace) -> dict[str, Any]:
     """What decides the bytes of the corpus beside the dump."""
-    return {name: value for name, value in vars(args).items() if name not in {"input", "output"}}
+    return {name: value for name, value in vars(args).items() if name not in {"input", "output", "seen"}}
+
+
+def agreed(args: argparse.Namespace, withheld: list[str]) -> dict[str, Any]:
+    """What corpora that follow one another must have in common: all that decides what becomes of a text."""
+    bounds = [0.0, *splits.parse_shares(args.split)]
+    shares = {side: round(100 * (b - a), 6) for side, a, b in zip(splits.SPLITS, bounds, bounds[1:], strict=False)}
+    evaluation = {os.path.basename(path): hashlib.sha256(storage.read_bytes(path)).hexdigest() for path in withheld}
+    return {
+        "version": VERSION,
+        "split": ",".join(f"{side}={share:g}" for side, share in shares.items()),
+        **{name: getattr(args, name) for name in ("seed", "repair_run_ons", "mask_personal_data", "min_words")},
+        **{name: getattr(args, name) for name in ("max_characters", "near_duplicates")},
+        "languages": sorted(args.languages),
+        "withhold": evaluation,
+    }

@@ -1,18 +1,22 @@
 """The search for duplicates as work: buckets of packed hashes, spread over the workers, each read from all units."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from apache_beam.pvalue import TaggedOutput
 
-from beam_jobs import deduplication, near_duplicates, storage
+from beam_jobs import deduplication, near_duplicates, seen, storage
 
+SEEN = "seen"  # the tag of texts that earlier corpora have
 Counts = list[dict[str, Any]]
 Loser = tuple[str, bytes]  # name of a unit, packed row numbers
+Known = TaggedOutput  # of a Loser
 
 
-def list_buckets(counts: Counts) -> Iterator[tuple[int, int]]:
-    of = deduplication.buckets(sum(c["prepared"] for c in counts))
+def list_buckets(counts: Counts, seen: int = 0) -> Iterator[tuple[int, int]]:
+    """`seen`: texts of earlier corpora."""
+    of = deduplication.buckets(sum(c["prepared"] for c in counts) + seen)
     return ((bucket, of) for bucket in range(of))
 
 
@@ -40,16 +44,22 @@ def signatures_of(folder: str, unit: str) -> np.ndarray:
         return np.load(file)
 
 
-def exact(bucket: tuple[int, int], folder: str, counts: Counts) -> Iterator[Loser]:
+def exact(bucket: tuple[int, int], folder: str, counts: Counts, packs: Sequence[seen.Pack]) -> Iterator[Loser | Known]:
+    """Copies of what stays, and, tagged, texts that earlier corpora have."""
     units = sorted(counts, key=lambda c: c["unit"])
     parts = [packed_rows(folder, c["unit"], *deduplication.stretch(c["offsets"], *bucket)) for c in units]
-    for unit, rows in deduplication.losers(names(counts), parts).items():
+    dumps = [c["dump"] for c in units]
+    copies, known = deduplication.losers(names(counts), parts, dumps, seen.texts_in(bucket, packs))
+    for unit, rows in copies.items():
         yield unit, rows.astype(deduplication.ROW_NUMBER).tobytes()
+    for unit, rows in known.items():
+        yield TaggedOutput(SEEN, (unit, rows.astype(deduplication.ROW_NUMBER).tobytes()))
 
 
 def near(part: tuple[int, int, int], folder: str, threshold: float, counts: Counts) -> Iterator[Loser]:
     band, bucket, of = part
     units = names(counts)
+    dump_of = {c["unit"]: c["dump"] for c in counts}
     signatures = [signatures_of(folder, unit) for unit in units]
     columns: list[tuple[np.ndarray, ...]] = []
     for i, unit in enumerate(units):
@@ -58,7 +68,8 @@ def near(part: tuple[int, int, int], folder: str, threshold: float, counts: Coun
         packed = packed_rows(folder, unit, 0, len(hashes))
         keys = np.empty(len(packed), np.uint64)
         keys[packed["row"]] = packed["key"]
-        columns.append((hashes[here], keys[here], np.full(len(here), i, np.uint32), here.astype(np.uint32)))
+        dump, number = (np.full(len(here), value, np.uint32) for value in (dump_of[unit], i))
+        columns.append((hashes[here], dump, keys[here], number, here.astype(np.uint32)))
     texts = near_duplicates.Texts(*(np.concatenate(column) for column in zip(*columns, strict=True)))
     for i, rows in near_duplicates.losers(texts, signatures, threshold).items():
         yield units[i], rows.astype(deduplication.ROW_NUMBER).tobytes()

@@ -9,13 +9,13 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from beam_jobs import sentences, storage
+from beam_jobs import evaluation_texts, sentences, storage, withholding
 from beam_jobs.cleaning import clean
 from beam_jobs.command import UserMistake
 from beam_jobs.compression import Compression, PlainStream, compression_of, open_plain, zip_members
@@ -42,27 +42,52 @@ class TextUnit:
     rows: int  # bytes
     digest: str
     punkt: str  # where the parameters are
+    withheld: str = ""  # where the hashes of the texts are that must not get in
 
     def windows(self, split: str) -> Iterator[pa.ListArray]:
         """The sentences of the unit's documents, a window at a time. `split`: all of general text is for training."""
         splitter = sentences.SentenceSplitter(sentences.from_json(storage.read_bytes(self.punkt).decode()))
         texts = (clean(text) for text in documents(self))
         for window in in_windows(text for text in texts if text):
-            yield pa.array([splitter.split(text) for text in window], pa.list_(pa.string()))
+            left_out = self._withheld(window)
+            kept = [[] if out else splitter.split(text) for text, out in zip(window, left_out, strict=True)]
+            yield pa.array(kept, pa.list_(pa.string()))
+
+    def _withheld(self, texts: list[str]) -> Sequence[bool]:
+        """Whether each is, or overlaps with, an evaluation text; it is counted as an empty document."""
+        if not self.withheld:
+            return [False] * len(texts)
+        known = withholding.load(self.withheld)
+        near = known.near(texts)
+        return [withholding.hash_of(text) in known.exact or bool(n) for text, n in zip(texts, near, strict=True)]
 
 
-def plan(patterns: list[str], output: str, punkt: str | None) -> list[TextUnit]:
-    """The units of all files, and the Punkt parameters they need: given, or trained on the beginning of each file."""
+def plan(patterns: list[str], output: str, punkt: str | None, withhold: Sequence[str] = ()) -> list[TextUnit]:
+    """The units of all files, and the Punkt parameters they need: given, or trained on the beginning of each file.
+
+    `withhold`: evaluation files, whose texts stay out.
+    """
+    withheld = keep_out(withhold, output)
     paths = find(patterns)
     parameters = storage.join(output, "punkt.json")
     shares = [part for path in paths for part in look_at(path)]
     units = [
-        TextUnit(number, path, compression, in_blocks, start, stop, size, "", parameters)
+        TextUnit(number, path, compression, in_blocks, start, stop, size, "", parameters, withheld)
         for number, (path, compression, in_blocks, start, stop, size) in enumerate(shares)
     ]
     content = storage.read_bytes(punkt) if punkt else train(units).encode()
     storage.write_bytes(parameters, content)
     return [TextUnit(**{**unit.__dict__, "digest": digest_of(unit, content)}) for unit in units]
+
+
+def keep_out(withhold: Sequence[str], output: str) -> str:
+    """Where the hashes of the evaluation texts are; nowhere without any."""
+    if not withhold:
+        return ""
+    path = storage.join(output, "withheld.npz")
+    files = storage.expand(list(withhold), "--withhold")
+    withholding.build(text for file in files for text in evaluation_texts.texts_of(file)).save(path)
+    return path
 
 
 def find(patterns: list[str]) -> list[str]:
@@ -108,7 +133,9 @@ def digest_of(unit: TextUnit, punkt: bytes) -> str:
     """Of what decides the shard: the file (by its name, size and beginning), the stretch of it, Punkt."""
     with storage.open_bytes(unit.path) as file:
         identity = [storage.size_of(unit.path), hashlib.sha256(file.read(HEAD_BYTES)).hexdigest()]
-    text = repr([unit.path, identity, unit.start, unit.stop, unit.in_blocks, hashlib.sha256(punkt).hexdigest()])
+    content = hashlib.sha256(storage.read_bytes(unit.withheld) if unit.withheld else b"").hexdigest()
+    rules = [hashlib.sha256(punkt).hexdigest(), content]
+    text = repr([unit.path, identity, unit.start, unit.stop, unit.in_blocks, *rules])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -1,8 +1,8 @@
 """Near-duplicates: MinHash signatures (datasketch) of runs of 3 words, compared where a band of them is equal.
 
-Of the reviews that share a band the one with the smallest key leads; the others whose signatures agree with the
-leader's in at least the threshold go. Keys are hashes, so neither the order of the dump nor the number of workers
-decides, and the review with the smallest key of all that hang together always stays. Texts of fewer than 3 words have
+Of the reviews that share a band the one with the smallest key in the earliest dump leads; the others whose signatures
+agree with the leader's in at least the threshold go. Keys are hashes, so neither the order within a dump nor the number
+of workers decides, and the leader of all that hang together always stays. Texts of fewer than 3 words have
 no near-duplicates.
 """
 
@@ -70,6 +70,7 @@ class Texts(NamedTuple):
     """Columns with one entry a text."""
 
     hashes: np.ndarray  # of one band
+    dumps: np.ndarray  # in the order of arrival
     keys: np.ndarray
     units: np.ndarray  # positions in the list of the units' signatures
     rows: np.ndarray
@@ -77,7 +78,7 @@ class Texts(NamedTuple):
 
 def losers(texts: Texts, of_unit: list[np.ndarray], threshold: float) -> dict[int, np.ndarray]:
     """Row numbers that go, by position of the unit in `of_unit`, the units' signatures."""
-    order = np.lexsort((texts.rows, texts.units, texts.keys, texts.hashes))
+    order = np.lexsort((texts.rows, texts.units, texts.keys, texts.dumps, texts.hashes))
     hashes, units, rows = texts.hashes[order], texts.units[order], texts.rows[order]
     begins = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]]) if len(hashes) else np.empty(0, np.int64)
     ends = np.r_[begins[1:], len(hashes)]

@@ -63,7 +63,6 @@ class Batch:
         self.texts: list[str] = []
         self.hashes: list[bytes] = []
         self.ids: list[bytes] = []
-        self.keys: list[int] = []
         self.stars: list[int | None] = []
         self.verified: list[bool | None] = []
 
@@ -73,7 +72,6 @@ class Batch:
         self.texts.append(text)
         self.hashes.append(withholding.hash_of(text))
         self.ids.append(xxhash.xxh3_128_digest(raw))
-        self.keys.append(xxhash.xxh3_64_intdigest(raw, 8 * (review.stars or 0) + 1 + (review.verified or 0)))
         self.stars.append(review.stars)
         self.verified.append(review.verified)
 
@@ -81,7 +79,7 @@ class Batch:
         """Removes the reviews marked in `gone`."""
         if gone.any():
             stays = np.flatnonzero(~gone).tolist()
-            for name in ("texts", "hashes", "ids", "keys", "stars", "verified"):
+            for name in ("texts", "hashes", "ids", "stars", "verified"):
                 column = getattr(self, name)
                 setattr(self, name, [column[i] for i in stays])
 
@@ -121,7 +119,8 @@ def _prepare(unit: Unit, preparation: Preparation, name: str) -> None:
     ):
         for table in reading.tables():
             writer.write_table(table)
-    packed = deduplication.pack(b"".join(reading.hashes), reading.keys)
+    keys = np.concatenate(reading.keys) if reading.keys else np.empty(0, np.uint64)
+    packed = deduplication.pack(b"".join(reading.hashes), keys)
     storage.write_bytes(f"{name}.hashes", packed.tobytes())
     if preparation.near_duplicates:
         with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
@@ -142,7 +141,7 @@ class Reading:
         self.tally = Tally()
         self.dropped: Counter[str] = Counter()
         self.hashes: list[bytes] = []
-        self.keys: list[int] = []
+        self.keys: list[np.ndarray] = []
         self.signatures: list[np.ndarray] = []
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
@@ -151,10 +150,11 @@ class Reading:
         return {
             "unit": self.unit.name,
             "file": self.unit.file.name,
+            "dump": self.unit.file.dump,
             "source": self.unit.file.source,
             "read": self.read,
             "lines": self.tally.lines,
-            "prepared": len(self.keys),
+            "prepared": len(self.hashes),
             "dropped": dict(sorted(self.dropped.items())),
             "notes": dict(sorted(self.tally.notes.items())),
         }
@@ -239,11 +239,12 @@ class Reading:
         if preparation.near_duplicates:
             self.signatures.append(near_duplicates.signatures(batch.texts))
         self.hashes.extend(batch.hashes)
-        self.keys.extend(batch.keys)
         chosen = np.frombuffer(hashes, dtype=">u4").reshape(-1, 4)[:, 2] < int(preparation.sample_share * (1 << 32))
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((batch.hashes[i].hex(), batch.texts[i]) for i in np.flatnonzero(chosen))
-        return batch.table(sides)
+        table = batch.table(sides)
+        self.keys.append(deduplication.keys_of(b"".join(batch.ids), table["stars"], table["verified"]))
+        return table
 
     def drop(self, batch: Batch, gone: np.ndarray, reason: str) -> None:
         if gone.any():

@@ -76,6 +76,18 @@ def from_json(text: str) -> PunktParameters:
     return parameters
 
 
+def given(path: str) -> PunktParameters:
+    """What `--punkt` names: a corpus' punkt.json, the folder it is in, or NLTK's published parameters."""
+    inside = storage.join(path, "punkt.json")
+    if path.endswith(".json") or storage.exists(inside):
+        file = path if path.endswith(".json") else inside
+        try:
+            return from_json(storage.read_bytes(file).decode())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserMistake(f"--punkt {file}: not the punkt.json of a corpus ({error!r})") from None
+    return from_tab(path)
+
+
 def from_tab(folder: str) -> PunktParameters:
     """NLTK's published parameters: a folder such as nltk_data/tokenizers/punkt_tab/english.
 

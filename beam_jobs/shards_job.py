@@ -80,6 +80,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     source.add_argument("--corpus", help="folder that corpus_job wrote")
     source.add_argument("--general_text", nargs="+", help="instead: text files, plain or packed, one document a block")
     option("--punkt", help="of --general_text: Punkt parameters, punkt.json of a corpus (default: trained on the text)")
+    option("--withhold", nargs="+", default=[], help="of --general_text: evaluation files whose texts must not get in")
     option("--vocabulary", required=True, help="folder that model.vocabulary wrote")
     option("--output", required=True, help="folder of the shards")
     option("--max_length", type=int, default=128, help="tokens of a sequence (default %(default)s)")
@@ -91,6 +92,8 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         raise UserMistake(f"--split: {args.split}; general text is for pre-training only, leave --split out")
     if args.corpus and args.punkt:
         raise UserMistake("--punkt: a corpus is in sentences already; leave it out, or give --general_text")
+    if args.corpus and args.withhold:
+        raise UserMistake("--withhold: corpus_job has it for a corpus; here it is for --general_text")
     return args, flags
 
 
@@ -118,7 +121,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 def plan(args: argparse.Namespace) -> Sequence[Unit]:
     if args.corpus:
         return shard_units.plan(args.corpus)
-    return general_text.plan(args.general_text, args.output, args.punkt)
+    return general_text.plan(args.general_text, args.output, args.punkt, args.withhold)
 
 
 def build(pipeline: beam.Pipeline, units: Sequence[Unit], packing: Packing) -> beam.PCollection:

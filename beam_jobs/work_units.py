@@ -37,6 +37,7 @@ class DumpFile:
     compression: Compression
     layout: Layout
     most: float  # times its size that it may expand to; 0 for no limit
+    dump: int = 0  # in the order of arrival: the earliest dump's copy of a text stays
 
     @property
     def plain_size(self) -> int:

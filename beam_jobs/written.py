@@ -31,6 +31,11 @@ class Gone:
 
     exact: np.ndarray
     near: np.ndarray
+    seen: np.ndarray  # in an earlier corpus
+
+    @property
+    def all(self) -> np.ndarray:
+        return np.union1d(self.seen, np.union1d(self.exact, self.near)).astype(np.int64)
 
 
 def write(
@@ -40,8 +45,7 @@ def write(
     marker = storage.join(writing.written, f"{unit}.json")
     if storage.exists(marker):
         return json.loads(storage.read_bytes(marker))
-    near = np.setdiff1d(gone.near, gone.exact)
-    tables = Tables(source, np.union1d(gone.exact, near).astype(np.int64), splitter)
+    tables = Tables(source, gone.all, splitter)
     prepared = storage.join(writing.prepared, unit)
     with storage.open_bytes(f"{prepared}.arrow") as stream:
         rows = parquet_shards.write_tables(
@@ -53,7 +57,8 @@ def write(
     if rejects:
         path = storage.join(writing.output, "rejects", f"{unit}.jsonl")
         storage.write_bytes(path, numbered(rejects, lines_before))
-    counts: dict[str, Any] = {"unit": unit, "kept": rows, "duplicate": len(gone.exact), "near duplicate": len(near)}
+    counts: dict[str, Any] = {"unit": unit, "kept": rows, "duplicate": len(gone.exact), "seen before": len(gone.seen)}
+    counts["near duplicate"] = len(gone.all) - len(gone.exact) - len(gone.seen)
     counts |= {"sentences": tables.sentences, "splits": dict(sorted(tables.splits.items()))}
     storage.write_bytes(marker, json.dumps(counts).encode())
     return counts

@@ -10,26 +10,51 @@ from beam_jobs.command import UserMistake
 from beam_jobs.withholding import hash_of
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
+NONE_SEEN = deduplication.pack_seen(b"")
+
 
 def test_the_smallest_key_stays():
     hashes = [hash_of(t) for t in ("a", "b", "A", "c", "a")]
-    parts = [deduplication.pack(b"".join(hashes[:3]), [5, 1, 3]), deduplication.pack(b"".join(hashes[3:]), [1, 4])]
-    lost = deduplication.losers(["u0", "u1"], parts)
-    assert {unit: rows.tolist() for unit, rows in lost.items()} == {"u0": [0], "u1": [1]}
+    parts = [packed(hashes[:3], [5, 1, 3]), packed(hashes[3:], [1, 4])]
+    assert lost(parts, dumps=[0, 0]) == ({"u0": [0], "u1": [1]}, {})
+
+
+def test_the_earliest_dump_stays_whatever_the_keys_and_what_was_seen_goes():
+    hashes = [hash_of(t) for t in ("a", "b", "b", "c", "a")]
+    parts = [packed(hashes[:3], [5, 7, 6]), packed(hashes[3:], [1, 4])]
+    assert lost(parts, dumps=[0, 1]) == ({"u0": [1], "u1": [1]}, {})
+    assert lost(parts, dumps=[1, 0]) == ({"u0": [0, 1]}, {})
+    seen = deduplication.pack_seen(b"".join(hash_of(t) for t in ("z", "c", "a", "c")))
+    assert lost(parts, [0, 1], seen) == ({"u0": [1]}, {"u0": [0], "u1": [0, 1]})
+
+
+def test_texts_that_share_half_a_hash_are_told_apart():
+    first, second, other = (b"12345678" + end for end in (b"abcdefgh", b"ijklmnop", b"qrstuvwx"))
+    seen = deduplication.pack_seen(second + first + first)
+    assert deduplication.among(packed([first, second, other], [1, 2, 3]), seen).tolist() == [True, True, False]
+
+
+def packed(hashes: list[bytes], keys: list[int]) -> np.ndarray:
+    return deduplication.pack(b"".join(hashes), np.array(keys, np.uint64))
+
+
+def lost(parts: list[np.ndarray], dumps: list[int], seen: np.ndarray = NONE_SEEN) -> tuple[dict, dict]:
+    copies, known = deduplication.losers(["u0", "u1"], parts, dumps, seen)
+    return tuple({unit: rows.tolist() for unit, rows in found.items()} for found in (copies, known))
 
 
 def test_buckets_together_find_what_one_finds():
     rng = np.random.default_rng(0)
     hashes = rng.integers(0, 50, (4, 500)).astype(">u8") * np.uint64(0x051EB851EB851EB8)
-    parts = [deduplication.pack(np.repeat(h, 2).tobytes(), rng.integers(0, 1 << 60, 500).tolist()) for h in hashes]
+    parts = [deduplication.pack(np.repeat(h, 2).tobytes(), rng.integers(0, 1 << 60, 500)) for h in hashes]
     units = [f"u{i}" for i in range(4)]
-    one = deduplication.losers(units, parts)
+    one, _ = deduplication.losers(units, parts, [0] * 4, NONE_SEEN)
     for of in (2, 16):
         found: dict[str, list[int]] = {}
         for bucket in range(of):
             bounds = [deduplication.stretch(deduplication.offsets(part), bucket, of) for part in parts]
             stretches = [part[first:last] for part, (first, last) in zip(parts, bounds, strict=True)]
-            for unit, rows in deduplication.losers(units, stretches).items():
+            for unit, rows in deduplication.losers(units, stretches, [0] * 4, NONE_SEEN)[0].items():
                 found.setdefault(unit, []).extend(rows.tolist())
         assert {u: sorted(r) for u, r in found.items()} == {u: r.tolist() for u, r in one.items()}
 

@@ -112,7 +112,7 @@ def pool_corpus(pool, dump: Path, output: Path) -> None:
 
 
 def find_duplicates(bucket: tuple[int, int], folder: str, counts: list[dict]) -> list[tuple[str, bytes]]:
-    return list(duplicate_search.exact(bucket, folder, counts))
+    return list(duplicate_search.exact(bucket, folder, counts, ()))
 
 
 _remembered: dict[str, object] = {}  # one splitter and one tokenizer a process, as Beam's DoFns have
@@ -122,7 +122,7 @@ def write_unit(unit: tuple[dict, list[bytes]], punkt: str, writing: written.Writ
     counts, losers = unit
     if "splitter" not in _remembered:
         _remembered["splitter"] = sentences.SentenceSplitter(sentences.from_json(punkt))
-    gone = written.Gone(corpus_job.row_numbers(losers), corpus_job.row_numbers([]))
+    gone = written.Gone(*map(corpus_job.row_numbers, (losers, [], [])))
     written.write(counts["unit"], counts["source"], gone, 0, writing, _remembered["splitter"])  # type: ignore[arg-type]
 
 

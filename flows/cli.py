@@ -11,11 +11,12 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.command import UserMistake
-from flows import dumps
+from flows import dumps, study_command
 
 PRESETS = ("tiny", "small", "base", "large", "amazon-base")
 
@@ -28,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_sample(commands)
     _add_run(commands)
+    study_command.add_study(commands, PRESETS)
     dumps.add_commands(commands)
     runs = commands.add_parser("runs", help="what is in the store", description="The complete stages of a store.")
     runs.set_defaults(do=list_runs)
@@ -135,7 +137,7 @@ def execute(parameters: Any) -> None:
     began, store = time.monotonic(), Store(parameters.store)
     dump.stage(parameters, store)  # a mistake in the paths is told before anything is started
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    servers.end_at_signals(signal.SIGTERM)
     with servers.prefect_for(store.root) as server:
         from flows import presentation, tasks
         from flows.domain_adaptation import domain_adaptation
@@ -222,8 +224,21 @@ def promote_version(arguments: argparse.Namespace) -> None:
         version = registry.find(arguments.version)
     except ValueError as unknown:
         raise UserMistake(str(unknown)) from None
-    registry.promote(version, arguments.reason)
-    print(f"champion is version {version}")
+    waited = approved(arguments, registry, version)
+    print(f"champion is version {version}{'; the run that waited for it goes on' if waited else ''}")
+
+
+def approved(arguments: argparse.Namespace, registry: Any, version: str) -> bool:
+    """Makes it the champion; a run that waits for this is told, where a Prefect server is up for the store."""
+    from flows import servers
+
+    root = _store(arguments).root
+    with suppress(KeyError):
+        os.environ.setdefault("PREFECT_API_URL", f"{servers.running(root)['prefect']}/api")
+    os.environ.update(servers.environment(root))
+    from flows.promotion import approve
+
+    return approve(registry, version, arguments.reason)
 
 
 def roll_back(arguments: argparse.Namespace) -> None:

@@ -25,8 +25,10 @@ from flows.servers import HOST, ServerFailed
 from flows.store import write_json
 
 WATCH_SECONDS = 1.0
-RESTARTS_A_MINUTE = 3
-"""A process that dies more often has a reason that a restart does not mend."""
+LONGEST_WAIT_SECONDS = 60.0
+"""Between two starts of a process that dies again and again."""
+FORGOTTEN_SECONDS = 600.0
+"""After so long a death is no longer held against a process."""
 OLD_DATABASE = {
     "out-of-date database schema": "the MLflow database is of an older version: copy it, then `mlflow db upgrade URI`",
     "Can't locate revision": "the database is newer than the installed package: upgrade that, or use another --store",
@@ -43,6 +45,7 @@ class Service:
     well: Callable[[], bool]
     process: Child | None = None
     deaths: list[float] = field(default_factory=list)
+    again_at: float | None = None
 
     def begin(self) -> None:
         """Starts it and waits until it is well."""
@@ -58,14 +61,17 @@ class Service:
             time.sleep(0.1)
 
     def revive(self) -> None:
-        """Starts it again if it died."""
+        """Starts it again if it died, ever later if it dies again: what runs meanwhile does without it."""
         if self.process is None or not self.process.over():
             return
-        say(f"{self.name} ended: {explained(self.process)}; starting it again")
-        self.deaths = [at for at in self.deaths if time.monotonic() - at < 60] + [time.monotonic()]
-        if len(self.deaths) > RESTARTS_A_MINUTE:
-            raise ServerFailed(f"{self.name} ended {len(self.deaths)} times within a minute (log: {self.process.log})")
-        self.begin()
+        now = time.monotonic()
+        if self.again_at is None:
+            self.deaths = [at for at in self.deaths if now - at < FORGOTTEN_SECONDS] + [now]
+            wait = min(LONGEST_WAIT_SECONDS, 2.0 ** (len(self.deaths) - 1) - 1)
+            self.again_at = now + wait
+            say(f"{self.name} ended: {explained(self.process)}; starting it again in {wait:.0f} s")
+        if now >= self.again_at:
+            self.process, self.again_at = self.start(), None
 
     def end(self) -> None:
         if self.process:
@@ -74,8 +80,7 @@ class Service:
 
 def up(store: Path, prefect_port: int, mlflow_port: int) -> None:
     """Starts everything, watches over it, and returns when told to end."""
-    for stop in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(stop, lambda *_: signal.raise_signal(signal.SIGINT))
+    servers.end_at_signals(signal.SIGTERM, signal.SIGHUP)
     with held(store), told_later(store):
         for name, port in (("--prefect-port", prefect_port), ("--mlflow-port", mlflow_port)):
             check_port(name, port)

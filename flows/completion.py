@@ -1,7 +1,7 @@
 """Brings stages to completeness: found in the store, or made by their job, tracked and shown while that lasts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,6 +53,7 @@ class Completion:
     tracking: Tracking
     tags: Mapping[str, str] = field(default_factory=dict)
     made: list[Stage] = field(default_factory=list)
+    mirrored: list[Stage] = field(default_factory=list)
 
     def complete(self, stage: Stage) -> Manifest:
         """The manifest, whatever it takes; a second process that wants the same stage waits for the first."""
@@ -62,17 +63,17 @@ class Completion:
                 manifest = self.store.manifest(stage)
                 if manifest is None:
                     return self._make(stage, folder)
-        if stage.tracked:
-            self.tracking.catch_up(stage.label, self.store.folder(stage), flat(stage.parameters), self._tags(stage))
+        if stage.tracked and self.tracking.behind(self.store.folder(stage)):
+            self._mirror(stage, lambda: manifest)
+            self.mirrored.append(stage)
         self._tell("completed", stage, manifest, True)
         return manifest
 
     def complete_all(self, chain: Sequence[Stage]) -> Manifest:
         """One after the other; the last one's numbers belong to the tracked run of the chain as well."""
-        made_before = len(self.made)
         manifests = [self.complete(stage) for stage in chain]
         tracked = [stage for stage in chain if stage.tracked]
-        if tracked and len(self.made) > made_before:
+        if tracked and tracked[-1] in self.mirrored:
             run = TrackedRun(tracked[-1].label, self.store.folder(tracked[-1]))
             self.tracking.log_metrics(evaluated(manifests[-1]["result"]), run)
         return manifests[-1]
@@ -82,9 +83,12 @@ class Completion:
         self._tell("begun", stage, str(log))
         try:
             cost = _made_along(stage, folder) or (self._run(stage, folder, log) if stage.module else {})
-        except (JobFailed, UserMistake) as failure:
+        except JobFailed as failure:
             self._tell("failed", stage, str(failure))
             raise
+        except UserMistake as mistake:
+            self._tell("failed", stage, f"{mistake} (log: {log})")
+            raise UserMistake(f"{stage.label}: {mistake}") from None
         result = cost.pop("result", dict(stage.result))
         manifest = self.store.publish(stage, result, **cost)
         self.made.append(stage)
@@ -94,23 +98,28 @@ class Completion:
     def _run(self, stage: Stage, folder: Path, log: Path) -> dict[str, Any]:
         arguments = stage.arguments(self.store, folder)
 
+        def follow(progress: Mapping[str, Any]) -> None:
+            if "link" in progress:
+                self._tell("linked", stage, progress["link"])
+            else:
+                self._tell("progressed", stage, progress)
+
         def job() -> dict[str, Any]:
-            done = run_job(
-                stage.module,
-                arguments,
-                log,
-                stage.environment,
-                lambda progress: self._tell("progressed", stage, progress),
-            )
-            return dict(vars(done))
+            return dict(vars(run_job(stage.module, arguments, log, stage.environment, follow, stage.label)))
 
         if not stage.tracked:
             return job()
+        self.mirrored.append(stage)
+        return self._mirror(stage, job)
+
+    def _mirror(self, stage: Stage, job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What `job` gives, its curves mirrored while it lasts; the run is over once all of it was sent."""
+        folder = self.store.folder(stage)
         with self.tracking.following(stage.label, folder, flat(stage.parameters), self._tags(stage)) as run:
             finished = job()
-        self.tracking.log_metrics(numbers(finished["result"]), run)
-        if (folder / "discriminator").is_dir():
-            self.tracking.log_folder(folder / "discriminator", "discriminator", run)
+            self.tracking.log_metrics(numbers(finished["result"]), run)
+            if (folder / "discriminator").is_dir():
+                self.tracking.log_folder(folder / "discriminator", "discriminator", run)
         return finished
 
     def _tags(self, stage: Stage) -> dict[str, str]:

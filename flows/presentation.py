@@ -28,6 +28,8 @@ class Audience(Protocol):
 
     def waiting(self, stage: Stage) -> None: ...
 
+    def linked(self, stage: Stage, address: str) -> None: ...
+
 
 class Terminal:
     """Bars where a person looks on, a line now and then where nobody does."""
@@ -108,6 +110,9 @@ class Terminal:
     def waiting(self, stage: Stage) -> None:
         self.say(f"{stage.label}: another run is making it; waiting")
 
+    def linked(self, stage: Stage, address: str) -> None:
+        self.say(f"{stage.label}: {address}")
+
     def _remove_bar(self, stage: Stage) -> None:
         bar = self._bar_of.pop(stage.fingerprint, None)
         if bar is not None:
@@ -164,6 +169,10 @@ class PrefectRun:
 
     def waiting(self, stage: Stage) -> None:
         run_logger().info("%s: another run is making it; waiting", stage.label)
+
+    def linked(self, stage: Stage, address: str) -> None:
+        run_logger().info("%s: %s", stage.label, address)
+        publish_link(address, f"{stage.label}-job", f"{stage.label}: the job on Dataflow")
 
 
 def publish_report(markdown: str) -> None:

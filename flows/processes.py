@@ -6,6 +6,7 @@ returned, and that it can be ended. A group lives no longer than the flow: see g
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from beam_jobs.command import UserMistake
+from flows.usage import SAMPLES, sampled
 
 GRACE_SECONDS = 15.0
 """A trainer's time to write its checkpoint; Prefect kills a cancelled flow 30 s after telling it."""
@@ -41,6 +43,9 @@ TRANSIENT_CAUSES = {
     "IncompleteRead",
 }
 """Last line of a traceback that a second attempt may not see again: network and pre-emption."""
+
+DATAFLOW = re.compile(rb"https://console\.cloud\.google\.com/dataflow/jobs/\S+")
+"""What Beam logs when it has started a job on Dataflow (apache_beam/runners/dataflow/internal/apiclient.py)."""
 
 Progress = dict[str, Any]
 
@@ -79,17 +84,21 @@ def run_job(
     log: Path,
     environment: Mapping[str, str] | None = None,
     follow: Callable[[Progress], None] = lambda progress: None,
+    name: str = "",
 ) -> Finished:
-    """Runs `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go to `follow`."""
+    """Runs `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go to `follow`.
+
+    `name`: what a failure is told of, if not of the module.
+    """
     command = [sys.executable, "-m", module, *arguments]
-    with started(command, log, job_environment(environment)) as child:
+    with started(command, log, job_environment(environment)) as child, sampled(child.pid, log.with_name(SAMPLES)):
         try:
             for progress in child.progress():
                 follow(progress)
         except BaseException:
             child.end()
             raise
-    return child.finished(module)
+    return child.finished(name or module)
 
 
 @contextmanager
@@ -213,6 +222,8 @@ class Child:
                     if line.startswith(b"PROGRESS "):
                         with suppress(ValueError):
                             yield json.loads(line.removeprefix(b"PROGRESS "))
+                    elif address := DATAFLOW.search(line):
+                        yield {"link": address[0].decode()}
                 if over:
                     return
                 time.sleep(POLL_SECONDS)

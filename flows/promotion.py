@@ -1,12 +1,19 @@
-"""Which model is the champion: decided by the study, on the named tasks, if asked for with a person's approval."""
+"""Which model is the champion: decided by the study, on the named tasks, if asked for with a person's approval.
+
+A run that asks is suspended: its process ends, and its machine is free for others, until a person answers in the
+Prefect UI or by `amazon-electra promote`. Then it begins again, finds every stage complete, and reads the answer.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
-from prefect import pause_flow_run
-from prefect.exceptions import FlowPauseTimeout
+from prefect.exceptions import FlowPauseTimeout, NotPausedError, ObjectNotFound
+from prefect.flow_runs import resume_flow_run, suspend_flow_run
 from prefect.input import RunInput
+from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows.parameters import Promotion
@@ -14,6 +21,7 @@ from flows.presentation import run_logger
 from model.tracking import Registry, Tracking
 
 APPROVAL_SECONDS = 7 * 24 * 3600
+"""A run that nobody answered by then fails, and its model stays challenger."""
 
 
 class Approval(RunInput):
@@ -66,29 +74,58 @@ def consider(
 ) -> Decision:
     """Registers the model of this run, and makes it champion or challenger."""
     decision = decide(report["differences"], wish.tasks, wish.margin, rival)
-    if wish.mode == "ask":
-        decision = asked(decision, report)
     if not tracking.settle(120):
         run_logger().warning("MLflow did not answer: the model is not registered; run the same again later")
         return decision
     registry = Registry(tracking.uri)
     version = registry.add(tracking.parent.id, "model", tags)
+    if is_champion(registry, version):
+        run_logger().info("version %s is the champion already", version)
+        return decision
+    if wish.mode == "ask":
+        decision = asked(decision, report, registry, version)
     if decision.promote:
         registry.promote(version, decision.reason)
-    elif registry.having("champion").get("version") != version:
+    else:
         registry.challenge(version, decision.reason)
-    role = "champion" if registry.having("champion").get("version") == version else "challenger"
+    role = "champion" if is_champion(registry, version) else "challenger"
     run_logger().info("version %s is %s: %s", version, role, decision.reason)
     return decision
 
 
-def asked(decision: Decision, report: Mapping[str, Any]) -> Decision:
-    """Waits for a person, who sees the evidence above the form; no answer is a no."""
+def is_champion(registry: Registry, version: str) -> bool:
+    return registry.having("champion").get("version") == version
+
+
+def asked(decision: Decision, report: Mapping[str, Any], registry: Registry, version: str) -> Decision:
+    """What a person says, who sees the evidence above the form. Suspends the run until then.
+
+    The answer belongs to the evidence: a run that begins again with other evidence, because the champion is another
+    by now, asks again.
+    """
+    registry.challenge(version, f"waits for approval; {decision.reason}")
+    run = flow_run.get_id()
+    if not run or not flow_run.deployment_id:
+        return Decision(False, f"waits for `amazon-electra promote {version}`; {decision.reason}")
+    registry.note(version, "waiting", run)
     evidence = f"**{report['title']}**\n\n{report['answer']}\n\nBy the rule: {decision.reason}"
     form = Approval.with_initial_data(description=evidence, approve=decision.promote, reason="")
-    try:
-        answer: Any = pause_flow_run(wait_for_input=form, timeout=APPROVAL_SECONDS, key="approval")
-    except FlowPauseTimeout:
-        return Decision(False, f"nobody approved; {decision.reason}")
+    key = f"approval-{sha256(f'{version} {evidence}'.encode()).hexdigest()[:12]}"
+    answer: Any = suspend_flow_run(wait_for_input=form, timeout=APPROVAL_SECONDS, key=key)
+    registry.note(version, "waiting", "")
     words = "approved" if answer.approve else "not approved"
     return Decision(answer.approve, f"{words}{': ' + answer.reason if answer.reason else ''}; {decision.reason}")
+
+
+def approve(registry: Registry, version: str, reason: str) -> bool:
+    """Makes a version the champion; whether a run was waiting for that, which then goes on."""
+    waiting = registry.tags(version).get("waiting", "")
+    registry.promote(version, reason)
+    if not waiting:
+        return False
+    registry.note(version, "waiting", "")
+    try:
+        resume_flow_run(UUID(waiting), run_input={"approve": True, "reason": reason})
+    except (NotPausedError, ObjectNotFound, FlowPauseTimeout):
+        return False
+    return True

@@ -8,6 +8,9 @@ shows the run later.
 import importlib.util
 import json
 import os
+import re
+import secrets
+import signal
 import socket
 import sys
 import time
@@ -35,9 +38,19 @@ QUIET = {
 CLIENT = {
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
     "PREFECT_API_REQUEST_TIMEOUT": "20",
+    "PREFECT_CLIENT_MAX_RETRIES": "8",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
+"""Eight retries wait for 2 + 4 + … + 256 s: a run outlives a server that is away for eight minutes."""
+SERVER = {
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+}
+"""Leases in files outlive the server: kept in its memory, a restart in the middle of a training would leave the
+accelerator taken for ever."""
+PREFECT_DATABASE = ("PREFECT_API_DATABASE_CONNECTION_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL")
+"""Both names of the same setting."""
 WITHOUT_SERVICES = {
     f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
     for name in (
@@ -60,6 +73,13 @@ def environment(store: Path, api_url: str = "") -> dict[str, str]:
     """What every process of a run sees."""
     url = {"PREFECT_API_URL": api_url} if api_url else {}
     return {**QUIET, **CLIENT, "PREFECT_HOME": str(store / "prefect"), **url}
+
+
+def end_at_signals(*signals: int) -> None:
+    """These are told as Ctrl-C is; a shell that starts a command in the background has it ignore that one."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for stop in signals:
+        signal.signal(stop, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def free_port() -> int:
@@ -86,37 +106,56 @@ def prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> 
     address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "5"]
     command = [sys.executable, "-m", "uvicorn", *application, *address]
     url = f"http://{HOST}:{port}/api"
-    interface = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true"}
-    return Child(command, store / "logs" / "prefect.log", {**environment(store, url), **interface, **settings})
+    own = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true", **SERVER}
+    for name in PREFECT_DATABASE:
+        if os.environ.get(name):
+            own[name] = with_driver(os.environ[name], "asyncpg")
+    return Child(command, store / "logs" / "prefect.log", {**environment(store, url), **own, **settings})
+
+
+def with_driver(url: str, driver: str) -> str:
+    """A PostgreSQL address as its users write it, for whoever needs the driver named; others stay as they are."""
+    return re.sub(r"^postgres(ql)?(\+\w+)?://", f"postgresql+{driver}://", url)
 
 
 def mlflow_server(store: Path, port: int) -> Child:
     """Starts an MLflow server on the store, or on the database that MLFLOW_BACKEND_STORE_URI names."""
     folder = store / "mlflow"
     folder.mkdir(parents=True, exist_ok=True)
-    database = os.environ.get("MLFLOW_BACKEND_STORE_URI") or f"sqlite:///{folder}/mlflow.db"
+    database = mlflow_database(store)
     artifacts = ["--artifacts-destination", str(folder / "artifacts")]
     address = ["--host", HOST, "--port", str(port), "--workers", "1"]
     command = [sys.executable, "-m", "mlflow", "server", *address, *artifacts]
     settings = {**QUIET, "MLFLOW_BACKEND_STORE_URI": database, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     if os.environ.get("MLFLOW_TRACKING_USERNAME"):
         command += ["--app-name", "basic-auth"]
-        settings["MLFLOW_AUTH_CONFIG_PATH"] = str(mlflow_access(folder))
+        settings |= mlflow_access(folder)
     return Child(command, store / "logs" / "mlflow.log", settings)
 
 
-def mlflow_access(folder: Path) -> Path:
-    """MLflow reads its first user from a file; this one only its owner may read."""
+def mlflow_access(folder: Path) -> dict[str, str]:
+    """The settings of a server that asks for the password of MLFLOW_TRACKING_USERNAME, and for a token with changes.
+
+    No file has the password: the server keeps a hash of it. A password that was changed later is changed in MLflow too
+    (its page /account), or `access.db` is removed.
+    """
     if importlib.util.find_spec("flask_wtf") is None:
         raise UserMistake('MLFLOW_TRACKING_USERNAME asks for a password; that needs: pip install "mlflow[auth]"')
+    name, password = os.environ["MLFLOW_TRACKING_USERNAME"], os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
+    if not password:
+        raise UserMistake("MLFLOW_TRACKING_USERNAME is set, MLFLOW_TRACKING_PASSWORD is not: set both or none")
     path = folder / "access.ini"
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write("[mlflow]\ndefault_permission = READ\nauthorization_function = ")
-        file.write("mlflow.server.auth:authenticate_request_basic_auth\n")
-        file.write(f"database_uri = sqlite:///{folder}/access.db\n")
-        file.write(f"admin_username = {os.environ['MLFLOW_TRACKING_USERNAME']}\n")
-        file.write(f"admin_password = {os.environ['MLFLOW_TRACKING_PASSWORD'].replace('%', '%%')}\n")
-    return path
+    path.write_text(
+        "[mlflow]\ndefault_permission = READ\n"
+        "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
+        f"database_uri = sqlite:///{folder}/access.db\n"
+    )
+    return {
+        "MLFLOW_AUTH_CONFIG_PATH": str(path),
+        "MLFLOW_AUTH_ADMIN_USERNAME": name,
+        "MLFLOW_AUTH_ADMIN_PASSWORD": password,
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": os.environ.get("MLFLOW_FLASK_SERVER_SECRET_KEY") or secrets.token_hex(32),
+    }
 
 
 class PrefectServer:
@@ -165,7 +204,13 @@ def prefect_for(store: Path) -> Iterator[PrefectServer | None]:
 def mlflow_uri(store: Path) -> str:
     """MLFLOW_TRACKING_URI, else the server that is up for this store, else the store's own database."""
     given = os.environ.get("MLFLOW_TRACKING_URI") or running(store).get("mlflow")
-    return given or os.environ.get("MLFLOW_BACKEND_STORE_URI") or f"sqlite:///{store}/mlflow/mlflow.db"
+    return given or mlflow_database(store)
+
+
+def mlflow_database(store: Path) -> str:
+    """The one that MLFLOW_BACKEND_STORE_URI names, else a file in the store."""
+    given = os.environ.get("MLFLOW_BACKEND_STORE_URI")
+    return with_driver(given, "psycopg2") if given else f"sqlite:///{store}/mlflow/mlflow.db"
 
 
 def let_prefect_finish(seconds: float = 5.0) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "manifest.json"
-NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json"}
+NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json", "system.jsonl"}
 """Files of a stage folder that say how it came about, not what it holds; a manifest does not list them."""
 PACKAGES = ["apache-beam", "mlflow", "nltk", "numpy", "prefect", "pyarrow", "tokenizers", "torch", "transformers"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
@@ -30,10 +31,11 @@ def may_pass(task: Any, run: Any, state: Any) -> bool:
     """Only what another attempt can mend is tried again: a lost connection, a killed process; no bug, no bad input."""
     try:
         state.result()
-    except JobFailed as failure:
-        return failure.transient
-    except (ConnectionError, TimeoutError):
-        return True
+    except (JobFailed, ConnectionError, TimeoutError) as failure:
+        passing = failure.transient if isinstance(failure, JobFailed) else True
+        if passing and run.run_count <= len(RETRY_DELAYS):
+            presentation.run_logger().warning("tried again after attempt %d: %s", run.run_count, failure)
+        return passing
     except BaseException:
         return False
     return False
@@ -57,11 +59,20 @@ class PrefectMaker:
     def __init__(self, completion: Completion, champion: Stage | None):
         self.completion, self.store, self.champion = completion, completion.store, champion
         self.stages: list[Stage] = []
+        self._linked = False
 
     def __call__(self, stage: Stage) -> Stage:
         self.stages.append(stage)
         self._named(stage)(self.completion, [stage])
+        self.link()
         return stage
+
+    def link(self) -> None:
+        """To the run in MLflow, as soon as there is one: nothing waits for it."""
+        address = self.completion.tracking.address()
+        if address and not self._linked:
+            presentation.publish_link(address, "mlflow-run", "The run in MLflow: curves, system metrics, artifacts")
+            self._linked = True
 
     def side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         """All of them, so many at a time; the first failure is raised when the others are done."""
@@ -102,10 +113,13 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
     tags = {"prefect.flow_run_id": str(flow_run.id or ""), "amazon_electra.store": str(store.root)}
     tracking = Tracking(servers.mlflow_uri(store.root), f"file://{store.root}/mlflow/artifacts")
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
+    remembered = store.root / "runs" / str(flow_run.id or "here")
+    remembered.mkdir(parents=True, exist_ok=True)
     audiences = [presentation.PrefectRun(), *spectators]
     champion = champion_of(parameters, tracking.uri)
     maker = PrefectMaker(Completion(store, audiences, tracking, tags), champion)
-    tracking.start(flow_run.name or "run", flat(parameters.model_dump()), tags, dataset_of(parameters, store))
+    values, dataset = flat(parameters.model_dump()), dataset_of(parameters, store)
+    tracking.start(flow_run.name or "run", values, tags, dataset, remembered if flow_run.id else None)
     status = "FAILED"
     try:
         with none_left():
@@ -115,6 +129,9 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
             status = "FINISHED"
     except (JobFailed, UserMistake) as failure:
         note_failure(store, str(failure))
+        raise
+    except Pause:
+        status = "SCHEDULED"
         raise
     except BaseException as stopped:
         status = "FAILED" if isinstance(stopped, Exception) else "KILLED"

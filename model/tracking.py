@@ -25,6 +25,7 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 EXPERIMENT = "domain-adaptation"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # what the UI shows first: runs and curves
+BROWSER_ADDRESS = "AMAZON_ELECTRA_MLFLOW_UI"  # where browsers reach MLflow, if not where this process does
 REGISTERED = "amazon-electra"  # name of the model in the registry
 READ_SECONDS = 1.0  # between two looks at the files
 RETRY_SECONDS = 5.0  # between two attempts to reach MLflow
@@ -33,6 +34,7 @@ CANCEL_SECONDS = 5.0  # at the end of one that was cancelled: Prefect kills it 3
 NEVER_PASSES = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "BAD_REQUEST"}
 MISTAKES = (AssertionError, AttributeError, KeyError, TypeError, ValueError, FileNotFoundError)  # ours; said, then left
 BATCH_METRICS = 1_000  # MLflow's limit for one request
+MIRRORED = ("metrics.jsonl", "system.jsonl")  # of a run's folder, a line of JSON for each step or sample
 PARAMETER_CHARACTERS = 6_000  # MLflow's limit for one value
 
 log = logging.getLogger("amazon_electra.tracking")
@@ -45,13 +47,13 @@ class Run:
     name: str
     folder: Path | None = None
     id: str = ""
-    sent_lines: int = 0
+    sent: dict[str, int] = field(default_factory=dict)  # lines of each of MIRRORED
     over: bool = False
 
     def remember(self) -> None:
         """So that a later process continues this run instead of beginning another."""
         if self.folder and self.folder.is_dir():
-            state = {"run_id": self.id, "sent_lines": self.sent_lines, "over": self.over}
+            state = {"run_id": self.id, "sent": self.sent, "over": self.over}
             temporary = self.folder / ".tracking.json"
             temporary.write_text(json.dumps(state))
             os.replace(temporary, self.folder / "tracking.json")
@@ -61,7 +63,7 @@ class Run:
             state = json.loads((self.folder / "tracking.json").read_text()) if self.folder else {}
         except (FileNotFoundError, ValueError):
             state = {}
-        self.id, self.sent_lines = state.get("run_id", ""), state.get("sent_lines", 0)
+        self.id, self.sent = state.get("run_id", ""), state.get("sent", {})
         self.over = state.get("over", False)
 
 
@@ -86,9 +88,14 @@ class Tracking:
         parameters: Mapping[str, Any],
         tags: Mapping[str, str],
         dataset: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """Begins the parent run. `dataset`: name, digest and source of the dump."""
-        self.parent = Run(name)
+        """Begins the parent run, or continues the one that `folder` remembers.
+
+        `dataset`: name, digest and source of the dump.
+        """
+        self.parent = Run(name, folder)
+        self.parent.recall()
         self._thread = threading.Thread(target=self._serve, name="mlflow", daemon=True)
         self._thread.start()
         self._work.put(lambda: self._create(self.parent, parameters, tags, dataset))
@@ -110,13 +117,11 @@ class Tracking:
             raise
         self._work.put(lambda: self._finish(run, "FINISHED"))
 
-    def catch_up(self, name: str, folder: Path, parameters: Mapping[str, Any], tags: Mapping[str, str]) -> None:
-        """Sends what an earlier run could not: for a folder that is complete already."""
-        run = Run(name, folder)
+    def behind(self, folder: Path) -> bool:
+        """Whether an earlier run could not send all of a folder that is complete by now."""
+        run = Run("", folder)
         run.recall()
-        if not run.over and (folder / "metrics.jsonl").exists():
-            self._work.put(lambda: self._create(run, parameters, tags))
-            self._work.put(lambda: self._finish(run, "FINISHED"))
+        return not run.over and (folder / "metrics.jsonl").exists()
 
     def log_metrics(self, metrics: Mapping[str, float], run: Run | None = None) -> None:
         """Final numbers, at step 0."""
@@ -137,6 +142,12 @@ class Tracking:
         self._thread.join(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS)
         if self._thread.is_alive():
             log.warning("MLflow at %s did not take everything in time; the next run sends the rest", self.uri)
+
+    def address(self) -> str:
+        """Where a browser finds the parent run; empty until it exists, and where no server shows it."""
+        page = os.environ.get(BROWSER_ADDRESS) or (self.uri if self.uri.startswith("http") else "")
+        known = page and self._experiment_id and self.parent.id
+        return f"{page}/#/experiments/{self._experiment_id}/runs/{self.parent.id}" if known else ""
 
     def settle(self, seconds: float) -> bool:
         """Waits until all that was asked so far is done; whether it was in time."""
@@ -178,7 +189,8 @@ class Tracking:
             logging.getLogger(name).setLevel(logging.WARNING)
         client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
         found = client.get_experiment_by_name(self.experiment)
-        made = found.experiment_id if found else client.create_experiment(self.experiment, self.artifacts or None, KIND)
+        artifacts = self.artifacts or beside(self.uri)
+        made = found.experiment_id if found else client.create_experiment(self.experiment, artifacts, KIND)
         self._client, self._experiment_id = client, made
 
     def _create(
@@ -195,7 +207,7 @@ class Tracking:
             return
         all_tags = {**tags, **nested, "mlflow.user": os.environ.get("USER", "")}
         run.id = self._client.create_run(self._experiment_id, tags=all_tags, run_name=run.name).info.run_id
-        run.sent_lines = 0
+        run.sent = {}
         values = [Param(name, str(value)[:PARAMETER_CHARACTERS]) for name, value in parameters.items()]
         for start in range(0, len(values), 100):
             self._client.log_batch(run.id, params=values[start : start + 100])
@@ -207,14 +219,18 @@ class Tracking:
         run.remember()
 
     def _continues(self, run: Run) -> bool:
-        """Takes up the run of an earlier process, where MLflow still knows it."""
+        """Takes up the run of an earlier process, where MLflow still knows it, under this parent."""
         from mlflow.exceptions import MlflowException
 
         try:
             self._client.update_run(run.id, status="RUNNING")
-        except MlflowException:
+        except MlflowException as unknown:
+            if unknown.error_code not in NEVER_PASSES:
+                raise
             run.id = ""
             return False
+        if run is not self.parent:
+            self._client.set_tag(run.id, "mlflow.parentRunId", self.parent.id)
         return True
 
     def _tag(self, tags: Mapping[str, str]) -> None:
@@ -228,15 +244,16 @@ class Tracking:
     def _mirror(self, run: Run) -> None:
         """Sends the lines that were added; those that come again after a resume has cut the file were sent already."""
         assert run.folder is not None
-        try:
-            lines = (run.folder / "metrics.jsonl").read_bytes().split(b"\n")[:-1]
-        except FileNotFoundError:
-            return
-        fresh = [json.loads(line) for line in lines[run.sent_lines :]]
-        if fresh:
-            self._send(run, fresh)
-            run.sent_lines = len(lines)
-            run.remember()
+        for name in MIRRORED:
+            try:
+                lines = (run.folder / name).read_bytes().split(b"\n")[:-1]
+            except FileNotFoundError:
+                continue
+            fresh = [json.loads(line) for line in lines[run.sent.get(name, 0) :]]
+            if fresh:
+                self._send(run, fresh)
+                run.sent[name] = len(lines)
+                run.remember()
 
     def _send(self, run: Run, lines: list[dict[str, Any]]) -> None:
         from mlflow.entities import Metric
@@ -267,6 +284,12 @@ class Tracking:
 
     def _log_file(self, run_id: str, file: Path, name: str) -> None:
         self._client.log_artifact(run_id, str(file), name or None)
+
+
+def beside(uri: str) -> str | None:
+    """Where artifacts go that a database has no place for: beside an SQLite file, never where it was started."""
+    file = uri.removeprefix("sqlite:///")
+    return (Path(file).absolute().parent / "artifacts").as_uri() if file != uri else None
 
 
 class Registry:
@@ -301,19 +324,26 @@ class Registry:
             return {}
         return {**found.tags, "version": str(found.version), "source": str(found.source)}
 
+    def tags(self, version: str) -> dict[str, str]:
+        return dict(self._client.get_model_version(self.name, version).tags)
+
+    def note(self, version: str, name: str, value: str) -> None:
+        """Keeps a tag with a version."""
+        self._client.set_model_version_tag(self.name, version, name, value)
+
     def promote(self, version: str, reason: str) -> None:
         """Makes a version the champion, and notes whom it replaced, for `rollback`."""
         champion = self.having("champion").get("version", "")
         if champion == version:
             return
-        self._client.set_model_version_tag(self.name, version, "replaced", champion)
-        self._client.set_model_version_tag(self.name, version, "reason", reason)
+        self.note(version, "replaced", champion)
+        self.note(version, "reason", reason)
         self._client.set_registered_model_alias(self.name, "champion", version)
         if self.having("challenger").get("version") == version:
             self._client.delete_registered_model_alias(self.name, "challenger")
 
     def challenge(self, version: str, reason: str) -> None:
-        self._client.set_model_version_tag(self.name, version, "reason", reason)
+        self.note(version, "reason", reason)
         self._client.set_registered_model_alias(self.name, "challenger", version)
 
     def rollback(self) -> tuple[str, str]:

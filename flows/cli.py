@@ -30,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
     _add_sample(commands)
     _add_run(commands)
     study_command.add_study(commands, PRESETS)
+    study_command.add_study(commands, PRESETS)
     dumps.add_commands(commands)
     runs = commands.add_parser("runs", help="what is in the store", description="The complete stages of a store.")
     runs.set_defaults(do=list_runs)

@@ -129,6 +129,12 @@ class StudyChoice(Section):
         default="losses", min_length=1, description="A study file (YAML), or a shipped one: losses, search, sizes, …"
     )
     variables: dict[str, str] = Field(default={}, description='Fills ${name} in the file, for example {"reviews": "…"}')
+    settings: dict[str, str] = Field(
+        default={}, description='Instead of what the file says for all arms and tasks, for example {"seeds": "0,1"}'
+    )
+    general_text: list[str] = Field(
+        default=[], description="Files of text that is not reviews, for the studies that pre-train on it too"
+    )
     at_once: int = Field(default=2, ge=1, le=64, description="Cells that run side by side, one thread each")
 
 

@@ -35,14 +35,28 @@ def encoder_graph(p: Parameters, make: Maker) -> Stage:
 
 
 def study_graph(choice: StudyChoice) -> Callable[[Parameters, Maker], Stage]:
-    """Dump → … → pre-training → the cells of a study file."""
+    """Dump → … → as far as the study file asks → its cells. The texts of its tasks are withheld from pre-training."""
+    return lambda p, make: make(study_stage.stage(p, choice, sources(p, choice, make), make.store))
 
-    def graph(p: Parameters, make: Maker) -> Stage:
-        sentences, sequences = prepared(p, make)
-        encoder = make(pretraining_stage.stage(p, sequences))
-        return make(study_stage.stage(p, choice, sentences, sequences, encoder))
 
-    return graph
+def sources(p: Parameters, choice: StudyChoice, make: Maker) -> dict[str, Stage]:
+    """The stages that fill the file's variables, and what they were made of."""
+    wanted = study_stage.wanted(choice)
+    if not wanted:
+        return {}
+    outside = study_stage.evaluation_files(p, choice)
+    p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": [*p.corpus.withhold, *outside]})})
+    made = {"dump": make(dump_stage.stage(p, make.store))}
+    made["corpus"] = make(corpus_stage.stage(p, made["dump"], make.store))
+    if wanted > {"corpus"} or "corpus" not in wanted:
+        made["vocabulary"] = make(vocabulary_stage.stage(p, made["corpus"]))
+    if wanted & {"shards", "encoder"}:
+        made["shards"] = make(shards_stage.stage(p, made["corpus"], made["vocabulary"]))
+    if "general_shards" in wanted:
+        made["general_shards"] = make(study_stage.general_shards(p, choice, made, make.store))
+    if "encoder" in wanted:
+        made["encoder"] = make(pretraining_stage.stage(p, made["shards"]))
+    return made
 
 
 @flow(name="prepare-data", flow_run_name=run_name)
@@ -88,6 +102,8 @@ def study(
     dump: Dump = Dump(),  # noqa: B008
     preset: PresetName = "tiny",
     corpus: Corpus = Corpus(),  # noqa: B008
+    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
+    shards: Shards = Shards(),  # noqa: B008
     pretraining: Pretraining = Pretraining(),  # noqa: B008
     store: str = "store",
 ) -> dict[str, Any]:
@@ -98,8 +114,18 @@ def study(
         dump: The reviews the tasks and the encoder come from.
         preset: Size of the encoder.
         corpus: How reviews become sentences, and who may see them.
+        vocabulary: WordPiece, trained on the pretrain split.
+        shards: Reviews packed into sequences of token ids.
         pretraining: Of the encoder that the study's arms start from.
         store: Folder of all results; a stage it holds is not made again.
     """
-    parameters = Parameters(dump=dump, preset=preset, corpus=corpus, pretraining=pretraining, store=store)
+    parameters = Parameters(
+        dump=dump,
+        preset=preset,
+        corpus=corpus,
+        vocabulary=vocabulary,
+        shards=shards,
+        pretraining=pretraining,
+        store=store,
+    )
     return going_through(study_graph(study), parameters)

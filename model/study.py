@@ -16,7 +16,7 @@ from model.evaluation import study as studies
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = parser().parse_args(argv)
-    study = studies.read(arguments.study, _variables(arguments.var))
+    study = studies.read(arguments.study, _assigned("--var", arguments.var), _assigned("--set", arguments.set))
 
     from model.evaluation.study_run import StudyRun
 
@@ -30,6 +30,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         command=[
             *["python", "-m", "model.study", arguments.study, "--output", str(arguments.output)],
             *(part for variable in arguments.var for part in ("--var", variable)),
+            *(part for change in arguments.set for part in ("--set", change)),
         ],
         about=json.loads(arguments.about.read_text()) if arguments.about else {},
     )
@@ -46,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
         "--keep", type=Path, metavar="DIR", help="cells and encoders (default: --output); studies may share them"
     )
     parser.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="fills ${NAME} in the file")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="seeds, or a setting instead of the file's"
+    )
     parser.add_argument("--at_once", type=int, default=2, help="cells side by side (default 2)")
     parser.add_argument("--threads", type=int, default=1, help="threads of each cell (default 1)")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
@@ -56,14 +60,14 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _variables(assignments: list[str]) -> dict[str, str]:
-    variables = {}
+def _assigned(option: str, assignments: list[str]) -> dict[str, str]:
+    values = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise UserMistake(f"--var {assignment}: write NAME=VALUE")
-        variables[name] = value
-    return variables
+            raise UserMistake(f"{option} {assignment}: write NAME=VALUE")
+        values[name] = value
+    return values
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ def stage(parameters: Parameters, dump: Stage, made: Sequence[Stage], encoder: S
 
     def arguments(store: Store, folder: Path) -> list[str]:
         study = folder / "study.json"
-        write_json(study, described(store, title, parameters, dump, made, encoder, cells))
+        write_json(study, described(store, title, parameters, made, encoder, cells))
         return ["--study", str(study), "--output", str(folder)]
 
     return Stage("report", 1, {"title": title}, {**inputs, "encoder": encoder}, "model.evaluation.report", arguments)
@@ -26,18 +26,30 @@ def described(
     store: Store,
     title: str,
     parameters: Parameters,
-    dump: Stage,
     made: Sequence[Stage],
     encoder: Stage,
     cells: Sequence[Cell],
 ) -> dict[str, Any]:
     """The study as the report's job reads it."""
-    manifests = [manifest for stage in made if (manifest := store.manifest(stage))]
-    corpus: Manifest = next((m["result"] for m in manifests if m["stage"] == "corpus"), {})
     return {
         "title": title,
         "command": f"amazon-electra run --dump {' '.join(parameters.dump.paths)} --preset {parameters.preset}",
-        "dump": {"name": dump.result["name"], "fingerprint": dump.fingerprint, **dump.parameters},
+        **described_stages(store, made),
+        "pretraining": [{"name": "in-domain ELECTRA", "metrics": str(store.folder(encoder) / "metrics.jsonl")}],
+        "model": str(store.folder(encoder) / "discriminator"),
+        "cells": [
+            {"arm": c.arm, "task": c.task, "seed": c.seed, "evaluation": str(store.folder(c.evaluated))} for c in cells
+        ],
+    }
+
+
+def described_stages(store: Store, made: Sequence[Stage]) -> dict[str, Any]:
+    """The dump, what every stage that is complete counted, and how many texts were withheld."""
+    manifests = [manifest for stage in made if (manifest := store.manifest(stage))]
+    dump = next((stage for stage in made if stage.name == "dump"), None)
+    corpus: Manifest = next((m["result"] for m in manifests if m["stage"] == "corpus"), {})
+    return {
+        "dump": {"name": dump.result["name"], "fingerprint": dump.fingerprint, **dump.parameters} if dump else {},
         "stages": [
             {
                 "stage": m["title"],
@@ -49,9 +61,4 @@ def described(
             for m in manifests
         ],
         "withheld": corpus.get("withheld", {}),
-        "pretraining": [{"name": "in-domain ELECTRA", "metrics": str(store.folder(encoder) / "metrics.jsonl")}],
-        "model": str(store.folder(encoder) / "discriminator"),
-        "cells": [
-            {"arm": c.arm, "task": c.task, "seed": c.seed, "evaluation": str(store.folder(c.evaluated))} for c in cells
-        ],
     }

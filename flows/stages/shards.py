@@ -1,7 +1,10 @@
 """The shards: sentences → token ids, several reviews packed into a sequence (Beam)."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from flows.parameters import Parameters
-from flows.store import Stage
+from flows.store import Stage, Store
 from model.presets import PRESETS
 
 
@@ -21,4 +24,36 @@ def stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
             *["--max_length", str(max_length)],
             *(["--direct_num_workers", str(workers)] if workers else []),
         ],
+    )
+
+
+def general(
+    parameters: Parameters,
+    texts: Sequence[Path],
+    withheld: Sequence[Path],
+    corpus: Stage,
+    vocabulary: Stage,
+    store: Store,
+) -> Stage:
+    """Shards of text that is not reviews, for a study's control arm: the reviews' vocabulary, sentences and length."""
+    max_length = parameters.shards.max_length or PRESETS[parameters.preset].max_length
+    return Stage(
+        "shards",
+        1,
+        {
+            "max_length": max_length,
+            "general_text": [store.digest(path) for path in texts],
+            "withhold": [store.digest(path) for path in withheld],
+        },
+        {"corpus": corpus, "vocabulary": vocabulary},
+        "beam_jobs.shards_job",
+        lambda store, folder: [
+            *["--general_text", *map(str, texts)],
+            *["--punkt", str(store.folder(corpus) / "punkt.json")],
+            *["--vocabulary", str(store.folder(vocabulary))],
+            *["--output", str(folder)],
+            *["--max_length", str(max_length)],
+            *(["--withhold", *map(str, withheld)] if withheld else []),
+        ],
+        title="general-text shards",
     )

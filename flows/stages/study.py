@@ -1,34 +1,122 @@
-"""A study: arms × tasks × seeds × settings from a study file, its cells cached inside its own folder."""
+"""A study: arms × tasks × seeds × settings from a study file. Its encoders and cells are kept beside all other
+studies' in the store, so that studies share what they have in common and a changed one repeats what changed.
+"""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from beam_jobs.command import UserMistake
+from flows import servers
 from flows.parameters import Parameters, StudyChoice
-from flows.store import Stage
-from model.evaluation.study import SHIPPED
+from flows.stages import dump, shards
+from flows.stages.report import described_stages
+from flows.store import Stage, Store, write_json
+from model.evaluation import study as studies
+
+STEPS = 2_000
+"""Of pre-training where the study's encoders ask for ${steps} and nobody says."""
+MADE = ("corpus", "shards", "general_shards", "encoder")
+"""Variables that stages of the graph fill; `general_shards` needs general text."""
+SHARED = "studies"
+"""Folder of the store with every study's encoders and cells."""
 
 
-def stage(parameters: Parameters, choice: StudyChoice, corpus: Stage, shards: Stage, encoder: Stage) -> Stage:
-    """The file may use ${corpus}, ${shards}, ${encoder} and ${steps}, and what `variables` gives."""
+def wanted(choice: StudyChoice) -> set[str]:
+    """The variables of the file that stages have to fill."""
+    return {name for name in studies.variables_of(str(file(choice))) if name in MADE} - choice.variables.keys()
+
+
+def file(choice: StudyChoice) -> Path:
     given = Path(choice.file).expanduser()
-    file = given if given.suffix else SHIPPED / f"{choice.file}.yaml"
-    if not file.is_file():
-        raise UserMistake(
-            f"study.file: no file {file}; shipped are {', '.join(sorted(p.stem for p in SHIPPED.glob('*.yaml')))}"
-        )
-    variables = {"steps": str(parameters.pretraining.steps or 2_000), **choice.variables}
+    found = given if given.suffix else studies.SHIPPED / f"{choice.file}.yaml"
+    if not found.is_file():
+        raise UserMistake(f"study.file: no file {found}; shipped are {', '.join(studies.shipped())}")
+    return found.resolve()
+
+
+def read(parameters: Parameters, choice: StudyChoice, folders: Mapping[str, str]) -> studies.Study:
+    return studies.read(str(file(choice)), _variables(parameters, choice, folders), choice.settings)
+
+
+def evaluation_files(parameters: Parameters, choice: StudyChoice) -> list[str]:
+    """Of the tasks that do not come from the corpus: their texts are withheld from pre-training."""
+    study = read(parameters, choice, {name: f"<{name}>" for name in MADE})
+    found = [path for task in study.tasks for path in _files(Path(task.data).expanduser())]
+    return sorted({str(path.resolve()) for path in found})
+
+
+def general_shards(parameters: Parameters, choice: StudyChoice, made: Mapping[str, Stage], store: Store) -> Stage:
+    """Of the general text the choice names; the tasks' texts are withheld from it as from the corpus."""
+    if not choice.general_text:
+        raise UserMistake(f"{file(choice).name} pre-trains on general text too: give --general FILES")
+    texts = [path for given in choice.general_text for path in dump.files(given, store)]
+    withheld = [path for given in parameters.corpus.withhold for path in dump.files(given, store)]
+    return shards.general(parameters, texts, withheld, made["corpus"], made["vocabulary"], store)
+
+
+def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Stage], store: Store) -> Stage:
+    """`sources`: the stages that fill the variables of these names, and others that the report shows."""
+    filling = {name: made for name, made in sources.items() if name in MADE}
+    study = read(parameters, choice, {name: f"<{name}>" for name in MADE})
+    outside = [path for place in studies.places(study) for path in _files(Path(place).expanduser())]
+
+    def arguments(store: Store, folder: Path) -> list[str]:
+        folders = {name: _place(name, store.folder(made)) for name, made in filling.items()}
+        variables = _variables(parameters, choice, folders)
+        about = folder / "about.json"
+        write_json(about, {"command": command(parameters, choice), **described_stages(store, list(sources.values()))})
+        return [
+            str(file(choice)),
+            *["--output", str(folder), "--keep", str(store.root / SHARED), "--about", str(about)],
+            *["--at_once", str(choice.at_once), "--device", parameters.pretraining.device],
+            *(word for name, value in variables.items() for word in ("--var", f"{name}={value}")),
+            *(word for name, value in choice.settings.items() for word in ("--set", f"{name}={value}")),
+        ]
+
     return Stage(
         "study",
-        1,
-        {"text": file.read_text(), "variables": variables},
-        {"corpus": corpus, "shards": shards, "encoder": encoder},
+        2,
+        {
+            "text": file(choice).read_text(),
+            "variables": _variables(parameters, choice, {}),
+            "settings": choice.settings,
+            "contents": {str(path): store.digest(path) for path in outside},
+        },
+        filling,
         "model.study",
-        lambda store, folder: [
-            str(file),
-            *["--output", str(folder), "--at_once", str(choice.at_once), "--device", parameters.pretraining.device],
-            *["--var", f"corpus={store.folder(corpus)}", "--var", f"shards={store.folder(shards)}"],
-            *["--var", f"encoder={store.folder(encoder) / 'discriminator'}"],
-            *(word for name, value in variables.items() for word in ("--var", f"{name}={value}")),
-        ],
-        title=f"study {file.stem}",
+        arguments,
+        title=f"study {file(choice).stem}",
+        environment={"MLFLOW_TRACKING_URI": servers.mlflow_uri(store.root)},
     )
+
+
+def command(parameters: Parameters, choice: StudyChoice) -> str:
+    """What makes it again."""
+    words = ["amazon-electra", "study", choice.file, "--preset", parameters.preset]
+    if wanted(choice):
+        words += ["--dump", *parameters.dump.paths]
+    if choice.general_text:
+        words += ["--general", *choice.general_text]
+    if parameters.pretraining.steps:
+        words += ["--set", f"pretraining.steps={parameters.pretraining.steps}"]
+    return " ".join([*words, *(f"--set {n}={v}" for n, v in {**choice.variables, **choice.settings}.items())])
+
+
+def _variables(parameters: Parameters, choice: StudyChoice, folders: Mapping[str, str]) -> dict[str, str]:
+    asked = studies.variables_of(str(file(choice)))
+    known = {"steps": str(parameters.pretraining.steps or STEPS), **folders, **choice.variables}
+    for name in choice.variables:
+        if name not in asked:
+            raise UserMistake(f"{file(choice).name} has no variable {name!r}; it has {', '.join(asked) or 'none'}")
+    return {name: value for name, value in known.items() if name in asked}
+
+
+def _place(name: str, folder: Path) -> str:
+    return str(folder / "discriminator" if name == "encoder" else folder)
+
+
+def _files(place: Path) -> list[Path]:
+    """What is there of it on disk; hub names and folders that stages make are nothing yet."""
+    if place.is_file():
+        return [place]
+    return sorted(p for p in place.rglob("*") if p.is_file() and not p.name.startswith("."))

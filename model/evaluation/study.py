@@ -125,8 +125,11 @@ class Cell:
         return digest(question)
 
 
-def read(name_or_file: str, variables: Mapping[str, str]) -> Study:
-    """A shipped study by name or a YAML file; `${name}` in it stands for a variable."""
+def read(name_or_file: str, variables: Mapping[str, str], changes: Mapping[str, str] | None = None) -> Study:
+    """A shipped study by name or a YAML file; `${name}` in it stands for a variable.
+
+    `changes`: `seeds`, and settings that hold for all arms and tasks that have none of their own, as text.
+    """
     import yaml
 
     file = Path(name_or_file)
@@ -139,7 +142,31 @@ def read(name_or_file: str, variables: Mapping[str, str]) -> Study:
         content = yaml.safe_load(_filled(text, variables, file))
     except yaml.YAMLError as error:
         raise UserMistake(f"{file}: not YAML: {error}") from error
+    if isinstance(content, dict) and changes:
+        content = _changed(content, changes)
     return parse(content, str(file))
+
+
+def _changed(content: dict[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
+    settings = dict(content.get("settings") or {})
+    for name, text in changes.items():
+        if name == "seeds":
+            try:
+                content = content | {"seeds": [int(part) for part in text.replace(",", " ").split()]}
+            except ValueError:
+                raise UserMistake(f"seeds={text}: expected whole numbers, such as 0,1,2") from None
+        else:
+            value = FinetuningSettings.parse(name, text)
+            settings[name] = list(value) if isinstance(value, tuple) else value
+    return content | {"settings": settings}
+
+
+def places(study: Study) -> list[str]:
+    """Every folder and file that the study names, and hub names: what its results depend on besides the file."""
+    named = [task.data for task in study.tasks]
+    for arm in study.arms:
+        named += [arm.encoder, arm.architecture or "", arm.pretraining.shards if arm.pretraining else ""]
+    return sorted({name for name in named if name and name not in ("random", "half") and not name.startswith("arm:")})
 
 
 def shipped() -> list[str]:

@@ -24,6 +24,9 @@ from model.presets import PRESETS, Preset, with_settings
 from model.pretraining.flops import train_flops
 from model.progress import progress
 
+ENCODERS = ("discriminator", "encoder", "generator")
+"""What model.pretrain exports, the one to fine-tune first."""
+
 
 @dataclass
 class StudyRun:
@@ -99,7 +102,7 @@ class StudyRun:
         if arm.pretraining is None:
             return arm.encoder
         folder = self.encoder_folder(arm)
-        return str(folder / ("discriminator" if (folder / "discriminator").is_dir() else "generator"))
+        return str(next((folder / name for name in ENCODERS if (folder / name).is_dir()), folder))
 
     def architecture(self, arm: Arm) -> str | None:
         other = studies.architecture_of(arm)

@@ -1,4 +1,7 @@
-"""What Prefect does by itself: one training at a time, lost runs noticed, failures told. Created by `up`."""
+"""What Prefect does by itself: one training at a time, lost runs noticed, failures told.
+
+Created by `up`; elsewhere by `python -m flows.automations`.
+"""
 
 import os
 from datetime import timedelta
@@ -81,3 +84,7 @@ def told() -> Any:
     saved = block.save("amazon-electra-failures", overwrite=True)
     text = "{{ flow_run.name }} is {{ flow_run.state.name }}: {{ flow_run.state.message }}"
     return CallWebhook(block_document_id=saved, payload=text)
+
+
+if __name__ == "__main__":
+    ensure()

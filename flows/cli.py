@@ -30,7 +30,6 @@ def parser() -> argparse.ArgumentParser:
     _add_sample(commands)
     _add_run(commands)
     study_command.add_study(commands, PRESETS)
-    study_command.add_study(commands, PRESETS)
     dumps.add_commands(commands)
     runs = commands.add_parser("runs", help="what is in the store", description="The complete stages of a store.")
     runs.set_defaults(do=list_runs)
@@ -79,7 +78,12 @@ def _add_run(commands: Any) -> None:
         "already is not made again; a run that was interrupted continues.",
     )
     run.add_argument("--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER")
-    run.add_argument("--preset", choices=PRESETS, default="tiny", help="size of the model and length of its training")
+    run.add_argument("--preset", choices=PRESETS, help="size of the model and length of its training (default: tiny)")
+    run.add_argument(
+        "--add-to",
+        metavar="BASE",
+        help="add the dump to what this model has seen: a fingerprint of `runs`, champion, or last (newest model)",
+    )
     run.add_argument("--store", default="store", help="folder of the results (default: store)")
     run.add_argument(
         "--set",
@@ -104,52 +108,65 @@ def write_sample(arguments: argparse.Namespace) -> None:
 
 
 def run_graph(arguments: argparse.Namespace) -> None:
-    from flows.parameters import from_settings
+    form = asked(arguments)
+    if arguments.dry_run:
+        print_plan(form)
+    else:
+        execute(form)
+
+
+def asked(arguments: argparse.Namespace) -> Any:
+    """The form of a whole run, or of one that adds a dump to a base."""
+    from flows.parameters import Addition, Parameters, filled
 
     given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}
     store = str(Path(arguments.store).expanduser().resolve())
-    parameters = from_settings(arguments.settings, preset=arguments.preset, store=store, **given)
-    if arguments.dry_run:
-        print_plan(parameters)
-    else:
-        execute(parameters)
+    if not arguments.add_to:
+        return filled(Parameters, arguments.settings, preset=arguments.preset or "tiny", store=store, **given)
+    if arguments.preset:
+        raise UserMistake(f"--preset {arguments.preset}: the base's preset is kept; leave it out beside --add-to")
+    return filled(Addition, arguments.settings, increment={"base": arguments.add_to}, store=store, **given)
 
 
-def print_plan(parameters: Any) -> None:
+def print_plan(form: Any) -> None:
     """The resolved settings as JSON, then a line per stage."""
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+    from flows import add_dump, domain_adaptation
     from flows.completion import Plan
-    from flows.domain_adaptation import graph
+    from flows.parameters import Addition
     from flows.store import Store
 
-    plan = Plan(Store(parameters.store))
-    graph(parameters, plan)
-    print(parameters.model_dump_json(indent=2))
+    plan = Plan(Store(form.store))
+    settings, graph = add_dump.prepared(form) if isinstance(form, Addition) else (form, domain_adaptation.graph)
+    graph(settings, plan)
+    print(json.dumps({**form.model_dump(), **settings.model_dump()}, indent=2))
     for stage, complete in plan.stages:
         print(f"{'complete' if complete else 'to do':<10}{stage.name:<14}{stage.fingerprint}  {stage.label}")
 
 
-def execute(parameters: Any) -> None:
+def execute(form: Any) -> None:
     """Runs the graph here, shown in this terminal, recorded by a Prefect server."""
     from flows import servers
     from flows.stages import dump
     from flows.store import Store
 
-    began, store = time.monotonic(), Store(parameters.store)
-    dump.stage(parameters, store)  # a mistake in the paths is told before anything is started
+    began, store = time.monotonic(), Store(form.store)
+    dump.stage(form, store)  # a mistake in the paths is told before anything is started
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     servers.end_at_signals(signal.SIGTERM)
     with servers.prefect_for(store.root) as server:
         from flows import presentation, tasks
+        from flows.add_dump import add_dump
         from flows.domain_adaptation import domain_adaptation
+        from flows.parameters import Addition
 
         with presentation.Terminal() as terminal:
             tasks.spectators.append(terminal)
             if server:
                 server.wait()
             try:
-                groups = type(parameters).model_fields
-                made = domain_adaptation(**{name: getattr(parameters, name) for name in groups})
+                flow: Any = add_dump if isinstance(form, Addition) else domain_adaptation
+                made = flow(**{name: getattr(form, name) for name in type(form).model_fields})
             finally:
                 tasks.spectators.remove(terminal)
                 servers.let_prefect_finish()
@@ -161,6 +178,9 @@ def print_end(made: dict[str, Any], store: Path, seconds: float) -> None:
     from flows import servers
     from flows.results import print_results
 
+    if not Path(made["report"]).exists():
+        print(f"nothing in the dump is new; the model is still the base's, {made['folder']}")
+        return
     print_results(Path(made["folder"]))
     up = servers.running(store)
     how = f"amazon-electra up --store {os.path.relpath(store)}"
@@ -277,6 +297,8 @@ def attempt(arguments: argparse.Namespace) -> int:
     from flows.servers import QUIET, ServerFailed
 
     os.environ.update(QUIET)
+    for name in [n for n, value in os.environ.items() if n.startswith(("PREFECT_", "MLFLOW_")) and not value]:
+        del os.environ[name]  # what an .env file left empty: Prefect would take it for an empty password
     try:
         arguments.do(arguments)
     except UserMistake as mistake:

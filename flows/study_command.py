@@ -46,6 +46,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     if missing and not arguments.dump:
         named = ", ".join(sorted(missing))
         raise UserMistake(f"{arguments.study} needs {named}: give --dump PATH…, or --set {min(missing)}=FOLDER")
+    study.read(parameters, choice)
     if arguments.dry_run:
         print_plan(parameters, choice)
     elif missing:

@@ -34,13 +34,18 @@ def file(choice: StudyChoice) -> Path:
     return found.resolve()
 
 
-def read(parameters: Parameters, choice: StudyChoice, folders: Mapping[str, str]) -> studies.Study:
-    return studies.read(str(file(choice)), _variables(parameters, choice, folders), choice.settings)
+def read(parameters: Parameters, choice: StudyChoice) -> studies.Study:
+    """With marks where the folders of stages will be: what is wrong with it is told before anything is made."""
+    marks = {name: f"<{name}>" for name in MADE}
+    try:
+        return studies.read(str(file(choice)), _variables(parameters, choice, marks), choice.settings)
+    except studies.UserMistake as mistake:
+        raise UserMistake(str(mistake)) from None
 
 
 def evaluation_files(parameters: Parameters, choice: StudyChoice) -> list[str]:
     """Of the tasks that do not come from the corpus: their texts are withheld from pre-training."""
-    study = read(parameters, choice, {name: f"<{name}>" for name in MADE})
+    study = read(parameters, choice)
     found = [path for task in study.tasks for path in _files(Path(task.data).expanduser())]
     return sorted({str(path.resolve()) for path in found})
 
@@ -57,7 +62,7 @@ def general_shards(parameters: Parameters, choice: StudyChoice, made: Mapping[st
 def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Stage], store: Store) -> Stage:
     """`sources`: the stages that fill the variables of these names, and others that the report shows."""
     filling = {name: made for name, made in sources.items() if name in MADE}
-    study = read(parameters, choice, {name: f"<{name}>" for name in MADE})
+    study = read(parameters, choice)
     outside = [path for place in studies.places(study) for path in _files(Path(place).expanduser())]
 
     def arguments(store: Store, folder: Path) -> list[str]:

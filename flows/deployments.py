@@ -4,8 +4,10 @@
 `python -m flows.deployments yaml` prints deploy/prefect.yaml, the same for work pools (a test holds the two together).
 """
 
+import asyncio
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,14 @@ OFFERS = (
         parameters={"promotion": {"mode": "automatic"}},
     ),
     Offer(
+        "add-dump",
+        "flows.add_dump.add_dump",
+        "A new dump is added to what a model has seen: only the new reviews are read, training goes on on new and old "
+        "data, and the study compares the new model with the champion. Needs a finished run in the store.",
+        pool="accelerator",
+        parameters={"promotion": {"mode": "automatic"}},
+    ),
+    Offer(
         "prepare-data",
         "flows.parts.prepare_data",
         "The data alone: dump → corpus → vocabulary → shards, which later runs find complete.",
@@ -59,7 +69,7 @@ OFFERS = (
     Offer(
         "watch-dumps",
         "flows.watch.watch_dumps",
-        "Looks for new dumps and starts one run of domain-adaptation for each, once.",
+        "Looks for new dumps and starts one run of domain-adaptation or of add-dump for each, once.",
         cron="*/15 * * * *",
         event=EVENT,
     ),
@@ -128,15 +138,20 @@ def as_yaml() -> str:
 
 def serve_all(store: Path) -> None:
     """Serves until it is told to end; each flow run is a process of its own."""
-    from prefect import serve
+    from prefect.exceptions import TerminationSignal
+    from prefect.runner import Runner
 
     from flows import automations
 
-    deployments = served(store)
+    at_once = int(os.environ.get("AMAZON_ELECTRA_RUNS_AT_ONCE", "4"))
+    runner = Runner(name="amazon-electra", pause_on_shutdown=False, limit=at_once)
+    for deployment in served(store):
+        runner.add_deployment(deployment)
     automations.ensure()
     (store / "logs").mkdir(parents=True, exist_ok=True)
     (store / "logs" / "deployments.ready").touch()
-    serve(*deployments, pause_on_shutdown=False, limit=int(os.environ.get("AMAZON_ELECTRA_RUNS_AT_ONCE", "4")))
+    with suppress(KeyboardInterrupt, TerminationSignal):
+        asyncio.run(runner.start())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ forms have no way to say nothing. Sections and fields appear in the order writte
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -14,7 +14,7 @@ from beam_jobs.command import UserMistake
 
 PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 Device = Literal["auto", "cpu", "cuda", "xla"]
-Arm = Literal["pre-trained", "random", "champion"]
+Arm = Literal["pre-trained", "random", "champion", "base", "published"]
 Task = Literal["polarity", "stars"]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -95,7 +95,11 @@ class Finetuning(Section):
     arms: list[Arm] = Field(
         default=["pre-trained", "random"],
         min_length=1,
-        description="Where the encoder comes from; champion: the one in the MLflow registry",
+        description="Where the encoder comes from; champion: the one in the MLflow registry; base: what a new dump "
+        "was added to; published: the one named below",
+    )
+    published: str = Field(
+        default="", description="Of the arm `published`: a transformers folder, or a name on the Hugging Face hub"
     )
     tasks: list[Task] = Field(
         default=["polarity", "stars"], min_length=1, description="polarity: 1–2 against 4–5 stars; stars: 1 to 5"
@@ -105,6 +109,54 @@ class Finetuning(Section):
         default=[], description="Each is tried and the best on dev kept; empty: as the preset says"
     )
     at_once: int = Field(default=2, ge=1, le=64, description="Fine-tunings that run side by side, one thread each")
+
+
+class Increment(Section):
+    """What a new dump is added to, and how training goes on."""
+
+    base: str = Field(
+        default="last",
+        min_length=1,
+        description="Fingerprint of a pre-training or of a report (`amazon-electra runs`), or how it begins; champion: "
+        "the one in the MLflow registry; last: the newest model of the store that has not seen this dump",
+    )
+    replay_ratio: float = Field(
+        default=0.5, ge=0, le=0.95, description="Share of the sequences taken from the earlier dumps"
+    )
+    epochs: float = Field(
+        default=0.0, ge=0, le=1000, description="How often the new dump is gone through; 0: as often as the first was"
+    )
+    steps: int = Field(default=0, ge=0, le=10_000_000, description="Optimizer steps; 0: as many as the epochs need")
+    warmup: float = Field(
+        default=0.1, ge=0, le=1, description="Share of the steps in which the learning rate rises again from nothing"
+    )
+    device: Device = Field(default="auto", description="auto takes a GPU or TPU where there is one")
+    seed: Seed = Field(default=0, description="Of the order of the sequences and the masked positions")
+    settings: dict[str, str] = Field(
+        default={}, description='Where pre-training is to differ from the base, for example {"learning_rate": "1e-4"}'
+    )
+    workers: int = Field(default=0, ge=0, le=1024, description="Processes of the Beam jobs; 0: one per core")
+    unknown_rate: float = Field(
+        default=0.005,
+        ge=0,
+        le=1,
+        description="Warn when the vocabulary's share of unknown words in the new dump is higher than it was in the "
+        "first one by more than this",
+    )
+    tokens_per_word: float = Field(
+        default=0.1, ge=0, le=10, description="Warn when tokens per word are more than they were by this share of it"
+    )
+
+
+class Comparison(Finetuning):
+    """The study: the new model against the champion (or its base) and a published one, on the first dump's test set."""
+
+    arms: list[Arm] = Field(
+        default=["pre-trained", "champion", "published"],
+        min_length=1,
+        description="pre-trained: the new model; champion: the one in the registry, the base where there is none; "
+        "published: the one named below, if one is",
+    )
 
 
 class Promotion(Section):
@@ -152,8 +204,30 @@ class Parameters(Section):
     store: str = "store"
 
 
+class Addition(Section):
+    """What a run that adds a new dump is asked to do; everything else it has from its base."""
+
+    dump: Dump = Dump()
+    increment: Increment = Increment()
+    finetuning: Comparison = Comparison()
+    promotion: Promotion = Promotion()
+    store: str = "store"
+
+    def based_on(self, base: str) -> "Addition":
+        """The same with another base."""
+        return self.model_copy(update={"increment": self.increment.model_copy(update={"base": base})})
+
+
+Form = TypeVar("Form", Parameters, Addition)
+
+
 def from_settings(settings: Sequence[str] = (), **given: Any) -> Parameters:
-    """Parameters from `--set section.field=value` texts and fields known by name; a mistake names the field."""
+    """Parameters of a whole run; see `filled`."""
+    return filled(Parameters, settings, **given)
+
+
+def filled(form: type[Form], settings: Sequence[str] = (), **given: Any) -> Form:
+    """A form from `--set section.field=value` texts and fields known by name; a mistake names the field."""
     values: dict[str, Any] = {name: dict(v) if isinstance(v, dict) else v for name, v in given.items()}
     for setting in settings:
         path, equals, text = setting.partition("=")
@@ -163,21 +237,21 @@ def from_settings(settings: Sequence[str] = (), **given: Any) -> Parameters:
         if not name:
             values[section] = text
         else:
-            _set(values, section, name, text)
+            _set(form, values, section, name, text)
     try:
-        return Parameters.model_validate(values)
+        return form.model_validate(values)
     except ValidationError as invalid:
         raise UserMistake(_in_one_line(invalid)) from None
 
 
-def _set(values: dict[str, Any], section: str, name: str, text: str) -> None:
+def _set(form: type[Section], values: dict[str, Any], section: str, name: str, text: str) -> None:
     """`pretraining.anything` that is no field of the form is a setting of the trainer's."""
-    model = Parameters.model_fields[section].annotation if section in Parameters.model_fields else None
+    model = form.model_fields[section].annotation if section in form.model_fields else None
     group = values.setdefault(section, {})
     if not isinstance(group, dict) or not isinstance(model, type) or not issubclass(model, Section):
-        known = sorted(n for n, f in Parameters.model_fields.items() if isinstance(f.annotation, type))
+        known = sorted(n for n, f in form.model_fields.items() if isinstance(f.annotation, type))
         raise UserMistake(f"--set {section}.{name}: no such section; there are {', '.join(known)}")
-    if name not in model.model_fields and model is Pretraining:
+    if name not in model.model_fields and model in (Pretraining, Increment):
         group.setdefault("settings", {})[name] = text
     else:
         group[name] = _read(model, name, text)

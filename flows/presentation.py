@@ -102,6 +102,8 @@ class Terminal:
         how = "found complete" if found else f"{manifest.get('seconds', 0.0):,.1f} s"
         self.found += found
         self.say(f"[green]✓[/green] {stage.label:<32} {how:<16} [dim]{one_line(manifest)}[/dim]")
+        for warning in manifest["result"].get("warnings", []):
+            self.say(f"[yellow]![/yellow] {stage.label}: {warning}")
 
     def failed(self, stage: Stage, cause: str) -> None:
         self._remove_bar(stage)
@@ -155,6 +157,8 @@ class PrefectRun:
         from prefect.artifacts import create_table_artifact, update_progress_artifact
 
         run_logger().info("%s: %s; %s", stage.label, "found complete" if found else "done", one_line(manifest))
+        for warning in manifest["result"].get("warnings", []):
+            run_logger().warning("%s: %s", stage.label, warning)
         if found:
             return
         artifact, _ = self._artifacts.pop(stage.fingerprint, (None, 0.0))
@@ -179,6 +183,13 @@ def publish_report(markdown: str) -> None:
     from prefect.artifacts import create_markdown_artifact
 
     shown(lambda: create_markdown_artifact(markdown, key="report", description="What the adaptation was worth"))
+
+
+def publish_warnings(warnings: list[str]) -> None:
+    from prefect.artifacts import create_table_artifact
+
+    rows = [{"warning": warning} for warning in warnings]
+    shown(lambda: create_table_artifact(rows, key="warnings", description="What a person should look at"))
 
 
 def publish_stages(rows: list[dict[str, Any]]) -> None:
@@ -233,6 +244,7 @@ HEADLINES = {
     "dump": ["files", "bytes"],
     "corpus": ["read", "kept", "sentences"],
     "vocabulary": ["size", "reviews"],
+    "vocabulary-fit": ["words", "unknown_rate", "tokens_per_word"],
     "shards": ["sequences", "tokens", "fill"],
     "pretraining": ["steps", "tokens", "generator_loss", "discriminator_loss"],
     "finetuning": ["n_train", "learning_rate", "dev.accuracy", "dev.macro_f1"],

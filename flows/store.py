@@ -153,10 +153,14 @@ class Store:
         """SHA-256 of a file, remembered for as long as its size and times stay: dumps are large."""
         status = path.stat()
         key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        return self.remembered(key, lambda: sha256(path))
+
+    def remembered(self, key: str, digest: Callable[[], str]) -> str:
+        """The digest of what `key` stands for, computed once."""
         memory = self.root / "digests" / hashlib.sha256(key.encode()).hexdigest()[:32]
         if not memory.exists():
             memory.parent.mkdir(parents=True, exist_ok=True)
-            write_json(memory, {"file": key, "sha256": sha256(path)})
+            write_json(memory, {"file": key, "sha256": digest()})
         return json.loads(memory.read_text())["sha256"]
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
+from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from beam_jobs.command import UserMistake
@@ -132,6 +134,7 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
         raise
     except Pause:
         status = "SCHEDULED"
+        be_silent()
         raise
     except BaseException as stopped:
         status = "FAILED" if isinstance(stopped, Exception) else "KILLED"
@@ -139,6 +142,17 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
     finally:
         tracking.finish(status)
     return summary
+
+
+def be_silent() -> None:
+    """Ends the signs of life of a run that was suspended while its process still closes what it had open.
+
+    Prefect's engine sends them until the run that it holds is over, and one after the suspension would be taken for
+    that of a run that was lost later (`automations.lost_runs`). The state is this process's own copy.
+    """
+    context = FlowRunContext.get()
+    if context and context.flow_run:
+        context.flow_run.state = Completed()
 
 
 def note_failure(store: Store, cause: str) -> None:
@@ -164,12 +178,13 @@ def promote(parameters: Parameters, store: Store, maker: "PrefectMaker", last: S
         return
     from flows import promotion
 
-    [encoder] = [stage for stage in maker.stages if stage.name == "pretraining"]
+    *_, encoder = [stage for stage in maker.stages if stage.name == "pretraining"]
     scorer = next(s for s in maker.stages if s.name == "finetuning" and s.parameters["arm"] == "pre-trained")
     tracking.log_folder(store.folder(last) / "model", "model")
     report = json.loads((store.folder(last) / "report.json").read_text())
     itself = maker.champion is not None and maker.champion.fingerprint == encoder.fingerprint
-    rival = "champion" if maker.champion and not itself else "random"
+    arms = {row["arm"] for row in report["results"]}
+    rival = "champion" if maker.champion and not itself else "base" if "base" in arms else "random"
     tags = {"encoder": encoder.fingerprint, "report": last.fingerprint, "scorer": scorer.fingerprint}
     promotion.consider(parameters.promotion, report, tracking, rival, tags)
 
@@ -193,6 +208,11 @@ def present(
     tracking.tag(
         {f"amazon_electra.{m['stage']}": m["fingerprint"] for m in manifests if not m["title"].endswith("test")}
     )
+    if warnings := [warning for m in manifests for warning in m["result"].get("warnings", [])]:
+        presentation.publish_warnings(warnings)
+        tracking.tag({"amazon_electra.warnings": " ".join(warnings)})
+    if bases := [m["inputs"]["base"]["fingerprint"] for m in manifests if "base" in m["inputs"]]:
+        tracking.tag({"amazon_electra.base": bases[-1]})
     tracking.log_metrics(
         {
             f"{m['title']}.{n}".replace("·", "-"): v

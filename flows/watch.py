@@ -1,23 +1,29 @@
 """Finds new dumps and starts one run for each, once.
 
-What makes it once is the server: a run is created under the fingerprint of its dump as idempotency key, and the server
-gives the same run to whoever asks a second time, another watcher or this one after a crash in the middle. The notes
-kept in the store only spare it the question.
+Before a run is started a note of it is written, with its place in the order and all its parameters; a watcher that dies
+in between leaves a note without a run, and the next look starts exactly that run. Watchers of one store look one at a
+time. What makes it once even where they cannot see each other is the server: a run is created under the fingerprint of
+its dump as idempotency key, and the server gives the same run to whoever asks a second time.
+
+Dumps that are added to a model chain: the base of each is what the one before it makes, finished or not.
 """
 
+import fcntl
 import hashlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from prefect import flow
 from pydantic import Field
 
-from flows.parameters import PresetName, Section
+from flows import add_dump, increments
+from flows.parameters import Addition, Increment, PresetName, Section
 from flows.presentation import run_logger
 from flows.store import Store, write_json
 
@@ -39,6 +45,16 @@ class Watch(Section):
         le=86_400,
         description="A file that changed less than this long ago may still be being written",
     )
+    each: Literal["whole run", "added"] = Field(
+        default="whole run",
+        description="whole run: a model of its own for each dump; added: each is added to the model of the one before, "
+        "the first to increment.base",
+    )
+
+
+Note = dict[str, Any]
+"""Of one dump: where it lies, the run that is started for it, and its place in the order."""
+DEPLOYMENTS = {"whole run": "domain-adaptation/domain-adaptation", "added": "add-dump/add-dump"}
 
 
 @dataclass(frozen=True)
@@ -91,41 +107,87 @@ def changed(info: dict[str, Any]) -> float:
 def watch_dumps(
     watch: Watch = Watch(),  # noqa: B008 - frozen, and the form shows what it holds
     preset: PresetName = "tiny",
-    deployment: str = "domain-adaptation/domain-adaptation",
+    increment: Increment = Increment(),  # noqa: B008
     store: str = "store",
 ) -> list[str]:
     """Look for new dumps and start one run for each, once.
 
     Args:
-        watch: Where new dumps appear, and when one is taken for whole.
-        preset: Of the runs that are started.
-        deployment: What is started for each new dump, as flow/deployment.
+        watch: Where new dumps appear, when one is taken for whole, and what is started for it.
+        preset: Of whole runs.
+        increment: Of dumps that are added: the base of the first one, and how training goes on.
         store: Folder of the results.
     """
     kept = Store(store)
     places = [place if "://" in place else str(kept.root / Path(place).expanduser()) for place in watch.places]
-    found = arrivals(places, watch.settle_seconds, time.time())
-    started = [a.path for a in found if start_once(kept, a, deployment, {"preset": preset, "store": str(kept.root)})]
-    run_logger().info("%d dumps there, %d of them new", len(found), len(started))
-    return started
+    with looking(kept):
+        for note in notes_of(kept):
+            if "flow_run" not in note:
+                start(kept, note)
+        found = arrivals(places, watch.settle_seconds, time.time())
+        new = [arrival for arrival in found if not _path(kept, arrival.key).exists()]
+        for arrival in new:
+            if watch.each == "added":
+                wanted = addition(kept, arrival, increment)
+            else:
+                wanted = {"parameters": {"preset": preset, "dump": {"paths": [arrival.path]}, "store": str(kept.root)}}
+            start(kept, noted(kept, arrival, {"deployment": DEPLOYMENTS[watch.each], **wanted}))
+    run_logger().info("%d dumps there, %d of them new", len(found), len(new))
+    return [arrival.path for arrival in new]
 
 
-def start_once(store: Store, arrival: Arrival, deployment: str, parameters: dict[str, Any]) -> bool:
-    """Starts the run of a dump, unless a note says that this was done; whether there was no note."""
+@contextmanager
+def looking(store: Store) -> Iterator[None]:
+    """One watcher of a store at a time; the lock dies with the process that holds it."""
+    folder = store.root / "arrivals"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def addition(store: Store, arrival: Arrival, increment: Increment) -> Note:
+    """What is to be started for a dump that is added to what the one before it makes.
+
+    The first dump goes to the base that the form names, and so does the first one after the form names another.
+    """
+    dump = {"paths": [arrival.path]}
+    form = Addition.model_validate({"dump": dump, "increment": increment, "store": str(store.root)})
+    before = [note["makes"] for note in notes_of(store) if note.get("chain") == increment.base]
+    form = form.based_on(before[-1]) if before else add_dump.settled(form)
+    parameters = {"dump": dump, "increment": form.increment.model_dump(mode="json"), "store": str(store.root)}
+    return {"parameters": parameters, "chain": increment.base, "makes": increments.promise(store, form)}
+
+
+def noted(store: Store, arrival: Arrival, wanted: Note) -> Note:
+    """Writes down what is to be started, before it is."""
+    number = max((note.get("number", 0) for note in notes_of(store)), default=0) + 1
+    note = {"key": arrival.key, "number": number, **asdict(arrival), **wanted}
+    write_json(_path(store, arrival.key), note)
+    return note
+
+
+def start(store: Store, note: Note) -> None:
+    """Starts the run of a note; one that the server has already stays the only one."""
     from prefect.deployments import run_deployment
 
-    note = store.root / "arrivals" / f"{arrival.key}.json"
-    if note.exists():
-        return False
     run: Any = run_deployment(
-        deployment,
-        parameters={**parameters, "dump": {"paths": [arrival.path]}},
-        idempotency_key=f"dump-{arrival.key}",
+        note["deployment"],
+        parameters=note["parameters"],
+        idempotency_key=f"dump-{note['key']}",
         timeout=0,
         as_subflow=False,
         tags=["new-dump"],
     )
-    note.parent.mkdir(parents=True, exist_ok=True)
-    write_json(note, {**asdict(arrival), "flow_run": str(run.id)})
-    run_logger().info("new dump %s: started %s", arrival.path, run.name)
-    return True
+    write_json(_path(store, note["key"]), {**note, "flow_run": str(run.id)})
+    run_logger().info("new dump %s: started %s", note["path"], run.name)
+
+
+def notes_of(store: Store) -> list[Note]:
+    """Of every dump seen so far, in the order in which their runs were to be started."""
+    notes = [json.loads(path.read_text()) for path in (store.root / "arrivals").glob("*.json")]
+    return sorted(notes, key=lambda note: note.get("number", 0))
+
+
+def _path(store: Store, key: str) -> Path:
+    return store.root / "arrivals" / f"{key}.json"

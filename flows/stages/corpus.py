@@ -1,24 +1,31 @@
 """The corpus: reviews → cleaned sentences in four splits (Beam)."""
 
+from collections.abc import Sequence
+
 from flows.parameters import Parameters
 from flows.stages import dump
 from flows.store import Stage, Store
 
 
-def stage(parameters: Parameters, reviews: Stage, store: Store) -> Stage:
-    """Withheld files are known by their content, like the dump's."""
+def stage(parameters: Parameters, reviews: Stage, store: Store, earlier: Sequence[Stage] = ()) -> Stage:
+    """Withheld files are known by their content, like the dump's.
+
+    `earlier` are the corpora whose texts are not taken again, oldest first; each one's fingerprint contains those
+    before it.
+    """
     chosen = parameters.corpus
     withheld = [path for given in chosen.withhold for path in dump.files(given, store)]
     return Stage(
         "corpus",
-        1,
+        2,
         {"split": chosen.split, "seed": chosen.seed, "withhold": [store.digest(path) for path in withheld]},
-        {"dump": reviews},
+        {"dump": reviews, **({"earlier": earlier[-1]} if earlier else {})},
         "beam_jobs.corpus_job",
         lambda store, folder: [
             *["--input", *reviews.result["paths"]],
             *["--output", str(folder)],
             *["--split", chosen.split, "--seed", str(chosen.seed)],
+            *(["--seen", *(str(store.folder(corpus)) for corpus in earlier)] if earlier else []),
             *(["--withhold", *map(str, withheld)] if withheld else []),
             *(["--direct_num_workers", str(chosen.workers)] if chosen.workers else []),
         ],

@@ -1,26 +1,72 @@
 """The dump: which files, known by their names, sizes and content."""
 
 import glob
+import hashlib
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from beam_jobs.command import UserMistake
-from flows.parameters import Parameters
+from flows.parameters import Addition, Parameters
 from flows.store import Stage, Store
 
+READ_AT_ONCE = 1 << 24  # bytes
 
-def stage(parameters: Parameters, store: Store) -> Stage:
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """An object in a store of objects."""
+
+    path: str
+    name: str
+    size: int
+    sha256: str
+
+
+def stage(parameters: Parameters | Addition, store: Store) -> Stage:
     """Nothing is copied: a dump's fingerprint is that of its files, wherever they lie."""
-    paths = [path for given in parameters.dump.paths for path in files(given, store)]
+    far = [file for given in parameters.dump.paths if "://" in given for file in remote_files(given, store)]
+    near = [path for given in parameters.dump.paths if "://" not in given for path in files(given, store)]
+    paths = [*(str(path) for path in near), *(file.path for file in far)]
     if twice := {p for p in paths if paths.count(p) > 1}:
         raise UserMistake(f"dump.paths: {min(twice)} is named more than once")
-    listing = [{"name": p.name, "size": p.stat().st_size, "sha256": store.digest(p)} for p in paths]
+    listing: list[dict[str, Any]] = [
+        *({"name": p.name, "size": p.stat().st_size, "sha256": store.digest(p)} for p in near),
+        *({"name": file.name, "size": file.size, "sha256": file.sha256} for file in far),
+    ]
     result = {
         "files": len(paths),
-        "bytes": sum(p.stat().st_size for p in paths),
-        "paths": [str(path) for path in paths],
+        "bytes": sum(file["size"] for file in listing),
+        "paths": paths,
         "name": name(parameters.dump.paths),
     }
     return Stage("dump", 1, {"files": listing}, result=result)
+
+
+def remote_files(given: str, store: Store) -> list[RemoteFile]:
+    """What a gs:// or s3:// address or glob stands for; each is read once for its digest, as long as it stays."""
+    from fsspec.core import url_to_fs
+
+    there, pattern = url_to_fs(given)
+    found = []
+    for path in sorted(there.glob(pattern)):
+        address, size = there.unstrip_protocol(path), there.size(path)
+        identity = f"{address} {size} {there.ukey(path)}"
+        content = store.remembered(identity, partial(digest, there, path))
+        found.append(RemoteFile(address, path.rsplit("/", 1)[-1], size, content))
+    if not found:
+        raise UserMistake(f"dump.paths: no file {given}")
+    return found
+
+
+def digest(there: Any, path: str) -> str:
+    """SHA-256 of an object, read in parts."""
+    read = hashlib.sha256()
+    with there.open(path, "rb") as file:
+        while part := file.read(READ_AT_ONCE):
+            read.update(part)
+    return read.hexdigest()
 
 
 def files(given: str, store: Store) -> list[Path]:

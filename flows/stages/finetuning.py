@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
+from beam_jobs.command import UserMistake
 from flows.parameters import Arm, Parameters
 from flows.stages.pretraining import architecture
-from flows.store import Stage
+from flows.store import Stage, sha256
 from model.finetuning.config import FinetuningSettings
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -25,24 +27,55 @@ class Cell:
         return f"{self.arm} · {self.task} · seed {self.seed}"
 
 
-def arms(parameters: Parameters, encoder: Stage, champion: Stage | None) -> list[Arm]:
-    """A model that wants to be champion is compared with the one that is; a champion is not compared with itself."""
+def arms(parameters: Parameters, encoder: Stage, champion: Stage | None, base: Stage | None = None) -> dict[Arm, Stage]:
+    """Each arm's encoder, in the order chosen; none is compared with itself.
+
+    A model that wants to be champion is compared with the one that is. Where there is none, a model that goes on from
+    another is compared with that one.
+    """
     chosen = list(parameters.finetuning.arms)
     if parameters.promotion.mode != "off" and "champion" not in chosen:
         chosen.append("champion")
     if champion is None or champion.fingerprint == encoder.fingerprint:
-        chosen = [arm for arm in chosen if arm != "champion"]
-    return chosen
+        chosen = ["base" if arm == "champion" else arm for arm in chosen]
+    sources: dict[Arm, Stage | None] = {
+        "pre-trained": encoder,
+        "random": encoder,
+        "champion": champion,
+        "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
+        "published": published(parameters.finetuning.published),
+    }
+    return {arm: source for arm in chosen if (source := sources[arm])}
+
+
+def published(name: str) -> Stage | None:
+    """An encoder of somebody else's: a folder is known by its files, a name on the hub by itself."""
+    if not name:
+        return None
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        if name.startswith(("/", ".", "~")):
+            raise UserMistake(f"finetuning.published: no folder {name}")
+        return Stage("published", 1, {"name": name}, result={"path": name})
+    files = {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file()}
+    if "config.json" not in files:
+        raise UserMistake(f"finetuning.published: {name} is no transformers folder, it has no config.json")
+    return Stage("published", 1, {"files": files}, result={"path": str(folder.resolve())})
 
 
 def cells(
-    parameters: Parameters, corpus: Stage, vocabulary: Stage, encoder: Stage, champion: Stage | None
+    parameters: Parameters,
+    corpus: Stage,
+    vocabulary: Stage,
+    encoder: Stage,
+    champion: Stage | None,
+    base: Stage | None = None,
 ) -> Iterator[Cell]:
-    """The study, in the order of the report."""
+    """The study, in the order of the report; `base` is the model this one goes on from, if any."""
+    sources = arms(parameters, encoder, champion, base)
     for task in parameters.finetuning.tasks:
         for seed in parameters.finetuning.seeds:
-            for arm in arms(parameters, encoder, champion):
-                source = champion if arm == "champion" and champion else encoder
+            for arm, source in sources.items():
                 finetuned = finetune(parameters, arm, task, seed, corpus, vocabulary, source)
                 yield Cell(arm, task, seed, finetuned, evaluate(task, corpus, finetuned))
 
@@ -69,7 +102,7 @@ def finetune(
         {"corpus": corpus, **({"vocabulary": vocabulary} if random else {"encoder": encoder})},
         "model.finetune",
         lambda store, folder: [
-            *encoder_arguments(random, str(store.folder(encoder) / "discriminator")),
+            *encoder_arguments(random, encoder.result.get("path") or str(store.folder(encoder) / "discriminator")),
             *["--task", task, "--data", str(store.folder(corpus))],
             *["--output", str(folder)],
             *["--preset", parameters.preset, "--seed", str(seed), "--device", device],

@@ -33,7 +33,7 @@ def described(
     """The study as the report's job reads it."""
     return {
         "title": title,
-        "command": f"amazon-electra run --dump {' '.join(parameters.dump.paths)} --preset {parameters.preset}",
+        "command": command(parameters, encoder),
         **described_stages(store, made),
         "pretraining": [{"name": "in-domain ELECTRA", "metrics": str(store.folder(encoder) / "metrics.jsonl")}],
         "model": str(store.folder(encoder) / "discriminator"),
@@ -41,6 +41,13 @@ def described(
             {"arm": c.arm, "task": c.task, "seed": c.seed, "evaluation": str(store.folder(c.evaluated))} for c in cells
         ],
     }
+
+
+def command(parameters: Parameters, encoder: Stage) -> str:
+    """What gives this report again."""
+    base = encoder.inputs.get("base")
+    how = f"--add-to {base.fingerprint}" if base else f"--preset {parameters.preset}"
+    return f"amazon-electra run --dump {' '.join(parameters.dump.paths)} {how}"
 
 
 def described_stages(store: Store, made: Sequence[Stage]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The vocabulary: WordPiece trained on the corpus's pretrain split."""
 
-from flows.parameters import Parameters
+from flows.parameters import Increment, Parameters
 from flows.store import Stage
 from model.presets import PRESETS
 
@@ -19,4 +19,22 @@ def stage(parameters: Parameters, corpus: Stage) -> Stage:
             *["--output", str(folder)],
             *["--size", str(size), "--lower_case", str(lower_case).lower()],
         ],
+    )
+
+
+def fit_stage(increment: Increment, corpus: Stage, vocabulary: Stage) -> Stage:
+    """How well a vocabulary fits a corpus it was not trained on, against how well it fitted the first one."""
+    limits = {"unknown_rate": increment.unknown_rate, "tokens_per_word": increment.tokens_per_word}
+    return Stage(
+        "vocabulary-fit",
+        1,
+        limits,
+        {"corpus": corpus, "vocabulary": vocabulary},
+        "model.vocabulary_fit",
+        lambda store, folder: [
+            *["--corpus", str(store.folder(corpus)), "--vocabulary", str(store.folder(vocabulary))],
+            *["--output", str(folder)],
+            *(word for name, limit in limits.items() for word in (f"--{name}", str(limit))),
+        ],
+        title="vocabulary fit",
     )

@@ -42,11 +42,44 @@ def intervals(rows: Sequence[tuple[str, Interval]], x: str, zero: bool = False) 
     return _svg(figure)
 
 
-def points(rows: Sequence[tuple[str, float, Interval]], x: str, y: str, log_x: bool = True) -> str | None:
-    """Quality against cost: (name, cost, (value, low, high)) a row."""
+def gains(series: Mapping[str, Sequence[tuple[float, Interval]]], x: str, y: str) -> str | None:
+    """Differences with their intervals over the logarithm of x: name → points (x, (value, low, high))."""
     figure, axes = _figure()
     if figure is None:
         return None
+    for i, (name, along) in enumerate(series.items()):
+        xs = [place * 1.02**i for place, _ in along]
+        values, lows, highs = zip(*(interval for _, interval in along), strict=True)
+        below, above = (
+            [v - low for v, low in zip(values, lows, strict=True)],
+            [h - v for v, h in zip(values, highs, strict=True)],
+        )
+        axes.errorbar(xs, values, yerr=[below, above], fmt="o-", capsize=3, linewidth=1.2, label=name)
+    axes.axhline(0, color="#777", linewidth=1, linestyle="--")
+    axes.set_xscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.legend(frameon=False, fontsize=8)
+    return _svg(figure)
+
+
+def points(
+    rows: Sequence[tuple[str, float, Interval]],
+    x: str,
+    y: str,
+    log_x: bool = True,
+    without: Sequence[tuple[str, float]] = (),
+) -> str | None:
+    """Quality against cost: (name, cost, (value, low, high)) a row; `without` cost are drawn as lines across."""
+    figure, axes = _figure()
+    if figure is None:
+        return None
+    for name, value in without:
+        axes.axhline(value, color="#777", linewidth=1, linestyle="--")
+        axes.annotate(
+            name, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
+            fontsize=8, color="#555",
+        )  # fmt: skip
     for name, cost, (value, low, high) in rows:
         bar = axes.errorbar(cost, value, yerr=[[value - low], [high - value]], fmt="o", capsize=3)
         axes.annotate(

@@ -22,20 +22,24 @@ def cost_blocks(study: Mapping[str, Any], found: Results) -> list[Block]:
 
 
 def _quality_charts(study: Mapping[str, Any], found: Results) -> list[Block]:
-    """The main metric of each arm against its cost; an arm without pre-training has none to be drawn at."""
+    """The main metric of each arm against its cost; an arm without pre-training is a line across."""
     blocks: list[Block] = []
     for field, axis in AXES:
         costs = {arm["name"]: arm[field] for arm in study.get("arms", []) if arm.get(field)}
-        if len(set(costs.values())) < 2:
+        if len(set(costs.values())) < 2 and (field == "latency_ms" or not costs):
             continue
         for task in found.tasks:
             main = found.main_metric(task)
+            scale = 100 if in_percent(main) else 1
             rows = [
-                (arm, costs[arm], interval_of(pooled[main]))
+                (arm, costs[arm], interval_of(pooled[main], scale))
                 for arm in found.arms
                 if arm in costs and (pooled := found.pooled(arm, task))
             ]
-            svg = charts.points(rows, axis, title_of(main)) if rows else None
+            others = [arm for arm in found.arms if arm not in costs and found.pooled(arm, task)]
+            lines = [(arm, scale * found.pooled(arm, task)[main]["value"]) for arm in others]
+            named = title_of(main) + (" (%)" if scale == 100 else "")
+            svg = charts.points(rows, axis, named, without=lines) if rows else None
             if svg:
                 blocks.append(Figure(svg, f"{task}: {title_of(main)} against {axis}"))
     return blocks

@@ -26,6 +26,8 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    first: int | None = None
+    """So many rows in Markdown, all of them on the page."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Details:
-    """Folded away in HTML, left out of Markdown where `html_only`."""
+    """Folded away in HTML, a section of its own in Markdown."""
 
     title: str
     blocks: Sequence["Block"]
-    html_only: bool = False
 
 
 Block = Heading | Paragraph | Table | Code | Figure | Details
@@ -76,15 +77,15 @@ def _markdown(block: Block) -> str:
             return f"{'#' * level} {text}"
         case Paragraph(text, kind):
             return {"answer": f"**{text}**", "warning": f"> **Warning:** {text}"}.get(kind, text)
-        case Table(header, rows, caption):
-            lines = [_row(header), "|" + " --- |" * len(header), *map(_row, rows)]
+        case Table(header, rows, caption, first):
+            lines = [_row(header), "|" + " --- |" * len(header), *map(_row, rows[:first])]
             return (f"{caption}\n\n" if caption else "") + "\n".join(lines)
         case Code(text):
             return f"```\n{text}\n```"
         case Figure(_, caption):
             return f"*Figure in report.html: {caption}*"
-        case Details(title, blocks, html_only):
-            return "" if html_only else f"### {title}\n\n" + "\n\n".join(filter(None, map(_markdown, blocks)))
+        case Details(title, blocks):
+            return f"### {title}\n\n" + "\n\n".join(filter(None, map(_markdown, blocks)))
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -104,7 +105,7 @@ def _html(block: Block) -> str:
             return f"<pre><code>{html.escape(text)}</code></pre>"
         case Figure(svg, caption):
             return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
-        case Details(title, blocks, _):
+        case Details(title, blocks):
             inner = "\n".join(map(_html, blocks))
             return f"<details><summary>{html.escape(title)}</summary>\n{inner}\n</details>"
 

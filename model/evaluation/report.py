@@ -15,6 +15,7 @@ from typing import Any
 from model.command import UserMistake, main
 from model.evaluation import card, results
 from model.evaluation.costs import cost_blocks
+from model.evaluation.crossings import crossing_blocks
 from model.evaluation.document import Block, Code, Document, Heading, Paragraph, Table
 from model.evaluation.results import Difference, Results
 from model.evaluation.sections import (
@@ -22,6 +23,7 @@ from model.evaluation.sections import (
     curves,
     details,
     difference_chart,
+    difference_range,
     learning_curves,
     number,
     percent,
@@ -76,18 +78,15 @@ def answer_of(found: Results, differences: list[Difference]) -> str:
             value = found.pooled(found.arms[0], task)[metric]["value"]
             parts.append(f"{number(metric, value)} {title_of(metric)} on {task}")
         return f"{found.arms[0]} reaches {', '.join(parts)}; there is no second arm to compare it with."
-    parts = []
+    findings: dict[str, list[str]] = {}
     for difference in differences:
         c = difference.comparison
-        effect = f"{title_of(c.metric)} {change(c.metric, c.difference)}, 95% interval {_range(c)}"
-        parts.append(f"on {difference.task} there is {difference.words} ({effect})" if not c.evidence else
-                     f"on {difference.task} {difference.words} ({effect})")  # fmt: skip
-    sentence = "; ".join(parts) + "."
+        effect = f"{title_of(c.metric)} {change(c.metric, c.difference)}, 95% interval {difference_range(c)}"
+        found_there = difference.words if c.evidence else f"there is {difference.words}"
+        findings.setdefault(found_there, []).append(f"{difference.task} ({effect})")
+    told_first = sorted(findings, key=lambda words: words.startswith("there is"))
+    sentence = "; ".join(f"{words} on {', '.join(findings[words])}" for words in told_first) + "."
     return sentence[0].upper() + sentence[1:]
-
-
-def _range(c: Any) -> str:
-    return f"{change(c.metric, c.low).removesuffix(' points')} to {change(c.metric, c.high).removesuffix(' points')}"
 
 
 def _blocks(
@@ -99,6 +98,7 @@ def _blocks(
     blocks += [Heading("Results"), *result_tables(found)]
     if differences:
         blocks += [Heading("Differences"), *_difference_blocks(differences)]
+    blocks += crossing_blocks(study, differences)
     blocks += cost_blocks(study, found)
     blocks += curves(study, base)
     blocks += _data_blocks(study)
@@ -146,7 +146,7 @@ def _difference_blocks(differences: list[Difference]) -> list[Block]:
             f"{d.a} − {d.b}",
             title_of(d.comparison.metric),
             change(d.comparison.metric, d.comparison.difference),
-            _range(d.comparison),
+            difference_range(d.comparison),
             probability(d.comparison.p),
             probability(d.comparison.p_holm),
             probability(d.comparison.p_randomization),
@@ -157,8 +157,9 @@ def _difference_blocks(differences: list[Difference]) -> list[Block]:
     how = (
         "Arms are compared on the same test examples, seed by seed. The interval and p count both the examples (paired "
         "bootstrap) and the seeds (two-way random effects, t with Satterthwaite's degrees of freedom). p "
-        "(randomization) swaps the arms at random on the examples and takes the seeds as they are; with one seed it "
-        "is p. p (Holm) is corrected for the number of comparisons; a difference is called one where it is below 0.05."
+        "(randomization) swaps the arms at random on the examples, for accuracy McNemar's test, and takes the seeds as "
+        "they are; with one seed it is p. p (Holm) is corrected for all tasks and pairs of this table; a difference is "
+        "called one where it is below 0.05."
     )
     return [*difference_chart(differences), Table(header, rows), Paragraph(how)]
 
@@ -184,9 +185,16 @@ def _data_blocks(study: Mapping[str, Any]) -> list[Block]:
         Heading("Withheld from pre-training"),
         Paragraph(_leak_statement(study.get("withheld") or _withheld(stages))),
     ]
-    if stages:
-        lineage = [(s["stage"], s.get("fingerprint") or "") for s in stages]
-        blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage)]
+    lineage = [("dump", dump["fingerprint"])] if dump.get("fingerprint") else []
+    lineage += [
+        (s["stage"], s.get("fingerprint") or "") for s in stages if s.get("fingerprint") != dump.get("fingerprint")
+    ]
+    lineage += [
+        (f"encoder of {arm['name']}", arm["fingerprint"]) for arm in study.get("arms", []) if "fingerprint" in arm
+    ]
+    if lineage:
+        after = "Each fine-tuning's own is in the table of runs below."
+        blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage), Paragraph(after)]
     return blocks
 
 

@@ -24,6 +24,8 @@ class Cell:
     about: Mapping[str, Any] = field(repr=False)
     """Its metrics.json."""
     predictions: Predictions = field(repr=False)
+    fingerprint: str = ""
+    """What it was made of, where the study tells."""
 
 
 @dataclass(frozen=True)
@@ -107,4 +109,5 @@ def _cell(cell: Mapping[str, Any], base: Path) -> Cell:
         folder=folder,
         about=json.loads((folder / "metrics.json").read_text()),
         predictions=read(folder / "predictions.parquet"),
+        fingerprint=str(cell.get("fingerprint", "")),
     )

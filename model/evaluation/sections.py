@@ -9,9 +9,12 @@ from model.evaluation import charts
 from model.evaluation.document import Block, Details, Figure, Heading, Paragraph, Table
 from model.evaluation.metrics import METRICS
 from model.evaluation.results import Cell, Difference, Results
+from model.evaluation.significance import Comparison
 
-SHOWN_MISTAKES = 10
-"""Of the hundred kept beside each evaluation."""
+MISTAKES_IN_MARKDOWN = 10
+"""Of the hundred kept beside each evaluation, which are all on the page."""
+TEXT_SHOWN = 300
+"""Characters of a text."""
 LOSSES = ("generator_loss", "discriminator_loss", "mlm_loss", "loss")
 
 
@@ -34,6 +37,10 @@ def change(metric: str, value: float) -> str:
 def with_interval(metric: str, values: Mapping[str, float]) -> str:
     low, high = number(metric, values["low"]), number(metric, values["high"])
     return f"{number(metric, values['value'])} ({low.rstrip('%')} – {high.rstrip('%')})"
+
+
+def difference_range(c: Comparison) -> str:
+    return f"{change(c.metric, c.low).removesuffix(' points')} to {change(c.metric, c.high).removesuffix(' points')}"
 
 
 def interval_of(values: Mapping[str, float], scale: float = 1.0) -> charts.Interval:
@@ -125,21 +132,31 @@ def _curve(cell: Cell, metric: str, scale: float) -> list[tuple[float, float]]:
 
 
 def details(found: Results) -> list[Block]:
-    """Per cell what dev chose, the confusion matrix, slices, mistakes; folded."""
+    """Of every cell what dev chose and what came out; of each arm's first seed confusion, slices and mistakes."""
     rows = [
         (
             c.arm,
             c.task,
             str(c.seed),
             f"{c.about.get('learning_rate', 0):g}",
-            number(main, c.about["metrics"][main]["value"]),
+            *(f"{title_of(m)} {with_interval(m, c.about['metrics'][m])}" for m in list(c.about["metrics"])[:2]),
+            c.fingerprint,
         )
         for c in found.cells
-        for main in [found.main_metric(c.task)]
     ]
-    table = Table(("arm", "task", "seed", "learning rate chosen on dev", "main metric"), rows)
+    width = max(map(len, rows))
+    rows = [(*row[:-1], *[""] * (width - len(row)), row[-1]) for row in rows]
+    header = (
+        "arm",
+        "task",
+        "seed",
+        "learning rate chosen on dev",
+        "on test (95% interval)",
+        *["and"] * (width - 6),
+        "cell",
+    )
     first = [found.of(arm, task)[0] for task in found.tasks for arm in found.arms if found.of(arm, task)]
-    return [table, *(Details(f"{c.arm}, {c.task}, seed {c.seed}", _cell(c), html_only=True) for c in first)]
+    return [Table(header, rows), *(Details(f"{c.arm}, {c.task}, seed {c.seed}", _cell(c)) for c in first)]
 
 
 def _cell(cell: Cell) -> list[Block]:
@@ -154,7 +171,18 @@ def _cell(cell: Cell) -> list[Block]:
         blocks.append(Table((name, "n", *map(title_of, metrics)), rows, f"By {name}"))
     mistakes = cell.folder / "mistakes.jsonl"
     if mistakes.exists():
-        read = [json.loads(line) for line in mistakes.read_text().splitlines()[:SHOWN_MISTAKES]]
-        rows = [(str(m["label"]), str(m["prediction"]), f"{m['loss']:.2f}", m["text"][:300]) for m in read]
-        blocks.append(Table(("label", "said", "loss", "text"), rows, "Worst mistakes"))
+        read = [json.loads(line) for line in mistakes.read_text().splitlines()]
+        rows = [(_short(m["label"]), _short(m["prediction"]), f"{m['loss']:.2f}", _text(m)) for m in read]
+        blocks.append(Table(("label", "said", "loss", "text"), rows, "Worst mistakes", MISTAKES_IN_MARKDOWN))
     return blocks or [Paragraph("Nothing more is kept of this run.")]
+
+
+def _short(said: Any) -> str:
+    """Answers of several annotators are a list of (text, place)."""
+    if isinstance(said, list):
+        return "; ".join(dict.fromkeys(str(one[0]) if isinstance(one, list) else str(one) for one in said)) or "none"
+    return str(said) or "none"
+
+
+def _text(mistake: Mapping[str, Any]) -> str:
+    return " ¶ ".join(mistake[name][:TEXT_SHOWN] for name in ("text", "pair") if mistake.get(name))

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoModel, AutoTokenizer
 
 from model.command import UserMistake
-from model.evaluation import predictions, report, results, sections
+from model.evaluation import crossings, predictions, report, results, sections, significance
 from model.evaluation.evaluate import summary
 from model.evaluation.predictions import Predictions
 from model.finetuning.encoders import write_json
@@ -59,8 +59,9 @@ def study(tmp_path_factory):
                     "loss": 3.1,
                     "text": "<b>not</b> good | at all",
                 }
-                (place / "mistakes.jsonl").write_text(json.dumps(mistake) + "\n")
-                cells.append({"arm": arm, "task": task, "seed": seed, "evaluation": place.name})
+                lines = [json.dumps(mistake | {"text": f"{mistake['text']} {i}"}) for i in range(30)]
+                (place / "mistakes.jsonl").write_text("\n".join(lines) + "\n")
+                cells.append({"arm": arm, "task": task, "seed": seed, "evaluation": place.name, "fingerprint": "ce11"})
     write_electra(folder / "discriminator")
     curve = [json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7}) for i in range(50)]
     (folder / "metrics.jsonl").write_text("\n".join(curve))
@@ -72,7 +73,7 @@ def study(tmp_path_factory):
         "withheld": {"test": 12, "IMDb": 3},
         "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
         "model": "discriminator",
-        "arms": [{"name": "random", "data_known": False}],
+        "arms": [{"name": "random", "data_known": False}, {"name": "in-domain", "fingerprint": "e9c0de"}],
         "cells": cells,
     }
     (folder / "study.json").write_text(json.dumps(content))
@@ -142,10 +143,26 @@ def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "part", ["## Question", "## Answer", "2,000", "15 texts were withheld", "f00", "amazon-electra run --dump"]
-)
+    "part",
+    [
+        "## Question", "## Answer", "2,000", "15 texts were withheld", "f00", "e9c0de", "ce11",
+        "amazon-electra run --dump",
+        "Confusion matrix", "By stars", "By words", "calibration error", "Worst mistakes", "p (Holm)",
+        "p (randomization)",
+        "**Warning:** what the encoder of random was trained on is unknown",
+    ],
+)  # fmt: skip
 def test_the_markdown_has_every_part(written, part):
     assert part in (written / "report.md").read_text()
+
+
+def test_the_page_has_every_mistake_and_the_markdown_the_worst(written):
+    page, text = (written / "report.html").read_text(), (written / "report.md").read_text()
+    for arm_and_task in ("in-domain, polarity, seed 0", "random, stars, seed 0"):
+        assert f"<summary>{arm_and_task}</summary>" in page
+    assert (page.count("good | at all 29"), text.count("at all 29"), text.count("at all 9")) == (4, 0, 4)
+    for part in ("Confusion matrix", "By stars", "calibration error", "15 texts were withheld", "e9c0de", "ce11"):
+        assert part in page
 
 
 def test_the_model_folder_loads_and_its_card_has_the_results(written):
@@ -183,7 +200,41 @@ def test_quality_against_labels_and_cost_is_drawn_where_the_study_tells_it(study
         "1.50 / 2.50",
     ):
         assert words in page
-    assert "100 labels" in (study / "costs" / "report.md").read_text()
+    text = (study / "costs" / "report.md").read_text()
+    assert "100 labels" in text
+    assert "## Where the lines cross" in text
+    assert "evidence of a gain at 100 labels" in text
+
+
+def comparison(effect, p=0.5):
+    return significance.Comparison("accuracy", effect, effect - 0.01, effect + 0.01, p, p, 100, 3, p)
+
+
+@pytest.mark.parametrize(
+    ("effects", "words"),
+    [
+        ((0.04, 0.02, -0.02), "the lines cross near 548 labels"),
+        ((0.04, 0.02, 0.02), "the lines do not cross: the gain stays above zero from 100 to 1,000 labels"),
+        ((-0.04, -0.02, 0.0), "the gain stays at or below zero"),
+    ],
+)
+def test_where_the_lines_cross_is_told(effects, words):
+    points = [
+        (x, results.Difference("a", "b", "t", comparison(e))) for x, e in zip((100, 300, 1000), effects, strict=True)
+    ]
+    told = crossings.in_words("a − b", points, "labels")
+    assert words in told
+    assert "at none of them is there evidence of a difference" in told
+
+
+def test_an_arm_without_pretraining_is_what_the_others_gain_over():
+    study = {"arms": [{"name": "a", "tokens": 10}, {"name": "b", "tokens": 100}, {"name": "c"}]}
+    found = [results.Difference(x, "c", "t", comparison(e, 0.01)) for x, e in (("b", 0.1), ("a", -0.1))]
+    [(name, points)] = crossings.by_tokens(study, found).items()
+    assert [x for x, _ in points] == [10, 100]
+    told = crossings.in_words(name, points, "tokens")
+    assert "evidence of a gain at 100 tokens and evidence of a loss at 10 tokens" in told
+    assert "cross near 32 tokens" in told
 
 
 def test_writing_twice_gives_the_same_page(written, study):

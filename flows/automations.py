@@ -21,7 +21,10 @@ LOST_SECONDS = 120
 """A run that has given no sign for so long is crashed: three heartbeats and a margin."""
 WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
 """Environment variable with the address that is called when a run fails; maybe a secret, so it is never logged."""
-ENDED = tuple(f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Crashed", "Cancelled", "Paused"))
+ENDED = tuple(
+    f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")
+)
+"""Events after which no sign of life is expected: named after the state, not after its type."""
 
 
 def ensure(trainings_at_once: int = 1) -> None:
@@ -53,7 +56,7 @@ def lost_runs() -> Automation:
         ),
         actions=[
             ChangeFlowRunState(
-                name=None, state=StateType.CRASHED, message="no sign of life; start it again", force=True
+                name=None, state=StateType.CRASHED, message="no sign of life; start it again", force=False
             )
         ],
     )

@@ -10,10 +10,10 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from prefect.context import FlowRunContext
 from prefect.exceptions import FlowPauseTimeout, NotPausedError, ObjectNotFound
 from prefect.flow_runs import resume_flow_run, suspend_flow_run
 from prefect.input import RunInput
-from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows.parameters import Promotion
@@ -104,10 +104,11 @@ def asked(decision: Decision, report: Mapping[str, Any], registry: Registry, ver
     by now, asks again.
     """
     registry.challenge(version, f"waits for approval; {decision.reason}")
-    run = flow_run.get_id()
-    if not run or not flow_run.deployment_id:
+    context = FlowRunContext.get()
+    run = context.flow_run if context else None
+    if run is None or run.deployment_id is None:
         return Decision(False, f"waits for `amazon-electra promote {version}`; {decision.reason}")
-    registry.note(version, "waiting", run)
+    registry.note(version, "waiting", str(run.id))
     evidence = f"**{report['title']}**\n\n{report['answer']}\n\nBy the rule: {decision.reason}"
     form = Approval.with_initial_data(description=evidence, approve=decision.promote, reason="")
     key = f"approval-{sha256(f'{version} {evidence}'.encode()).hexdigest()[:12]}"

@@ -1,0 +1,206 @@
+"""What may happen to a run that was started from the UI: two at once, a cancellation, kill -9 of every part.
+
+All on one cockpit and the real deployment `pre-train`, whose data are made once; each test has a seed of its own.
+"""
+
+import json
+import os
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import pytest
+from prefect.client.schemas.filters import FlowRunFilter
+
+from flows.servers import answers
+from tests.served import cockpit, eventually
+
+pytestmark = pytest.mark.timeout(900)
+
+ENDLESS = 1_000_000
+"""Steps: days."""
+DUMP = {"paths": ["sample:300"]}
+SHAPE = {"batch": "4", "checkpoint_every": "5", "log_every": "1"}
+
+
+class Told(BaseHTTPRequestHandler):
+    """Keeps what the webhook of failures is told."""
+
+    bodies: ClassVar[list[str]] = []
+
+    def do_POST(self):
+        self.bodies.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    webhook = HTTPServer(("127.0.0.1", 0), Told)
+    threading.Thread(target=webhook.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{webhook.server_port}/failures?token=secret-of-the-webhook"
+    store = tmp_path_factory.mktemp("faults") / "store"
+    with cockpit(store, {"AMAZON_ELECTRA_WEBHOOK": address}) as up:
+        yield up
+    webhook.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_running(served):
+    """A test that failed must not fail the next one."""
+    yield
+    with served.client() as client:
+        runs = [r for r in client.read_flow_runs(limit=200) if r.state and not r.state.is_final() and r.start_time]
+    for run in runs:
+        served.cancel(str(run.id))
+    eventually(lambda: not served.jobs("model.pretrain"), 60)
+
+
+def train(served, seed):
+    return served.start("pre-train", dump=DUMP, pretraining={"steps": ENDLESS, "seed": seed, "settings": SHAPE})
+
+
+def training(served, seed, seconds=300):
+    """The process that trains with this seed."""
+    return eventually(lambda: [p for p in served.jobs("model.pretrain") if f"seed={seed}" in p.cmdline()], seconds)[0]
+
+
+def folder_of(process):
+    words = process.cmdline()
+    return Path(words[words.index("--output") + 1])
+
+
+def steps_of(folder):
+    """The steps in its log of metrics."""
+    log = folder / "metrics.jsonl"
+    return [json.loads(line)["step"] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def trained_for(folder, steps):
+    """Waits for so many more steps; the last one."""
+    begin = max(steps_of(folder), default=0)
+    return eventually(lambda: (now := max(steps_of(folder), default=0)) >= begin + steps and now, 300)
+
+
+def checkpoints(folder):
+    return sorted(int(path.name.split("-")[-1].split(".")[0]) for path in folder.glob("checkpoints/step-*"))
+
+
+def flow_process(job):
+    """The process of the flow that a job belongs to: the job's guard is its child."""
+    guard = job.parent()
+    assert "guard.py" in " ".join(guard.cmdline())
+    return guard.parent()
+
+
+def ended(process, seconds):
+    eventually(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, seconds)
+
+
+def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
+    first = train(served, 1)
+    job = training(served, 1)
+    second = train(served, 2)
+    with served.client() as client:
+        of_second = FlowRunFilter(id={"any_": [second]})
+        eventually(lambda: any(t.name.startswith("pre") for t in client.read_task_runs(flow_run_filter=of_second)), 200)
+    trained_for(folder_of(job), 10)
+    assert len(served.jobs("model.pretrain")) == 1
+
+    served.cancel(first)
+    began = time.monotonic()
+    ended(job, 30)
+    served.wait(first, "Cancelled", seconds=60)
+    print("cancelled after", time.monotonic() - began)
+    folder = next(f for f in served.store.glob("pretraining/*") if checkpoints(f))
+    assert served.jobs(folder.name) == []
+
+    job = training(served, 2, 200)
+    trained_for(folder_of(job), 5)
+    served.cancel(second)
+    ended(job, 30)
+    served.wait(second, "Cancelled", seconds=60)
+
+    kept = checkpoints(folder)[-1]
+    third = train(served, 1)
+    job = training(served, 1)
+    assert folder_of(job) == folder
+    assert trained_for(folder, 5) > kept
+    assert steps_of(folder) == list(range(1, max(steps_of(folder)) + 1)), "the next run goes on where it was stopped"
+    served.cancel(third)
+    ended(job, 30)
+
+
+def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
+    run = train(served, 3)
+    job = training(served, 3)
+    folder = folder_of(job)
+    trained_for(folder, 10)
+    flow_process(job).kill()
+    ended(job, 30)
+    served.wait(run, "Crashed", seconds=240)
+    eventually(lambda: any(served.run(run).name in body for body in Told.bodies), 60)
+    again = train(served, 3)
+    job = training(served, 3)
+    trained_for(folder, 5)
+    served.cancel(again)
+    ended(job, 30)
+
+
+def test_both_servers_killed_in_the_middle_of_a_training(served):
+    run = train(served, 4)
+    job = training(served, 4)
+    folder = folder_of(job)
+    trained_for(folder, 5)
+    for words, address in (("prefect.server.api", served.prefect), ("mlflow server", served.mlflow)):
+        server_process(words, address).kill()
+    trained_for(folder, 10)
+    eventually(lambda: answers(f"{served.prefect}/api/health") and answers(f"{served.mlflow}/health"), 200)
+    assert job.is_running()
+    trained_for(folder, 5)
+    served.cancel(run)
+    ended(job, 30)
+    served.wait(run, "Cancelled", seconds=60)
+    print(mlflow_steps(served, folder), steps_of(folder))
+    assert mlflow_steps(served, folder) == steps_of(folder)
+    again = train(served, 5)
+    job = training(served, 5, 120)
+    served.cancel(again)
+    ended(job, 30)
+
+
+def server_process(words, address):
+    """The one that listens there: of MLflow's two the upper one, which ends the other."""
+    port = address.split(":")[2]
+    lines = {p: p.cmdline() for p in psutil.process_iter(["pid"]) if p.info["pid"] != os.getpid()}
+    return next(p for p, line in lines.items() if words in " ".join(line) and port in line and "-S" not in line)
+
+
+def mlflow_steps(served, folder):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(served.mlflow)
+    run = json.loads((folder / "tracking.json").read_text())["run_id"]
+    return sorted(metric.step for metric in client.get_metric_history(run, "loss"))
+
+
+def test_kill_9_of_the_serving_process(served):
+    run = train(served, 6)
+    job = training(served, 6)
+    folder = folder_of(job)
+    trained_for(folder, 10)
+    [serving] = served.jobs("flows.deployments serve")
+    serving.kill()
+    began = time.monotonic()
+    eventually(lambda: [p for p in served.jobs("flows.deployments serve") if p.pid != serving.pid], 60)
+    while time.monotonic() - began < 240 and served.state(run) == "Running":
+        print(round(time.monotonic() - began), served.state(run), job.is_running(), len(steps_of(folder)))
+        time.sleep(5)
+    print(served.state(run), job.is_running())
+    assert served.state(run) == "Crashed"

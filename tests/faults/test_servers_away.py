@@ -1,0 +1,108 @@
+"""Both servers away in the middle of a training: it goes on, and what they missed is told later."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from flows import servers
+from flows.servers import HOST, answers, free_port
+from flows.store import Store
+from tests.flows.test_processes import read_pid
+from tests.served import CLEAN, eventually
+
+pytestmark = pytest.mark.timeout(600)
+AWAY_SECONDS = 10
+
+
+class Server:
+    """A Prefect or MLflow server that a test ends and starts as it likes."""
+
+    def __init__(self, begin, health):
+        self.port = free_port()
+        self.url = f"http://{HOST}:{self.port}"
+        self._begin, self._health = begin, health
+        self.start()
+
+    def start(self):
+        self._process = self._begin(self.port)
+        eventually(lambda: answers(self.url + self._health), servers.START_SECONDS, self._process.last_words)
+
+    def end(self):
+        self._process.end()
+
+
+@contextmanager
+def both(store):
+    prefect = Server(lambda port: servers.prefect_server(store, port), "/api/health")
+    mlflow = Server(lambda port: servers.mlflow_server(store, port), "/health")
+    try:
+        yield prefect, mlflow
+    finally:
+        prefect.end()
+        mlflow.end()
+
+
+def toy(store, prefect, mlflow, ways):
+    command = [sys.executable, "-m", "tests.flows.toy_graph", str(store), json.dumps(ways)]
+    settings = {"PREFECT_API_URL": f"{prefect.url}/api", "MLFLOW_TRACKING_URI": mlflow.url}
+    return subprocess.Popen(command, env={**CLEAN, **settings}, start_new_session=True)
+
+
+def flow_states(store):
+    """As the Prefect server's database has them."""
+    import sqlite3
+
+    with sqlite3.connect(store / "prefect" / "prefect.db") as database:
+        return [name for (name,) in database.execute("select state_name from flow_run order by created")]
+
+
+def losses(mlflow, store):
+    """Steps whose loss MLflow has, of the pre-training's run, and that run."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(mlflow.url)
+    known = json.loads(next(store.glob("pretraining/*/tracking.json")).read_text())
+    history = client.get_metric_history(known["run_id"], "loss")
+    return sorted(metric.step for metric in history), client.get_run(known["run_id"])
+
+
+def test_both_servers_away_for_a_while(tmp_path):
+    store, steps = tmp_path / "store", 30
+    with both(store) as (prefect, mlflow):
+        flow = toy(store, prefect, mlflow, {"pretraining": {"steps": steps, "seconds_a_step": 1}})
+        eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")), 200)
+        job = read_pid(next(store.glob("pretraining/*/pid")))
+        prefect.end()
+        mlflow.end()
+        time.sleep(AWAY_SECONDS)
+        assert read_pid(next(store.glob("pretraining/*/pid"))) == job
+        assert flow.poll() is None
+        prefect.start()
+        mlflow.start()
+        assert flow.wait(300) == 0
+        assert flow_states(store) == ["Completed"]
+        seen, run = losses(mlflow, store)
+        assert seen == list(range(1, steps + 1))
+        assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)
+
+
+def test_mlflow_away_to_the_end_has_all_of_it_after_the_next_run(tmp_path):
+    store = tmp_path / "store"
+    with both(store) as (prefect, mlflow):
+        mlflow.end()
+        assert toy(store, prefect, mlflow, {}).wait(300) == 0
+        assert len(Store(store).manifests()) == 8
+        mlflow.start()
+        assert toy(store, prefect, mlflow, {}).wait(300) == 0
+        assert flow_states(store) == ["Completed", "Completed"]
+        seen, run = losses(mlflow, store)
+        assert seen == [1, 2, 3]
+        assert (run.info.status, run.data.metrics["metrics.accuracy.value"]) == ("FINISHED", 0.5)
+        cells = json.loads(next(store.glob("finetuning/*/tracking.json")).read_text())
+        from mlflow import MlflowClient
+
+        assert MlflowClient(mlflow.url).get_run(cells["run_id"]).data.metrics["test.accuracy"] == 0.5

@@ -24,6 +24,7 @@ class Noise:
         self.pooled = True  # False: torch's own draws, where they cost nothing
         self._places = torch.Generator()
         self._pool = torch.ones(0)
+        self._pools: dict[torch.dtype, Tensor] = {}  # the same factors in each type asked for
         self._drawn_for: tuple[int, int] | None = None
 
     def begin(self, seed: int, step: int, part: int = 0) -> None:
@@ -33,16 +34,17 @@ class Noise:
             self._drawn_for = (seed, step // STEPS_PER_POOL)
             generator = torch.Generator().manual_seed((seed + 1) * 7_368_787 + step // STEPS_PER_POOL)
             self._pool = keep_factors(POOL, self.rate, generator)
+            self._pools.clear()
 
     def factors(self, states: Tensor) -> Tensor:
         """Keep factors in the shape and type of `states`."""
         elements = states.numel()
         if elements > self._pool.numel() // 2:
             return keep_factors(elements, self.rate, self._places).view(states.shape).to(states.dtype)
-        if self._pool.dtype != states.dtype:
-            self._pool = self._pool.to(states.dtype)
+        if states.dtype not in self._pools:
+            self._pools[states.dtype] = self._pool.to(states.dtype)
         place = int(torch.randint(0, self._pool.numel() - elements, (), generator=self._places))
-        return self._pool[place : place + elements].view(states.shape)
+        return self._pools[states.dtype][place : place + elements].view(states.shape)
 
 
 def keep_factors(elements: int, rate: float, generator: torch.Generator) -> Tensor:
@@ -71,4 +73,4 @@ class Dropout(nn.Module):
             return states + change
         if not self.noise.pooled:
             return states + functional.dropout(change, self.noise.rate)
-        return torch.addcmul(states, change, self.noise.factors(change))
+        return torch.addcmul(states, change.to(states.dtype), self.noise.factors(states))

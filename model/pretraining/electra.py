@@ -15,7 +15,7 @@ from torch.nn import functional
 from model.presets import Architecture, PretrainingConfig
 from model.pretraining.attention import Attention, within_documents
 from model.pretraining.dropout import Noise
-from model.pretraining.encoder import Embeddings, Encoder, LayerNorm, Linear
+from model.pretraining.encoder import Embeddings, Encoder, LayerNorm, Linear, multiply_in
 from model.pretraining.vocabulary_loss import VocabularyLoss
 
 Batch = dict[str, Tensor]
@@ -46,15 +46,16 @@ class TokenHead(nn.Module):
 
     def logits(self, vectors: Tensor, word: Tensor) -> Tensor:
         """[tokens, embedding] → [tokens, vocabulary]."""
-        return functional.linear(vectors, word.to(vectors.dtype), self.bias.to(vectors.dtype))
+        kind = self.dense.products
+        return functional.linear(vectors.to(kind), word.to(kind), self.bias.to(kind))
 
     def losses(self, vectors: Tensor, word: Tensor, batch: Batch, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
         """Of the masked tokens: the weighted sum of the losses, sampled ids, 1.0 where the best guess is right."""
-        kind = vectors.dtype
+        kind = self.dense.products
         originals = batch["input_ids"].gather(1, batch["masked_positions"]).flatten()
         weights, keys = batch["masked_weights"].flatten(), batch["keys"].flatten()
         arguments = word.to(kind), self.bias.to(kind), originals, weights, keys, temperature
-        result: tuple[Tensor, Tensor, Tensor] = VocabularyLoss.apply(vectors, *arguments)
+        result: tuple[Tensor, Tensor, Tensor] = VocabularyLoss.apply(vectors.to(kind), *arguments)
         return result
 
 
@@ -64,11 +65,11 @@ class ReplacedHead(nn.Module):
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
         self.dense = Linear(architecture.hidden, architecture.hidden)
-        self.out = Linear(architecture.hidden, 1)
+        self.out = nn.Linear(architecture.hidden, 1)
 
     def forward(self, states: Tensor) -> Tensor:
         """[sequences, length, hidden] → [sequences, length]."""
-        logits: Tensor = self.out(functional.gelu(self.dense(states))).squeeze(-1)
+        logits: Tensor = self.out(functional.gelu(self.dense(states)).float()).squeeze(-1)
         return logits
 
 
@@ -84,21 +85,23 @@ class Electra(nn.Module):
         self.config = config
         self.noise = Noise(config.dropout)
         narrow = architecture.generator()
-        self.embeddings = Embeddings(vocabulary_size, architecture, self.noise, dtype)
+        self.dtype = dtype
+        self.embeddings = Embeddings(vocabulary_size, architecture, self.noise)
         self.generator = Encoder(narrow, self.noise)
         self.generator_head = TokenHead(vocabulary_size, narrow)
         self.discriminator = Encoder(architecture, self.noise)
         self.discriminator_head = ReplacedHead(architecture)
+        multiply_in(self, dtype)
 
     def forward(self, batch: Batch) -> Step:
-        attention = within_documents(batch, self.embeddings.dtype)
+        attention = within_documents(batch, self.dtype)
         vectors = self.propose(batch, attention)
         token_loss, sampled, right = self.generator_head.losses(
             vectors, self.embeddings.word, batch, self.config.temperature
         )
         corrupted, replaced = corrupt(batch, sampled)
         real = (batch["documents"] > 0).float()
-        logits = self.detect(corrupted, batch["positions"], attention).float()
+        logits = self.detect(corrupted, batch["positions"], attention)
         replaced_loss = (functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none") * real).sum()
         loss = (
             self.config.generator_weight * token_loss / batch["masked_total"]

@@ -12,7 +12,7 @@ from model.presets import Architecture, PretrainingConfig
 from model.pretraining.attention import within_documents
 from model.pretraining.dropout import Noise
 from model.pretraining.electra import Batch, Step, TokenHead, gather
-from model.pretraining.encoder import Embeddings, Encoder, Linear
+from model.pretraining.encoder import Embeddings, Encoder, Linear, multiply_in
 
 
 class PairHead(nn.Module):
@@ -21,10 +21,10 @@ class PairHead(nn.Module):
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.pool = Linear(hidden, hidden)
-        self.out = Linear(hidden, 2)
+        self.out = nn.Linear(hidden, 2)
 
     def forward(self, states: Tensor) -> Tensor:
-        logits: Tensor = self.out(torch.tanh(self.pool(states)))
+        logits: Tensor = self.out(torch.tanh(self.pool(states)).float())
         return logits
 
 
@@ -39,13 +39,15 @@ class MaskedLanguageModel(nn.Module):
         super().__init__()
         self.config = config
         self.noise = Noise(config.dropout)
-        self.embeddings = Embeddings(vocabulary_size, architecture, self.noise, dtype)
+        self.dtype = dtype
+        self.embeddings = Embeddings(vocabulary_size, architecture, self.noise)
         self.encoder = Encoder(architecture, self.noise)
         self.encoder_head = TokenHead(vocabulary_size, architecture)
         self.pair_head = PairHead(architecture.hidden) if config.objective == "mlm+nsp" else None
+        multiply_in(self, dtype)
 
     def forward(self, batch: Batch) -> Step:
-        attention = within_documents(batch, self.embeddings.dtype)
+        attention = within_documents(batch, self.dtype)
         embedded = self.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
         states = self.encoder(embedded, attention)
         vectors = self.encoder_head(gather(states, batch["masked_positions"]))
@@ -66,7 +68,7 @@ class MaskedLanguageModel(nn.Module):
         return Step(loss, sums)
 
     def _pairs(self, head: PairHead, states: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        logits = head(gather(states, batch["pair_places"])).float()
+        logits = head(gather(states, batch["pair_places"]))
         labels, weights = batch["pair_not_next"].flatten(), batch["pair_weights"].flatten()
         loss = (functional.cross_entropy(logits, labels, reduction="none") * weights).sum()
         right = ((logits.argmax(dim=1) == labels).float() * weights).sum()

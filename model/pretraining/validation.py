@@ -99,7 +99,7 @@ class Validation:
 
 
 def _detect(model: Electra, batch: Batch, replacements: NDArray[np.int64], now: Scores, fixed: Scores) -> None:
-    attention = within_documents(batch, model.embeddings.dtype)
+    attention = within_documents(batch, model.dtype)
     vectors = model.propose(batch, attention)
     temperature = model.config.temperature
     _, sampled, _ = model.generator_head.losses(vectors, model.embeddings.word, batch, temperature)

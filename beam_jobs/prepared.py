@@ -9,6 +9,7 @@ prepared/0000-00000.json     counts; written last: the unit is done if and only 
 """
 
 import base64
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ class Preparation:
     max_characters: int = 20_000
     languages: tuple[str, ...] = ()  # ISO 639-1; none: all
     withheld: str = ""  # path of the evaluation texts' hashes
+    keep_raw_rejects: bool = False  # the bytes of what cannot be read, reviewers' names and all
     near_duplicates: float = 0  # Jaccard similarity from which on; 0: only exact ones
 
 
@@ -219,9 +221,12 @@ class Reading:
         return None
 
     def reject(self, item: Rejected) -> None:
+        """Enough to find the record again; what stands in it, names of reviewers too, only if that is asked for."""
         self.dropped[item.reason] += 1
         entry = {"file": self.unit.file.name, "line": item.line, "reason": item.reason, "bytes": item.size}
-        entry["raw_base64"] = base64.b64encode(item.raw).decode()
+        entry["sha256"] = hashlib.sha256(item.raw).hexdigest()
+        if self.preparation.keep_raw_rejects:
+            entry["raw_base64"] = base64.b64encode(item.raw).decode()
         self.rejects.append(json.dumps(entry) + "\n")
 
     def finished(self, batch: Batch) -> pa.Table:

@@ -14,7 +14,8 @@ The last column is `NAMES` below; the first name of a list that a file has is ta
 style, names of reviewers) is not read. `--columns text=NAME,stars=NAME,…` overrides the names for any format. Stars
 are 1 to 5 or null: "5.0", 5, 5.0 and "5.0 out of 5 stars" are 5; fractions, NaN and whatever lies outside are null,
 counted as `stars_unknown`, and the review stays. fastText knows only the polarity: its label 1 stands for 1 and 2
-stars, its label 2 for 4 and 5; they become 2 and 4.
+stars, its label 2 for 4 and 5; they become 2 and 4, right for polarity and a guess for the number of stars, so they are
+counted as `stars_from_polarity`. README.md beside this file is the same table for readers, with the drop reasons.
 """
 
 import math

@@ -24,6 +24,7 @@ def read_fasttext(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tupl
                 continue
             title, colon, text = rest.partition(": ")
             record = {"text": text, "title": title} if colon else {"text": rest, "title": None}
+            tally.notes["stars_from_polarity"] += label in POLARITY_STARS
             yield i, record | {"stars": POLARITY_STARS.get(label)}
 
 

@@ -1,7 +1,9 @@
 """Every published format, in every packing, gives the same reviews; the table in formats/fields.py is the contract."""
 
+import base64
 import bz2
 import gzip
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -70,7 +72,8 @@ def test_a_format_is_found_out_and_read(tmp_path, name):
 
 def test_fasttext_knows_polarity_only(tmp_path):
     (tmp_path / "test.ft.txt").write_text("__label__1 Sad: It broke. Never again!\n__label__2 all text\n")
-    run_job(tmp_path / "corpus", "--input", tmp_path / "test.ft.txt")
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / "test.ft.txt")
+    assert result["notes"] == {"stars_from_polarity": 2}
     rows = rows_of(tmp_path / "corpus")
     assert {(row["stars"], *row["sentences"]) for row in rows} == {(2, "It broke.", "Never again!"), (4, "all text")}
 
@@ -132,8 +135,50 @@ def test_a_file_without_a_text_column_is_the_users_mistake(tmp_path):
 def test_rejects_name_file_line_reason_and_bytes(tmp_path):
     (tmp_path / "d.csv").write_text('text,stars\n"two\nlines",5\nonly one field\n"good",4\na,b,c\n')
     run_job(tmp_path / "corpus", "--input", tmp_path / "d.csv")
-    found = [(r["line"], r["reason"]) for r in rejects_of(tmp_path / "corpus")]
-    assert found == [(4, "fewer columns"), (6, "more columns")]
+    rejects = rejects_of(tmp_path / "corpus")
+    assert [(r["line"], r["reason"], r["bytes"]) for r in rejects] == [(4, "fewer columns", 14), (6, "more columns", 5)]
+    line = (tmp_path / "d.csv").read_bytes().split(b"\n")[rejects[0]["line"] - 1]
+    assert rejects[0]["sha256"] == hashlib.sha256(line).hexdigest()
+    assert rejects[0]["file"] == str(tmp_path / "d.csv")
+
+
+NAMED = "Reviewer Q. Namedthus"
+RELEASES = {
+    "2018.json": [review(1, reviewerName=NAMED, reviewerID="A2USERID"), '{"reviewerID": "A2USERID", "reviewerName": "'],
+    "list.json": [f'["{NAMED}", "A2USERID"]', review(2, reviewerName=NAMED, reviewerID="A2USERID")],
+    "snap.txt": [
+        f"review/userId: A2USERID\nreview/profileName: {NAMED}\nreview/text: fine words\n",
+        f"{NAMED} A2USERID",
+    ],
+    "reviews.csv": ["text,user_id,name", f"good words,A2USERID,{NAMED}", f"A2USERID,{NAMED}"],
+    "python.json": ["{'reviewerID': 'A2USERID', 'reviewText': 'x'}", f"{{'reviewerID': 'A2USERID', '{NAMED}'"],
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_nothing_of_a_reviewer_leaves_the_job_by_default(tmp_path, name):
+    """Neither from records that are read nor from those that cannot be; with the option the raw bytes are there."""
+    dump = write_lines(tmp_path / name, RELEASES[name])
+    result = run_job(tmp_path / "corpus", "--input", dump)
+    assert result["kept"] == 1
+    assert sum(result["dropped"].values()) == 1
+    assert not traces_in(tmp_path / "corpus")
+    run_job(tmp_path / "raw", "--input", dump, "--keep_raw_rejects", "true")
+    assert traces_in(tmp_path / "raw") == {"0000-00000.jsonl"}
+
+
+def traces_in(folder: Path) -> set[str]:
+    """Files that hold the reviewer's name or id, as they stand, in base64 or in a column of Parquet."""
+    found = set()
+    for path in (p for p in folder.rglob("*") if p.is_file()):
+        content = path.read_bytes() + (
+            str(pq.read_table(path).to_pylist()).encode() if path.suffix == ".parquet" else b""
+        )
+        for reject in rejects_of(folder) if path.suffix == ".jsonl" else []:
+            content += base64.b64decode(reject.get("raw_base64", ""))
+        if b"A2USERID" in content or NAMED.encode() in content:
+            found.add(path.name)
+    return found
 
 
 COUNTS = {

@@ -237,9 +237,9 @@ def check_port(option: str, port: int) -> None:
 
 
 def explained(process: Child) -> str:
-    """Its last words, or what they mean where we know."""
-    said = process.log.read_text(errors="replace")[-20_000:]
-    return next((meaning for words, meaning in OLD_DATABASE.items() if words in said), process.last_words())
+    """What ended it, or what its last words mean where we know."""
+    said = process.said()
+    return next((meaning for words, meaning in OLD_DATABASE.items() if words in said), process.cause())
 
 
 def print_addresses(found: dict[str, Any]) -> None:

@@ -236,10 +236,11 @@ class Child:
         if code == 2:
             raise UserMistake(self.last_words().removeprefix("error: "))
         if code != 0:
-            by_signal = code < 0 or code > 128
-            cause = f"ended by {_signal_name(code)}" if by_signal else self.last_words()
+            cause = self.cause()
             transient = (
-                by_signal or code in TRANSIENT_EXIT_CODES or cause.split(":")[0].split(".")[-1] in TRANSIENT_CAUSES
+                by_signal(code)
+                or code in TRANSIENT_EXIT_CODES
+                or cause.split(":")[0].split(".")[-1] in TRANSIENT_CAUSES
             )
             raise JobFailed(name, code, cause, self.log, transient)
         self._stdout.seek(0)
@@ -247,11 +248,20 @@ class Child:
         cpu = self._usage.ru_utime + self._usage.ru_stime
         return Finished(result, round(self.seconds, 3), round(cpu, 3), round(self._usage.ru_maxrss / 1024, 1))
 
-    def last_words(self) -> str:
-        """The last line of its log that says something."""
+    def cause(self) -> str:
+        """Why a job that is over ended otherwise than well."""
+        code = self._guard.returncode or 0
+        return f"ended by {_signal_name(code)}" if by_signal(code) else self.last_words()
+
+    def said(self) -> str:
+        """The end of what it wrote, without what earlier ones wrote to the same log."""
         with open(self.log, "rb") as log:
             log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - 16_384))
-            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+            return log.read().decode(errors="replace")
+
+    def last_words(self) -> str:
+        """The last line of its log that says something."""
+        lines = [line.strip() for line in self.said().splitlines()]
         spoken = [line for line in lines if line and not line.startswith("PROGRESS ")]
         errors = [line for line in spoken if line.startswith("error: ")]
         return (errors or spoken or ["it said nothing"])[-1]
@@ -260,6 +270,11 @@ class Child:
 def job_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Of a job of the graph: progress as lines of JSON; the flow does the tracking, so the job does none."""
     return {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **(extra or {})}
+
+
+def by_signal(code: int) -> bool:
+    """128 + n is how the guard tells that signal n ended the job."""
+    return code < 0 or code > 128
 
 
 def _signal_name(code: int) -> str:

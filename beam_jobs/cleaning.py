@@ -13,7 +13,8 @@ MARKERS = re.compile(r"\[\[\s*(?:VIDEOID|ASIN|IMG|IMAGE)[^\]]*\]\]", re.IGNORECA
 ASIN_TITLE = re.compile(r"\[\[\s*ASIN:\w+\s+([^\]]*)\]\]", re.IGNORECASE)
 COMMENTS = re.compile(r"<!--.*?-->|<(script|style)\b[^>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
 TAGS = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]*)?/?>")
-ESCAPED = re.compile(r"\\+(['\"/])")  # quotes escaped once too often, as in Customer Reviews
+SPACES = re.compile("  +")
+ESCAPED = re.compile(r"\\\\*(['\"/])")  # quotes escaped once too often, as in Customer Reviews
 CONTROLS = re.compile(  # and what is not seen: soft hyphens, marks of direction, byte order marks, surrogates
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\ufffc"
     "\ud800-\udfff]"
@@ -34,22 +35,23 @@ def clean(text: str, cleaning: Cleaning = Cleaning()) -> str:
     """One line of NFC text without markup, markers, control characters or repeated spaces."""
     if "&" in text:
         text = unescape(text)
-    if "[[" in text:
+    if "[" in text and "[[" in text:  # one character is found at five times the speed of two
         text = MARKERS.sub(" ", ASIN_TITLE.sub(r"\1", text))
     if "<" in text:
         text = TAGS.sub(" ", COMMENTS.sub(" ", text))
     if "\\" in text:
         text = ESCAPED.sub(r"\1", text)
-    if not text.isprintable():
+    plain = text.isprintable()  # then the only white space is " "
+    if not plain:
         text = CONTROLS.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
     if cleaning.repair_run_ons and RUN_ON.search(text):
         text = RUN_ON.sub(r"\g<0> ", text)
-    if not text.isprintable():
+    if not plain:
         return " ".join(text.split())
-    while "  " in text:
-        text = text.replace("  ", " ")
+    if "  " in text:
+        text = SPACES.sub(" ", text)
     return text.strip(" ")
 
 

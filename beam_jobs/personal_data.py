@@ -16,6 +16,7 @@ PHONE = re.compile(
         [ :.#]{1,3}(?:(?:is|us|at|me)[ :]{1,2}){0,2}(?:[0-9]{3}[-. ]?)?[0-9]{3}[-. ]?[0-9]{4}(?![\w-])""",
     re.VERBOSE,
 )
+COUNTRY_CODE = re.compile(r"\+[0-9]")
 DIGITS = b"0123456789"
 # In nearly all of them; digits one by one, for the engine skips to the first only if no repetition begins the pattern.
 MAYBE_PHONE = re.compile("[0-9][0-9][0-9][-. ]?[0-9][0-9][0-9][0-9]")
@@ -28,7 +29,9 @@ def mask(text: str) -> tuple[str, int, int]:
     if "@" in text:
         text, emails = EMAIL.subn("[email]", text)
     raw = text.encode()
-    if len(raw) - len(raw.translate(None, DIGITS)) >= FEWEST_DIGITS and (MAYBE_PHONE.search(text) or "+" in text):
+    if len(raw) - len(raw.translate(None, DIGITS)) >= FEWEST_DIGITS and (
+        MAYBE_PHONE.search(text) or ("+" in text and COUNTRY_CODE.search(text))
+    ):
         text, phones = PHONE.subn(_phone, text)
     return text, emails, phones
 

@@ -25,10 +25,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model import vocabulary as vocabulary_job
+from tests.bench import data_path_cost
 from tests.bench.data_path_parts import dumps, paths, steps
 from tests.bench.data_path_parts.measuring import Measured, measure
 
-ORIGINAL = (385, 770)  # reviews per CPU second: 233.1 million on 84 CPUs in one to two hours
 TIMES = 8
 TARGETS = {
     "ratio_plain": "≥ 2.5, aim 5",
@@ -39,9 +39,6 @@ TARGETS = {
     "scale_time_ratio": "≤ 8.4",
     "peak_rss_mb": "< 1500",
 }
-CLOUD = {"McAuley 2018, 233.1 million": 233.1e6, "McAuley 2023, 571.5 million": 571.5e6}
-VCPU_DOLLARS, GB_DOLLARS, GB_PER_VCPU, VCPUS = 0.056, 0.003557, 3.75, 84
-"""Dataflow batch workers, us-central1, per hour (cloud.google.com/dataflow/pricing); n1-standard: 3.75 GB a vCPU."""
 
 
 def main() -> None:
@@ -198,17 +195,9 @@ def table(results: dict) -> str:
 
 
 def on_paper(rate: float) -> list[str]:
-    """Machines, hours and dollars on Dataflow at the measured rate, as the original had them: 84 vCPUs."""
-    lines = ["", f"on Dataflow with {VCPUS} vCPUs at {rate:,.0f} reviews per CPU second (computed, not run):"]
-    for name, reviews in CLOUD.items():
-        hours = reviews / rate / 3600
-        dollars = hours * (VCPU_DOLLARS + GB_DOLLARS * GB_PER_VCPU)
-        lines.append(f"{name}: {hours:.1f} vCPU hours, {hours / VCPUS * 60:.0f} minutes, ${dollars:.2f}")
-    slowest, fastest = ORIGINAL
-    return [
-        *lines,
-        f"the original: {233.1e6 / fastest / 3600:.0f}–{233.1e6 / slowest / 3600:.0f} CPU hours for 233.1 million",
-    ]
+    """Machines, hours and dollars on Dataflow at the measured rate."""
+    arguments = data_path_cost.parse(["--reviews_per_cpu_second", f"{rate}"])
+    return ["", "On Dataflow (computed, not run):", data_path_cost.table(arguments)]
 
 
 if __name__ == "__main__":

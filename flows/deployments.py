@@ -145,9 +145,9 @@ def serve_all(store: Path) -> None:
 
     at_once = int(os.environ.get("AMAZON_ELECTRA_RUNS_AT_ONCE", "4"))
     runner = Runner(name="amazon-electra", pause_on_shutdown=False, limit=at_once)
-    for deployment in served(store):
-        runner.add_deployment(deployment)
+    known: list[Any] = [runner.add_deployment(deployment) for deployment in served(store)]
     automations.ensure()
+    automations.settle(known)
     (store / "logs").mkdir(parents=True, exist_ok=True)
     (store / "logs" / "deployments.ready").touch()
     with suppress(KeyboardInterrupt, TerminationSignal):

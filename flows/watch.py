@@ -118,20 +118,24 @@ def watch_dumps(
         increment: Of dumps that are added: the base of the first one, and how training goes on.
         store: Folder of the results.
     """
-    kept = Store(store)
-    places = [place if "://" in place else str(kept.root / Path(place).expanduser()) for place in watch.places]
-    with looking(kept):
-        for note in notes_of(kept):
+    return look(Store(store), watch, preset, increment)
+
+
+def look(store: Store, watch: Watch, preset: str = "tiny", increment: Increment = Increment()) -> list[str]:  # noqa: B008
+    """Starts what is new; the paths of it."""
+    places = [place if "://" in place else str(store.root / Path(place).expanduser()) for place in watch.places]
+    with looking(store):
+        for note in notes_of(store):
             if "flow_run" not in note:
-                start(kept, note)
+                start(store, note)
         found = arrivals(places, watch.settle_seconds, time.time())
-        new = [arrival for arrival in found if not _path(kept, arrival.key).exists()]
+        new = [arrival for arrival in found if not _path(store, arrival.key).exists()]
         for arrival in new:
             if watch.each == "added":
-                wanted = addition(kept, arrival, increment)
+                wanted = addition(store, arrival, increment)
             else:
-                wanted = {"parameters": {"preset": preset, "dump": {"paths": [arrival.path]}, "store": str(kept.root)}}
-            start(kept, noted(kept, arrival, {"deployment": DEPLOYMENTS[watch.each], **wanted}))
+                wanted = {"parameters": {"preset": preset, "dump": {"paths": [arrival.path]}, "store": str(store.root)}}
+            start(store, noted(store, arrival, {"deployment": DEPLOYMENTS[watch.each], **wanted}))
     run_logger().info("%d dumps there, %d of them new", len(found), len(new))
     return [arrival.path for arrival in new]
 

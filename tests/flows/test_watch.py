@@ -1,13 +1,17 @@
-"""New dumps: what is taken for whole, and one run for each, once."""
+"""New dumps: what is taken for whole, and one run for each, once, whatever happens to the watchers."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from flows.store import Store
-from flows.watch import arrivals, start_once
+from flows.watch import Watch, arrivals, look, notes_of
+from tests.flows.made import made_run
 
 LONG_AGO = 1_000_000.0
 
@@ -50,31 +54,107 @@ def test_a_file_that_was_replaced_is_a_new_dump(tmp_path):
     assert first.key != second.key
 
 
-@pytest.mark.usefixtures("prefect_home")
-def test_two_watchers_and_a_crash_in_between_start_one_run(tmp_path):
-    from prefect import flow
+@pytest.fixture
+def store(tmp_path, prefect_home):
+    """A store with a finished run, on a server that has both deployments and nobody who works on them."""
+    from flows.add_dump import add_dump
+    from flows.domain_adaptation import domain_adaptation
+
+    for flow in (add_dump, domain_adaptation):
+        flow.to_deployment(name=flow.name).apply()
+    return Store(tmp_path / "store")
+
+
+def runs(store):
+    """The runs that were started for dumps of this store, in the order of their creation."""
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.sorting import FlowRunSort
 
-    @flow(name="started-by-the-watcher")
-    def started(dump: dict, preset: str) -> None: ...
+    with get_client(sync_client=True) as client:
+        found = client.read_flow_runs(limit=200, sort=FlowRunSort.EXPECTED_START_TIME_ASC)
+    mine = [run for run in found if "new-dump" in run.tags and run.parameters["store"] == str(store.root)]
+    return sorted(mine, key=lambda run: run.created)
 
-    started.to_deployment(name="it", paused=True).apply()
-    dump(tmp_path / "a.json")
-    store = Store(tmp_path / "store")
-    [arrival] = arrivals([str(tmp_path / "*.json")], 60, time.time())
 
-    def watch():
-        start_once(store, arrival, "started-by-the-watcher/it", {"preset": "tiny"})
+def paths(found):
+    return [os.path.basename(run.parameters["dump"]["paths"][0]) for run in found]
 
-    watchers = [threading.Thread(target=watch) for _ in range(2)]
+
+def test_two_watchers_at_once_start_one_run_for_each(store):
+    for name in ("a", "b", "c"):
+        dump(store.root / "inbox" / f"{name}.json")
+    watchers = [threading.Thread(target=look, args=(store, Watch())) for _ in range(2)]
     for watcher in watchers:
         watcher.start()
     for watcher in watchers:
-        watcher.join(60)
-    [note] = (store.root / "arrivals").iterdir()
-    note.unlink()
-    watch()
-    with get_client(sync_client=True) as client:
-        runs = [run for run in client.read_flow_runs(limit=200) if "new-dump" in run.tags]
-    assert [run.parameters["dump"]["paths"] for run in runs] == [[arrival.path]]
-    assert not start_once(store, arrival, "started-by-the-watcher/it", {})
+        watcher.join(120)
+    assert paths(runs(store)) == ["a.json", "b.json", "c.json"]
+    assert look(store, Watch()) == []
+    dump(store.root / "inbox" / "d.json")
+    assert [os.path.basename(path) for path in look(store, Watch())] == ["d.json"]
+
+
+def test_watchers_that_cannot_see_each_other_start_one_run_for_each(store):
+    """Their notes are lost in between, as on machines that share no file system."""
+    dump(store.root / "inbox" / "a.json")
+    for _ in range(2):
+        look(store, Watch())
+        [note] = (store.root / "arrivals").glob("*.json")
+        note.unlink()
+    assert paths(runs(store)) == ["a.json"]
+
+
+DIES = """
+import os, signal, sys
+import prefect.deployments as deployments
+from flows.store import Store
+from flows.watch import Watch, look
+start = deployments.run_deployment
+def dying(*given, **named):
+    if sys.argv[2] == "after":
+        start(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+deployments.run_deployment = dying
+look(Store(sys.argv[1]), Watch())
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_watcher_killed_between_seeing_and_starting(store, moment):
+    """Or between starting and noting it: the next look starts what was left, once, and in the same order."""
+    dump(store.root / "inbox" / "b.json")
+    killed = subprocess.run([sys.executable, "-c", DIES, str(store.root), moment], timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert [note for note in notes_of(store) if "flow_run" in note] == []
+    assert len(runs(store)) == (moment == "after")
+    dump(store.root / "inbox" / "a.json", changed=LONG_AGO - 1)
+    look(store, Watch())
+    assert paths(runs(store)) == ["b.json", "a.json"]
+    assert [str(run.id) for run in runs(store)] == [note["flow_run"] for note in notes_of(store)]
+
+
+def test_dumps_that_are_added_chain_in_the_order_of_their_arrival(store):
+    encoder = made_run(store.root)
+    added = Watch(each="added")
+    dump(store.root / "inbox" / "b.json", "{1}", LONG_AGO + 2)
+    dump(store.root / "inbox" / "c.json", "{2}", LONG_AGO + 1)
+    look(store, added)
+    dump(store.root / "inbox" / "a.json", "{3}", LONG_AGO)
+    look(store, added)
+    found = runs(store)
+    assert paths(found) == ["c.json", "b.json", "a.json"]
+    assert {run.flow_id for run in found} == {found[0].flow_id}
+    bases = [run.parameters["increment"]["base"] for run in found]
+    assert bases[0] == encoder
+    assert bases[1:] == [note["makes"] for note in notes_of(store)][:2]
+    assert len(set(bases)) == 3
+
+
+def test_without_a_model_to_add_to_nothing_is_started(store):
+    from beam_jobs.command import UserMistake
+
+    dump(store.root / "inbox" / "a.json")
+    with pytest.raises(UserMistake, match=r"increment\.base: last is no model in"):
+        look(store, Watch(each="added"))
+    assert runs(store) == []
+    assert notes_of(store) == []

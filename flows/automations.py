@@ -4,14 +4,18 @@ Created by `up`; elsewhere by `python -m flows.automations`.
 """
 
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from prefect.automations import Automation, EventTrigger
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import State, StateType
 from prefect.events.actions import CallWebhook, ChangeFlowRunState, DoNothing
 from prefect.events.schemas.automations import Posture
+from prefect.states import Cancelled, Crashed
 from pydantic import SecretStr
 
 ACCELERATOR = "accelerator"
@@ -38,6 +42,22 @@ def ensure(trainings_at_once: int = 1) -> None:
             wanted.update()
         else:
             wanted.create()
+
+
+def settle(deployments: Sequence[UUID]) -> None:
+    """Says of the runs of a serving process that was killed what became of them: their processes ended with it.
+
+    For whoever serves these deployments next, and is the only one who does. `lost_runs` would take minutes, and its
+    clocks begin anew when it is renewed.
+    """
+    unfinished = {"any_": [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]}
+    left = FlowRunFilter.model_validate({"deployment_id": {"any_": list(deployments)}, "state": {"type": unfinished}})
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=left, limit=200):
+            cancelling = run.state is not None and run.state.is_cancelling()
+            crashed: State[None] = Crashed(message="its process was killed; start it again")
+            state: State[None] = Cancelled() if cancelling else crashed
+            client.set_flow_run_state(run.id, state)
 
 
 def lost_runs() -> Automation:

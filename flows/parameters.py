@@ -99,7 +99,8 @@ class Finetuning(Section):
         "was added to; published: the one named below",
     )
     published: str = Field(
-        default="", description="Of the arm `published`: a transformers folder, or a name on the Hugging Face hub"
+        default="",
+        description="Of the arm `published`: a transformers folder, or a hub name that is in this machine's cache",
     )
     tasks: list[Task] = Field(
         default=["polarity", "stars"], min_length=1, description="polarity: 1–2 against 4–5 stars; stars: 1 to 5"

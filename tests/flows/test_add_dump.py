@@ -1,6 +1,7 @@
 """The plan of an addition: what it is compared with, on which test sets, and what the base decides."""
 
 import json
+import time
 
 import pytest
 
@@ -89,6 +90,26 @@ def test_what_the_new_model_is_compared_with(store, new, tmp_path):
         planned(store, new, "finetuning.published=/nowhere")
     parameters, _ = planned(store, new, "finetuning.arms=pre-trained,champion,base")
     assert list(compared(base, base)) == ["pre-trained", "champion"], "no model twice"
+
+
+@pytest.mark.usefixtures("prefect_home")
+def test_a_run_that_begins_again_keeps_its_base(store, new):
+    """As one does that was suspended for an approval: meanwhile there are newer models."""
+    from prefect import flow
+
+    @flow
+    def begins_again(first_seed):
+        bases = []
+        for seed in (first_seed, first_seed + 1):
+            made_run(store.root, f"pretraining.seed={seed}")
+            time.sleep(1.1)
+            given = {"dump": {"paths": [new]}, "store": str(store.root)}
+            bases.append(add_dump.settled(Addition.model_validate(given)).increment.base)
+        return bases
+
+    first, again = begins_again(1)
+    assert first == again
+    assert begins_again(5)[0] != first
 
 
 def run_command(*words):

@@ -4,7 +4,7 @@ import pytest
 
 from beam_jobs.command import UserMistake
 from flows.cli import PRESETS as CLI_PRESETS
-from flows.parameters import Parameters, Section, from_settings, preset_names
+from flows.parameters import Addition, Parameters, Section, from_settings, preset_names
 from model.presets import PRESETS
 
 
@@ -13,7 +13,8 @@ def test_the_presets_of_the_form_are_the_models():
 
 
 def test_every_field_of_the_form_has_a_description_and_a_default():
-    sections = [f.annotation for f in Parameters.model_fields.values() if isinstance(f.annotation, type)]
+    forms = [*Parameters.model_fields.values(), *Addition.model_fields.values()]
+    sections = [f.annotation for f in forms if isinstance(f.annotation, type)]
     fields = {
         (section.__name__, name): field
         for section in sections

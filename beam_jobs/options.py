@@ -117,3 +117,7 @@ def quiet() -> None:
     """Beam logs what it raises as well, and warns about what is no one's concern here, such as GCS support."""
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     logging.getLogger("root").setLevel(logging.ERROR)
+    dataflow = logging.getLogger("apache_beam.runners.dataflow")  # says where the job is seen, which the flow links to
+    if not dataflow.handlers:
+        dataflow.addHandler(logging.StreamHandler())
+    dataflow.setLevel(logging.INFO)

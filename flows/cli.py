@@ -120,7 +120,7 @@ def asked(arguments: argparse.Namespace) -> Any:
     from flows.parameters import Addition, Parameters, filled
 
     given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}
-    store = str(Path(arguments.store).expanduser().resolve())
+    store = str(_root(arguments))
     if not arguments.add_to:
         return filled(Parameters, arguments.settings, preset=arguments.preset or "tiny", store=store, **given)
     if arguments.preset:
@@ -218,7 +218,7 @@ def show_stage(arguments: argparse.Namespace) -> None:
 def start_servers(arguments: argparse.Namespace) -> None:
     from flows import cockpit
 
-    store, ports = Path(arguments.store).resolve(), (arguments.prefect_port, arguments.mlflow_port)
+    store, ports = _root(arguments), (arguments.prefect_port, arguments.mlflow_port)
     if arguments.detach:
         words = ["--store", str(store), "--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]
         cockpit.detached(store, words)
@@ -229,14 +229,14 @@ def start_servers(arguments: argparse.Namespace) -> None:
 def print_status(arguments: argparse.Namespace) -> None:
     from flows import cockpit
 
-    if not cockpit.status(Path(arguments.store).resolve()):
+    if not cockpit.status(_root(arguments)):
         sys.exit(1)
 
 
 def stop_servers(arguments: argparse.Namespace) -> None:
     from flows import cockpit
 
-    cockpit.down(Path(arguments.store).resolve())
+    cockpit.down(_root(arguments))
 
 
 def promote_version(arguments: argparse.Namespace) -> None:
@@ -275,6 +275,13 @@ def _registry(arguments: argparse.Namespace) -> Any:
     from model.tracking import Registry
 
     return Registry(servers.mlflow_uri(_store(arguments).root))
+
+
+def _root(arguments: argparse.Namespace) -> Path:
+    """Of the store, which need not be there yet."""
+    from flows.store import Store
+
+    return Store(arguments.store).root
 
 
 def _store(arguments: argparse.Namespace) -> Any:

@@ -20,6 +20,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.command import UserMistake
+
 MANIFEST = "manifest.json"
 NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json", "system.jsonl"}
 """Files of a stage folder that say how it came about, not what it holds; a manifest does not list them."""
@@ -38,6 +40,8 @@ class Stage:
 
     name: str
     version: int
+    """Raised by whoever changes the job so that it makes something else: the code itself is not part of the
+    fingerprint, since most changes of it change no byte of what it makes. The manifest names the code's commit."""
     parameters: Mapping[str, Any]
     inputs: Mapping[str, "Stage"] = field(default_factory=dict)
     module: str = ""
@@ -82,6 +86,11 @@ class Store:
     """A local folder of stage folders."""
 
     def __init__(self, root: str | Path):
+        if "://" in str(root):
+            raise UserMistake(
+                f"store: {root}: results go to a local folder, or to one that is mounted; "
+                "dumps, and what the Beam jobs read and write when they run alone, may lie in gs:// or s3://"
+            )
         self.root = Path(root).expanduser().resolve()
 
     def folder(self, stage: Stage) -> Path:

@@ -113,6 +113,8 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
     """Makes every stage of the graph, the last of which is the report; the paths of what a person looks at next."""
     store = Store(parameters.store)
     tags = {"prefect.flow_run_id": str(flow_run.id or ""), "amazon_electra.store": str(store.root)}
+    if page := flow_run.ui_url:
+        tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
     tracking = Tracking(servers.mlflow_uri(store.root), f"file://{store.root}/mlflow/artifacts")
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
     remembered = store.root / "runs" / str(flow_run.id or "here")

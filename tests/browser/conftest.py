@@ -2,53 +2,43 @@
 
 import os
 import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from flows.servers import free_port
+from tests import served
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 SCREENSHOTS = os.environ.get("AMAZON_ELECTRA_SCREENSHOTS", "")
-"""A folder that gets the pictures; none are taken where it is empty."""
+"""A folder that gets the pictures; where it is empty they lie below pytest's temporary folder."""
+ORDER = ["test_prefect_ui.py", "test_other_deployments.py", "test_mlflow_ui.py"]
+"""What the first makes the others look at."""
 
 
 def pytest_collection_modifyitems(items):
     missing = "" if os.environ.get("AMAZON_ELECTRA_BROWSER") else "AMAZON_ELECTRA_BROWSER=1 asks for the browser tests"
     missing = missing or ("" if CHROMIUM else "no chromium: apt-get install chromium")
-    items.sort(key=lambda item: item.path.name == "test_mlflow_ui.py")
+    items.sort(key=lambda item: ORDER.index(item.path.name) if item.path.name in ORDER else -1)
     for item in items:
         if missing and Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.skip(reason=missing))
 
 
-@dataclass(frozen=True)
-class Cockpit:
-    store: Path
-    prefect: str
-    mlflow: str
-
-
 @pytest.fixture(scope="session")
 def cockpit(tmp_path_factory):
     """Up while the tests run, down after them."""
-    store, prefect, mlflow = tmp_path_factory.mktemp("cockpit") / "store", free_port(), free_port()
-    command = [sys.executable, "-m", "flows.cli"]
-    ports = ["--prefect-port", str(prefect), "--mlflow-port", str(mlflow)]
-    quiet = {k: v for k, v in os.environ.items() if k not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")}
-    subprocess.run([*command, "up", "--detach", "--store", str(store), *ports], check=True, timeout=200, env=quiet)
-    yield Cockpit(store, f"http://127.0.0.1:{prefect}", f"http://127.0.0.1:{mlflow}")
-    subprocess.run([*command, "down", "--store", str(store)], check=True, timeout=60, env=quiet)
+    with served.cockpit(tmp_path_factory.mktemp("cockpit") / "store") as up:
+        yield up
 
 
 @pytest.fixture(scope="session")
 def adapted(cockpit):
-    """A finished run; made here where the test of the form has not made it before."""
-    command = [sys.executable, "-m", "flows.cli", "run", "--store", str(cockpit.store), "--dump", "sample:600"]
-    subprocess.run([*command, "--set", "pretraining.steps=20"], check=True, timeout=800)
+    """A finished run; started here where the test of the form has not made it before."""
+    small = {"tasks": ["polarity"], "seeds": [0, 1]}
+    run = cockpit.start(
+        "domain-adaptation", dump={"paths": ["sample:600"]}, pretraining={"steps": 20}, finetuning=small
+    )
+    cockpit.wait(run, "Completed", seconds=800)
     return cockpit
 
 
@@ -80,11 +70,12 @@ def page(browser):
 
 
 @pytest.fixture
-def picture():
-    """Takes a screenshot where they are asked for."""
+def picture(tmp_path_factory):
+    """Takes a screenshot, kept in the folder that is asked for or beside the store."""
 
     def take(page, name):
-        if SCREENSHOTS:
-            page.screenshot(path=str(Path(SCREENSHOTS) / f"{name}.png"))
+        folder = Path(SCREENSHOTS) if SCREENSHOTS else tmp_path_factory.getbasetemp() / "screenshots"
+        folder.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(folder / f"{name}.png"))
 
     return take

@@ -3,6 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from model.tracking import REGISTERED, Registry
+
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -21,6 +23,18 @@ def test_mlflow_has_the_run_its_nested_runs_and_their_curves(adapted, page, pict
     expect(page.get_by_text("discriminator_loss").first).to_be_visible(timeout=60_000)
     page.wait_for_timeout(4000)
     picture(page, "mlflow-curves")
+    page.goto(f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/system-metrics")
+    expect(page.get_by_text("cpu_percent").first).to_be_visible(timeout=60_000)
+    picture(page, "mlflow-system")
+
+
+def test_the_registry_shows_the_champion(adapted, page, picture):
+    registry = Registry(adapted.mlflow)
+    if not registry.having("champion"):
+        registry.promote("1", "by hand")
+    page.goto(f"{adapted.mlflow}/#/models/{REGISTERED}")
+    expect(page.get_by_text("champion").first).to_be_visible(timeout=60_000)
+    picture(page, "mlflow-champion")
 
 
 def test_the_report_is_a_page_of_its_own(adapted, page, picture):

@@ -1,11 +1,13 @@
-"""What a person does in the Prefect UI: starts a run, reads its report, is told of a wrong value, cancels."""
+"""What a person does in the Prefect UI: starts a run, reads its report, is told of a wrong value, approves, cancels."""
 
 import re
-import time
+from pathlib import Path
 
-import psutil
 import pytest
 from playwright.sync_api import expect
+
+from model.tracking import Registry
+from tests.served import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -15,7 +17,8 @@ def open_form(page, cockpit, deployment="domain-adaptation"):
     page.get_by_role("link", name=deployment, exact=True).first.click()
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text("Custom run").click()
-    expect(page.get_by_text("Run Name")).to_be_visible()
+    expect(page.get_by_text("Run Name")).to_be_visible(timeout=60_000)
+    expect(field(page, "Paths", "textarea")).to_be_visible(timeout=60_000)
     page.wait_for_timeout(1000)
 
 
@@ -29,19 +32,29 @@ def fill(page, reviews, steps):
     field(page, "Steps").fill(str(steps))
 
 
-def submit(page):
+def submitted(page, cockpit):
+    """The id of the run that the form has started."""
+    before = ids(cockpit)
     page.get_by_role("button", name="Submit").click()
+    [run] = eventually(lambda: ids(cockpit) - before, 60, lambda: page.inner_text("body"))
+    return run
 
 
-def open_run(page, cockpit, name):
-    """The newest run of this name, opened; it has its name once it has begun."""
-    link = page.get_by_role("link", name=re.compile(name)).first
-    for _ in range(24):
-        page.goto(f"{cockpit.prefect}/runs")
-        page.wait_for_timeout(5000)
-        if link.is_visible():
-            break
-    link.click()
+def ids(cockpit):
+    """Of the runs of domain-adaptation."""
+    with cockpit.client() as client:
+        deployment = client.read_deployment_by_name("domain-adaptation/domain-adaptation").id
+        return {str(run.id) for run in client.read_flow_runs(limit=200) if run.deployment_id == deployment}
+
+
+def artifacts(cockpit, run):
+    with cockpit.client() as client:
+        return {artifact.key for artifact in client.read_artifacts(limit=200) if str(artifact.flow_run_id) == run}
+
+
+def open_run(page, cockpit, run):
+    page.goto(f"{cockpit.prefect}/runs/flow-run/{run}")
+    expect(page.get_by_text("Task Runs").first).to_be_visible(timeout=60_000)
 
 
 def wait_for_state(page, state, seconds):
@@ -49,57 +62,86 @@ def wait_for_state(page, state, seconds):
 
 
 def test_a_wrong_value_is_refused_in_the_form(cockpit, page, picture):
+    before = ids(cockpit)
     open_form(page, cockpit)
     fill(page, 300, -1)
-    submit(page)
-    expect(page.get_by_text(re.compile("less than the minimum|greater than or equal")).first).to_be_visible(
-        timeout=10_000
-    )
+    page.get_by_role("button", name="Submit").click()
+    refused = page.get_by_text(re.compile("less than the minimum|greater than or equal")).first
+    expect(refused).to_be_visible(timeout=30_000)
     picture(page, "wrong-value")
-    assert "/run?" in page.url or page.url.endswith("/run")
+    assert ids(cockpit) == before
 
 
 def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, picture):
     open_form(page, cockpit)
     picture(page, "form")
     fill(page, 600, 20)
-    submit(page)
-    open_run(page, cockpit, "sample-600 · tiny")
-    wait_for_state(page, "Completed", 800)
-    page.wait_for_timeout(2000)
+    run = submitted(page, cockpit)
+    open_run(page, cockpit, run)
+    wait_for_state(page, "Running", 300)
+    cockpit.wait(run, "Completed", seconds=800)
+    wait_for_state(page, "Completed", 120)
+    assert {"mlflow-run", "stages", "report", "pre-training-counts"} <= artifacts(cockpit, run)
+    page.wait_for_timeout(3000)
     picture(page, "run")
     page.get_by_text("Artifacts", exact=True).first.click()
     page.get_by_text("report", exact=True).first.click()
-    expect(page.get_by_text("sample-600 with preset tiny").first).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("sample-600 with preset tiny").first).to_be_visible(timeout=60_000)
     expect(page.get_by_text(re.compile("polarity")).first).to_be_visible()
     picture(page, "report-artifact")
+
+
+def asking(cockpit):
+    """A run of what is there already, whose model waits for a person."""
+    parameters = {"dump": {"paths": ["sample:600"]}, "pretraining": {"steps": 20}, "promotion": {"mode": "ask"}}
+    run = cockpit.start("domain-adaptation", **parameters)
+    cockpit.wait(run, "Suspended", seconds=800)
+    return run
+
+
+def answer(page, cockpit, run, reason):
+    """Opens the form that waits, and gives a reason."""
+    open_run(page, cockpit, run)
+    page.get_by_role("button", name="Resume").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text(re.compile("By the rule: polarity"))).to_be_visible(timeout=60_000)
+    dialog.locator("textarea").first.fill(reason)
+    return dialog
+
+
+def test_a_person_rejects_one_model_and_approves_it_later(cockpit, page, picture):
+    registry = Registry(cockpit.mlflow)
+    run = asking(cockpit)
+    version = registry.having("challenger")["version"]
+    assert "waits for approval" in registry.having("challenger")["reason"]
+    dialog = answer(page, cockpit, run, "too small")
+    picture(page, "approval")
+    dialog.get_by_role("button", name="Submit").click()
+    cockpit.wait(run, "Completed", seconds=300)
+    assert registry.having("champion") == {}
+    assert registry.having("challenger")["reason"].startswith("not approved: too small; polarity")
+
+    run = asking(cockpit)
+    dialog = answer(page, cockpit, run, "it will do")
+    dialog.get_by_role("switch").or_(dialog.locator(".p-toggle")).first.click()
+    dialog.get_by_role("button", name="Submit").click()
+    cockpit.wait(run, "Completed", seconds=300)
+    assert registry.having("champion")["version"] == version
+    assert registry.having("champion")["reason"].startswith("approved: it will do; polarity")
 
 
 def test_a_cancelled_run_ends_its_children_and_keeps_its_checkpoint(cockpit, page, picture):
     open_form(page, cockpit)
     fill(page, 600, 100_000)
-    submit(page)
-    deadline = time.monotonic() + 600
-    while not (training := processes("model.pretrain", cockpit.store)):
-        assert time.monotonic() < deadline
-        time.sleep(1)
-    newest = max(cockpit.store.glob("pretraining/*/log.txt"), key=lambda log: log.stat().st_mtime).parent
-    while not (newest / "metrics.jsonl").exists():
-        assert time.monotonic() < deadline
-        time.sleep(1)
-    open_run(page, cockpit, "sample-600 · tiny")
+    run = submitted(page, cockpit)
+    [training] = eventually(lambda: cockpit.jobs("model.pretrain"), 600, lambda: cockpit.told(run))
+    words = training.cmdline()
+    folder = Path(words[words.index("--output") + 1])
+    eventually(lambda: (folder / "metrics.jsonl").exists(), 300)
+    open_run(page, cockpit, run)
     page.get_by_role("button", name="Cancel").first.click()
     page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
-    began = time.monotonic()
-    while processes("model.pretrain", cockpit.store):
-        assert time.monotonic() - began < 30, training
-        time.sleep(0.5)
+    eventually(lambda: not cockpit.jobs("model.pretrain"), 30)
     wait_for_state(page, "Cancelled", 60)
     picture(page, "cancelled")
-    assert list(newest.glob("checkpoints/*"))
-
-
-def processes(words, store):
-    """Processes of this store whose command line has these words."""
-    lines = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
-    return [line for line in lines if words in line and str(store) in line and "guard.py" not in line]
+    assert list(folder.glob("checkpoints/*"))

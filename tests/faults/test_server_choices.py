@@ -1,34 +1,38 @@
 """Both servers with a password, and on PostgreSQL; what goes wrong at the start is told in one clear line."""
 
+import json
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from base64 import b64encode
 
+import psutil
 import pytest
 
-from flows.servers import free_port
+from flows import cockpit
+from flows.servers import ServerFailed, free_port, with_driver
 from flows.store import Store
 
 POSTGRES = shutil.which("initdb") or shutil.which("/usr/lib/postgresql/15/bin/initdb")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
 
 
-def electra(*words, environment=CLEAN, seconds=200):
+def electra(*words, environment=CLEAN, seconds=400):
     command = [sys.executable, "-m", "flows.cli", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment)
 
 
-def answer(url, login=""):
-    request = urllib.request.Request(url)
+def answer(url, login="", host=""):
+    request = urllib.request.Request(url, headers={"Host": host} if host else {})
     if login:
         request.add_header("Authorization", f"Basic {b64encode(login.encode()).decode()}")
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=30) as response:
             return response.status
     except urllib.error.HTTPError as refused:
         return refused.code
@@ -57,28 +61,79 @@ def test_a_port_in_use_is_a_mistake_that_names_the_option(tmp_path):
     assert "choose another port" in done.stderr
 
 
-def test_prefect_asks_for_its_password_and_guards_changes(tmp_path, ports):
-    access = {"PREFECT_SERVER_API_AUTH_STRING": "electra:secret-word", "PREFECT_API_AUTH_STRING": "electra:secret-word"}
+WORD = "a-secret-word-of-the-tests"
+ACCESS = {
+    "PREFECT_SERVER_API_AUTH_STRING": f"electra:{WORD}",
+    "PREFECT_API_AUTH_STRING": f"electra:{WORD}",
+    "MLFLOW_TRACKING_USERNAME": "electra",
+    "MLFLOW_TRACKING_PASSWORD": WORD,
+}
+
+
+@pytest.mark.timeout(900)
+def test_both_servers_ask_for_the_password_and_it_is_written_nowhere(tmp_path, ports):
     store = tmp_path / "store"
-    prefect, _ = up(store, ports, {**CLEAN, **access})
+    prefect, mlflow = up(store, ports, {**CLEAN, **ACCESS})
     try:
-        assert answer(f"{prefect}/api/admin/version") == 401
-        assert answer(f"{prefect}/api/admin/version", "electra:wrong") == 401
-        assert answer(f"{prefect}/api/admin/version", "electra:secret-word") == 200
-        change = urllib.request.Request(f"{prefect}/api/flows/", data=b'{"name": "x"}', method="POST")
-        change.add_header("Authorization", f"Basic {b64encode(b'electra:secret-word').decode()}")
-        change.add_header("Content-Type", "application/json")
-        with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(change, timeout=10)
-        assert electra("status", "--store", str(store)).returncode == 0
+        for address in (f"{prefect}/api/admin/version", f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0"):
+            assert answer(address) == 401
+            assert answer(address, "electra:wrong-word-of-the-tests") == 401
+            assert answer(address, f"electra:{WORD}") == 200
+        assert electra("status", "--store", str(store)).returncode == 0, "health needs no password"
+        assert guarded(f"{prefect}/api/flows/") == 403, "a change needs a token too"
+        assert answer(f"{mlflow}/health", host="elsewhere.example") == 403, "names that are not this machine's"
+        run = [sys.executable, "-m", "tests.flows.toy_graph", str(store)]
+        addresses = {"PREFECT_API_URL": f"{prefect}/api", "MLFLOW_TRACKING_URI": mlflow}
+        subprocess.run(run, check=True, env={**CLEAN, **ACCESS, **addresses}, timeout=400)
+        assert json.loads(next(store.glob("pretraining/*/tracking.json")).read_text())["over"] is True
+        assert outside(store) == set()
         again = electra("up", "--store", str(store))
         assert again.returncode == 2
         assert "it is up already" in again.stderr
-        written = [p for p in store.rglob("*") if p.is_file() and b"secret-word" in p.read_bytes()]
-        assert written == []
     finally:
         assert electra("down", "--store", str(store)).returncode == 0
     assert electra("status", "--store", str(store)).returncode == 1
+    written = [p for p in store.rglob("*") if p.is_file() and WORD.encode() in p.read_bytes()]
+    assert written == []
+
+
+def guarded(url):
+    """The answer to a change that knows the password and brings no token."""
+    change = urllib.request.Request(url, data=b'{"name": "x"}', method="POST")
+    change.add_header("Authorization", f"Basic {b64encode(f'electra:{WORD}'.encode()).decode()}")
+    change.add_header("Content-Type", "application/json")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(change, timeout=30)
+    return refused.value.code
+
+
+def outside(store):
+    """Addresses off this machine that a process of this cockpit is connected to."""
+    top = psutil.Process(json.loads((store / "servers.json").read_text())["pid"])
+    found = set()
+    for process in [top, *top.children(recursive=True)]:
+        found |= {c.raddr.ip for c in process.net_connections("inet") if c.raddr}
+    return found - {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+@pytest.mark.parametrize(("number", "file"), [(0, "prefect/prefect.db"), (1, "mlflow/mlflow.db")])
+def test_the_database_of_a_newer_version_is_told_in_one_line(tmp_path, ports, number, file):
+    store = tmp_path / "store"
+    (store / file).parent.mkdir(parents=True)
+    with sqlite3.connect(store / file) as database:
+        database.execute("create table alembic_version (version_num varchar(32) not null)")
+        database.execute("insert into alembic_version values ('ffffffffffff')")
+        database.execute("create table experiments (experiment_id integer)")
+    service = cockpit.services_of(store, *ports)[number]
+    with pytest.raises(ServerFailed, match=r"the database is newer than the installed package: .* \(log: .*\)"):
+        service.begin()
+
+
+def test_postgresql_addresses_may_leave_out_the_driver_or_name_the_others():
+    wanted = "postgresql+asyncpg://u:p@host/prefect"
+    for given in ("postgres://", "postgresql://", "postgresql+psycopg2://", "postgresql+asyncpg://"):
+        assert with_driver(f"{given}u:p@host/prefect", "asyncpg") == wanted
+    assert with_driver("sqlite:////data/x.db", "psycopg2") == "sqlite:////data/x.db"
 
 
 @pytest.fixture
@@ -109,8 +164,8 @@ def postgresql(tmp_path):
 def test_a_run_on_postgresql_leaves_nothing_in_sqlite(postgresql, tmp_path, ports):
     psql, address = postgresql
     databases = {
-        "PREFECT_API_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://{address}/prefect",
-        "MLFLOW_BACKEND_STORE_URI": f"postgresql+psycopg2://{address}/mlflow",
+        "PREFECT_API_DATABASE_CONNECTION_URL": f"postgresql://{address}/prefect",
+        "MLFLOW_BACKEND_STORE_URI": f"postgresql://{address}/mlflow",
     }
     store = tmp_path / "store"
     up(store, ports, {**CLEAN, **databases})

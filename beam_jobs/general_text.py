@@ -75,8 +75,12 @@ def plan(patterns: list[str], output: str, punkt: str | None, withhold: Sequence
         TextUnit(number, path, compression, in_blocks, start, stop, size, "", parameters, withheld)
         for number, (path, compression, in_blocks, start, stop, size) in enumerate(shares)
     ]
-    content = storage.read_bytes(punkt) if punkt else train(units).encode()
-    storage.write_bytes(parameters, content)
+    if punkt:
+        storage.remove(f"{parameters}.trained_on")
+        storage.write_bytes(parameters, storage.read_bytes(punkt))
+    else:
+        train_once(units, parameters)
+    content = storage.read_bytes(parameters)
     return [TextUnit(**{**unit.__dict__, "digest": digest_of(unit, content)}) for unit in units]
 
 
@@ -137,6 +141,18 @@ def digest_of(unit: TextUnit, punkt: bytes) -> str:
     rules = [hashlib.sha256(punkt).hexdigest(), content]
     text = repr([unit.path, identity, unit.start, unit.stop, unit.in_blocks, *rules])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def train_once(units: list[TextUnit], parameters: str) -> None:
+    """Trains unless an earlier run has, on the same text."""
+    trained_on = f"{parameters}.trained_on"
+    identity = hashlib.sha256("".join(digest_of(unit, b"") for unit in units).encode()).hexdigest()
+    known = storage.exists(parameters) and storage.exists(trained_on)
+    if known and storage.read_bytes(trained_on).decode() == identity:
+        return
+    storage.remove(trained_on)
+    storage.write_bytes(parameters, train(units).encode())
+    storage.write_bytes(trained_on, identity.encode())
 
 
 def train(units: list[TextUnit]) -> str:

@@ -84,6 +84,23 @@ def test_the_same_bytes_again_and_continued(vocabulary, tmp_path):  # noqa: F811
     assert job(tmp_path / "out", vocabulary, source)["documents"] == 33
 
 
+def test_punkt_is_trained_once_for_a_text(vocabulary, tmp_path, monkeypatch):  # noqa: F811
+    source, trained = tmp_path / "text", []
+    source.write_text(AS_BLOCKS * 10)
+    train = general_text.train
+    monkeypatch.setattr(general_text, "train", lambda units: trained.append(units) or train(units))
+    job(tmp_path / "out", vocabulary, source)
+    job(tmp_path / "out", vocabulary, source)
+    assert len(trained) == 1
+    source.write_text(AS_BLOCKS * 11)
+    job(tmp_path / "out", vocabulary, source)
+    assert len(trained) == 2
+    (tmp_path / "given.json").write_bytes((tmp_path / "out" / "punkt.json").read_bytes())
+    words = ["--general_text", str(source), "--vocabulary", str(vocabulary), "--output", str(tmp_path / "out")]
+    shards_job.run([*words, "--punkt", str(tmp_path / "given.json"), "--direct_running_mode", "in_memory"])
+    assert len(trained) == 2
+
+
 def test_text_that_is_not_utf8_is_read(tmp_path):
     (tmp_path / "text").write_bytes("café\n".encode("cp1252"))
     (unit,) = general_text.plan([str(tmp_path / "text")], str(tmp_path), None)

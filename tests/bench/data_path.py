@@ -143,7 +143,7 @@ class Bench:
         large, small, one = self.folder / "large", self.folder / "small", self.folder / "one"
         measure(dumps.write, inputs, large, self.args.reviews, copies)
         measure(dumps.write, inputs, small, self.args.reviews, max(copies // TIMES, 1))
-        measure(dumps.write, inputs, one, self.args.reviews, copies, 1)
+        measure(dumps.join, large, one)
         self.results["large_reviews"] = copies * self.reviews
         once = self.with_beam(small, workers=2)
         self.say(f"{copies * self.reviews // TIMES:,} reviews, two workers: {described(once)}")

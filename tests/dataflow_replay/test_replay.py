@@ -4,6 +4,7 @@ Takes minutes, so it runs only when asked for by name: `pytest tests/dataflow_re
 install Beam into an environment of its own.
 """
 
+import json
 import subprocess
 import sys
 import venv
@@ -108,6 +109,10 @@ def test_shards_job(staged, worker_python, corpus, vocabulary, tmp_path):  # noq
     job(corpus, vocabulary, tmp_path / "local")
     replay(folder, worker_python)
     assert digests(output) == digests(tmp_path / "local") != {}
+    assert not (output / "shards.json").exists()
+    with patch("beam_jobs.shard_units.FEWEST_ROWS", 150):
+        result = job(corpus, vocabulary, output)
+    assert counts_of(result) == counts_of(json.loads((tmp_path / "local" / "shards.json").read_text()))
 
 
 def test_corpus_job(worker_python, tmp_path):
@@ -119,3 +124,11 @@ def test_corpus_job(worker_python, tmp_path):
     written = [pq.read_table(p).to_pylist() for p in sorted((tmp_path / "output").glob("corpus-*.parquet"))]
     assert written == [pq.read_table(p).to_pylist() for p in sorted((tmp_path / "local").glob("corpus-*.parquet"))]
     assert sum(map(len, written)) == 250
+    assert not (tmp_path / "output" / "corpus.json").exists()
+    result = corpus_job.run([*arguments, str(tmp_path / "output"), "--direct_running_mode=in_memory"])
+    assert counts_of(result) == counts_of(json.loads((tmp_path / "local" / "corpus.json").read_text()))
+
+
+def counts_of(result: dict) -> dict:
+    """What the same command started again finds done, adds up and writes, as README.md in deploy/dataflow says."""
+    return {name: value for name, value in result.items() if name not in {"seconds", "cpu_seconds"}}

@@ -3,16 +3,18 @@
 import gzip
 import itertools
 import json
+import multiprocessing
 import random
+import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from beam_jobs import corpus_options, prepared, sample_dump, work_units
 from beam_jobs.work_units import DumpFile
 
-FILES = 8
+FILES, WRITERS = 8, 2
 SAMPLE_REVIEWS = 80_000  # of the synthetic dump, where no other is given
 READ_BYTES = 1 << 20
 
@@ -21,15 +23,27 @@ def sample(path: Path, reviews: int) -> None:
     sample_dump.write_sample(path, reviews, seed=0)
 
 
-def write(inputs: list[str], folder: Path, reviews: int | None, copies: int = 1, files: int = FILES) -> None:
-    """Lines of JSON in `files` gz files: `reviews` of the input (None: all), then perturbed copies of them."""
+def write(inputs: list[str], folder: Path, reviews: int | None, copies: int = 1) -> None:
+    """Lines of JSON in eight gz files: `reviews` of the input (None: all), then perturbed copies of them."""
     folder.mkdir(parents=True)
-    with ExitStack() as stack:
-        names = [folder / f"dump-{i}.json.gz" for i in range(files)]
-        gz = [stack.enter_context(gzip.open(name, "wb", compresslevel=1)) for name in names]
+    with multiprocessing.get_context("fork").Pool(WRITERS) as pool:
+        pool.map(partial(write_part, inputs, folder, reviews, copies), range(FILES), chunksize=1)
+
+
+def write_part(inputs: list[str], folder: Path, reviews: int | None, copies: int, part: int) -> None:
+    chosen = [pair for pair in enumerate(itertools.islice(lines(inputs), reviews)) if pair[0] % FILES == part]
+    with gzip.open(folder / f"dump-{part}.json.gz", "wb", compresslevel=1) as gz:
         for copy in range(copies):
-            for number, line in enumerate(itertools.islice(lines(inputs), reviews)):
-                gz[number % files].write(perturbed(line, copy, number) if copy else line)
+            gz.writelines(perturbed(line, copy, number) if copy else line for number, line in chosen)
+
+
+def join(folder: Path, one: Path) -> None:
+    """The same reviews in one gz file: gz files one after another are a gz file."""
+    one.mkdir()
+    with open(one / "dump.json.gz", "wb") as joined:
+        for part in sorted(folder.iterdir()):
+            with open(part, "rb") as file:
+                shutil.copyfileobj(file, joined)
 
 
 def count(inputs: list[str]) -> int:

@@ -60,3 +60,10 @@ def test_the_launcher_starts_the_job(job):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0
     assert "--output" in done.stdout + done.stderr
+
+
+def test_the_cost_in_the_readme_is_what_the_command_prints():
+    readme = (DATAFLOW / "README.md").read_text()
+    (command,) = re.findall(r"^    python (tests/bench/data_path_cost\.py .*)$", readme, re.MULTILINE)
+    done = subprocess.run([sys.executable, *command.split()], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in readme

@@ -31,6 +31,8 @@ class Pretraining:
     """Any field of PretrainingConfig or Architecture."""
     same_flops_as: str | None = None
     """The arm whose pre-training FLOPs this one gets; its steps follow."""
+    same_tokens_as: str | None = None
+    """The arm as many of whose tokens this one sees: other shards may be filled less."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def _check(study: Study, where: str) -> None:
     if len(set(names)) < len(names):
         raise UserMistake(f"{where}: two arms have the same name: {', '.join(sorted(names))}")
     for arm in study.arms:
-        for other in filter(None, (_named(arm.architecture), _named(arm.teacher), _flops_arm(arm))):
+        for other in filter(None, (_named(arm.architecture), _named(arm.teacher), *_measures(arm))):
             study.arm(other)
     for pair in study.comparisons:
         for name in pair:
@@ -236,8 +238,9 @@ def _check(study: Study, where: str) -> None:
             raise UserMistake(f"{where}: settings: no setting {name!r}")
 
 
-def _flops_arm(arm: Arm) -> str | None:
-    return arm.pretraining.same_flops_as if arm.pretraining else None
+def _measures(arm: Arm) -> tuple[str | None, ...]:
+    """The arms whose pre-training says how long this one's is."""
+    return (arm.pretraining.same_flops_as, arm.pretraining.same_tokens_as) if arm.pretraining else ()
 
 
 def _named(reference: str | None) -> str | None:

@@ -15,7 +15,7 @@ from model.command import UserMistake
 from model.device import open_device
 from model.evaluation import study as studies
 from model.evaluation.report import report
-from model.evaluation.study import Arm, Cell, Study
+from model.evaluation.study import Arm, Cell, Pretraining, Study
 from model.evaluation.study_described import described
 from model.evaluation.study_jobs import JobFailed, Jobs, claimed
 from model.evaluation.study_tracking import Untracked, tracked
@@ -95,6 +95,7 @@ class StudyRun:
         """Of an encoder that the study pre-trains: named after preset, settings and shards."""
         assert arm.pretraining is not None
         question = {**vars(arm.pretraining), "shards": self.content(arm.pretraining.shards)}
+        del question["same_tokens_as"]
         question["settings"] = self._pretraining_settings(arm)
         return self._kept / "encoders" / studies.digest(question)
 
@@ -174,17 +175,30 @@ class StudyRun:
         settings = dict(arm.pretraining.set)
         if arm.pretraining.same_flops_as:
             settings["steps"] = self._steps_for_equal_flops(arm)
+        elif arm.pretraining.same_tokens_as:
+            settings["steps"] = self._steps_for_equal_tokens(arm)
         return settings
 
     def _steps_for_equal_flops(self, arm: Arm) -> int:
         """So many steps that both arms' pre-training costs the same (FLOPs as google counts them)."""
+        own, other = self._measured_by(arm, "same_flops_as")
+        budget = _flops(_preset(other.preset, other.set), other.shards)
+        mine = _preset(own.preset, own.set)
+        return max(1, round(budget / (_flops(mine, own.shards) / mine.pretraining.steps)))
+
+    def _steps_for_equal_tokens(self, arm: Arm) -> int:
+        own, other = self._measured_by(arm, "same_tokens_as")
+        theirs, mine = _preset(other.preset, other.set).pretraining, _preset(own.preset, own.set).pretraining
+        tokens = theirs.steps * theirs.batch * _tokens_a_sequence(other.shards)
+        return max(1, round(tokens / (mine.batch * _tokens_a_sequence(own.shards))))
+
+    def _measured_by(self, arm: Arm, field: str) -> tuple[Pretraining, Pretraining]:
+        """The arm's own pre-training, and that of the arm it is to equal."""
         assert arm.pretraining is not None
-        other = self.study.arm(str(arm.pretraining.same_flops_as))
+        other = self.study.arm(str(getattr(arm.pretraining, field)))
         if other.pretraining is None:
-            raise UserMistake(f"arm {arm.name}: same_flops_as names {other.name}, which the study does not pre-train")
-        own = _preset(arm.pretraining.preset, arm.pretraining.set)
-        budget = _flops(_preset(other.pretraining.preset, other.pretraining.set), other.pretraining.shards)
-        return max(1, round(budget / (_flops(own, arm.pretraining.shards) / own.pretraining.steps)))
+            raise UserMistake(f"arm {arm.name}: {field} names {other.name}, which the study does not pre-train")
+        return arm.pretraining, other.pretraining
 
     @property
     def _search_folder(self) -> Path:
@@ -288,3 +302,8 @@ def _flops(preset: Preset, shards: str) -> float:
     length = int(about.get("max_length") or preset.max_length)
     sequences = preset.pretraining.steps * preset.pretraining.batch
     return train_flops(preset.architecture, vocabulary, length, sequences, preset.pretraining.objective)
+
+
+def _tokens_a_sequence(shards: str) -> float:
+    about = json.loads((Path(shards) / "shards.json").read_text())
+    return float(about["tokens"] / about["sequences"])

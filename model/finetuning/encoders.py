@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from model.command import UserMistake
+from model.finetuning import cheap_dropout
 from model.finetuning.examples import Shape, Task
 from model.finetuning.heads import MeanPooledClassifier
 
@@ -53,8 +54,7 @@ def build(encoder: str, architecture: str | None, task: Task, pooling: str, drop
 
 def write_attention_out(model: nn.Module) -> None:
     """Products and softmax one by one instead of a fused kernel, which can give no attention weights."""
-    inner: Any = model.encoder if isinstance(model, MeanPooledClassifier) else model
-    inner.set_attn_implementation("eager")
+    cheap_dropout.write_attention_out(model.encoder if isinstance(model, MeanPooledClassifier) else model)
 
 
 def uses_mean(shape: Shape, pooling: str) -> bool:

@@ -15,6 +15,7 @@ from model.device import Device
 from model.finetuning import checkpoint, losses
 from model.finetuning.attempt import Attempt, rank
 from model.finetuning.batches import Feature, collate, prediction_batches, training_batches
+from model.finetuning.cheap_dropout import DropoutNoise
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.examples import Shape
 
@@ -65,6 +66,7 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     """Leaves the best state in the attempt (on the CPU); the network itself ends where training ended."""
     settings = training.settings
     optimizer = _optimizer(model, settings, learning_rate, training.device.fused_optimizer)
+    noise = DropoutNoise(model) if training.device.kind == "cpu" else None
     attempt = Attempt(learning_rate)
     evaluate_every = training.evaluate_every
     step, worse = checkpoint.resume(training.checkpoint, model, optimizer, attempt)
@@ -75,6 +77,8 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     while step < training.steps and not _given_up(worse, settings):
         chosen = next(batches)
         _set_learning_rate(optimizer, step, training.steps, settings.warmup)
+        if noise is not None:
+            noise.begin(training.seed, step)
         running.append(_step(model, training, optimizer, chosen))
         step, seen = step + 1, seen + len(chosen)
         if step % evaluate_every == 0 or step == training.steps:

@@ -122,6 +122,20 @@ def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     assert 1000 < steps < 2000
 
 
+def test_equal_tokens_gives_shards_that_are_filled_less_more_steps(tmp_path):
+    for name, tokens in (("full", 1200), ("half", 600)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "shards.json").write_text(json.dumps({"sequences": 10, "tokens": tokens}))
+    arms = [
+        {"name": "a", "pretraining": {"shards": str(tmp_path / "full"), "set": {"steps": 1000}}},
+        {"name": "b", "pretraining": {"shards": str(tmp_path / "half"), "same_tokens_as": "a"}},
+    ]
+    run = StudyRun(studies.parse(content(arms=arms), "here"), tmp_path / "out")
+    assert run._pretraining_settings(run.study.arm("b")) == {"steps": 2000}
+    with pytest.raises(UserMistake, match="no arm 'c'"):
+        studies.parse(content(arms=[arms[0], arms[1] | {"pretraining": {"shards": "", "same_tokens_as": "c"}}]), "here")
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("studies")

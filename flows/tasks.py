@@ -15,6 +15,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from beam_jobs.command import UserMistake
 from flows import presentation, servers
+from flows.cancellation import obeyed
 from flows.completion import Completion, Maker, flat
 from flows.parameters import Parameters
 from flows.processes import JobFailed, none_left
@@ -117,16 +118,16 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
         tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
     tracking = Tracking(servers.mlflow_uri(store.root), f"file://{store.root}/mlflow/artifacts")
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
-    remembered = store.root / "runs" / str(flow_run.id or "here")
+    remembered = store.root / "runs" / str(flow_run.id)
     remembered.mkdir(parents=True, exist_ok=True)
     audiences = [presentation.PrefectRun(), *spectators]
     champion = champion_of(parameters, tracking.uri)
     maker = PrefectMaker(Completion(store, audiences, tracking, tags), champion)
     values, dataset = flat(parameters.model_dump()), dataset_of(parameters, store)
-    tracking.start(flow_run.name or "run", values, tags, dataset, remembered if flow_run.id else None)
+    tracking.start(flow_run.name or "run", values, tags, dataset, remembered)
     status = "FAILED"
     try:
-        with none_left():
+        with none_left(), obeyed(str(flow_run.id)):
             last = graph(parameters, maker)
             summary = present(store, maker.stages, last, tracking, bool(maker.completion.made))
             promote(parameters, store, maker, last, tracking)

@@ -163,7 +163,8 @@ class Tracking:
             except queue.Empty:
                 if self._closing.is_set():
                     return
-                self._attempt(self._mirror_all)
+                if not self._attempt(self._mirror_all):
+                    time.sleep(RETRY_SECONDS)
                 continue
             while not self._attempt(work):
                 time.sleep(RETRY_SECONDS)
@@ -187,6 +188,7 @@ class Tracking:
 
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # a server that is away is told once, here
         client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
         found = client.get_experiment_by_name(self.experiment)
         artifacts = self.artifacts or beside(self.uri)

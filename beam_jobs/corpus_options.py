@@ -170,12 +170,14 @@ def agreed(args: argparse.Namespace, withheld: list[str]) -> dict[str, Any]:
     """What corpora that follow one another must have in common: all that decides what becomes of a text."""
     bounds = [0.0, *splits.parse_shares(args.split)]
     shares = {side: round(100 * (b - a), 6) for side, a, b in zip(splits.SPLITS, bounds, bounds[1:], strict=False)}
-    evaluation = {os.path.basename(path): hashlib.sha256(storage.read_bytes(path)).hexdigest() for path in withheld}
+    evaluation = [
+        f"{os.path.basename(path)} {hashlib.sha256(storage.read_bytes(path)).hexdigest()[:16]}" for path in withheld
+    ]
     return {
         "version": VERSION,
         "split": ",".join(f"{side}={share:g}" for side, share in shares.items()),
         **{name: getattr(args, name) for name in ("seed", "repair_run_ons", "mask_personal_data", "min_words")},
         **{name: getattr(args, name) for name in ("max_characters", "near_duplicates")},
         "languages": sorted(args.languages),
-        "withhold": evaluation,
+        "withhold": sorted(evaluation),
     }

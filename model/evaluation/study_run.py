@@ -92,11 +92,10 @@ class StudyRun:
         return (self.folder(cell) / "evaluation" / "metrics.json").exists()
 
     def encoder_folder(self, arm: Arm) -> Path:
-        """Of an encoder that the study pre-trains: named after preset, settings and shards."""
+        """Of an encoder that the study pre-trains: named after everything its preset and settings say, and shards."""
         assert arm.pretraining is not None
-        question = {**vars(arm.pretraining), "shards": self.content(arm.pretraining.shards)}
-        del question["same_tokens_as"]
-        question["settings"] = self._pretraining_settings(arm)
+        preset = _preset(arm.pretraining.preset, self._pretraining_settings(arm))
+        question = [self.content(arm.pretraining.shards), asdict(preset.architecture), asdict(preset.pretraining)]
         return self._kept / "encoders" / studies.digest(question)
 
     def encoder(self, arm: Arm) -> str:

@@ -74,7 +74,7 @@ def test_both_servers_away_for_a_while(tmp_path):
     store, steps = tmp_path / "store", 30
     with both(store) as (prefect, mlflow):
         flow = toy(store, prefect, mlflow, {"pretraining": {"steps": steps, "seconds_a_step": 1}})
-        eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")), 200)
+        eventually(lambda: list(store.glob("pretraining/*/tracking.json")), 200)
         job = read_pid(next(store.glob("pretraining/*/pid")))
         prefect.end()
         mlflow.end()
@@ -85,6 +85,8 @@ def test_both_servers_away_for_a_while(tmp_path):
         mlflow.start()
         assert flow.wait(300) == 0
         assert flow_states(store) == ["Completed"]
+        again = toy(store, prefect, mlflow, {"pretraining": {"steps": steps}})
+        assert again.wait(300) == 0, "sends what a slow machine had not sent at the end"
         seen, run = losses(mlflow, store)
         assert seen == list(range(1, steps + 1))
         assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)

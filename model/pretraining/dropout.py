@@ -19,8 +19,8 @@ STEPS_PER_POOL = 64
 class Noise:
     """The keep factors of one model."""
 
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
+    def __init__(self, rate: float, size: int = POOL) -> None:
+        self.rate, self.size = rate, size
         self.pooled = True  # False: torch's own draws, where they cost nothing
         self._places = torch.Generator()
         self._pool = torch.ones(0)
@@ -33,7 +33,7 @@ class Noise:
         if self.rate and self.pooled and self._drawn_for != (seed, step // STEPS_PER_POOL):
             self._drawn_for = (seed, step // STEPS_PER_POOL)
             generator = torch.Generator().manual_seed((seed + 1) * 7_368_787 + step // STEPS_PER_POOL)
-            self._pool = keep_factors(POOL, self.rate, generator)
+            self._pool = keep_factors(self.size, self.rate, generator)
             self._pools.clear()
 
     def factors(self, states: Tensor) -> Tensor:

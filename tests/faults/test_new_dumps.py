@@ -1,0 +1,92 @@
+"""Dumps that arrive: an event by HTTP has the watcher look, each new dump is added to the model before it."""
+
+import json
+import os
+import time
+import urllib.request
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from prefect.client.schemas.actions import DeploymentUpdate
+
+from flows import increments
+from flows.deployments import EVENT
+from flows.store import Store
+from tests.beam_jobs.dumps import review, text_of, write_lines
+from tests.served import cockpit, eventually
+
+pytestmark = pytest.mark.timeout(1500)
+
+SHAPE = {"batch": "4", "layers": "1", "hidden": "32", "intermediate": "64", "embedding": "32"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with cockpit(tmp_path_factory.mktemp("arrivals") / "store") as up:
+        yield up
+
+
+def post_event(served):
+    """As a storage notification would by `curl`: the server wants a token with every change."""
+    client = "storage-notifications"
+    with urllib.request.urlopen(f"{served.prefect}/api/csrf-token?client={client}", timeout=30) as answer:
+        token = json.load(answer)["token"]
+    event = {
+        "id": str(uuid.uuid4()),
+        "occurred": datetime.now(UTC).isoformat(),
+        "event": EVENT,
+        "resource": {"prefect.resource.id": "reviews.inbox"},
+        "payload": {"uri": "inbox/"},
+    }
+    headers = {"Content-Type": "application/json", "Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
+    body = json.dumps([event]).encode()
+    request = urllib.request.Request(f"{served.prefect}/api/events", data=body, headers=headers, method="POST")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 204
+
+
+def runs_of(served, flow):
+    with served.client() as client:
+        flows = {found.id: found.name for found in client.read_flows()}
+        return [run for run in client.read_flow_runs(limit=200) if flows[run.flow_id] == flow]
+
+
+def started_by_an_event(served):
+    """The looks of the watcher that no schedule asked for."""
+    return {str(run.id) for run in runs_of(served, "watch-dumps") if run.created_by.type == "AUTOMATION"}
+
+
+def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(served):
+    base = served.start("pre-train", dump={"paths": ["sample:300"]}, pretraining={"steps": 5, "settings": SHAPE})
+    small = {"tasks": ["polarity"], "seeds": [0], "learning_rates": [0.001]}
+    with served.client() as client:
+        watcher = client.read_deployment_by_name("watch-dumps/watch-dumps")
+        chosen = {**watcher.parameters, "watch": {"each": "added", "settle_seconds": 0}}
+        client.update_deployment(watcher.id, DeploymentUpdate(parameters=chosen))
+        adding = client.read_deployment_by_name("add-dump/add-dump")
+        changed = DeploymentUpdate(parameters={**adding.parameters, "finetuning": small})
+        client.update_deployment(adding.id, changed)
+    served.wait(base, "Completed")
+    for number, name in enumerate(("b", "a")):
+        texts = range(5000 + 100 * number, 5100 + 100 * number)
+        path = served.store / "inbox" / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        write_lines(path, [review(i, text_of(i)) for i in texts])
+        os.utime(path, (time.time() - 100 + number,) * 2)
+    post_event(served)
+    looks = eventually(lambda: started_by_an_event(served), 120)
+    eventually(lambda: len(runs_of(served, "add-dump")) == 2, 200, lambda: served.told(min(looks)))
+    for run in runs_of(served, "add-dump"):
+        served.wait(str(run.id), "Completed", seconds=900)
+    store = Store(served.store)
+    models = {m["fingerprint"]: m for m in store.manifests() if m["stage"] == "pretraining"}
+    assert len(models) == 3
+    longest = max((increments.history(store, m) for m in models.values()), key=lambda base: len(base.rounds))
+    assert [one.dump.result["name"] for one in longest.rounds] == ["sample-300", "b", "a"]
+    reports = [m for m in store.manifests() if m["stage"] == "report"]
+    assert len(reports) == 2
+    post_event(served)
+    again = eventually(lambda: started_by_an_event(served) - looks, 120)
+    served.wait(again.pop(), "Completed")
+    assert len(runs_of(served, "add-dump")) == 2

@@ -38,7 +38,7 @@ def adapted(cockpit):
     run = cockpit.start(
         "domain-adaptation", dump={"paths": ["sample:600"]}, pretraining={"steps": 20}, finetuning=small
     )
-    cockpit.wait(run, "Completed", seconds=800)
+    cockpit.wait(run, "Completed", seconds=1800)
     return cockpit
 
 

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from model.tracking import REGISTERED, Registry
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 
 
 def test_mlflow_has_the_run_its_nested_runs_and_their_curves(adapted, page, picture):

@@ -9,7 +9,7 @@ import yaml
 
 from model.tracking import Registry
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 
 REVIEWS = 60
 STUDY = {
@@ -73,7 +73,7 @@ def test_a_study_of_ones_own_file(adapted, tmp_path):
     file.write_text(yaml.safe_dump(STUDY))
     parameters = {"dump": {"paths": ["sample:600"]}, "pretraining": {"steps": 20}}
     run = adapted.start("study", study={"file": str(file), "at_once": 1}, **parameters)
-    adapted.wait(run, "Completed", seconds=800)
+    adapted.wait(run, "Completed", seconds=1800)
     [study] = [path.parent for path in adapted.store.glob("study/*/manifest.json")]
     report = json.loads((study / "report.json").read_text())
     assert {(row["arm"], row["task"]) for row in report["results"]} == {

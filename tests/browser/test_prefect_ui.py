@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from model.tracking import Registry
 from tests.served import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 
 
 def open_form(page, cockpit, deployment="domain-adaptation"):
@@ -79,7 +79,7 @@ def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, pictu
     run = submitted(page, cockpit)
     open_run(page, cockpit, run)
     wait_for_state(page, "Running", 300)
-    cockpit.wait(run, "Completed", seconds=800)
+    cockpit.wait(run, "Completed", seconds=1800)
     wait_for_state(page, "Completed", 120)
     assert {"mlflow-run", "stages", "report", "pre-training-counts"} <= artifacts(cockpit, run)
     page.wait_for_timeout(3000)
@@ -95,7 +95,7 @@ def asking(cockpit):
     """A run of what is there already, whose model waits for a person."""
     parameters = {"dump": {"paths": ["sample:600"]}, "pretraining": {"steps": 20}, "promotion": {"mode": "ask"}}
     run = cockpit.start("domain-adaptation", **parameters)
-    cockpit.wait(run, "Suspended", seconds=800)
+    cockpit.wait(run, "Suspended", seconds=1800)
     return run
 
 

@@ -39,12 +39,13 @@ def by_labels(study: Mapping[str, Any], differences: Sequence[Difference]) -> di
 
 
 def by_tokens(study: Mapping[str, Any], differences: Sequence[Difference]) -> dict[str, list[Point]]:
-    """Arms of different numbers of pre-training tokens against one that has none are points of one line."""
-    tokens = {arm["name"]: arm.get("tokens") for arm in study.get("arms", [])}
+    """Arms of the same recipe for different numbers of tokens, against one without pre-training, are one line."""
+    arms = {arm["name"]: arm for arm in study.get("arms", [])}
     lines: dict[str, list[Point]] = {}
     for d in differences:
-        if tokens.get(d.a) and not tokens.get(d.b):
-            lines.setdefault(f"{d.task}: pre-trained − {d.b}", []).append((float(tokens[d.a]), d))
+        a, b = arms.get(d.a, {}), arms.get(d.b, {})
+        if a.get("tokens") and a.get("recipe") and not b.get("tokens"):
+            lines.setdefault(f"{d.task}: {a['recipe']} − {d.b}", []).append((float(a["tokens"]), d))
     return _of_several(lines)
 
 

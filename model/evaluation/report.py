@@ -32,6 +32,9 @@ from model.evaluation.sections import (
 )
 from model.finetuning.encoders import write_json
 
+FEW = 4
+"""Comparisons whose effects all fit into the one sentence; of more, those without a finding are in the table alone."""
+
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(prog="python -m model.evaluation.report", description=__doc__)
@@ -83,7 +86,8 @@ def answer_of(found: Results, differences: list[Difference]) -> str:
         c = difference.comparison
         effect = f"{title_of(c.metric)} {change(c.metric, c.difference)}, 95% interval {difference_range(c)}"
         found_there = difference.words if c.evidence else f"there is {difference.words}"
-        findings.setdefault(found_there, []).append(f"{difference.task} ({effect})")
+        in_full = c.evidence or len(differences) <= FEW
+        findings.setdefault(found_there, []).append(f"{difference.task} ({effect})" if in_full else difference.task)
     told_first = sorted(findings, key=lambda words: words.startswith("there is"))
     sentence = "; ".join(f"{words} on {', '.join(findings[words])}" for words in told_first) + "."
     return sentence[0].upper() + sentence[1:]

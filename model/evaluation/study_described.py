@@ -75,7 +75,14 @@ def _pretrained(run: "StudyRun", arm: Arm) -> dict[str, Any]:
     if arm.pretraining is None:
         return {}
     folder = run.encoder_folder(arm)
-    return {"fingerprint": folder.name, **json.loads((folder / "result.json").read_text())}
+    return {"fingerprint": folder.name, "recipe": _recipe(arm), **json.loads((folder / "result.json").read_text())}
+
+
+def _recipe(arm: Arm) -> str:
+    """What its pre-training is but for its length: arms that share it lie on one line against tokens."""
+    assert arm.pretraining is not None
+    chosen = [f"{name} {value}" for name, value in sorted(arm.pretraining.set.items()) if name != "steps"]
+    return ", ".join([f"{arm.pretraining.preset} on {Path(arm.pretraining.shards).name}", *chosen])
 
 
 def known(arm: Arm) -> bool:
@@ -88,7 +95,9 @@ def known(arm: Arm) -> bool:
 
 def _arm(arm: Arm, pretrained: Mapping[str, Any], costs: Mapping[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"name": arm.name, "data_known": known(arm)}
-    told |= {name: pretrained[name] for name in ("flops", "tokens", "seconds", "fingerprint") if name in pretrained}
+    told |= {
+        name: pretrained[name] for name in ("flops", "tokens", "seconds", "fingerprint", "recipe") if name in pretrained
+    }
     if arm.name in costs:
         told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
     return told

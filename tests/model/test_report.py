@@ -229,12 +229,16 @@ def test_where_the_lines_cross_is_told(effects, words):
 
 def test_an_arm_without_pretraining_is_what_the_others_gain_over():
     study = {"arms": [{"name": "a", "tokens": 10}, {"name": "b", "tokens": 100}, {"name": "c"}]}
+    for arm in study["arms"][:2]:
+        arm["recipe"] = "mlm"
     found = [results.Difference(x, "c", "t", comparison(e, 0.01)) for x, e in (("b", 0.1), ("a", -0.1))]
     [(name, points)] = crossings.by_tokens(study, found).items()
     assert [x for x, _ in points] == [10, 100]
     told = crossings.in_words(name, points, "tokens")
     assert "evidence of a gain at 100 tokens and evidence of a loss at 10 tokens" in told
     assert "cross near 32 tokens" in told
+    study["arms"][0]["recipe"] = "electra"
+    assert crossings.by_tokens(study, found) == {}
 
 
 def test_writing_twice_gives_the_same_page(written, study):

@@ -11,6 +11,8 @@ from tests import served
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 SCREENSHOTS = os.environ.get("AMAZON_ELECTRA_SCREENSHOTS", "")
 """A folder that gets the pictures; where it is empty they lie below pytest's temporary folder."""
+PATIENCE = 180_000
+"""Milliseconds for a click or a picture: on a loaded machine the browser itself is slow."""
 ORDER = ["test_prefect_ui.py", "test_other_deployments.py", "test_mlflow_ui.py"]
 """What the first makes the others look at."""
 
@@ -62,6 +64,7 @@ def page(browser):
         if not request.url.startswith(("http://127.0.0.1", "file:", "data:", "blob:")):
             outside.append(request.url)
 
+    context.set_default_timeout(PATIENCE)
     opened = context.new_page()
     opened.on("request", watch)
     yield opened

@@ -63,7 +63,7 @@ def _blocks(metric: str, lines: Mapping[str, list[Point]], unit: str) -> list[Bl
     along = "training examples" if unit == "labels" else "pre-training tokens"
     svg = charts.gains(drawn, along, f"gain in {title_of(metric)}" + (" (points)" if scale == 100 else ""))
     rows = [
-        (name, f"{x:,.0f}", change(metric, d.comparison.difference), difference_range(d.comparison), d.words)
+        (name, f"{x:,.0f}", change(metric, d.comparison.difference), difference_range(d.comparison), d.finding)
         for name, points in lines.items()
         for x, d in points
     ]

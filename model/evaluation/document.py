@@ -124,17 +124,21 @@ STYLE = """
   figure { background: #fff; }
 }
 body { margin: 0; color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 62rem; margin: 0 auto; padding: 1rem; }
+main { max-width: 76rem; margin: 0 auto; padding: 1rem; }
 h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
 .answer { font-size: 1.2rem; border-left: .3rem solid var(--mark); padding: .4rem 1rem; background: var(--soft); }
 .warning { border-left: .3rem solid #c62828; padding: .4rem 1rem; color: #c62828; font-weight: 600; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .8rem 0; }
+.wide { overflow-x: auto; }
+table { width: max-content; border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .8rem 0; }
 .caption { font-weight: 600; margin: 1rem 0 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem; text-align: left; vertical-align: top; }
+td { max-width: 22rem; }
 th { background: var(--soft); } pre { overflow-x: auto; background: var(--soft); padding: .8rem; }
 figure { margin: 1rem 0; overflow-x: auto; }
 figure svg { width: 100%; min-width: 26rem; max-width: 42rem; height: auto; }
 figcaption { font-size: .9rem; padding: .3rem; color: #57606a; } details { margin: .6rem 0; }
 summary { cursor: pointer; font-weight: 600; }
-@media print { details > * { display: block; } pre { white-space: pre-wrap; } .wide { overflow: visible; } }
+@media print {
+  details > * { display: block; } pre { white-space: pre-wrap; } .wide { overflow: visible; } table { width: auto; }
+}
 """

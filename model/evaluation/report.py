@@ -154,7 +154,7 @@ def _difference_blocks(differences: list[Difference]) -> list[Block]:
             probability(d.comparison.p),
             probability(d.comparison.p_holm),
             probability(d.comparison.p_randomization),
-            d.words,
+            d.finding,
         )
         for d in differences
     ]

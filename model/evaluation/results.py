@@ -90,6 +90,11 @@ class Difference:
     def words(self) -> str:
         return self.comparison.words(self.a, self.b, METRICS[self.comparison.metric].better)
 
+    @property
+    def finding(self) -> str:
+        """Beside a column that names both arms."""
+        return self.words if self.comparison.evidence else "no evidence of a difference"
+
 
 def load(cells: Sequence[Mapping[str, Any]], base: Path) -> Results:
     """`cells` as in the study file; relative folders are relative to that file."""

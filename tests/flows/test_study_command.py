@@ -52,21 +52,22 @@ def command(place, *more):
     return [*words, *settings, "--store", str(place / "store"), "--at-once", "1", *more]
 
 
+@pytest.mark.timeout(3600)
 def test_a_study_goes_from_the_dump_to_its_report_after_a_kill_and_then_does_nothing_twice(place):
     environment = {k: v for k, v in os.environ.items() if k not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")}
     environment["OMP_NUM_THREADS"] = "1"
     run = [sys.executable, "-m", "flows.cli", *command(place)]
     child = subprocess.Popen(run, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 400
+    deadline = time.monotonic() + 1200
     while not list((place / "store").glob("studies/cells/*/log.txt")) and time.monotonic() < deadline:
         assert child.poll() is None, "it ended before it came to a cell"
         time.sleep(0.2)
     child.send_signal(signal.SIGTERM)
-    assert child.wait(120) != 0
+    assert child.wait(300) != 0
     encoders = {path: path.stat().st_mtime_ns for path in (place / "store").glob("studies/encoders/*/result.json")}
     assert len(encoders) == 2
 
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     assert "report.html" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in encoders} == encoders
@@ -75,7 +76,7 @@ def test_a_study_goes_from_the_dump_to_its_report_after_a_kill_and_then_does_not
     _check_mlflow(f"sqlite:///{place}/store/mlflow/mlflow.db")
 
     cells = {path: path.stat().st_mtime_ns for path in (place / "store").glob("studies/cells/*/evaluation/*")}
-    more = subprocess.run([*run, "--set", "seeds=0,1"], env=environment, capture_output=True, text=True, timeout=600)
+    more = subprocess.run([*run, "--set", "seeds=0,1"], env=environment, capture_output=True, text=True, timeout=1500)
     assert more.returncode == 0, more.stderr
     assert {path: path.stat().st_mtime_ns for path in cells} == cells
     assert len(list((place / "store").glob("studies/cells/*/evaluation/metrics.json"))) == 12
@@ -85,7 +86,7 @@ def _check_report(place, folder):
     """Lineage, counts, the command, and that the task's texts were withheld."""
     text = (folder / "report.md").read_text()
     store = Store(place / "store")
-    for manifest in store.manifests():
+    for manifest in (m for m in store.manifests() if m["stage"] != "study"):
         assert manifest["fingerprint"] in text
     assert "amazon-electra study" in text
     assert "--general" in text

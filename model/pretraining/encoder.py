@@ -2,9 +2,11 @@
 
 Own modules, not those of transformers: one matrix product for query, key and value, what attention may see made once
 per batch, cheap dropout, and nothing whose shape depends on the data. Weights, states and LayerNorm are fp32; only the
-products are made in the narrower type of the device. States that flow in bf16 cost a deep, little-trained discriminator
-its differences between tokens (12 layers on real reviews, 600 steps: 0.4031 on dev, what a constant scores, against
-0.3964). export.py holds the exact mapping of the weights.
+products are made in the narrower type of the device, as autocast does: tokens of a little-trained network differ by
+less than bf16 can tell. `small` on real reviews after 600 steps of 16: the discriminator's loss on dev was 0.4031 with
+bf16 states, what a constant scores, and 0.3964 with fp32 ones. That alone saves no deep network: at a learning rate of
+5e-4 (batch 8, deviation 0.05) it became a constant with fp32 states too, at 2e-4 it did not. export.py holds the exact
+mapping of the weights.
 """
 
 import torch

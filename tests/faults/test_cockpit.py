@@ -174,7 +174,7 @@ def test_both_servers_killed_in_the_middle_of_a_training(served):
 def server_process(words, address):
     """The one that listens there: of MLflow's two the upper one, which ends the other."""
     port = address.split(":")[2]
-    lines = {p: p.cmdline() for p in psutil.process_iter(["pid"]) if p.info["pid"] != os.getpid()}
+    lines = {p: p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"]) if p.pid != os.getpid()}
     return next(p for p, line in lines.items() if words in " ".join(line) and port in line and "-S" not in line)
 
 

@@ -6,7 +6,6 @@ Everything heavy is imported by the command that needs it: `--help` answers at o
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 import traceback
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.command import UserMistake
-from flows import dumps, study_command
+from flows import dumps, in_terminal, study_command
 
 PRESETS = ("tiny", "small", "base", "large", "amazon-base")
 
@@ -140,37 +139,23 @@ def print_plan(form: Any) -> None:
     settings, graph = add_dump.prepared(form) if isinstance(form, Addition) else (form, domain_adaptation.graph)
     graph(settings, plan)
     print(json.dumps({**form.model_dump(), **settings.model_dump()}, indent=2))
-    for stage, complete in plan.stages:
-        print(f"{'complete' if complete else 'to do':<10}{stage.name:<14}{stage.fingerprint}  {stage.label}")
+    in_terminal.print_stages(plan)
 
 
 def execute(form: Any) -> None:
-    """Runs the graph here, shown in this terminal, recorded by a Prefect server."""
-    from flows import servers
-    from flows.stages import dump
-    from flows.store import Store
+    """Runs the graph here."""
 
-    began, store = time.monotonic(), Store(form.store)
-    dump.stage(form, store)  # a mistake in the paths is told before anything is started
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    servers.end_at_signals(signal.SIGTERM)
-    with servers.prefect_for(store.root) as server:
-        from flows import presentation, tasks
+    def run() -> dict[str, Any]:
         from flows.add_dump import add_dump
         from flows.domain_adaptation import domain_adaptation
         from flows.parameters import Addition
 
-        with presentation.Terminal() as terminal:
-            tasks.spectators.append(terminal)
-            if server:
-                server.wait()
-            try:
-                flow: Any = add_dump if isinstance(form, Addition) else domain_adaptation
-                made = flow(**{name: getattr(form, name) for name in type(form).model_fields})
-            finally:
-                tasks.spectators.remove(terminal)
-                servers.let_prefect_finish()
-    print_end(made, store.root, time.monotonic() - began)
+        flow: Any = add_dump if isinstance(form, Addition) else domain_adaptation
+        return flow(**{name: getattr(form, name) for name in type(form).model_fields})
+
+    began = time.monotonic()
+    made = in_terminal.shown(form, run)
+    print_end(made, Path(form.store), time.monotonic() - began)
 
 
 def print_end(made: dict[str, Any], store: Path, seconds: float) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import signal
 import tempfile
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.command import UserMistake
+from flows import in_terminal
 
 EPILOG = """A study is arms × tasks × seeds × settings in a YAML file; model/evaluation/studies/README.md has the
 shipped ones. With --dump, what the file calls ${corpus}, ${shards} and ${encoder} is made of the dump first,
@@ -84,8 +84,7 @@ def print_plan(parameters: Any, choice: Any) -> None:
 
     plan = Plan(Store(parameters.store))
     last = study_graph(choice)(parameters, plan)
-    for stage, complete in plan.stages:
-        print(f"{'complete' if complete else 'to do':<10}{stage.name:<14}{stage.fingerprint}  {stage.label}")
+    in_terminal.print_stages(plan)
     if all(complete for stage, complete in plan.stages if stage is not last):
         from model import study
 
@@ -97,27 +96,15 @@ def print_plan(parameters: Any, choice: Any) -> None:
 
 def through_prefect(parameters: Any, choice: Any) -> None:
     """As `run` does: shown in this terminal, recorded by a Prefect server."""
-    from flows import servers
-    from flows.stages import dump
-    from flows.store import Store
 
-    began, store = time.monotonic(), Store(parameters.store)
-    dump.stage(parameters, store)  # a mistake in the paths is told before anything is started
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    servers.end_at_signals(signal.SIGTERM)
-    with servers.prefect_for(store.root) as server:
-        from flows import parts, presentation, tasks
+    def run() -> dict[str, Any]:
+        from flows import parts
 
-        with presentation.Terminal() as terminal:
-            tasks.spectators.append(terminal)
-            if server:
-                server.wait()
-            try:
-                groups = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
-                made = parts.study(study=choice, **{name: getattr(parameters, name) for name in groups})
-            finally:
-                tasks.spectators.remove(terminal)
-                servers.let_prefect_finish()
+        groups = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
+        return parts.study(study=choice, **{name: getattr(parameters, name) for name in groups})
+
+    began = time.monotonic()
+    made = in_terminal.shown(parameters, run)
     print_end(Path(made["folder"]), time.monotonic() - began)
 
 

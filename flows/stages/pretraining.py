@@ -1,9 +1,8 @@
 """Pre-training: shards → the discriminator and the generator, as transformers folders."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 from flows.parameters import Increment, Parameters
@@ -12,31 +11,9 @@ from model.presets import PRESETS, with_settings
 
 
 def stage(parameters: Parameters, shards: Stage) -> Stage:
-    chosen = parameters.pretraining
-    steps = ["--steps", str(chosen.steps)] if chosen.steps else []
-    settings = {**chosen.settings, "seed": str(chosen.seed)}
-    return Stage(
-        "pretraining",
-        1,
-        {
-            **architecture(parameters),
-            "preset.pretraining": asdict(PRESETS[parameters.preset].pretraining),
-            "steps": chosen.steps,
-            "seed": chosen.seed,
-            "settings": chosen.settings,
-        },
-        {"shards": shards},
-        "model.pretrain",
-        lambda store, folder: [
-            *["--shards", str(store.folder(shards))],
-            *["--output", str(folder)],
-            *["--preset", parameters.preset, "--device", chosen.device, *steps],
-            *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
-        ],
-        title="pre-training",
-        tags=("accelerator",),
-        tracked=True,
-    )
+    steps = parameters.pretraining.steps
+    length = ["--steps", str(steps)] if steps else []
+    return _stage(parameters, {"shards": shards}, {"steps": steps}, lambda store: length)
 
 
 @dataclass(frozen=True)
@@ -52,36 +29,49 @@ class Earlier:
 
 def continued(parameters: Parameters, increment: Increment, shards: Stage, earlier: Earlier) -> Stage:
     """From the weights of an earlier pre-training, on new shards and a share of the old ones, warmed up anew."""
-    chosen, ratio = parameters.pretraining, increment.replay_ratio
-    settings = {**chosen.settings, "seed": str(chosen.seed)}
+    ratio = increment.replay_ratio
 
-    def arguments(store: Store, folder: Path) -> list[str]:
+    def more(store: Store) -> list[str]:
         replay = ["--replay", *(str(store.folder(one)) for one in earlier.shards), "--replay_ratio", str(ratio)]
         begin = store.folder(earlier.encoder)
         steps = increment.steps or steps_for(parameters, increment, store.manifest(shards) or {}, earlier.epochs)
         return [
-            *["--shards", str(store.folder(shards)), *(replay if ratio else [])],
+            *(replay if ratio else []),
             *["--start_from", str(begin / "discriminator"), "--start_generator_from", str(begin / "generator")],
-            *["--output", str(folder)],
-            *["--preset", parameters.preset, "--device", chosen.device, "--steps", str(steps)],
-            *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
+            *["--steps", str(steps)],
         ]
 
+    own = {"steps": increment.steps, "epochs": increment.epochs, "replay_ratio": ratio}
+    return _stage(parameters, {"shards": shards, "base": earlier.encoder}, own, more)
+
+
+def _stage(
+    parameters: Parameters,
+    inputs: Mapping[str, Stage],
+    own: Mapping[str, Any],
+    more: Callable[[Store], list[str]],
+) -> Stage:
+    """What all pre-trainings share; `own` parameters and `more` arguments are this one's."""
+    chosen = parameters.pretraining
+    settings = {**chosen.settings, "seed": str(chosen.seed)}
     return Stage(
         "pretraining",
         1,
         {
             **architecture(parameters),
             "preset.pretraining": asdict(PRESETS[parameters.preset].pretraining),
-            "steps": increment.steps,
-            "epochs": increment.epochs,
-            "replay_ratio": ratio,
+            **own,
             "seed": chosen.seed,
             "settings": chosen.settings,
         },
-        {"shards": shards, "base": earlier.encoder},
+        inputs,
         "model.pretrain",
-        arguments,
+        lambda store, folder: [
+            *["--shards", str(store.folder(inputs["shards"]))],
+            *["--output", str(folder)],
+            *["--preset", parameters.preset, "--device", chosen.device, *more(store)],
+            *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
+        ],
         title="pre-training",
         tags=("accelerator",),
         tracked=True,

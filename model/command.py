@@ -8,12 +8,23 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
 class UserMistake(ValueError):
     """Something only the user can put right; the message names the file, line or field and what to do."""
+
+
+def assigned(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
+    """What an option that may be repeated gives, each time as NAME=VALUE; `form` is how the help writes that."""
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UserMistake(f"{option} {text}: write {form}")
+        values[name] = value
+    return values
 
 
 def main(run: Callable[[], dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from model.command import UserMistake, main
+from model.command import UserMistake, assigned, main
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.tasks import TASKS, find
 
@@ -68,12 +68,8 @@ def settings_of(arguments: argparse.Namespace) -> FinetuningSettings:
     from dataclasses import replace
 
     base = FinetuningSettings.of_preset(arguments.preset) if arguments.preset else FinetuningSettings()
-    changes: dict[str, Any] = {}
-    for assignment in arguments.set:
-        name, equals, text = assignment.partition("=")
-        if not equals:
-            raise UserMistake(f"--set {assignment}: write FIELD=VALUE")
-        changes[name] = FinetuningSettings.parse(name, text)
+    given = assigned("--set", arguments.set, "FIELD=VALUE")
+    changes: dict[str, Any] = {name: FinetuningSettings.parse(name, text) for name, text in given.items()}
     if arguments.learning_rate:
         changes["learning_rates"] = tuple(arguments.learning_rate)
     return replace(base, **changes)

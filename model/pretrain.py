@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from model import checkpoint
-from model.command import UserMistake, main
+from model.command import UserMistake, assigned, main
 from model.device import open_device
 from model.presets import PRESETS, Preset, with_settings
 from model.pretraining import loop, outputs
@@ -57,12 +57,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def configure(arguments: argparse.Namespace) -> Preset:
-    settings = {}
-    for setting in arguments.set:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise UserMistake(f"--set {setting}: write FIELD=VALUE")
-        settings[name] = value
+    settings = assigned("--set", arguments.set, "FIELD=VALUE")
     if arguments.steps is not None:
         settings["steps"] = str(arguments.steps)
     try:

@@ -10,13 +10,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from model.command import UserMistake, main
+from model.command import assigned, main
 from model.evaluation import study as studies
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = parser().parse_args(argv)
-    study = studies.read(arguments.study, _assigned("--var", arguments.var), _assigned("--set", arguments.set))
+    study = studies.read(
+        arguments.study, assigned("--var", arguments.var, "NAME=VALUE"), assigned("--set", arguments.set, "NAME=VALUE")
+    )
 
     from model.evaluation.study_run import StudyRun
 
@@ -58,16 +60,6 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--dry_run", action="store_true", help="print the cells and which are already complete")
     return parser
-
-
-def _assigned(option: str, assignments: list[str]) -> dict[str, str]:
-    values = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise UserMistake(f"{option} {assignment}: write NAME=VALUE")
-        values[name] = value
-    return values
 
 
 if __name__ == "__main__":

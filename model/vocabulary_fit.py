@@ -8,7 +8,6 @@ the first corpus: the vocabulary was trained on neither.
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from tokenizers import Tokenizer
 
 from model import vocabulary_report
 from model.command import UserMistake, main
+from model.json_file import write_json
 from model.vocabulary import DEV_REVIEWS, Sample
 
 
@@ -39,9 +39,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     result = describe(measured, first_fit(options.vocabulary), options.unknown_rate, options.tokens_per_word)
     result |= {"reviews": sample.reviews, "seconds": round(time.monotonic() - started, 3)}
     options.output.mkdir(parents=True, exist_ok=True)
-    temporary = options.output / f".fit.json.{os.getpid()}"
-    temporary.write_text(json.dumps(result, indent=2) + "\n")
-    os.replace(temporary, options.output / "fit.json")
+    write_json(options.output / "fit.json", result)
     return result
 
 

@@ -19,6 +19,7 @@ from model.finetuning.batches import Encoder
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.examples import Example, Split, Task, load
 from model.finetuning.tasks import glue
+from model.json_file import write_json
 
 WORST = 100
 """Mistakes kept with their text."""
@@ -46,8 +47,8 @@ def evaluate(
     predictions.write(said, output / "predictions.parquet")
     _write_mistakes(said, examples, task, output / "mistakes.jsonl")
     if task.shape == "span":
-        encoders.write_json(output / "answers.json", dict(zip(said.ids, said.predictions, strict=True)))
-    encoders.write_json(output / "metrics.json", result)
+        write_json(output / "answers.json", dict(zip(said.ids, said.predictions, strict=True)))
+    write_json(output / "metrics.json", result)
     return result
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from model.command import main
+from model.json_file import write_json
 
 REVIEWS = 256
 WARM_UP = 16
@@ -29,8 +30,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--threads", type=int, default=1, help="of the CPU (default 1)")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
     arguments = parser.parse_args(argv)
-
-    from model.finetuning.encoders import write_json
 
     result = measure(arguments.model, arguments.task, arguments.data, arguments.threads, arguments.device)
     write_json(arguments.output, result)

@@ -30,7 +30,7 @@ from model.evaluation.sections import (
     result_tables,
     title_of,
 )
-from model.finetuning.encoders import write_json
+from model.json_file import write_json
 
 FEW = 4
 """Comparisons whose effects all fit into the one sentence; of more, those without a finding are in the table alone."""

@@ -19,7 +19,7 @@ from model.evaluation.study import Arm, Cell, Pretraining, Study
 from model.evaluation.study_described import described
 from model.evaluation.study_jobs import JobFailed, Jobs, claimed
 from model.evaluation.study_tracking import Untracked, tracked
-from model.finetuning.encoders import write_json
+from model.json_file import write_json
 from model.presets import PRESETS, Preset, with_settings
 from model.pretraining.flops import train_flops
 from model.progress import progress

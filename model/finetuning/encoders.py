@@ -6,7 +6,6 @@ with AutoModel (encoder) and keeps the head in head.safetensors; task.json says 
 """
 
 import json
-import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from model.command import UserMistake
 from model.finetuning import cheap_dropout
 from model.finetuning.examples import Shape, Task
 from model.finetuning.heads import MeanPooledClassifier
+from model.json_file import write_json
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
 
@@ -197,13 +197,3 @@ def load(folder: Path) -> tuple[nn.Module, Head, Tokenizer]:
         model = MeanPooledClassifier(model, config.num_labels)
         model.head.load_state_dict(load_file(folder / "head.safetensors"))
     return model.eval(), head, load_tokenizer(str(folder))
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

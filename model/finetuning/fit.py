@@ -27,6 +27,7 @@ from model.finetuning.encoders import Head
 from model.finetuning.examples import Example, Task, load
 from model.finetuning.loop import Training, train
 from model.finetuning.losses import balanced_weights
+from model.json_file import write_json
 from model.metrics_log import MetricsLog
 from model.progress import progress
 
@@ -96,7 +97,7 @@ def fit(
         "settings": asdict(settings),
     }
     output.mkdir(parents=True, exist_ok=True)
-    encoders.write_json(output / "run.json", question)
+    write_json(output / "run.json", question)
     target = open_device(device, settings.precision)
     prepared = prepare(start, task, data, settings, seed)
     model, best, attempts = _best(start, task, prepared, settings, seed, target, output)
@@ -116,7 +117,7 @@ def fit(
         "seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds": round(time.process_time() - cpu_started, 3),
     }
-    encoders.write_json(output / "result.json", result)
+    write_json(output / "result.json", result)
     shutil.rmtree(output / "attempts", ignore_errors=True)
     return result
 
@@ -260,7 +261,7 @@ def _keep(attempt: Attempt, output: Path) -> None:
     folder = _folder(output, attempt.learning_rate)
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.clone() for name, tensor in attempt.state.items()}, folder / "state.safetensors")
-    encoders.write_json(folder / "attempt.json", _summary(attempt))
+    write_json(folder / "attempt.json", _summary(attempt))
 
 
 def _finished(output: Path, rate: float) -> Attempt | None:

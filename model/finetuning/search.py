@@ -14,6 +14,7 @@ from model.finetune import parser as finetune_parser
 from model.finetune import settings_of
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.tasks import find
+from model.json_file import write_json
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -100,7 +101,6 @@ def _as_settings(drawn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(study: Any, metric: str, output: Path) -> dict[str, Any]:
-    from model.finetuning.encoders import write_json
 
     trials = [
         {

@@ -13,7 +13,7 @@ import yaml
 from flows import study_command
 from flows.cli import attempt, parser
 from flows.store import Store
-from model.finetuning.encoders import write_json
+from model.json_file import write_json
 from tests.model.corpora import write_corpus, write_electra
 
 STUDY = {

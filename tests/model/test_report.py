@@ -15,8 +15,8 @@ from model.command import UserMistake
 from model.evaluation import crossings, predictions, report, results, sections, significance
 from model.evaluation.evaluate import summary
 from model.evaluation.predictions import Predictions
-from model.finetuning.encoders import write_json
 from model.finetuning.tasks import find
+from model.json_file import write_json
 from tests.model.corpora import write_electra
 
 

@@ -23,8 +23,7 @@ class Noise:
         self.rate, self.size = rate, size
         self.pooled = True  # False: torch's own draws, where they cost nothing
         self._places = torch.Generator()
-        self._pool = torch.ones(0)
-        self._pools: dict[torch.dtype, Tensor] = {}  # the same factors in each type asked for
+        self._pools = {torch.float32: torch.ones(0)}  # the same factors in each type asked for
         self._drawn_for: tuple[int, int] | None = None
 
     def begin(self, seed: int, step: int, part: int = 0) -> None:
@@ -33,17 +32,16 @@ class Noise:
         if self.rate and self.pooled and self._drawn_for != (seed, step // STEPS_PER_POOL):
             self._drawn_for = (seed, step // STEPS_PER_POOL)
             generator = torch.Generator().manual_seed((seed + 1) * 7_368_787 + step // STEPS_PER_POOL)
-            self._pool = keep_factors(self.size, self.rate, generator)
-            self._pools.clear()
+            self._pools = {torch.float32: keep_factors(self.size, self.rate, generator)}
 
     def factors(self, states: Tensor) -> Tensor:
         """Keep factors in the shape and type of `states`."""
-        elements = states.numel()
-        if elements > self._pool.numel() // 2:
+        elements, pool = states.numel(), self._pools[torch.float32]
+        if elements > pool.numel() // 2:
             return keep_factors(elements, self.rate, self._places).view(states.shape).to(states.dtype)
         if states.dtype not in self._pools:
-            self._pools[states.dtype] = self._pool.to(states.dtype)
-        place = int(torch.randint(0, self._pool.numel() - elements, (), generator=self._places))
+            self._pools[states.dtype] = pool.to(states.dtype)
+        place = int(torch.randint(0, pool.numel() - elements, (), generator=self._places))
         return self._pools[states.dtype][place : place + elements].view(states.shape)
 
 

@@ -70,6 +70,14 @@ def training(served, seed, seconds=300):
     return eventually(lambda: [p for p in served.jobs("model.pretrain") if f"seed={seed}" in p.cmdline()], seconds)[0]
 
 
+def begun(served, seed, steps):
+    """A run that has trained for so many steps: its id, its process, its folder."""
+    run = train(served, seed)
+    job = training(served, seed)
+    trained_for(folder_of(job), steps)
+    return run, job, folder_of(job)
+
+
 def folder_of(process):
     words = process.cmdline()
     return Path(words[words.index("--output") + 1])
@@ -135,10 +143,7 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
 
 
 def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
-    run = train(served, 3)
-    job = training(served, 3)
-    folder = folder_of(job)
-    trained_for(folder, 10)
+    run, job, folder = begun(served, 3, 10)
     flow_process(job).kill()
     ended(job, 30)
     served.wait(run, "Crashed", seconds=240)
@@ -152,10 +157,7 @@ def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
 
 
 def test_both_servers_killed_in_the_middle_of_a_training(served):
-    run = train(served, 4)
-    job = training(served, 4)
-    folder = folder_of(job)
-    trained_for(folder, 5)
+    run, job, folder = begun(served, 4, 5)
     for words, address in (("prefect.server.api", served.prefect), ("mlflow server", served.mlflow)):
         server_process(words, address).kill()
     trained_for(folder, 10)
@@ -187,10 +189,7 @@ def mlflow_steps(served, folder):
 
 
 def test_kill_9_of_the_serving_process(served):
-    run = train(served, 6)
-    job = training(served, 6)
-    folder = folder_of(job)
-    trained_for(folder, 10)
+    run, job, folder = begun(served, 6, 10)
     [serving] = served.jobs("flows.deployments serve")
     serving.kill()
     ended(job, 30)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from beam_jobs.command import UserMistake
+from model.evaluation.study_file import Study
 
 PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 Device = Literal["auto", "cpu", "cuda", "xla"]
@@ -180,6 +181,9 @@ class StudyChoice(Section):
 
     file: str = Field(
         default="losses", min_length=1, description="A study file (YAML), or a shipped one: losses, search, sizes, …"
+    )
+    own: Study = Field(
+        default=Study(), description="Instead of a file, as soon as it has arms: the same fields, filled in here"
     )
     variables: dict[str, str] = Field(default={}, description='Fills ${name} in the file, for example {"reviews": "…"}')
     settings: dict[str, str] = Field(

@@ -72,7 +72,13 @@ def asked(arguments: argparse.Namespace) -> tuple[Any, Any]:
             is_setting = name == "seeds" or name in FinetuningSettings.__dataclass_fields__
             own["settings" if is_setting else "variables"][name] = value
     general = [str(Path(path).expanduser()) for path in arguments.general]
-    choice = StudyChoice(file=arguments.study, at_once=arguments.at_once, general_text=general, **own)
+    choice = StudyChoice(
+        file=arguments.study,
+        at_once=arguments.at_once,
+        general_text=general,
+        variables=own["variables"],
+        settings=own["settings"],
+    )
     return from_settings(stages, preset=arguments.preset, store=store, **given), choice
 
 

@@ -11,7 +11,8 @@ from flows.parameters import Parameters, StudyChoice
 from flows.stages import dump, shards
 from flows.stages.report import described_stages
 from flows.store import Stage, Store, write_json
-from model.evaluation import study as studies
+from model.command import UserMistake as ModelMistake
+from model.evaluation import study_file
 
 STEPS = 2_000
 """Of pre-training where the study's encoders ask for ${steps} and nobody says."""
@@ -23,23 +24,31 @@ SHARED = "studies"
 
 def wanted(choice: StudyChoice) -> set[str]:
     """The variables of the file that stages have to fill."""
-    return {name for name in studies.variables_of(str(file(choice))) if name in MADE} - choice.variables.keys()
+    return {name for name in study_file.variables_in(text(choice)) if name in MADE} - choice.variables.keys()
 
 
-def file(choice: StudyChoice) -> Path:
-    given = Path(choice.file).expanduser()
-    found = given if given.suffix else studies.SHIPPED / f"{choice.file}.yaml"
-    if not found.is_file():
-        raise UserMistake(f"study.file: no file {found}; shipped are {', '.join(studies.shipped())}")
-    return found.resolve()
+def text(choice: StudyChoice) -> str:
+    """The study as YAML: of the form, where that has arms, else of the file."""
+    if choice.own.arms:
+        return study_file.to_text(choice.own)
+    try:
+        return study_file.found(choice.file).read_text(encoding="utf-8")
+    except ModelMistake as mistake:
+        raise UserMistake(f"study.file: {mistake}") from None
 
 
-def read(parameters: Parameters, choice: StudyChoice) -> studies.Study:
+def called(choice: StudyChoice) -> str:
+    """What messages call it."""
+    return "study.own" if choice.own.arms else choice.file
+
+
+def read(parameters: Parameters, choice: StudyChoice) -> study_file.Study:
     """With marks where the folders of stages will be: what is wrong with it is told before anything is made."""
     marks = {name: f"<{name}>" for name in MADE}
+    variables = _variables(parameters, choice, marks)
     try:
-        return studies.read(str(file(choice)), _variables(parameters, choice, marks), choice.settings)
-    except studies.UserMistake as mistake:
+        return study_file.from_text(text(choice), called(choice), variables, choice.settings)
+    except ModelMistake as mistake:
         raise UserMistake(str(mistake)) from None
 
 
@@ -53,7 +62,7 @@ def evaluation_files(parameters: Parameters, choice: StudyChoice) -> list[str]:
 def general_shards(parameters: Parameters, choice: StudyChoice, made: Mapping[str, Stage], store: Store) -> Stage:
     """Of the general text the choice names; the tasks' texts are withheld from it as from the corpus."""
     if not choice.general_text:
-        raise UserMistake(f"{file(choice).name} pre-trains on general text too: give --general FILES")
+        raise UserMistake(f"{called(choice)} pre-trains on general text too: give --general FILES")
     texts = [path for given in choice.general_text for path in dump.files(given, store)]
     withheld = [path for given in parameters.corpus.withhold for path in dump.files(given, store)]
     return shards.general(parameters, texts, withheld, made["corpus"], made["vocabulary"], store)
@@ -63,15 +72,16 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
     """`sources`: the stages that fill the variables of these names, and others that the report shows."""
     filling = {name: made for name, made in sources.items() if name in MADE}
     study = read(parameters, choice)
-    outside = [path for place in studies.places(study) for path in _files(Path(place).expanduser())]
+    outside = [path for place in study_file.places(study) for path in _files(Path(place).expanduser())]
 
     def arguments(store: Store, folder: Path) -> list[str]:
         folders = {name: _place(name, store.folder(made)) for name, made in filling.items()}
         variables = _variables(parameters, choice, folders)
-        about = folder / "about.json"
+        about, written = folder / "about.json", folder / "study.yaml"
+        written.write_text(text(choice), encoding="utf-8")
         write_json(about, {"command": command(parameters, choice), **described_stages(store, list(sources.values()))})
         return [
-            str(file(choice)),
+            str(written),
             *["--output", str(folder), "--keep", str(store.root / SHARED), "--about", str(about)],
             *["--at_once", str(choice.at_once), "--device", parameters.pretraining.device],
             *(word for name, value in variables.items() for word in ("--var", f"{name}={value}")),
@@ -82,7 +92,7 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
         "study",
         2,
         {
-            "text": file(choice).read_text(),
+            "text": text(choice),
             "variables": _variables(parameters, choice, {}),
             "settings": choice.settings,
             "contents": {str(path): store.digest(path) for path in outside},
@@ -90,14 +100,15 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
         filling,
         "model.study",
         arguments,
-        title=f"study {file(choice).stem}",
+        title=f"study {choice.own.title if choice.own.arms else Path(choice.file).stem}",
         environment={"MLFLOW_TRACKING_URI": servers.mlflow_uri(store.root)},
     )
 
 
 def command(parameters: Parameters, choice: StudyChoice) -> str:
     """What makes it again."""
-    words = ["amazon-electra", "study", choice.file, "--preset", parameters.preset]
+    words = ["amazon-electra", "study", "study.yaml" if choice.own.arms else choice.file]
+    words += ["--preset", parameters.preset]
     if wanted(choice):
         words += ["--dump", *parameters.dump.paths]
     if choice.general_text:
@@ -108,11 +119,11 @@ def command(parameters: Parameters, choice: StudyChoice) -> str:
 
 
 def _variables(parameters: Parameters, choice: StudyChoice, folders: Mapping[str, str]) -> dict[str, str]:
-    asked = studies.variables_of(str(file(choice)))
+    asked = study_file.variables_in(text(choice))
     known = {"steps": str(parameters.pretraining.steps or STEPS), **folders, **choice.variables}
     for name in choice.variables:
         if name not in asked:
-            raise UserMistake(f"{file(choice).name} has no variable {name!r}; it has {', '.join(asked) or 'none'}")
+            raise UserMistake(f"{called(choice)} has no variable {name!r}; it has {', '.join(asked) or 'none'}")
     return {name: value for name, value in known.items() if name in asked}
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.evaluation import study as studies
-from model.evaluation.study import Arm
+from model.evaluation import study_file
+from model.evaluation.study_file import Arm
 
 if TYPE_CHECKING:
     from model.evaluation.study_run import StudyRun
@@ -20,7 +21,7 @@ def described(run: "StudyRun", costs: Mapping[str, Any]) -> dict[str, Any]:
         "question": study.question,
         "command": list(run.command),
         "comparisons": [list(pair) for pair in study.comparisons],
-        "arms": [_arm(arm, _pretrained(run, arm), costs) for arm in studies.with_grid(study)],
+        "arms": [_arm(arm, _pretrained(run, arm), costs) for arm in study_file.with_grid(study)],
         "tasks": [
             {"name": t.name, "task": t.task, "data": t.data, **dict(study.settings), **dict(t.settings)}
             for t in study.tasks
@@ -55,7 +56,7 @@ def _model(run: "StudyRun") -> dict[str, Any]:
     folder = Path(run.encoder(first))
     if not (folder / "config.json").exists():
         return {}
-    return {"model": str(folder.resolve()), "model_arm": studies.with_grid(run.study)[0].name}
+    return {"model": str(folder.resolve()), "model_arm": study_file.with_grid(run.study)[0].name}
 
 
 def _corpora(run: "StudyRun") -> list[dict[str, Any]]:
@@ -72,7 +73,7 @@ def _corpora(run: "StudyRun") -> list[dict[str, Any]]:
 
 def _pretrained(run: "StudyRun", arm: Arm) -> dict[str, Any]:
     """What the arm's pre-training came to, and which folder it is."""
-    if arm.pretraining is None:
+    if not arm.pretraining:
         return {}
     folder = run.encoder_folder(arm)
     return {"fingerprint": folder.name, "recipe": _recipe(arm), **json.loads((folder / "result.json").read_text())}
@@ -80,17 +81,16 @@ def _pretrained(run: "StudyRun", arm: Arm) -> dict[str, Any]:
 
 def _recipe(arm: Arm) -> str:
     """What its pre-training is but for its length: arms that share it lie on one line against tokens."""
-    assert arm.pretraining is not None
     chosen = [f"{name} {value}" for name, value in sorted(arm.pretraining.set.items()) if name != "steps"]
     return ", ".join([f"{arm.pretraining.preset} on {Path(arm.pretraining.shards).name}", *chosen])
 
 
 def known(arm: Arm) -> bool:
     """model.pretrain leaves its log beside the folders it exports."""
-    if arm.data_known is not None:
-        return arm.data_known
+    if arm.training_data:
+        return arm.training_data == "known"
     pretrained_here = bool(arm.encoder) and (Path(arm.encoder).parent / "metrics.jsonl").exists()
-    return arm.pretraining is not None or arm.encoder in ("random", "half") or pretrained_here
+    return bool(arm.pretraining) or arm.encoder in ("random", "half") or pretrained_here
 
 
 def _arm(arm: Arm, pretrained: Mapping[str, Any], costs: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,11 @@ from typing import Any
 from model.command import UserMistake
 from model.device import open_device
 from model.evaluation import study as studies
+from model.evaluation import study_file
 from model.evaluation.report import report
-from model.evaluation.study import Arm, Cell, Pretraining, Study
+from model.evaluation.study import Cell
 from model.evaluation.study_described import described
+from model.evaluation.study_file import Arm, Pretraining, Study
 from model.evaluation.study_jobs import JobFailed, Jobs, claimed
 from model.evaluation.study_tracking import Untracked, tracked
 from model.json_file import write_json
@@ -93,25 +95,24 @@ class StudyRun:
 
     def encoder_folder(self, arm: Arm) -> Path:
         """Of an encoder that the study pre-trains: named after everything its preset and settings say, and shards."""
-        assert arm.pretraining is not None
         preset = _preset(arm.pretraining.preset, self._pretraining_settings(arm))
         question = [self.content(arm.pretraining.shards), asdict(preset.architecture), asdict(preset.pretraining)]
         return self._kept / "encoders" / studies.digest(question)
 
     def encoder(self, arm: Arm) -> str:
-        if arm.pretraining is None:
+        if not arm.pretraining:
             return arm.encoder
         folder = self.encoder_folder(arm)
         return str(next((folder / name for name in ENCODERS if (folder / name).is_dir()), folder))
 
-    def architecture(self, arm: Arm) -> str | None:
-        other = studies.architecture_of(arm)
+    def architecture(self, arm: Arm) -> str:
+        other = study_file.architecture_of(arm)
         return self.encoder(self.study.arm(other)) if other else arm.architecture
 
     def teacher(self, cell: Cell) -> Cell | None:
         """The teacher's cell of the same task and seed."""
-        name = studies.teacher_of(cell.arm)
-        if name is None:
+        name = study_file.teacher_of(cell.arm)
+        if not name:
             return None
         same = [c for c in self.cells if c.arm.name == name and (c.task, c.seed) == (cell.task, cell.seed)]
         if not same:
@@ -121,12 +122,12 @@ class StudyRun:
     def _inputs(self, cell: Cell) -> dict[str, str]:
         inputs = {"data": self.content(cell.task.data)}
         arm = cell.arm
-        if arm.pretraining is not None:
+        if arm.pretraining:
             inputs["encoder"] = self.encoder_folder(arm).name
         elif arm.encoder not in ("random", "half"):
             inputs["encoder"] = self.content(arm.encoder)
-        other = studies.architecture_of(arm)
-        if other is not None and self.study.arm(other).pretraining is not None:
+        other = study_file.architecture_of(arm)
+        if other and self.study.arm(other).pretraining:
             inputs["architecture"] = self._shape(self.study.arm(other))
         elif arm.architecture:
             inputs["architecture"] = self.content(str(self.architecture(arm)))
@@ -137,7 +138,6 @@ class StudyRun:
 
     def _shape(self, arm: Arm) -> str:
         """What a random encoder shares with one that the study pre-trains: everything but its training."""
-        assert arm.pretraining is not None
         preset = _preset(arm.pretraining.preset, arm.pretraining.set)
         shape = {**asdict(preset.architecture), "deviation": preset.pretraining.initial_deviation}
         shape["objective"] = preset.pretraining.objective
@@ -150,7 +150,7 @@ class StudyRun:
 
     def _pretrain(self) -> None:
         """Side by side on a CPU, which small encoders do not fill; one after the other on an accelerator."""
-        arms = [arm for arm in self.study.arms if arm.pretraining is not None]
+        arms = [arm for arm in self.study.arms if arm.pretraining]
         on_cpu = bool(arms) and open_device(self.device, "auto").kind == "cpu"
         abreast = min(self.at_once, len(arms)) if on_cpu else 1
         threads = max(1, (os.cpu_count() or 1) // abreast) if on_cpu else None
@@ -158,7 +158,6 @@ class StudyRun:
             list(pool.map(lambda arm: self._pretrain_arm(arm, threads), arms))
 
     def _pretrain_arm(self, arm: Arm, threads: int | None) -> None:
-        assert arm.pretraining is not None
         folder, settings = self.encoder_folder(arm), self._pretraining_settings(arm)
         with claimed(folder):
             if (folder / "result.json").exists():
@@ -170,7 +169,6 @@ class StudyRun:
                 self._jobs.run("model.pretrain", arguments, folder, threads)
 
     def _pretraining_settings(self, arm: Arm) -> dict[str, Any]:
-        assert arm.pretraining is not None
         settings = dict(arm.pretraining.set)
         if arm.pretraining.same_flops_as:
             settings["steps"] = self._steps_for_equal_flops(arm)
@@ -193,16 +191,18 @@ class StudyRun:
 
     def _measured_by(self, arm: Arm, field: str) -> tuple[Pretraining, Pretraining]:
         """The arm's own pre-training, and that of the arm it is to equal."""
-        assert arm.pretraining is not None
         other = self.study.arm(str(getattr(arm.pretraining, field)))
-        if other.pretraining is None:
+        if not other.pretraining:
             raise UserMistake(f"arm {arm.name}: {field} names {other.name}, which the study does not pre-train")
         return arm.pretraining, other.pretraining
 
     @property
     def _search_folder(self) -> Path:
         search = self.study.search
-        question: dict[str, Any] = {"search": vars(search) if search else None, "settings": dict(self.study.settings)}
+        question: dict[str, Any] = {
+            "search": search.model_dump() if search else None,
+            "settings": dict(self.study.settings),
+        }
         task, arm = self.study.tasks[0], self.study.arms[0]
         question |= {"task": task.task, "data": self.content(task.data), "arm": arm.name, "encoder": self.encoder(arm)}
         return self._kept / "search" / studies.digest(question)
@@ -210,7 +210,7 @@ class StudyRun:
     def _search(self) -> None:
         """On dev of the first task, with the first arm's encoder; the cells all get what it finds."""
         search = self.study.search
-        if search is None or (self._search_folder / "best.json").exists():
+        if not search or (self._search_folder / "best.json").exists():
             return
         first = next(studies.cells(self.study))
         self._search_folder.mkdir(parents=True, exist_ok=True)
@@ -222,12 +222,12 @@ class StudyRun:
 
     def _finetune(self) -> None:
         """Teachers first. One failed cell does not stop the others; it is told at the end."""
-        teachers = {studies.teacher_of(cell.arm) for cell in self.cells}
+        teachers = {study_file.teacher_of(cell.arm) for cell in self.cells}
         waves = [
-            [c for c in self.cells if c.arm.teacher is None or c.arm.name in teachers],
-            [c for c in self.cells if c.arm.teacher is not None and c.arm.name not in teachers],
+            [c for c in self.cells if not c.arm.teacher or c.arm.name in teachers],
+            [c for c in self.cells if c.arm.teacher and c.arm.name not in teachers],
         ]
-        waves[0].sort(key=lambda cell: cell.arm.teacher is not None)
+        waves[0].sort(key=lambda cell: bool(cell.arm.teacher))
         done = 0
         failures: list[str] = []
         with progress(len(self.cells), "cells", self.study.title) as shown, ThreadPoolExecutor(self.at_once) as pool:

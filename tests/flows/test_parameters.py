@@ -1,10 +1,12 @@
 """Settings: defaults that work, bounds that hold, mistakes that name the field."""
 
 import pytest
+from pydantic import BaseModel
 
 from beam_jobs.command import UserMistake
 from flows.cli import PRESETS as CLI_PRESETS
-from flows.parameters import Addition, Parameters, Section, from_settings, preset_names
+from flows.parameters import Addition, Parameters, Section, StudyChoice, from_settings, preset_names
+from model.evaluation import study_file
 from model.presets import PRESETS
 
 
@@ -21,8 +23,17 @@ def test_every_field_of_the_form_has_a_description_and_a_default():
         if issubclass(section, Section)
         for name, field in section.model_fields.items()
     }
-    assert len(fields) > 15
-    assert [name for name, field in fields.items() if not field.description or field.is_required()] == []
+    parts = (StudyChoice, study_file.Study, study_file.Arm, study_file.StudyTask, study_file.Pretraining)
+    fields |= {(part.__name__, name): field for part in parts for name, field in part.model_fields.items()}
+    assert len(fields) > 50
+    assert [name for name, field in fields.items() if not field.description and not nested(field)] == []
+    required = {("Arm", "name"), ("StudyTask", "task"), ("StudyTask", "data")}
+    assert {name for name, field in fields.items() if field.is_required()} == required
+
+
+def nested(field):
+    """A group of fields, described by what it is."""
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) and field.annotation.__doc__
 
 
 def test_settings_reach_their_fields():

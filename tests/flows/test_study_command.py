@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from beam_jobs.command import UserMistake
 from flows import study_command
 from flows.cli import attempt, parser
+from flows.parameters import Parameters, StudyChoice
 from flows.store import Store
 from model.json_file import write_json
 from tests.model.corpora import write_corpus, write_electra
@@ -119,7 +121,7 @@ def test_a_dry_run_lists_stages_and_cells(place, capsys):
     ("words", "message"),
     [
         (["losses"], "losses needs encoder: give --dump PATH…, or --set encoder=FOLDER"),
-        (["nothing"], "no file"),
+        (["nothing"], "study.file: nothing: neither a file nor one of the shipped studies"),
         (["losses", "--dump", "sample:9", "--set", "review=x"], "no variable 'review'; it has encoder, reviews"),
         (["losses", "--set", "epochs"], "write --set NAME=VALUE"),
         (["domain_adaptation", "--dump", "sample:9", "--dry-run"], "give --general FILES"),
@@ -151,6 +153,33 @@ def test_without_a_dump_a_study_takes_what_is_there(tmp_path, capsys):
     write_json(tmp_path / "corpus" / "corpus.json", {"read": 1})
     assert not Store(tmp_path / "store").manifest(_stage(arguments)), "other data are another study"
     assert manifest["result"]["cells"] == 2
+
+
+def test_a_study_of_the_form_is_the_one_of_the_file(tmp_path):
+    from flows.stages import study
+
+    parameters = Parameters(store=str(tmp_path))
+    own = StudyChoice(own=STUDY, variables={"own": "o.csv"})
+    (tmp_path / "same.yaml").write_text(yaml.safe_dump(STUDY))
+    filed = StudyChoice(file=str(tmp_path / "same.yaml"), variables={"own": "o.csv"})
+    assert study.read(parameters, own) == study.read(parameters, filed)
+    assert study.wanted(own) == {"corpus", "shards", "general_shards"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"arms": [{"name": "x"}]}, r"study\.own: arms\[0\]: give `encoder` or `pretraining`"),
+        ({"tasks": []}, r"study\.own: a study needs at least one arm, one task"),
+        ({"settings": {"epoch": 1}}, r"study\.own: settings: no setting 'epoch'"),
+    ],
+)
+def test_a_mistake_in_the_form_is_told_before_anything_is_made(changes, words, tmp_path):
+    from flows.stages import study
+
+    choice = StudyChoice(own=STUDY | changes, variables={} if "tasks" in changes else {"own": "o.csv"})
+    with pytest.raises(UserMistake, match=words):
+        study.read(Parameters(store=str(tmp_path)), choice)
 
 
 def _stage(arguments):

@@ -14,7 +14,7 @@ import yaml
 
 from model import study as entry
 from model.command import UserMistake
-from model.evaluation import latency
+from model.evaluation import latency, study_file
 from model.evaluation import study as studies
 from model.evaluation.study_run import StudyRun
 from model.finetuning import search
@@ -45,7 +45,7 @@ def content(**changes):
 
 
 def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds():
-    study = studies.parse(
+    study = study_file.parse(
         content(
             seeds=[0, 1],
             settings={"epochs": 1, "batch": 8, "n_train": 10},
@@ -61,8 +61,8 @@ def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds():
 
 
 def test_a_grid_makes_arms_of_every_combination():
-    study = studies.parse(content(grid={"focal_gamma": [1.0, 2.0], "loss": ["focal"]}), "here")
-    assert [arm.name for arm in studies.with_grid(study)] == [
+    study = study_file.parse(content(grid={"focal_gamma": [1.0, 2.0], "loss": ["focal"]}), "here")
+    assert [arm.name for arm in study_file.with_grid(study)] == [
         f"{arm}, focal_gamma={gamma}, loss=focal" for arm in ("one", "two") for gamma in (1.0, 2.0)
     ]
 
@@ -70,43 +70,54 @@ def test_a_grid_makes_arms_of_every_combination():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"colour": 1}, "no field 'colour'; there are title"),
+        ({"colour": 1}, "here: colour: no such field"),
         ({"arms": [{"name": "x"}]}, r"arms\[0\]: give `encoder` or `pretraining`"),
-        ({"arms": [{"name": "x", "encoder": "e", "speed": 1}]}, r"arms\[0\]: no field 'speed'"),
+        ({"arms": [{"name": "x", "encoder": "e", "speed": 1}]}, r"here: arms\[0\].speed: no such field"),
+        ({"arms": [{"name": "x", "encoder": "e", "pretraining": {"step": 1}}]}, r"arms\[0\].pretraining.step: no such"),
+        ({"seeds": ["one"]}, r"here: seeds\[0\]: input should be a valid integer"),
+        ({"search": {"trials": 0}}, "here: search.trials: input should be greater than or equal to 1"),
         ({"arms": [{"name": "x", "encoder": "e"}] * 2}, "two arms have the same name"),
         ({"arms": [{"name": "x", "encoder": "half", "teacher": "arm:y"}]}, "no arm 'y'; its arms are x"),
         ({"settings": {"epoch": 1}}, "no setting 'epoch'"),
         ({"comparisons": [["one", "three"]]}, "comparisons: no arm 'three'"),
         ({"tasks": []}, "at least one arm, one task"),
-        ({"arms": "x"}, "expected fields"),
+        ({"arms": "x"}, "here: arms: input should be a valid list"),
+        ({"comparisons": [["one"]]}, r"here: comparisons\[0\]\[1\]: field required"),
     ],
 )
 def test_mistakes_are_named(changes, words):
     with pytest.raises(UserMistake, match=words):
-        studies.parse(content(**changes), "here")
+        study_file.parse(content(**changes), "here")
 
 
-@pytest.mark.parametrize("name", studies.shipped())
+@pytest.mark.parametrize("name", study_file.shipped())
 def test_shipped_studies_are_right(name):
-    variables = dict.fromkeys(studies.variables_of(name), "100")
-    study = studies.read(name, variables)
+    variables = dict.fromkeys(study_file.variables_in(study_file.found(name).read_text()), "100")
+    study = study_file.read(name, variables)
     assert list(studies.cells(study))
     with pytest.raises(UserMistake, match="give --var"):
-        studies.read(name, {})
+        study_file.read(name, {})
+
+
+@pytest.mark.parametrize("name", study_file.shipped())
+def test_a_study_written_out_reads_back_the_same(name):
+    text = study_file.found(name).read_text()
+    study = study_file.from_text(text, name, dict.fromkeys(study_file.variables_in(text), "100"))
+    assert study_file.from_text(study_file.to_text(study), "written", {}) == study
 
 
 def test_an_unknown_study_is_the_users_mistake():
     with pytest.raises(UserMistake, match="neither a file nor one of the shipped studies: domain_adaptation"):
-        studies.read("nothing", {})
+        study_file.read("nothing", {})
 
 
 def test_a_fingerprint_follows_what_a_cell_depends_on():
-    cell = next(studies.cells(studies.parse(content(), "here")))
+    cell = next(studies.cells(study_file.parse(content(), "here")))
     same = cell.fingerprint("tiny", {"data": "a", "encoder": "b"})
     assert same == cell.fingerprint("tiny", {"encoder": "b", "data": "a"})
     assert same != cell.fingerprint("tiny", {"data": "a", "encoder": "c"})
     assert same != cell.fingerprint("small", {"data": "a", "encoder": "b"})
-    renamed = next(studies.cells(studies.parse(content(title="Other", question="?"), "here")))
+    renamed = next(studies.cells(study_file.parse(content(title="Other", question="?"), "here")))
     assert same == renamed.fingerprint("tiny", {"data": "a", "encoder": "b"})
 
 
@@ -117,7 +128,7 @@ def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     pretraining = {"shards": str(tmp_path), "preset": "tiny", "set": {"steps": 1000}}
     mlm = pretraining | {"set": {"objective": "mlm"}, "same_flops_as": "electra"}
     arms = [{"name": "electra", "pretraining": pretraining}, {"name": "mlm", "pretraining": mlm}]
-    run = StudyRun(studies.parse(content(arms=arms), "here"), tmp_path / "out")
+    run = StudyRun(study_file.parse(content(arms=arms), "here"), tmp_path / "out")
     steps = run._steps_for_equal_flops(run.study.arm("mlm"))
     assert 1000 < steps < 2000
 
@@ -130,10 +141,11 @@ def test_equal_tokens_gives_shards_that_are_filled_less_more_steps(tmp_path):
         {"name": "a", "pretraining": {"shards": str(tmp_path / "full"), "set": {"steps": 1000}}},
         {"name": "b", "pretraining": {"shards": str(tmp_path / "half"), "same_tokens_as": "a"}},
     ]
-    run = StudyRun(studies.parse(content(arms=arms), "here"), tmp_path / "out")
+    run = StudyRun(study_file.parse(content(arms=arms), "here"), tmp_path / "out")
     assert run._pretraining_settings(run.study.arm("b")) == {"steps": 2000}
+    arms[1]["pretraining"]["same_tokens_as"] = "c"
     with pytest.raises(UserMistake, match="no arm 'c'"):
-        studies.parse(content(arms=[arms[0], arms[1] | {"pretraining": {"shards": "", "same_tokens_as": "c"}}]), "here")
+        study_file.parse(content(arms=arms), "here")
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +252,7 @@ def test_latency_counts_the_weights(made):
 
 
 def test_the_table_of_studies_names_their_variables():
-    lines = (studies.SHIPPED / "README.md").read_text().splitlines()
+    lines = (study_file.SHIPPED / "README.md").read_text().splitlines()
     table = {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in lines) if len(cells) == 5}
-    for name in studies.shipped():
-        assert sorted(table[name].split(", ")) == studies.variables_of(name)
+    for name in study_file.shipped():
+        assert sorted(table[name].split(", ")) == study_file.variables_in(study_file.found(name).read_text())

@@ -109,12 +109,14 @@ class Job:
         preparation, folders, size = self.preparation, self.folders, self.unit_bytes
         counts = (
             pipeline
-            | "List files" >> beam.Create(sorted(self.files, key=lambda file: -file.plain_size))
+            | "List files" >> beam.Create(engine.largest_first(self.files, lambda file: file.plain_size))
             | "Cut files" >> beam.FlatMap(work_units.cut, size, folders.cuts)
+            | "List units" >> beam.combiners.ToList()
+            | "Largest units first" >> beam.FlatMap(engine.largest_first, lambda unit: unit.plain_size)
             | "Spread units" >> beam.Reshuffle()
-            | "Prepare units" >> beam.Map(lambda unit: (unit.name, prepared.prepare(unit, preparation)))
+            | "Prepare units" >> beam.Map(prepared.prepare, preparation)
         )
-        listed = counts | "Drop names" >> beam.Values() | "Collect counts" >> beam.combiners.ToList()
+        listed = counts | "Collect counts" >> beam.combiners.ToList()
         all_counts = beam.pvalue.AsSingleton(listed)
         punkt = listed | "Train Punkt" >> beam.Map(train_punkt, folders, self.punkt)
         found = (
@@ -126,7 +128,12 @@ class Job:
                 duplicate_search.exact, folders.prepared, all_counts, self.packed_seen(pipeline)
             ).with_outputs(duplicate_search.SEEN, main="copies")
         )
-        joined = {"counts": counts, "exact": found.copies, "seen": found[duplicate_search.SEEN]}
+        named = (
+            listed
+            | "Most reviews first" >> beam.FlatMap(engine.largest_first, lambda c: c["prepared"])
+            | "Name counts" >> beam.Map(lambda c: (c["unit"], c))
+        )
+        joined = {"counts": named, "exact": found.copies, "seen": found[duplicate_search.SEEN]}
         if preparation.near_duplicates:
             joined["near"] = (
                 listed

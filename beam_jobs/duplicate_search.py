@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
-from beam_jobs import deduplication, near_duplicates, seen, storage
+from beam_jobs import deduplication, engine, near_duplicates, seen, storage
 
 SEEN = "seen"  # the tag of texts that earlier corpora have
 Counts = list[dict[str, Any]]
@@ -45,15 +45,18 @@ def signatures_of(folder: str, unit: str) -> np.ndarray:
 
 
 def exact(bucket: tuple[int, int], folder: str, counts: Counts, packs: Sequence[seen.Pack]) -> Iterator[Loser | Known]:
-    """Copies of what stays, and, tagged, texts that earlier corpora have."""
+    """Copies of what stays, and, tagged, texts that earlier corpora have; of the largest units first, for these are
+    dealt out to the workers in this order.
+    """
     units = sorted(counts, key=lambda c: c["unit"])
     parts = [packed_rows(folder, c["unit"], *deduplication.stretch(c["offsets"], *bucket)) for c in units]
     dumps = [c["dump"] for c in units]
     copies, known = deduplication.losers(names(counts), parts, dumps, seen.texts_in(bucket, packs))
-    for unit, rows in copies.items():
-        yield unit, rows.astype(deduplication.ROW_NUMBER).tobytes()
-    for unit, rows in known.items():
-        yield TaggedOutput(SEEN, (unit, rows.astype(deduplication.ROW_NUMBER).tobytes()))
+    for unit in (c["unit"] for c in engine.largest_first(counts, lambda c: c["prepared"])):
+        if unit in copies:
+            yield unit, copies[unit].astype(deduplication.ROW_NUMBER).tobytes()
+        if unit in known:
+            yield TaggedOutput(SEEN, (unit, known[unit].astype(deduplication.ROW_NUMBER).tobytes()))
 
 
 def near(part: tuple[int, int, int], folder: str, threshold: float, counts: Counts) -> Iterator[Loser]:

@@ -7,7 +7,7 @@ thread of its own, and whichever comes first, its end or that death, ends the jo
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -76,6 +76,11 @@ def run_graph(
     if "error" in outcome:
         raise named(outcome["error"]) or outcome["error"]
     return outcome["result"]
+
+
+def largest_first(things: Iterable[Any], size: Callable[[Any], int]) -> list[Any]:
+    """FnApiRunner deals elements out to its workers in turn, in the order they come: so each gets as much to do."""
+    return sorted(things, key=size, reverse=True)
 
 
 def named(error: BaseException) -> Exception | None:

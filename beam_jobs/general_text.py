@@ -15,7 +15,7 @@ from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from beam_jobs import evaluation_texts, sentences, storage, withholding
+from beam_jobs import evaluation_texts, storage, withholding
 from beam_jobs.cleaning import clean
 from beam_jobs.command import UserMistake
 from beam_jobs.compression import Compression, PlainStream, compression_of, open_plain, zip_members
@@ -46,6 +46,8 @@ class TextUnit:
 
     def windows(self, split: str) -> Iterator[pa.ListArray]:
         """The sentences of the unit's documents, a window at a time. `split`: all of general text is for training."""
+        from beam_jobs import sentences  # NLTK takes a fifth of a second, which shards of a corpus do not need
+
         splitter = sentences.SentenceSplitter(sentences.from_json(storage.read_bytes(self.punkt).decode()))
         texts = (clean(text) for text in documents(self))
         for window in in_windows(text for text in texts if text):
@@ -157,6 +159,8 @@ def train_once(units: list[TextUnit], parameters: str) -> None:
 
 def train(units: list[TextUnit]) -> str:
     """Punkt parameters from the first documents of every unit."""
+    from beam_jobs import sentences  # as above
+
     share = SAMPLE_CHARACTERS // max(len(units), 1) + 1
     texts = []
     for unit in units:

@@ -33,7 +33,7 @@ from beam_jobs.shard_units import CorpusUnit
 from beam_jobs.tokenization import WordIds
 
 VERSION = 1  # of the footer
-PACKING_VERSION = 3  # to be raised when the same corpus gives other bytes
+PACKING_VERSION = 4  # to be raised when the same corpus gives other bytes
 SHORTEST, LONGEST = 16, 65_535  # tokens; positions in a sequence are stored in 16 bits
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPLITS = ("pretrain", "train", "dev", "test")
@@ -127,7 +127,7 @@ def plan(args: argparse.Namespace) -> Sequence[Unit]:
 def build(pipeline: beam.Pipeline, units: Sequence[Unit], packing: Packing) -> beam.PCollection:
     return (
         pipeline
-        | "List units" >> beam.Create(sorted(units, key=lambda unit: -unit.rows))
+        | "List units" >> beam.Create(engine.largest_first(units, lambda unit: unit.rows))
         | "Pack into shards" >> beam.ParDo(PackIntoShards(packing))
     )
 

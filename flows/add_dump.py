@@ -13,6 +13,7 @@ from prefect.runtime import flow_run
 
 from flows import increments, servers
 from flows.completion import Maker, Plan
+from flows.failures import NOTED
 from flows.parameters import Addition, Comparison, Dump, Increment, Parameters, Promotion
 from flows.presentation import run_logger
 from flows.stages import dump as dump_stage
@@ -32,7 +33,7 @@ def run_name() -> str:
     return f"{dump_stage.name(paths)} · added to {base[:8]} · {flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"
 
 
-@flow(name="add-dump", flow_run_name=run_name)
+@flow(name="add-dump", flow_run_name=run_name, **NOTED)
 def add_dump(
     dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
     increment: Increment = Increment(),  # noqa: B008

@@ -18,6 +18,8 @@ from prefect.events.schemas.automations import Posture
 from prefect.states import Cancelled, Crashed
 from pydantic import SecretStr
 
+from flows import failures as failures_log
+
 ACCELERATOR = "accelerator"
 """Tag of the tasks that need the machine's one GPU, TPU or all its cores."""
 HEARTBEAT_SECONDS = 30
@@ -58,6 +60,8 @@ def settle(deployments: Sequence[UUID]) -> None:
             crashed: State[None] = Crashed(message="its process was killed; start it again")
             state: State[None] = Cancelled() if cancelling else crashed
             client.set_flow_run_state(run.id, state)
+            if not cancelling:
+                failures_log.note(None, run, state)
 
 
 def lost_runs() -> Automation:

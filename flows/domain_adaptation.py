@@ -11,6 +11,7 @@ from typing import Any
 from prefect import flow
 
 from flows.completion import Maker
+from flows.failures import NOTED
 from flows.parameters import (
     Corpus,
     Dump,
@@ -39,7 +40,7 @@ def graph(p: Parameters, make: Maker) -> Stage:
     return make(report.stage(p, reviews, [reviews, sentences, words, sequences, encoder], encoder, cells))
 
 
-@flow(name="domain-adaptation", flow_run_name=run_name)
+@flow(name="domain-adaptation", flow_run_name=run_name, **NOTED)
 def domain_adaptation(
     dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
     preset: PresetName = "tiny",

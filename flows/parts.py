@@ -6,6 +6,7 @@ from typing import Any
 from prefect import flow
 
 from flows.completion import Maker
+from flows.failures import NOTED
 from flows.parameters import Corpus, Dump, Parameters, PresetName, Pretraining, Shards, StudyChoice, Vocabulary
 from flows.stages import corpus as corpus_stage
 from flows.stages import dump as dump_stage
@@ -59,7 +60,7 @@ def sources(p: Parameters, choice: StudyChoice, make: Maker) -> dict[str, Stage]
     return made
 
 
-@flow(name="prepare-data", flow_run_name=run_name)
+@flow(name="prepare-data", flow_run_name=run_name, **NOTED)
 def prepare_data(
     dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
     preset: PresetName = "tiny",
@@ -73,7 +74,7 @@ def prepare_data(
     return going_through(data_graph, parameters)
 
 
-@flow(name="pre-train", flow_run_name=run_name)
+@flow(name="pre-train", flow_run_name=run_name, **NOTED)
 def pre_train(
     dump: Dump = Dump(),  # noqa: B008
     preset: PresetName = "tiny",
@@ -96,7 +97,7 @@ def pre_train(
     return going_through(encoder_graph, parameters)
 
 
-@flow(name="study", flow_run_name=run_name)
+@flow(name="study", flow_run_name=run_name, **NOTED)
 def study(
     study: StudyChoice = StudyChoice(),  # noqa: B008
     dump: Dump = Dump(),  # noqa: B008

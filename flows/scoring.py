@@ -8,6 +8,7 @@ from pydantic import Field
 from beam_jobs.command import UserMistake
 from flows import servers
 from flows.completion import Maker
+from flows.failures import NOTED
 from flows.parameters import Dump, Parameters, Section
 from flows.stages import dump as dump_stage
 from flows.store import Known, Stage, Store
@@ -22,7 +23,7 @@ class Scored(Section):
     workers: int = Field(default=0, ge=0, le=1024, description="Processes of the Beam job; 0: as many as it takes")
 
 
-@flow(name="score", flow_run_name=run_name)
+@flow(name="score", flow_run_name=run_name, **NOTED)
 def score(
     model: Scored = Scored(),  # noqa: B008 - frozen, and the form shows what it holds
     dump: Dump = Dump(),  # noqa: B008

@@ -1,8 +1,8 @@
 """How Prefect goes through a graph: a task per stage, what is retried, what is told at the end."""
 
 import json
-import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from prefect import task
@@ -13,7 +13,6 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from beam_jobs.command import UserMistake
 from flows import presentation, servers
 from flows.cancellation import obeyed
 from flows.completion import Completion, Maker, flat
@@ -132,9 +131,6 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
             summary = present(store, maker.stages, last, tracking, bool(maker.completion.made))
             promote(parameters, store, maker, last, tracking)
             status = "FINISHED"
-    except (JobFailed, UserMistake) as failure:
-        note_failure(store, str(failure))
-        raise
     except Pause:
         status = "SCHEDULED"
         be_silent()
@@ -156,14 +152,6 @@ def be_silent() -> None:
     context = FlowRunContext.get()
     if context and context.flow_run:
         context.flow_run.state = Completed()
-
-
-def note_failure(store: Store, cause: str) -> None:
-    """A line for whoever looks after the machine; the run and its log say the same."""
-    log = store.root / "logs" / "failures.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "a") as lines:
-        lines.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}  {flow_run.name}: {cause}\n")
 
 
 def champion_of(parameters: Parameters, uri: str) -> Stage | None:
@@ -203,8 +191,9 @@ def present(
 ) -> dict[str, Any]:
     """The report and the table of stages, in Prefect and MLflow."""
     folder = store.folder(last)
-    manifests = [manifest for stage in stages if (manifest := store.manifest(stage))]
-    presentation.publish_stages([stage_row(manifest) for manifest in manifests])
+    made = [(manifest, str(store.folder(stage))) for stage in stages if (manifest := store.manifest(stage))]
+    manifests = [manifest for manifest, _ in made]
+    presentation.publish_stages([stage_row(*one) for one in made])
     report = folder / "report.md"
     if report.exists():
         presentation.publish_report(report.read_text())
@@ -224,17 +213,30 @@ def present(
         }
     )
     if anything_made:
-        for made in ("report.md", "report.html", "report.json", "model"):
-            if (folder / made).exists():
-                tracking.log_folder(folder / made, "model" if made == "model" else "")
+        for name in ("report.md", "report.html", "report.json", "model"):
+            if (folder / name).exists():
+                tracking.log_folder(folder / name, "model" if name == "model" else "")
+                link_to(name, folder, tracking)
     return {"report": str(folder / "report.html"), "model": str(folder / "model"), "folder": str(folder)}
 
 
-def stage_row(manifest: Manifest) -> dict[str, Any]:
+LINKED = {"report.html": "The report as a page", "model": "The model"}
+"""What a person looks for among a run's artifacts in MLflow."""
+
+
+def link_to(name: str, folder: Path, tracking: Tracking) -> None:
+    """From Prefect to what MLflow keeps; the description says where it lies on the disk."""
+    if name in LINKED and (page := tracking.address()):
+        about = f"{LINKED[name]}, in MLflow; also {folder / name}"
+        presentation.publish_link(f"{page}/artifacts/{name}", f"{name}-in-mlflow", about)
+
+
+def stage_row(manifest: Manifest, folder: str) -> dict[str, Any]:
     return {
         "stage": manifest["title"],
         "fingerprint": manifest["fingerprint"],
         "counts": presentation.one_line(manifest),
         "seconds": manifest.get("seconds", 0.0),
         "cpu seconds": manifest.get("cpu_seconds", 0.0),
+        "folder": folder,
     }

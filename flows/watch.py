@@ -23,6 +23,7 @@ from prefect import flow
 from pydantic import Field
 
 from flows import add_dump, increments
+from flows.failures import NOTED
 from flows.parameters import Addition, Increment, PresetName, Section
 from flows.presentation import run_logger
 from flows.store import Store, write_json
@@ -103,7 +104,7 @@ def changed(info: dict[str, Any]) -> float:
     return value.timestamp() if hasattr(value, "timestamp") else float(value or 0.0)
 
 
-@flow(name="watch-dumps", flow_run_name="watch-dumps")
+@flow(name="watch-dumps", flow_run_name="watch-dumps", **NOTED)
 def watch_dumps(
     watch: Watch = Watch(),  # noqa: B008 - frozen, and the form shows what it holds
     preset: PresetName = "tiny",

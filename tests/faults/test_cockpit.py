@@ -147,6 +147,7 @@ def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
     flow_process(job).kill()
     ended(job, 30)
     served.wait(run, "Crashed", seconds=240)
+    eventually(lambda: noted(served, run), 60)
     eventually(lambda: any(f"{served.run(run).name} is Crashed" in body for body in Told.bodies), 60)
     assert not [p for p in served.store.glob("logs/*") if b"secret-of-the-webhook" in p.read_bytes()]
     again = train(served, 3)
@@ -154,6 +155,11 @@ def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
     trained_for(folder, 5)
     served.cancel(again)
     ended(job, 30)
+
+
+def noted(served, run):
+    log = served.store / "logs" / "failures.log"
+    return log.exists() and f"{served.run(run).name}: Crashed: " in log.read_text()
 
 
 def test_both_servers_killed_in_the_middle_of_a_training(served):
@@ -194,6 +200,7 @@ def test_kill_9_of_the_serving_process(served):
     serving.kill()
     ended(job, 30)
     served.wait(run, "Crashed", seconds=240)
+    eventually(lambda: noted(served, run), 60)
     again = train(served, 6)
     job = training(served, 6)
     assert trained_for(folder, 5) > 10

@@ -1,6 +1,7 @@
 """The graph in Prefect and MLflow: what is shown, what is retried, what is not made again."""
 
 import json
+import re
 
 import pytest
 
@@ -84,6 +85,8 @@ def test_a_failed_run_continues_at_the_stage_that_failed(store):
         run_toy(store, {"pretraining": {"how": "bug"}})
     _, runs = mlflow_runs(store)
     assert {run.info.status for run in runs} == {"FAILED"}
+    [line] = (store / "logs" / "failures.log").read_text().splitlines()
+    assert re.fullmatch(r"\S+Z  sample-100 · tiny · [-0-9: ]+: Failed: .*ZeroDivisionError.*log: .*log\.txt.*", line)
     run_toy(store, {})
     assert (attempts(store, "corpus"), attempts(store, "pretraining"), attempts(store, "report")) == (1, 2, 1)
     _, runs = mlflow_runs(store)

@@ -51,8 +51,9 @@ def run_toy(store: Path, ways: dict[str, dict[str, Any]], experiment: str = "dom
     from prefect import flow
 
     from flows import tasks
+    from flows.failures import NOTED
 
-    @flow(name="domain-adaptation", flow_run_name=tasks.run_name)
+    @flow(name="domain-adaptation", flow_run_name=tasks.run_name, **NOTED)
     def toy(dump: dict[str, Any], preset: str, store: str) -> dict[str, Any]:
         return tasks.going_through(toy_graph(ways), from_settings(dump=dump, preset=preset, store=store))
 

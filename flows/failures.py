@@ -1,0 +1,27 @@
+"""logs/failures.log of the store: a line per run that failed or crashed, for whoever looks after the machine.
+
+Prefect calls these hooks; after a kill -9 the process that serves the deployments does. The run and its log say the
+same.
+"""
+
+import time
+from pathlib import Path
+from typing import Any, TypedDict
+
+
+def note(flow: Any, run: Any, state: Any) -> None:
+    """A hook of a flow: time, run and the cause in one line."""
+    log = Path((run.parameters or {}).get("store") or "store") / "logs" / "failures.log"
+    cause = " ".join((state.message or "").removeprefix("Flow run encountered an exception: ").split())
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a", encoding="utf-8") as lines:
+        lines.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}  {run.name}: {state.name}: {cause}\n")
+
+
+class Hooks(TypedDict):
+    on_failure: list[Any]
+    on_crashed: list[Any]
+
+
+NOTED: Hooks = {"on_failure": [note], "on_crashed": [note]}
+"""For `@flow(**NOTED)`."""

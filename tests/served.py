@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 
@@ -57,12 +58,18 @@ class Cockpit:
             client.set_flow_run_state(run, Cancelling())
 
     def told(self, run: str) -> str:
-        """What the run said last, for whom a test fails."""
+        """What became of the run and what it said last, for whom a test fails."""
         from prefect.client.schemas.filters import LogFilter
 
         with self.client() as client:
+            states = sorted(client.read_flow_run_states(UUID(run)), key=lambda state: state.timestamp)
             logs = client.read_logs(LogFilter(flow_run_id={"any_": [run]}), limit=200)
-        return f"{self.run(run).state!r}\n" + "\n".join(line.message for line in logs[-20:])
+        return "\n".join(
+            [
+                *(f"{state.timestamp:%H:%M:%S} {state!r}" for state in states),
+                *(f"{line.timestamp:%H:%M:%S} {line.message}" for line in logs[-40:]),
+            ]
+        )
 
     def jobs(self, words: str) -> list[psutil.Process]:
         """Processes of this store whose command line has these words, guards left out."""

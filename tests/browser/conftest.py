@@ -67,6 +67,10 @@ def page(browser):
     context.set_default_timeout(PATIENCE)
     opened = context.new_page()
     opened.on("request", watch)
+    opened.on("requestfailed", lambda request: print("failed:", request.method, request.url, request.failure))
+    opened.on(
+        "response", lambda answer: answer.status >= 500 and print(answer.status, answer.request.method, answer.url)
+    )
     yield opened
     context.close()
     assert outside == []

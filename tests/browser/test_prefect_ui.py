@@ -123,7 +123,8 @@ def test_a_person_rejects_one_model_and_approves_it_later(cockpit, page, picture
 
     run = asking(cockpit)
     dialog = answer(page, cockpit, run, "it will do")
-    dialog.get_by_role("switch").or_(dialog.locator(".p-toggle")).first.click()
+    dialog.get_by_role("switch").click()
+    expect(dialog.get_by_role("switch")).to_have_attribute("aria-checked", "true")
     dialog.get_by_role("button", name="Submit").click()
     cockpit.wait(run, "Completed", seconds=300)
     assert registry.having("champion")["version"] == version

@@ -100,7 +100,10 @@ def answers(url: str, timeout: float = 2.0) -> bool:
 
 
 def prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
-    """Starts a Prefect server; whoever starts it waits until it answers."""
+    """Starts a Prefect server; whoever starts it waits until it answers.
+
+    Connections stay open for 75 s: with uvicorn's 5 a browser's POST met one that was just closing, and failed.
+    """
     (store / "prefect").mkdir(parents=True, exist_ok=True)
     application = ["--factory", "prefect.server.api.server:create_app"]
     address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "75"]

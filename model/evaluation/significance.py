@@ -90,7 +90,9 @@ def compare(metric: Metric, a: Sequence[Predictions], b: Sequence[Predictions], 
         low, high, p = *_percentiles(resampled[0]), p_randomization
     else:
         half = _half_width(full, resampled, len(of_a[0]))
-        low, high, p = difference - half, difference + half, _p(full, resampled, len(of_a[0]))
+        widest = metric.bounds[1] - metric.bounds[0]
+        low, high = (float(end) for end in np.clip([difference - half, difference + half], -widest, widest))
+        p = _p(full, resampled, len(of_a[0]))
     return Comparison(metric.name, difference, low, high, p, p_randomization, len(of_a[0]), len(a))
 
 
@@ -157,7 +159,8 @@ def _variance(full: np.ndarray, resampled: np.ndarray, n: int) -> tuple[float, f
 
     full [seeds], resampled [seeds, samples], over n examples. The bootstrap of the mean has the examples' part. Seeds
     differ by themselves and because each meets the examples in its own way; the bootstrap has the second already, so
-    only what is left of the first is added. What the few seeds told has seeds − 1 degrees of freedom.
+    only what is left of the first is added. What the few seeds told has seeds − 1 degrees of freedom, and the sum
+    has no fewer.
     """
     seeds = len(full)
     examples = float(resampled.mean(0).var(ddof=1))
@@ -170,7 +173,7 @@ def _variance(full: np.ndarray, resampled: np.ndarray, n: int) -> tuple[float, f
         return 0.0, n - 1.0
     shared = max(0.0, examples - own_way / seeds)
     freedom = variance**2 / ((between / seeds) ** 2 / (seeds - 1) + shared**2 / (n - 1) + 1e-300)
-    return variance, min(freedom, n - 1.0)
+    return variance, min(max(freedom, seeds - 1.0), n - 1.0)
 
 
 def _half_width(full: np.ndarray, resampled: np.ndarray, n: int) -> float:

@@ -68,9 +68,7 @@ def page(browser):
     opened = context.new_page()
     opened.on("request", watch)
     opened.on("requestfailed", lambda request: print("failed:", request.method, request.url, request.failure))
-    opened.on(
-        "response", lambda answer: answer.status >= 500 and print(answer.status, answer.request.method, answer.url)
-    )
+    opened.on("response", lambda got: got.status >= 500 and print(got.status, got.request.method, got.url))
     yield opened
     context.close()
     assert outside == []

@@ -138,6 +138,7 @@ figure { margin: 1rem 0; overflow-x: auto; }
 figure svg { width: 100%; min-width: 26rem; max-width: 42rem; height: auto; }
 figcaption { font-size: .9rem; padding: .3rem; color: #57606a; } details { margin: .6rem 0; }
 summary { cursor: pointer; font-weight: 600; }
+@media (min-width: 60rem) { table { width: auto; } }
 @media print {
   details > * { display: block; } pre { white-space: pre-wrap; } .wide { overflow: visible; } table { width: auto; }
 }

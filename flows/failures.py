@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 
-def note(flow: Any, run: Any, state: Any) -> None:
-    """A hook of a flow: time, run and the cause in one line."""
-    log = Path((run.parameters or {}).get("store") or "store") / "logs" / "failures.log"
+def note(flow: Any, flow_run: Any, state: Any) -> None:
+    """A hook of a flow: time, run and the cause in one line. Prefect gives the three by these names."""
+    log = Path((flow_run.parameters or {}).get("store") or "store") / "logs" / "failures.log"
     cause = " ".join((state.message or "").removeprefix("Flow run encountered an exception: ").split())
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a", encoding="utf-8") as lines:
-        lines.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}  {run.name}: {state.name}: {cause}\n")
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        lines.write(f"{when}  {flow_run.name} ({flow_run.id}): {state.name}: {cause}\n")
 
 
 class Hooks(TypedDict):

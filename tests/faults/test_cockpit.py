@@ -159,7 +159,7 @@ def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
 
 def noted(served, run):
     log = served.store / "logs" / "failures.log"
-    return log.exists() and f"{served.run(run).name}: Crashed: " in log.read_text()
+    return log.exists() and f"({run}): Crashed: " in log.read_text()
 
 
 def test_both_servers_killed_in_the_middle_of_a_training(served):

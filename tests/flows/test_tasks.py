@@ -86,7 +86,8 @@ def test_a_failed_run_continues_at_the_stage_that_failed(store):
     _, runs = mlflow_runs(store)
     assert {run.info.status for run in runs} == {"FAILED"}
     [line] = (store / "logs" / "failures.log").read_text().splitlines()
-    assert re.fullmatch(r"\S+Z  sample-100 · tiny · [-0-9: ]+: Failed: .*ZeroDivisionError.*log: .*log\.txt.*", line)
+    failed = r"\S+Z  sample-100 · tiny · [-0-9: ]+ \([-0-9a-f]+\): Failed: .*ZeroDivisionError.*log: .*log\.txt.*"
+    assert re.fullmatch(failed, line)
     run_toy(store, {})
     assert (attempts(store, "corpus"), attempts(store, "pretraining"), attempts(store, "report")) == (1, 2, 1)
     _, runs = mlflow_runs(store)

@@ -100,13 +100,10 @@ def answers(url: str, timeout: float = 2.0) -> bool:
 
 
 def prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
-    """Starts a Prefect server; whoever starts it waits until it answers.
-
-    Connections stay open for 75 s: with uvicorn's 5 a browser's POST met one that was just closing, and failed.
-    """
+    """Starts a Prefect server; whoever starts it waits until it answers."""
     (store / "prefect").mkdir(parents=True, exist_ok=True)
     application = ["--factory", "prefect.server.api.server:create_app"]
-    address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "75"]
+    address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "5"]
     command = [sys.executable, "-m", "uvicorn", *application, *address]
     url = f"http://{HOST}:{port}/api"
     own = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true", **SERVER}

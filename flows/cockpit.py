@@ -22,7 +22,7 @@ from beam_jobs.command import UserMistake
 from flows import servers
 from flows.processes import Child
 from flows.servers import HOST, ServerFailed
-from flows.store import write_json
+from model.json_file import write_json
 
 WATCH_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 60.0

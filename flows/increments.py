@@ -21,7 +21,8 @@ from flows.completion import Maker
 from flows.parameters import Addition, Corpus, Finetuning, Parameters, Pretraining, Shards, Vocabulary
 from flows.presentation import run_logger
 from flows.stages import corpus, dump, pretraining, shards, vocabulary
-from flows.store import Known, Manifest, Stage, Store, read_manifest, write_json
+from flows.store import Known, Manifest, Stage, Store, read_manifest
+from model.json_file import write_json
 
 
 @dataclass(frozen=True)

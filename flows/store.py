@@ -9,7 +9,6 @@ atomic rename.
 import fcntl
 import hashlib
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.command import UserMistake
+from model.json_file import write_json
 
 MANIFEST = "manifest.json"
 NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json", "system.jsonl"}
@@ -178,16 +178,6 @@ def read_manifest(folder: Path) -> Manifest | None:
         return json.loads((folder / MANIFEST).read_text())
     except FileNotFoundError:
         return None
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Appears whole or not at all, also through a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    with open(temporary, "w") as file:
-        json.dump(value, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def sha256(path: Path) -> str:

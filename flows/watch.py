@@ -26,7 +26,8 @@ from flows import add_dump, increments
 from flows.failures import NOTED
 from flows.parameters import Addition, Increment, PresetName, Section
 from flows.presentation import run_logger
-from flows.store import Store, write_json
+from flows.store import Store
+from model.json_file import write_json
 
 UNFINISHED = (".*", "*.tmp", "*.part", "*.partial", "*.crdownload", "*~")
 """Names under which files are written before they are whole."""

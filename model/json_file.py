@@ -2,13 +2,14 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Appears whole or not at all, also through a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(content, file, indent=1, ensure_ascii=False)
         file.flush()

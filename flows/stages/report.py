@@ -6,7 +6,8 @@ from typing import Any
 
 from flows.parameters import Parameters
 from flows.stages.finetuning import Cell
-from flows.store import Manifest, Stage, Store, write_json
+from flows.store import Manifest, Stage, Store
+from model.json_file import write_json
 
 
 def stage(parameters: Parameters, dump: Stage, made: Sequence[Stage], encoder: Stage, cells: Sequence[Cell]) -> Stage:

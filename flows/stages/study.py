@@ -10,9 +10,10 @@ from flows import servers
 from flows.parameters import Parameters, StudyChoice
 from flows.stages import dump, shards
 from flows.stages.report import described_stages
-from flows.store import Stage, Store, write_json
+from flows.store import Stage, Store
 from model.command import UserMistake as ModelMistake
 from model.evaluation import study_file
+from model.json_file import write_json
 
 STEPS = 2_000
 """Of pre-training where the study's encoders ask for ${steps} and nobody says."""

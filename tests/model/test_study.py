@@ -44,6 +44,10 @@ def content(**changes):
     } | changes
 
 
+def variables_of(name):
+    return study_file.variables_in(study_file.found(name).read_text())
+
+
 def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds():
     study = study_file.parse(
         content(
@@ -92,7 +96,7 @@ def test_mistakes_are_named(changes, words):
 
 @pytest.mark.parametrize("name", study_file.shipped())
 def test_shipped_studies_are_right(name):
-    variables = dict.fromkeys(study_file.variables_in(study_file.found(name).read_text()), "100")
+    variables = dict.fromkeys(variables_of(name), "100")
     study = study_file.read(name, variables)
     assert list(studies.cells(study))
     with pytest.raises(UserMistake, match="give --var"):
@@ -101,8 +105,7 @@ def test_shipped_studies_are_right(name):
 
 @pytest.mark.parametrize("name", study_file.shipped())
 def test_a_study_written_out_reads_back_the_same(name):
-    text = study_file.found(name).read_text()
-    study = study_file.from_text(text, name, dict.fromkeys(study_file.variables_in(text), "100"))
+    study = study_file.read(name, dict.fromkeys(variables_of(name), "100"))
     assert study_file.from_text(study_file.to_text(study), "written", {}) == study
 
 
@@ -255,4 +258,4 @@ def test_the_table_of_studies_names_their_variables():
     lines = (study_file.SHIPPED / "README.md").read_text().splitlines()
     table = {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in lines) if len(cells) == 5}
     for name in study_file.shipped():
-        assert sorted(table[name].split(", ")) == study_file.variables_in(study_file.found(name).read_text())
+        assert sorted(table[name].split(", ")) == variables_of(name)

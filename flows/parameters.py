@@ -183,7 +183,8 @@ class StudyChoice(Section):
         default="losses", min_length=1, description="A study file (YAML), or a shipped one: losses, search, sizes, …"
     )
     own: Study = Field(
-        default=Study(), description="Instead of a file, as soon as it has arms: the same fields, filled in here"
+        default=Study(),
+        description="Instead of a file, as soon as one field says something: the same fields, filled in here",
     )
     variables: dict[str, str] = Field(default={}, description='Fills ${name} in the file, for example {"reviews": "…"}')
     settings: dict[str, str] = Field(
@@ -193,6 +194,11 @@ class StudyChoice(Section):
         default=[], description="Files of text that is not reviews, for the studies that pre-train on it too"
     )
     at_once: int = Field(default=2, ge=1, le=64, description="Cells that run side by side, one thread each")
+
+    @property
+    def is_own(self) -> bool:
+        """Filled in here, rather than read from a file."""
+        return self.own != Study()
 
 
 class Parameters(Section):

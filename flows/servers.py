@@ -102,7 +102,7 @@ def answers(url: str, timeout: float = 2.0) -> bool:
 def prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
     """Starts a Prefect server; whoever starts it waits until it answers."""
     (store / "prefect").mkdir(parents=True, exist_ok=True)
-    application = ["--factory", "prefect.server.api.server:create_app"]
+    application = ["--factory", "flows.prefect_application:create_app"]
     address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "5"]
     command = [sys.executable, "-m", "uvicorn", *application, *address]
     url = f"http://{HOST}:{port}/api"

@@ -29,8 +29,8 @@ def wanted(choice: StudyChoice) -> set[str]:
 
 
 def text(choice: StudyChoice) -> str:
-    """The study as YAML: of the form, where that has arms, else of the file."""
-    if choice.own.arms:
+    """The study as YAML: of the form, where that says something, else of the file."""
+    if choice.is_own:
         return study_file.to_text(choice.own)
     try:
         return study_file.found(choice.file).read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def text(choice: StudyChoice) -> str:
 
 def called(choice: StudyChoice) -> str:
     """What messages call it."""
-    return "study.own" if choice.own.arms else choice.file
+    return "study.own" if choice.is_own else choice.file
 
 
 def read(parameters: Parameters, choice: StudyChoice) -> study_file.Study:
@@ -101,14 +101,14 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
         filling,
         "model.study",
         arguments,
-        title=f"study {choice.own.title if choice.own.arms else Path(choice.file).stem}",
+        title=f"study {choice.own.title if choice.is_own else Path(choice.file).stem}",
         environment={"MLFLOW_TRACKING_URI": servers.mlflow_uri(store.root)},
     )
 
 
 def command(parameters: Parameters, choice: StudyChoice) -> str:
     """What makes it again."""
-    words = ["amazon-electra", "study", "study.yaml" if choice.own.arms else choice.file]
+    words = ["amazon-electra", "study", "study.yaml" if choice.is_own else choice.file]
     words += ["--preset", parameters.preset]
     if wanted(choice):
         words += ["--dump", *parameters.dump.paths]

@@ -171,6 +171,7 @@ def test_a_study_of_the_form_is_the_one_of_the_file(tmp_path):
     [
         ({"arms": [{"name": "x"}]}, r"study\.own: arms\[0\]: give `encoder` or `pretraining`"),
         ({"tasks": []}, r"study\.own: a study needs at least one arm, one task"),
+        ({"arms": []}, r"study\.own: a study needs at least one arm, one task"),
         ({"settings": {"epoch": 1}}, r"study\.own: settings: no setting 'epoch'"),
     ],
 )

@@ -1,0 +1,113 @@
+"""Memory and speed of reading AmazonQA at its real size, of which a task needs only a sample.
+
+    python tests/bench/amazonqa_memory.py --reviews DUMPS [--gigabytes 1.5] [--n_train 2000] [--json]
+
+The set itself can't be downloaded here: a file of its form and size is written from the reviews of dumps (JSON lines,
+gz), ten snippets and two answers a question, the answers being words of a snippet. It is read in a process of its own,
+whose memory at its peak is compared with that of one that reads the same task from a hundredth of the file.
+"""
+
+import argparse
+import glob
+import gzip
+import itertools
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from model.finetuning.examples import Sampling
+from model.finetuning.tasks.amazonqa import read_span
+
+SNIPPETS, ANSWERS, SNIPPET_WORDS = 10, 2, 40
+"""Gupta et al. 2019 keep the ten best snippets of a question; sizes of snippets and answers are near theirs."""
+ALLOWED_GROWTH = 1.2
+
+
+def texts(pattern: str) -> list[list[str]]:
+    """The words of every review."""
+    found = []
+    for path in sorted(glob.glob(pattern)):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            found += [words for line in file if (words := json.loads(line).get("reviewText", "").split())]
+    return found
+
+
+def questions(reviews: list[list[str]]) -> Iterator[str]:
+    draw = random.Random(0)
+    for number in itertools.count():
+        snippets = [" ".join(draw.choice(reviews)[:SNIPPET_WORDS]) for _ in range(SNIPPETS)]
+        answers = [{"answerText": " ".join(draw.choice(snippets).split()[:9])} for _ in range(ANSWERS)]
+        yield json.dumps({
+            "qid": number, "asin": f"B{number // 6:09}", "category": "Made", "questionType": "descriptive",
+            "questionText": " ".join(draw.choice(reviews)[:12]) + "?", "is_answerable": number % 5 < 3,
+            "review_snippets": snippets, "answers": answers,
+        })  # fmt: skip
+
+
+def write(path: Path, reviews: list[list[str]], size: int) -> int:
+    """Questions until the file has `size` bytes."""
+    written = 0
+    with path.open("w", encoding="utf-8") as file:
+        for number, line in enumerate(questions(reviews), 1):
+            written += file.write(line + "\n")
+            if written >= size:
+                return number
+    raise AssertionError("questions never end")
+
+
+def measured(folder: Path, n_train: int) -> dict[str, float]:
+    """Of a process of its own: `read` below."""
+    command = [sys.executable, __file__, "--read", str(folder), "--n_train", str(n_train)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def read(folder: Path, n_train: int) -> dict[str, float]:
+    examples = read_span(folder, "train", Sampling(n=n_train))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "examples": len(examples),
+        "with_span": sum(bool(example.answers) for example in examples),
+        "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
+        "peak_rss_mb": round(used.ru_maxrss / 1024),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--reviews", help="glob of dumps, JSON lines, gz, `reviewText`")
+    parser.add_argument("--gigabytes", type=float, default=1.5)
+    parser.add_argument("--n_train", type=int, default=2000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.read:
+        print(json.dumps(read(arguments.read, arguments.n_train)))
+        return
+    reviews = texts(arguments.reviews or "")
+    if not reviews:
+        parser.error(f"--reviews {arguments.reviews}: no reviews there")
+    numbers = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, gigabytes in (("hundredth", arguments.gigabytes / 100), ("whole", arguments.gigabytes)):
+            folder = Path(temporary, name)
+            folder.mkdir()
+            count = write(folder / "train-qar.jsonl", reviews, int(gigabytes * 1e9))
+            numbers[name] = {"questions": count, **measured(folder, arguments.n_train)}
+    growth = numbers["whole"]["peak_rss_mb"] / numbers["hundredth"]["peak_rss_mb"]
+    if arguments.json:
+        print(json.dumps({**numbers, "growth": growth}))
+    else:
+        for name, row in numbers.items():
+            print(f"{name:10}", "  ".join(f"{key} {value:,}" for key, value in row.items()))
+        print(f"growth of the peak: {growth:.2f}")
+    sys.exit(growth > ALLOWED_GROWTH)
+
+
+if __name__ == "__main__":
+    main()

@@ -32,8 +32,8 @@ class Dump(Section):
     paths: list[str] = Field(
         default=["sample:20000"],
         min_length=1,
-        description="Files or globs of reviews: JSON lines (2014, 2018, 2023 releases), CSV, TSV, fastText; also gz. "
-        "`sample:20000` writes a synthetic dump of 20,000 reviews",
+        description="Files or globs of reviews: JSON lines (2014, 2018, 2023 releases), CSV, TSV, fastText; "
+        "also gz; gs:// and s3:// too. `sample:20000` writes a synthetic dump of 20,000 reviews",
     )
 
     @field_validator("paths")

@@ -97,5 +97,5 @@ def sample(reviews: int, store: Store) -> Path:
 
 def name(paths: list[str]) -> str:
     """Short enough for the name of a run: the first file's, and how many more there are."""
-    first = Path(paths[0]).name.split(".")[0].replace("sample:", "sample-").replace("*", "") or "dump"
+    first = Path(paths[0]).name.split(".")[0].replace("sample:", "sample-").replace("*", "").strip("_-") or "dump"
     return first if len(paths) == 1 else f"{first}+{len(paths) - 1}"

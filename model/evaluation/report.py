@@ -34,6 +34,8 @@ from model.json_file import write_json
 
 FEW = 4
 """Comparisons whose effects all fit into the one sentence; of more, those without a finding are in the table alone."""
+MANY = 10
+"""Comparisons of which those without a finding are not even named, but counted."""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -75,22 +77,36 @@ def _read(file: Path) -> dict[str, Any]:
 def answer_of(found: Results, differences: list[Difference]) -> str:
     """One sentence, computed: what is better than what, by how much, where, and where nothing was found."""
     if not differences:
-        parts = []
-        for task in found.tasks:
-            metric = found.main_metric(task)
-            value = found.pooled(found.arms[0], task)[metric]["value"]
-            parts.append(f"{number(metric, value)} {title_of(metric)} on {task}")
-        return f"{found.arms[0]} reaches {', '.join(parts)}; there is no second arm to compare it with."
-    findings: dict[str, list[str]] = {}
+        return _reached(found)
+    shown, others = ([d for d in differences if bool(d.comparison.evidence) is evidence] for evidence in (True, False))
+    told = _told(shown, in_full=True)
+    if len(differences) <= MANY:
+        told += _told(others, in_full=len(differences) <= FEW)
+    elif others:
+        which = f"the other {len(others)}" if shown else f"any of {len(others)}"
+        told.append(f"there is no evidence of a difference in {which} comparison{'s' * (len(others) > 1)}")
+    sentence = "; ".join(told) + "."
+    return sentence[0].upper() + sentence[1:]
+
+
+def _reached(found: Results) -> str:
+    parts = []
+    for task in found.tasks:
+        metric = found.main_metric(task)
+        value = found.pooled(found.arms[0], task)[metric]["value"]
+        parts.append(f"{number(metric, value)} {title_of(metric)} on {task}")
+    return f"{found.arms[0]} reaches {', '.join(parts)}; there is no second arm to compare it with."
+
+
+def _told(differences: list[Difference], in_full: bool) -> list[str]:
+    """A clause for each finding, with its tasks, and its effects if they are wanted."""
+    clauses: dict[str, list[str]] = {}
     for difference in differences:
         c = difference.comparison
-        effect = f"{title_of(c.metric)} {change(c.metric, c.difference)}, 95% interval {difference_range(c)}"
-        found_there = difference.words if c.evidence else f"there is {difference.words}"
-        in_full = c.evidence or len(differences) <= FEW
-        findings.setdefault(found_there, []).append(f"{difference.task} ({effect})" if in_full else difference.task)
-    told_first = sorted(findings, key=lambda words: words.startswith("there is"))
-    sentence = "; ".join(f"{words} on {', '.join(findings[words])}" for words in told_first) + "."
-    return sentence[0].upper() + sentence[1:]
+        effect = f" ({title_of(c.metric)} {change(c.metric, c.difference)}, 95% interval {difference_range(c)})"
+        words = difference.words if c.evidence else f"there is {difference.words}"
+        clauses.setdefault(words, []).append(f"{difference.task}{effect if in_full else ''}")
+    return [f"{words} on {', '.join(tasks)}" for words, tasks in clauses.items()]
 
 
 def _blocks(

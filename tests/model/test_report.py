@@ -97,6 +97,23 @@ def test_a_difference_is_told_and_so_is_that_there_is_none(written):
         assert "no evidence of a difference" in (written / name).read_text()
 
 
+def test_one_sentence_answers_however_many_comparisons_there_are():
+    def difference(task, p):
+        comparison = significance.Comparison("accuracy", 0.1, 0.05, 0.15, p, p, 100, 3)
+        return results.Difference("a", "b", task, comparison)
+
+    shown = [difference("polarity", 0.001)]
+    many = [difference(f"task {i}", 0.5) for i in range(report.MANY)]
+    assert report.answer_of(None, [*shown, *many]) == (
+        "A is better than b on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0); "
+        f"there is no evidence of a difference in the other {report.MANY} comparisons."
+    )
+    none = report.answer_of(None, [*many, difference("stars", 0.5)])
+    assert none == f"There is no evidence of a difference in any of {report.MANY + 1} comparisons."
+    few = report.answer_of(None, [*shown, *many[:5]])
+    assert few.endswith("between a and b on task 0, task 1, task 2, task 3, task 4.")
+
+
 def test_values_are_means_over_seeds(written, study):
     values = [
         json.loads((study / f"random-polarity-{seed}" / "metrics.json").read_text())["metrics"]["accuracy"]["value"]

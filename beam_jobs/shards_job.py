@@ -197,6 +197,7 @@ class Windows:
 def prepare_output(args: argparse.Namespace) -> Packing:
     """Copies the vocabulary byte for byte and takes away the mark of a finished run."""
     folder = storage.join(args.output, "vocabulary")
+    storage.check_writable(args.output)
     storage.remove(storage.join(args.output, "shards.json"))
     for name in VOCABULARY_FILES:
         path = storage.join(args.vocabulary, name)

@@ -72,9 +72,22 @@ def remove_leftovers(folder: str) -> None:
             remove(join(folder, name))
 
 
+@contextmanager
+def reaching(address: str, option: str) -> Iterator[None]:
+    """Tells in one line what keeps us from an object store: no package, no credentials, no bucket, no network."""
+    try:
+        yield
+    except Exception as error:  # each store's package has exceptions of its own
+        raise UserMistake(f"{option} {address} cannot be reached: {error or type(error).__name__}") from error
+
+
 def check_writable(folder: str) -> None:
     """Says before the work begins that its result could not be written."""
     if is_remote(folder):
+        with reaching(folder, "--output"):
+            fs, probe = fsspec.core.url_to_fs(join(folder, ".writable.tmp"))
+            fs.pipe_file(probe, b"")
+            fs.rm_file(probe)
         return
     try:
         os.makedirs(folder, exist_ok=True)
@@ -116,17 +129,18 @@ def expand(patterns: list[str], option: str = "--input") -> list[str]:
     """Every file that the patterns name, each once, sorted by name: the order on the command line changes nothing."""
     found: set[str] = set()
     for pattern in patterns:
-        paths = expand_one(pattern)
+        paths = expand_one(pattern, option)
         if not paths:
             raise UserMistake(f"{option} {pattern}: no such file")
         found.update(paths)
     return sorted(found, key=lambda path: (os.path.basename(path), path))
 
 
-def expand_one(pattern: str) -> list[str]:
+def expand_one(pattern: str, option: str = "--input") -> list[str]:
     if is_remote(pattern):
-        fs, inner = fsspec.core.url_to_fs(pattern)
-        return [str(fs.unstrip_protocol(p)) for p in fs.glob(inner)]
+        with reaching(pattern, option):
+            fs, inner = fsspec.core.url_to_fs(pattern)
+            return [str(fs.unstrip_protocol(p)) for p in fs.glob(inner)]
     if os.path.isdir(pattern):
         pattern = os.path.join(glob.escape(pattern), "*")
     paths = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)

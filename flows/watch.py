@@ -22,6 +22,7 @@ from typing import Any, Literal
 from prefect import flow
 from pydantic import Field
 
+from beam_jobs import storage
 from flows import add_dump, increments
 from flows.failures import NOTED
 from flows.parameters import Addition, Increment, PresetName, Section
@@ -80,9 +81,11 @@ def arrivals(places: Iterable[str], settle_seconds: float, now: float) -> list[A
 
     found: dict[str, Arrival] = {}
     for place in places:
-        files, path = url_to_fs(place)
-        pattern = f"{path.rstrip('/')}/*" if files.isdir(path) else path
-        for name, info in files.glob(pattern, detail=True).items():
+        with storage.reaching(place, "watch.places"):
+            files, path = url_to_fs(place)
+            pattern = f"{path.rstrip('/')}/*" if files.isdir(path) else path
+            listing = files.glob(pattern, detail=True)
+        for name, info in listing.items():
             arrival = Arrival(
                 files.unstrip_protocol(name).removeprefix("file://"), info.get("size") or 0, changed(info)
             )

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from beam_jobs import storage
 from beam_jobs.command import UserMistake
 from flows.parameters import Addition, Parameters
 from flows.store import Stage, Store
@@ -48,13 +49,14 @@ def remote_files(given: str, store: Store) -> list[RemoteFile]:
     """What a gs:// or s3:// address or glob stands for; each is read once for its digest, as long as it stays."""
     from fsspec.core import url_to_fs
 
-    there, pattern = url_to_fs(given)
     found = []
-    for path in sorted(there.glob(pattern)):
-        address, size = there.unstrip_protocol(path), there.size(path)
-        identity = f"{address} {size} {there.ukey(path)}"
-        content = store.remembered(identity, partial(digest, there, path))
-        found.append(RemoteFile(address, path.rsplit("/", 1)[-1], size, content))
+    with storage.reaching(given, "dump.paths"):
+        there, pattern = url_to_fs(given)
+        for path in sorted(there.glob(pattern)):
+            address, size = there.unstrip_protocol(path), there.size(path)
+            identity = f"{address} {size} {there.ukey(path)}"
+            content = store.remembered(identity, partial(digest, there, path))
+            found.append(RemoteFile(address, path.rsplit("/", 1)[-1], size, content))
     if not found:
         raise UserMistake(f"dump.paths: no file {given}")
     return found

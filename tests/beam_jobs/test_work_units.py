@@ -145,3 +145,11 @@ def test_a_dump_and_a_corpus_behind_fsspec(tmp_path):
     for path in local:
         if path.endswith(".parquet"):
             assert memory.cat_file(path) == (tmp_path / "local" / path.removeprefix("/corpus/")).read_bytes()
+
+
+@pytest.mark.parametrize(("option", "other"), [("--input", ["--output", "out"]), ("--output", ["--input", "a.json"])])
+def test_an_object_store_out_of_reach_is_told_in_one_line(option, other, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "a.json", [review(1)])
+    with pytest.raises(UserMistake, match=rf"^{option} nowhere://bucket/x cannot be reached: Protocol not known"):
+        corpus_job.run([option, "nowhere://bucket/x", *other])

@@ -102,7 +102,7 @@ def _told(differences: list[Difference], in_full: bool) -> list[str]:
     """A clause for each finding, with its tasks, and its effects if they are wanted."""
     clauses: dict[str, list[str]] = {}
     for difference in differences:
-        c = difference.comparison
+        c = difference.as_said
         effect = f" ({title_of(c.metric)} {change(c.metric, c.difference)}, 95% interval {difference_range(c)})"
         words = difference.words if c.evidence else f"there is {difference.words}"
         clauses.setdefault(words, []).append(f"{difference.task}{effect if in_full else ''}")

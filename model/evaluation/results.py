@@ -91,6 +91,12 @@ class Difference:
         return self.comparison.words(self.a, self.b, METRICS[self.comparison.metric].better)
 
     @property
+    def as_said(self) -> Comparison:
+        """Of the better arm minus the other, as `words` names them."""
+        c = self.comparison
+        return c if not c.evidence or c.a_wins(METRICS[c.metric].better) else c.swapped()
+
+    @property
     def finding(self) -> str:
         """Beside a column that names both arms."""
         return self.words if self.comparison.evidence else "no evidence of a difference"

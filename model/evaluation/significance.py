@@ -10,7 +10,7 @@ vary; two seeds can tell less: up to 12%).
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -50,8 +50,15 @@ class Comparison:
         """The finding as a sentence's predicate."""
         if not self.evidence:
             return f"no evidence of a difference between {a} and {b}"
-        a_wins = (self.difference > 0) == (better == "higher")
-        return f"{a} is better than {b}" if a_wins else f"{b} is better than {a}"
+        return f"{a} is better than {b}" if self.a_wins(better) else f"{b} is better than {a}"
+
+    def a_wins(self, better: str) -> bool:
+        """`better`: "higher" or "lower", whether there is evidence or not."""
+        return (self.difference > 0) == (better == "higher")
+
+    def swapped(self) -> "Comparison":
+        """Arm b minus arm a."""
+        return replace(self, difference=-self.difference, low=-self.high, high=-self.low)
 
 
 def interval(metric: Metric, predictions: Predictions, seed: int = 0) -> dict[str, float]:

@@ -108,6 +108,9 @@ def test_one_sentence_answers_however_many_comparisons_there_are():
         "A is better than b on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0); "
         f"there is no evidence of a difference in the other {report.MANY} comparisons."
     )
+    worse = replace(shown[0], comparison=shown[0].comparison.swapped())
+    told = report.answer_of(None, [worse])
+    assert told == "B is better than a on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0)."
     none = report.answer_of(None, [*many, difference("stars", 0.5)])
     assert none == f"There is no evidence of a difference in any of {report.MANY + 1} comparisons."
     few = report.answer_of(None, [*shown, *many[:5]])

@@ -164,7 +164,7 @@ def noted(served, run):
 
 def test_both_servers_killed_in_the_middle_of_a_training(served):
     run, job, folder = begun(served, 4, 5)
-    for words, address in (("prefect.server.api", served.prefect), ("mlflow server", served.mlflow)):
+    for words, address in (("prefect_application", served.prefect), ("mlflow server", served.mlflow)):
         server_process(words, address).kill()
     trained_for(folder, 10)
     eventually(lambda: answers(f"{served.prefect}/api/health") and answers(f"{served.mlflow}/health"), 200)

@@ -1,4 +1,6 @@
-"""The frame of every job's command line: one JSON line on stdout, exit codes 0 done, 1 failed, 2 the user's mistake.
+"""The frame of every job's command line: one JSON line on stdout, and the exit codes.
+
+0 done, 1 failed, 2 the user's mistake, 75 (EX_TEMPFAIL) failed by what may pass, so that trying again makes sense.
 
 `model/command.py` is its twin: neither package may import the other.
 """
@@ -21,6 +23,10 @@ class UserMistake(ValueError):
 
 class JobFailed(RuntimeError):
     """The job could not go on, through no mistake of the user; the message says all there is to know."""
+
+
+class MayPass(JobFailed):
+    """A disk or a network failed."""
 
 
 @contextmanager
@@ -63,7 +69,7 @@ def _exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
         return 2
     except JobFailed as failure:
         print(f"error: {' '.join(str(failure).split())}", file=sys.stderr)
-        return 1
+        return os.EX_TEMPFAIL if isinstance(failure, MayPass) else 1
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             traceback.print_exc()

@@ -89,7 +89,8 @@ class GzReader:
 class PlainStream:
     """Reads uncompressed bytes; where the packed ones are broken or cut off it ends, and `damage` says why.
 
-    What came before the damage has been delivered, so that a dump that broke off is not lost as a whole.
+    What came before the damage has been delivered, so that a dump that broke off is not lost as a whole. A disk or a
+    network that fails is no damage: it ends the job.
     """
 
     def __init__(self, plain: Any, packed: BinaryIO, path: str, most: float) -> None:
@@ -104,6 +105,7 @@ class PlainStream:
         try:
             block = self._plain.read(min(size, PLAIN_BLOCK))
         except BROKEN as error:
+            storage.raise_unless_of_content(error, self._path)
             self.damage = f"damaged file: {error or type(error).__name__}"
             return b""
         self._given += len(block)

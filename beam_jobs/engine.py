@@ -15,13 +15,14 @@ import apache_beam as beam
 import psutil
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.command import JobFailed, UserMistake
+from beam_jobs.command import JobFailed, MayPass, UserMistake
 from beam_jobs.options import only_stages
 
 POLL_SECONDS = 0.5
 NOTICE_SECONDS = 1.0  # a dead worker's closed channel may be noticed this long before its death
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-MISTAKE = re.compile(r"UserMistake: (.*)")
+TOLD = {kind.__name__: kind for kind in (UserMistake, JobFailed, MayPass)}
+TOLD_AS_TEXT = re.compile(rf"\b({'|'.join(TOLD)}): (.*)")
 WORKER_THREADS = ("run_worker", "beam_control_read", "read_grpc_client_inputs")  # die with their worker
 
 
@@ -84,12 +85,12 @@ def largest_first(things: Iterable[Any], size: Callable[[Any], int]) -> list[Any
 
 
 def named(error: BaseException) -> Exception | None:
-    """A mistake of the user or a full disk that a worker met: from another process errors come as text."""
-    mistake, full = MISTAKE.search(str(error)), DISK_FULL.search(str(error))
-    if isinstance(error, UserMistake) or mistake:
-        message = mistake[1] if mistake else str(error)
-        return UserMistake(message.split(" [while running")[0].strip())
-    if full:
+    """A mistake, a failure or a full disk that a worker met: from another process errors come as text."""
+    if isinstance(error, UserMistake | JobFailed):
+        return error
+    if told := TOLD_AS_TEXT.search(str(error)):
+        return TOLD[told[1]](told[2].split(" [while running")[0].strip())
+    if full := DISK_FULL.search(str(error)):
         return JobFailed(f"{full[0]}: make room; what is done is kept, run the same command to continue")
     return None
 

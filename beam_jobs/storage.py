@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 
 import fsspec
 
-from beam_jobs.command import UserMistake
+from beam_jobs.command import MayPass, UserMistake
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -79,6 +79,15 @@ def reaching(address: str, option: str) -> Iterator[None]:
         yield
     except Exception as error:  # each store's package has exceptions of its own
         raise UserMistake(f"{option} {address} cannot be reached: {error or type(error).__name__}") from error
+
+
+def raise_unless_of_content(error: Exception, path: str) -> None:
+    """What a file holds may be broken, which its reader counts; that a disk or a network fails ends the job.
+
+    Errors of the system have a number, those that decompressors raise as OSError have none.
+    """
+    if isinstance(error, OSError) and (error.errno is not None or isinstance(error, ConnectionError | TimeoutError)):
+        raise MayPass(f"{path} cannot be read to its end: {error or type(error).__name__}") from error
 
 
 def check_writable(folder: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from beam_jobs import storage
 from beam_jobs.formats.layout import Layout
 from beam_jobs.formats.lines import Rejected, Tally, rejected
 
@@ -35,6 +36,7 @@ def read(
                 yield from enumerate(batch.to_pylist(), tally.lines + 1)
                 tally.lines += batch.num_rows
         except (OSError, pa.ArrowException) as error:
+            storage.raise_unless_of_content(error, "a Parquet file")
             for row in range(tally.lines + 1, expected + 1):
                 yield rejected(row, "broken Parquet", str(error).encode(), 0)
         tally.lines = expected

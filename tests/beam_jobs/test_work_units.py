@@ -1,6 +1,7 @@
 """However a dump is cut, the units together hold every record once, and the cuts depend on the dump alone."""
 
 import gzip
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +9,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from beam_jobs import corpus_job, work_units
-from beam_jobs.command import UserMistake
+from beam_jobs import corpus_job, storage, work_units
+from beam_jobs.command import MayPass, UserMistake
 from beam_jobs.compression import open_plain
 from beam_jobs.formats import detection
 from beam_jobs.formats.layout import Layout
@@ -112,6 +113,30 @@ def test_a_re_cut_file_keeps_its_damage(tmp_path):
     units = work_units.cut(look_at(tmp_path / "d.json.gz"), 5000, str(tmp_path / "cut"))
     assert [unit.damage for unit in units[:-1]] == [""] * (len(units) - 1)
     assert units[-1].damage == "damaged file: cut off in the middle"
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset by peer"), OSError(5, "Input/output error")])
+@pytest.mark.parametrize("packed", ["d.json", "d.json.gz"])
+def test_a_disk_or_network_that_fails_ends_the_job_with_nothing_lost(tmp_path, monkeypatch, packed, error):
+    content = FORMS["lines.json"].encode()
+    (tmp_path / packed).write_bytes(gzip.compress(content) if packed.endswith("gz") else content)
+    opened = storage.open_bytes
+
+    class Failing(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell() > 4096:
+                raise error
+            return super().read(min(size, 4097) if size > 0 else 4097)
+
+    def failing(path):
+        return Failing((tmp_path / packed).read_bytes()) if str(path).endswith(packed) else opened(path)
+
+    monkeypatch.setattr(storage, "open_bytes", failing)
+    with pytest.raises(MayPass, match=rf"{packed} cannot be read to its end: .*{error.strerror}"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / packed)
+    assert not (tmp_path / "corpus" / "corpus.json").exists()
+    monkeypatch.setattr(storage, "open_bytes", opened)
+    assert run_job(tmp_path / "corpus", "--input", tmp_path / packed)["kept"] == RECORDS
 
 
 def test_a_decompression_bomb_stops_at_the_limit(tmp_path):

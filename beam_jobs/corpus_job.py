@@ -56,7 +56,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     agreed = corpus_options.agreed(args, withheld)
     earlier = seen.look_at(args.seen, agreed, args.output, args.punkt)
     numbers = {file.path: file.dump for file in files}
-    identity = [*((*identity_of(path), dump) for path, dump in numbers.items()), *map(identity_of, withheld)]
+    identity = [
+        *((*storage.identity_of(path), dump) for path, dump in numbers.items()),
+        *map(storage.identity_of, withheld),
+    ]
     folders = Folders(args.output, storage.join(args.output, f"_work-{fingerprint(args, [*identity, earlier])}"))
     job = Job(files, corpus_options.preparation(args, files, folders), folders, earlier, args.punkt or earlier.punkt)
     job.clear_earlier()
@@ -198,10 +201,6 @@ class Job:
 def file_counts(first: list[dict[str, Any]], second: list[dict[str, Any]], name: str) -> dict[str, int]:
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if a["file"] == name]
     return {"read": sum(a["read"] for a, _ in pairs), "kept": sum(b["kept"] for _, b in pairs)}
-
-
-def identity_of(path: str) -> tuple[str, int, int | None]:
-    return path, storage.size_of(path), None if storage.is_remote(path) else os.stat(path).st_mtime_ns
 
 
 def fingerprint(args: Any, identity: list[Any]) -> str:

@@ -30,6 +30,17 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,
     )
+    add_dump_options(parser)
+    add_text_options(parser)
+    add_corpus_options(parser)
+    args, flags = parser.parse_known_args(argv)
+    check(args)
+    check_corpus(args)
+    return args, flags
+
+
+def add_dump_options(parser: argparse.ArgumentParser) -> None:
+    """Where the reviews are and how they are written."""
     dump = parser.add_argument_group("the dump").add_argument
     dump(
         "--input",
@@ -39,8 +50,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         metavar="GLOB",
         help="files, folders or globs; gs:// and s3:// too. Given again: another dump, that came later",
     )
-    dump("--output", required=True, metavar="DIR", help="folder of the corpus")
-    dump("--seen", nargs="+", default=[], metavar="DIR", help="earlier corpora: what is in them is left out")
+    dump("--output", required=True, metavar="DIR", help="folder of the result")
     dump("--format", choices=layout.NAMES, help="instead of finding it out from the content")
     dump("--columns", metavar="FIELD=NAME,…", help=f"columns of a format of your own: {', '.join(fields.FIELDS)}")
     dump("--encoding", default="utf-8", help="of the text; what does not follow it is read as cp1252 and counted")
@@ -53,6 +63,10 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         metavar="BOOL",
         help="write the bytes of records that cannot be read, names and ids of reviewers included, into rejects/",
     )
+
+
+def add_text_options(parser: argparse.ArgumentParser) -> None:
+    """What becomes of each text by itself."""
     texts = parser.add_argument_group("the texts").add_argument
     texts("--repair_run_ons", type=yes_or_no, default=True, metavar="BOOL", help='"great!It" becomes "great! It"')
     texts(
@@ -61,16 +75,20 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     texts("--min_words", type=int, default=1, help="shorter texts are dropped")
     texts("--max_characters", type=int, default=20_000, help="longer texts are dropped")
     texts("--languages", nargs="*", default=[], metavar="CODE", help="keep only these, such as en (slow)")
-    texts("--near_duplicates", type=float, default=0, metavar="SIMILARITY", help="drop them too, from this one on: 0.8")
-    texts("--withhold", nargs="*", default=[], metavar="GLOB", help="evaluation files whose texts must not get in")
-    texts("--punkt", metavar="PATH", help="punkt.json of a corpus, or NLTK's …/punkt_tab/english, instead of training")
-    texts("--punkt_sample_bytes", type=int, default=MOST_SAMPLE, help="text to train Punkt on, at most")
-    sides = parser.add_argument_group("the sides").add_argument
-    sides("--split", default=splits.DEFAULT, help="shares of the sides")
-    sides("--seed", type=int, default=0, help="of the split")
-    args, flags = parser.parse_known_args(argv)
-    check(args)
-    return args, flags
+
+
+def add_corpus_options(parser: argparse.ArgumentParser) -> None:
+    """What becomes of a text beside the others."""
+    corpus = parser.add_argument_group("the corpus").add_argument
+    corpus("--seen", nargs="+", default=[], metavar="DIR", help="earlier corpora: what is in them is left out")
+    corpus(
+        "--near_duplicates", type=float, default=0, metavar="SIMILARITY", help="drop them too, from this one on: 0.8"
+    )
+    corpus("--withhold", nargs="*", default=[], metavar="GLOB", help="evaluation files whose texts must not get in")
+    corpus("--punkt", metavar="PATH", help="punkt.json of a corpus, or NLTK's …/punkt_tab/english, instead of training")
+    corpus("--punkt_sample_bytes", type=int, default=MOST_SAMPLE, help="text to train Punkt on, at most")
+    corpus("--split", default=splits.DEFAULT, help="shares of the sides")
+    corpus("--seed", type=int, default=0, help="of the split")
 
 
 def yes_or_no(text: str) -> bool:
@@ -80,6 +98,19 @@ def yes_or_no(text: str) -> bool:
 
 
 def check(args: argparse.Namespace) -> None:
+    """Of the dump and the texts."""
+    if args.languages and (wrong := set(args.languages) - languages.known()):
+        raise UserMistake(f"--languages {' '.join(sorted(wrong))}: codes of two letters, such as en")
+    try:
+        "".encode(args.encoding)
+    except LookupError:
+        raise UserMistake(f"--encoding {args.encoding}: not an encoding Python knows") from None
+    for name in ("max_record_bytes", "max_characters"):
+        if getattr(args, name) <= 0:
+            raise UserMistake(f"--{name} {getattr(args, name)}: must be above 0")
+
+
+def check_corpus(args: argparse.Namespace) -> None:
     if not 0 <= args.near_duplicates <= 1:
         raise UserMistake(f"--near_duplicates {args.near_duplicates}: a similarity between 0 and 1, such as 0.8")
     if args.seen and args.near_duplicates:
@@ -87,19 +118,12 @@ def check(args: argparse.Namespace) -> None:
             "--near_duplicates with --seen: an earlier corpus keeps no signatures of its texts, only their hashes; "
             "give 0, or all dumps in one call"
         )
-    if args.languages and (wrong := set(args.languages) - languages.known()):
-        raise UserMistake(f"--languages {' '.join(sorted(wrong))}: codes of two letters, such as en")
     if args.punkt:
         from beam_jobs import sentences
 
         sentences.given(args.punkt)
-    try:
-        "".encode(args.encoding)
-    except LookupError:
-        raise UserMistake(f"--encoding {args.encoding}: not an encoding Python knows") from None
-    for name in ("max_record_bytes", "max_characters", "punkt_sample_bytes"):
-        if getattr(args, name) <= 0:
-            raise UserMistake(f"--{name} {getattr(args, name)}: must be above 0")
+    if args.punkt_sample_bytes <= 0:
+        raise UserMistake(f"--punkt_sample_bytes {args.punkt_sample_bytes}: must be above 0")
 
 
 def dump_files(args: argparse.Namespace) -> list[DumpFile]:
@@ -145,19 +169,29 @@ class Folders:
 def preparation(args: argparse.Namespace, files: list[DumpFile], folders: Folders) -> Preparation:
     text_bytes = 1 + sum(file.plain_size for file in files) / 2  # about half of a dump is text
     sample_bytes = min(args.punkt_sample_bytes, max(LEAST_SAMPLE, SAMPLE_SHARE * text_bytes))
-    return Preparation(
-        folder=folders.prepared,
+    return replace(
+        text_preparation(args, folders),
         bounds=splits.parse_shares(args.split),
         seed=args.seed,
         sample_share=0 if args.punkt or args.seen else min(1.0, sample_bytes / text_bytes),
+        withheld=folders.withheld if args.withhold else "",
+        near_duplicates=args.near_duplicates,
+    )
+
+
+def text_preparation(args: argparse.Namespace, folders: Folders) -> Preparation:
+    """Of every text by itself; all are on one side and none is a sample."""
+    return Preparation(
+        folder=folders.prepared,
+        bounds=(),
+        seed=0,
+        sample_share=0,
         cleaning=Cleaning(repair_run_ons=args.repair_run_ons),
         mask_personal_data=args.mask_personal_data,
         keep_raw_rejects=args.keep_raw_rejects,
         min_words=args.min_words,
         max_characters=args.max_characters,
         languages=tuple(args.languages),
-        withheld=folders.withheld if args.withhold else "",
-        near_duplicates=args.near_duplicates,
     )
 
 

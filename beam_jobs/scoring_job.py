@@ -7,11 +7,12 @@ steps.
 """
 
 import argparse
+import hashlib
 import io
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -42,16 +43,16 @@ SCHEMA = pa.schema(
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     started = time.monotonic()
-    own, rest = parser().parse_known_args(argv)
-    args, flags = corpus_options.parse(rest)
+    args, flags = parse(argv)
     for name in ("scorer.pt2", "scorer.json", "tokenizer.json"):
-        if not storage.exists(storage.join(own.scorer, name)):
-            raise UserMistake(f"--scorer {own.scorer}: has no {name}; `python -m model.scorer` makes such a folder")
+        if not storage.exists(storage.join(args.scorer, name)):
+            raise UserMistake(f"--scorer {args.scorer}: has no {name}; `python -m model.scorer` makes such a folder")
     files = corpus_options.dump_files(args)
     storage.check_writable(args.output)
     beam_options = options.resolve(flags, sum(file.plain_size for file in files))
-    folders = Folders(args.output, storage.join(args.output, "_work"))
-    preparation = replace(corpus_options.preparation(args, files, folders), sample_share=0)
+    folders = Folders(args.output, storage.join(args.output, f"_work-{fingerprint(args, files)}"))
+    clear_earlier(folders)
+    preparation = corpus_options.text_preparation(args, folders)
     size = work_units.unit_bytes(files)
     units = sum(work_units.expected(file, size) for file in files)
 
@@ -62,8 +63,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             | "Cut files" >> beam.FlatMap(work_units.cut, size, folders.cuts)
             | "Spread units" >> beam.Reshuffle()
             | "Prepare units" >> beam.Map(prepared.prepare, preparation)
-            | "Score units" >> RunInference(Scorer(own.scorer, folders.prepared))
-            | "Write scores" >> beam.Map(write, folders, own.model_version)
+            | "Score units" >> RunInference(Scorer(args.scorer, folders.prepared))
+            | "Write scores" >> beam.Map(write, folders, args.model_version)
         )
 
     with progress(units, "units", f"scoring ({options.describe(beam_options)})") as shown:
@@ -75,14 +76,40 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     return {**result, "seconds": round(seconds, 3), "reviews_per_second": round(result["scored"] / seconds, 1)}
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """Our options, and what is left for Beam."""
+    parser = argparse.ArgumentParser(
         "scoring_job",
-        description="Scores every review of a dump. The options of the corpus job that concern the dump follow.",
+        description="A label and its probability for every review of a dump. Any Apache Beam option may follow.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
     )
-    made.add_argument("--scorer", required=True, metavar="DIR", help="folder made by model.scorer")
-    made.add_argument("--model_version", default="", help="written beside every label")
-    return made
+    parser.add_argument("--scorer", required=True, metavar="DIR", help="folder made by model.scorer")
+    parser.add_argument("--model_version", default="", help="written beside every label")
+    corpus_options.add_dump_options(parser)
+    corpus_options.add_text_options(parser)
+    args, flags = parser.parse_known_args(argv)
+    corpus_options.check(args)
+    return args, flags
+
+
+def fingerprint(args: argparse.Namespace, files: list[work_units.DumpFile]) -> str:
+    """Of everything that decides the scores: an interrupted run is continued only by the same job."""
+    scorer = hashlib.sha256(storage.read_bytes(storage.join(args.scorer, "scorer.pt2"))).hexdigest()
+    content = [scorer, *map(storage.identity_of, dict.fromkeys(file.path for file in files))]
+    content += sorted(corpus_options.settings(args).items())
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+
+
+def clear_earlier(folders: Folders) -> None:
+    """Removes what another job left in the output folder, and what killed writers of this one have."""
+    for folder in (folders.output, storage.join(folders.output, "rejects")):
+        storage.remove_leftovers(folder)
+    if storage.exists(folders.work):
+        return
+    for name in storage.names_in(folders.output):
+        if name.startswith(("scores-", "_work")) or name == "rejects":
+            storage.remove(storage.join(folders.output, name))
 
 
 @dataclass

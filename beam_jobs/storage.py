@@ -39,6 +39,11 @@ def size_of(path: str) -> int:
     return fsspec.core.url_to_fs(path)[0].size(path) if is_remote(path) else os.path.getsize(path)
 
 
+def identity_of(path: str) -> tuple[str, int, int | None]:
+    """Path, bytes and, of a local file, the time of its last change (ns)."""
+    return path, size_of(path), None if is_remote(path) else os.stat(path).st_mtime_ns
+
+
 def exists(path: str) -> bool:
     return fsspec.core.url_to_fs(path)[0].exists(path) if is_remote(path) else os.path.exists(path)
 

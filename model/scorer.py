@@ -6,14 +6,17 @@ tokenizer.json.
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Regex, Tokenizer, normalizers
 from torch import Tensor, nn
 
 from model.command import UserMistake, main
+
+NOT_LETTERS = Regex(r"[^\p{L}\p{Nl}\p{No}]+")
+"""model.finetuning.batches.NOT_LETTERS, as tokenizers' regular expressions write it."""
 
 
 class Probabilities(nn.Module):
@@ -40,10 +43,18 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments.output.mkdir(parents=True, exist_ok=True)
     program = exported(Probabilities(classifier.cpu().eval()), head.max_length)
     torch.export.save(program, arguments.output / "scorer.pt2")
-    shutil.copy(arguments.model / "tokenizer.json", arguments.output / "tokenizer.json")
-    described = {"task": head.task, "labels": list(head.labels), "max_length": head.max_length, "clean": head.clean}
+    cleaning(arguments.model / "tokenizer.json", head.clean).save(str(arguments.output / "tokenizer.json"))
+    described = {"task": head.task, "labels": list(head.labels), "max_length": head.max_length}
     (arguments.output / "scorer.json").write_text(json.dumps(described, indent=1))
     return {**described, "bytes": (arguments.output / "scorer.pt2").stat().st_size}
+
+
+def cleaning(file: Path, clean: str) -> Tokenizer:
+    """The tokenizer, doing itself what the examples of the fine-tuning went through before it."""
+    tokenizer = Tokenizer.from_file(str(file))
+    if clean == "letters":
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(NOT_LETTERS, " "), tokenizer.normalizer])
+    return tokenizer
 
 
 def exported(module: nn.Module, max_length: int) -> torch.export.ExportedProgram:

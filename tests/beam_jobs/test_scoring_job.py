@@ -8,6 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
 
+from beam_jobs import scoring_job
 from beam_jobs.command import UserMistake
 from beam_jobs.scoring_job import batches, run
 
@@ -75,3 +76,50 @@ def test_a_folder_that_is_no_scorer_is_a_mistake(tmp_path):
     (tmp_path / "dump.json").write_text("{}")
     with pytest.raises(UserMistake, match=r"scorer\.pt2.*model\.scorer"):
         run(["--scorer", str(tmp_path), "--input", str(tmp_path / "dump.json"), "--output", str(tmp_path / "out")])
+
+
+def scored(scorer, dump, output, *more):
+    return run(["--scorer", str(scorer), "--input", str(dump), "--output", str(output), *more])
+
+
+def dump_of(path, text, number):
+    path.write_text(
+        "".join(json.dumps({"overall": 5.0, "reviewText": text, "asin": str(i)}) + "\n" for i in range(number))
+    )
+    return path
+
+
+def test_what_another_job_left_half_done_is_not_taken_for_ones_own(scorer, tmp_path, monkeypatch):
+    good, bad = dump_of(tmp_path / "good.json", "good", 3), dump_of(tmp_path / "bad.json", "bad", 2)
+    with monkeypatch.context() as broken:
+        broken.setattr(scoring_job, "finish", lambda folders: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            scored(scorer, good, tmp_path / "scores")
+    assert list((tmp_path / "scores").glob("_work-*/written/*.json"))
+    assert scored(scorer, bad, tmp_path / "scores")["scored"] == 2
+    assert scored(scorer, bad, tmp_path / "alone")["scored"] == 2
+    rows = [pq.read_table(tmp_path / name / "scores-0000-00000.parquet") for name in ("scores", "alone")]
+    assert rows[0].equals(rows[1])
+    assert sorted(path.name for path in (tmp_path / "scores").iterdir()) == ["scores-0000-00000.parquet"]
+
+
+def test_an_interrupted_job_is_continued(scorer, tmp_path, monkeypatch):
+    dump = dump_of(tmp_path / "dump.json", "good", 3)
+    with monkeypatch.context() as broken:
+        broken.setattr(scoring_job, "finish", lambda folders: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            scored(scorer, dump, tmp_path / "scores")
+    [counts] = (tmp_path / "scores").glob("_work-*/prepared/*.json")
+    before = counts.stat().st_mtime_ns
+    with monkeypatch.context() as watching:
+        watching.setattr(scoring_job.storage, "remove", lambda path: None)
+        assert scored(scorer, dump, tmp_path / "scores")["scored"] == 3
+    assert counts.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("option", [["--seen", "corpus"], ["--withhold", "test.csv"], ["--model", "7"]])
+def test_options_it_does_not_have_are_refused(scorer, tmp_path, option, capfd):
+    dump = dump_of(tmp_path / "dump.json", "good", 1)
+    with pytest.raises((UserMistake, SystemExit)) as refused:
+        scored(scorer, dump, tmp_path / "scores", *option)
+    assert option[0] in str(refused.value) + capfd.readouterr().err

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from model.command import assigned, main
-from model.evaluation import study_file
+from model.evaluation import study_reading
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = parser().parse_args(argv)
-    study = study_file.read(
+    study = study_reading.read(
         arguments.study, assigned("--var", arguments.var, "NAME=VALUE"), assigned("--set", arguments.set, "NAME=VALUE")
     )
 
@@ -41,7 +41,9 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m model.study", description=__doc__)
-    parser.add_argument("study", metavar="NAME|FILE", help=f"a YAML file, or one of {', '.join(study_file.shipped())}")
+    parser.add_argument(
+        "study", metavar="NAME|FILE", help=f"a YAML file, or one of {', '.join(study_reading.shipped())}"
+    )
     parser.add_argument(
         "--output", required=True, type=Path, metavar="DIR", help="the report, and what --keep does not"
     )

@@ -12,7 +12,7 @@ from flows.stages import dump, shards
 from flows.stages.report import described_stages
 from flows.store import Stage, Store
 from model.command import UserMistake as ModelMistake
-from model.evaluation import study_file
+from model.evaluation import study_file, study_reading
 from model.json_file import write_json
 
 STEPS = 2_000
@@ -25,15 +25,15 @@ SHARED = "studies"
 
 def wanted(choice: StudyChoice) -> set[str]:
     """The variables of the file that stages have to fill."""
-    return {name for name in study_file.variables_in(text(choice)) if name in MADE} - choice.variables.keys()
+    return {name for name in study_reading.variables_in(text(choice)) if name in MADE} - choice.variables.keys()
 
 
 def text(choice: StudyChoice) -> str:
     """The study as YAML: of the form, where that says something, else of the file."""
     if choice.is_own:
-        return study_file.to_text(choice.own)
+        return study_reading.to_text(choice.own)
     try:
-        return study_file.found(choice.file).read_text(encoding="utf-8")
+        return study_reading.found(choice.file).read_text(encoding="utf-8")
     except ModelMistake as mistake:
         raise UserMistake(f"study.file: {mistake}") from None
 
@@ -48,7 +48,7 @@ def read(parameters: Parameters, choice: StudyChoice) -> study_file.Study:
     marks = {name: f"<{name}>" for name in MADE}
     variables = _variables(parameters, choice, marks)
     try:
-        return study_file.from_text(text(choice), called(choice), variables, choice.settings)
+        return study_reading.from_text(text(choice), called(choice), variables, choice.settings)
     except ModelMistake as mistake:
         raise UserMistake(str(mistake)) from None
 
@@ -120,7 +120,7 @@ def command(parameters: Parameters, choice: StudyChoice) -> str:
 
 
 def _variables(parameters: Parameters, choice: StudyChoice, folders: Mapping[str, str]) -> dict[str, str]:
-    asked = study_file.variables_in(text(choice))
+    asked = study_reading.variables_in(text(choice))
     known = {"steps": str(parameters.pretraining.steps or STEPS), **folders, **choice.variables}
     for name in choice.variables:
         if name not in asked:

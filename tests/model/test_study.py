@@ -14,7 +14,7 @@ import yaml
 
 from model import study as entry
 from model.command import UserMistake
-from model.evaluation import latency, study_file
+from model.evaluation import latency, study_file, study_reading
 from model.evaluation import study as studies
 from model.evaluation.study_run import StudyRun
 from model.finetuning import search
@@ -45,11 +45,11 @@ def content(**changes):
 
 
 def variables_of(name):
-    return study_file.variables_in(study_file.found(name).read_text())
+    return study_reading.variables_in(study_reading.found(name).read_text())
 
 
 def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds():
-    study = study_file.parse(
+    study = study_reading.parse(
         content(
             seeds=[0, 1],
             settings={"epochs": 1, "batch": 8, "n_train": 10},
@@ -65,7 +65,7 @@ def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds():
 
 
 def test_a_grid_makes_arms_of_every_combination():
-    study = study_file.parse(content(grid={"focal_gamma": [1.0, 2.0], "loss": ["focal"]}), "here")
+    study = study_reading.parse(content(grid={"focal_gamma": [1.0, 2.0], "loss": ["focal"]}), "here")
     assert [arm.name for arm in study_file.with_grid(study)] == [
         f"{arm}, focal_gamma={gamma}, loss=focal" for arm in ("one", "two") for gamma in (1.0, 2.0)
     ]
@@ -91,36 +91,36 @@ def test_a_grid_makes_arms_of_every_combination():
 )
 def test_mistakes_are_named(changes, words):
     with pytest.raises(UserMistake, match=words):
-        study_file.parse(content(**changes), "here")
+        study_reading.parse(content(**changes), "here")
 
 
-@pytest.mark.parametrize("name", study_file.shipped())
+@pytest.mark.parametrize("name", study_reading.shipped())
 def test_shipped_studies_are_right(name):
     variables = dict.fromkeys(variables_of(name), "100")
-    study = study_file.read(name, variables)
+    study = study_reading.read(name, variables)
     assert list(studies.cells(study))
     with pytest.raises(UserMistake, match="give --var"):
-        study_file.read(name, {})
+        study_reading.read(name, {})
 
 
-@pytest.mark.parametrize("name", study_file.shipped())
+@pytest.mark.parametrize("name", study_reading.shipped())
 def test_a_study_written_out_reads_back_the_same(name):
-    study = study_file.read(name, dict.fromkeys(variables_of(name), "100"))
-    assert study_file.from_text(study_file.to_text(study), "written", {}) == study
+    study = study_reading.read(name, dict.fromkeys(variables_of(name), "100"))
+    assert study_reading.from_text(study_reading.to_text(study), "written", {}) == study
 
 
 def test_an_unknown_study_is_the_users_mistake():
     with pytest.raises(UserMistake, match="neither a file nor one of the shipped studies: domain_adaptation"):
-        study_file.read("nothing", {})
+        study_reading.read("nothing", {})
 
 
 def test_a_fingerprint_follows_what_a_cell_depends_on():
-    cell = next(studies.cells(study_file.parse(content(), "here")))
+    cell = next(studies.cells(study_reading.parse(content(), "here")))
     same = cell.fingerprint("tiny", {"data": "a", "encoder": "b"})
     assert same == cell.fingerprint("tiny", {"encoder": "b", "data": "a"})
     assert same != cell.fingerprint("tiny", {"data": "a", "encoder": "c"})
     assert same != cell.fingerprint("small", {"data": "a", "encoder": "b"})
-    renamed = next(studies.cells(study_file.parse(content(title="Other", question="?"), "here")))
+    renamed = next(studies.cells(study_reading.parse(content(title="Other", question="?"), "here")))
     assert same == renamed.fingerprint("tiny", {"data": "a", "encoder": "b"})
 
 
@@ -131,7 +131,7 @@ def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     pretraining = {"shards": str(tmp_path), "preset": "tiny", "set": {"steps": 1000}}
     mlm = pretraining | {"set": {"objective": "mlm"}, "same_flops_as": "electra"}
     arms = [{"name": "electra", "pretraining": pretraining}, {"name": "mlm", "pretraining": mlm}]
-    run = StudyRun(study_file.parse(content(arms=arms), "here"), tmp_path / "out")
+    run = StudyRun(study_reading.parse(content(arms=arms), "here"), tmp_path / "out")
     steps = run._steps_for_equal_flops(run.study.arm("mlm"))
     assert 1000 < steps < 2000
 
@@ -144,11 +144,11 @@ def test_equal_tokens_gives_shards_that_are_filled_less_more_steps(tmp_path):
         {"name": "a", "pretraining": {"shards": str(tmp_path / "full"), "set": {"steps": 1000}}},
         {"name": "b", "pretraining": {"shards": str(tmp_path / "half"), "same_tokens_as": "a"}},
     ]
-    run = StudyRun(study_file.parse(content(arms=arms), "here"), tmp_path / "out")
+    run = StudyRun(study_reading.parse(content(arms=arms), "here"), tmp_path / "out")
     assert run._pretraining_settings(run.study.arm("b")) == {"steps": 2000}
     arms[1]["pretraining"]["same_tokens_as"] = "c"
     with pytest.raises(UserMistake, match="no arm 'c'"):
-        study_file.parse(content(arms=arms), "here")
+        study_reading.parse(content(arms=arms), "here")
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +255,7 @@ def test_latency_counts_the_weights(made):
 
 
 def test_the_table_of_studies_names_their_variables():
-    lines = (study_file.SHIPPED / "README.md").read_text().splitlines()
+    lines = (study_reading.SHIPPED / "README.md").read_text().splitlines()
     table = {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in lines) if len(cells) == 5}
-    for name in study_file.shipped():
+    for name in study_reading.shipped():
         assert sorted(table[name].split(", ")) == variables_of(name)

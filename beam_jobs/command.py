@@ -26,7 +26,7 @@ class JobFailed(RuntimeError):
 
 
 class MayPass(JobFailed):
-    """A disk or a network failed."""
+    """A disk, a network or a worker failed."""
 
 
 @contextmanager
@@ -70,6 +70,10 @@ def _exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
     except JobFailed as failure:
         print(f"error: {' '.join(str(failure).split())}", file=sys.stderr)
         return os.EX_TEMPFAIL if isinstance(failure, MayPass) else 1
+    except (ConnectionError, TimeoutError) as error:
+        traceback.print_exc()
+        print(f"error: {error or type(error).__name__}", file=sys.stderr)
+        return os.EX_TEMPFAIL
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             traceback.print_exc()

@@ -15,6 +15,7 @@ import apache_beam as beam
 import psutil
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from beam_jobs import storage
 from beam_jobs.command import JobFailed, MayPass, UserMistake
 from beam_jobs.options import only_stages
 
@@ -23,10 +24,11 @@ NOTICE_SECONDS = 1.0  # a dead worker's closed channel may be noticed this long 
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 TOLD = {kind.__name__: kind for kind in (UserMistake, JobFailed, MayPass)}
 TOLD_AS_TEXT = re.compile(rf"\b({'|'.join(TOLD)}): (.*)")
+NETWORK = re.compile(rf"\b(Connection\w*Error|TimeoutError|{'|'.join(sorted(storage.NETWORK_ERRORS))}): .*")
 WORKER_THREADS = ("run_worker", "beam_control_read", "read_grpc_client_inputs")  # die with their worker
 
 
-class WorkerLost(JobFailed):
+class WorkerLost(MayPass):
     """A worker process died; what is done is kept, so the same command continues."""
 
 
@@ -90,6 +92,8 @@ def named(error: BaseException) -> Exception | None:
         return error
     if told := TOLD_AS_TEXT.search(str(error)):
         return TOLD[told[1]](told[2].split(" [while running")[0].strip())
+    if passing := NETWORK.search(str(error)):
+        return MayPass(f"{passing[0].strip()}; what is done is kept, run the same command to continue")
     if full := DISK_FULL.search(str(error)):
         return JobFailed(f"{full[0]}: make room; what is done is kept, run the same command to continue")
     return None

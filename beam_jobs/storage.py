@@ -17,6 +17,17 @@ import fsspec
 
 from beam_jobs.command import MayPass, UserMistake
 
+NETWORK_ERRORS = {
+    "ClientConnectorError",
+    "ConnectTimeoutError",
+    "ConnectionClosedError",
+    "EndpointConnectionError",
+    "IncompleteRead",
+    "ReadTimeoutError",
+    "ServerDisconnectedError",
+    "ServerTimeoutError",
+}
+
 
 def is_remote(path: str | os.PathLike) -> bool:
     return "://" in str(path)
@@ -83,7 +94,13 @@ def reaching(address: str, option: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # each store's package has exceptions of its own
-        raise UserMistake(f"{option} {address} cannot be reached: {error or type(error).__name__}") from error
+        kind = MayPass if of_the_network(error) else UserMistake
+        raise kind(f"{option} {address} cannot be reached: {error or type(error).__name__}") from error
+
+
+def of_the_network(error: BaseException) -> bool:
+    """Whether it is one of the errors, Python's, botocore's and aiohttp's, that a second attempt may not meet."""
+    return isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in NETWORK_ERRORS
 
 
 def raise_unless_of_content(error: Exception, path: str) -> None:
@@ -91,7 +108,7 @@ def raise_unless_of_content(error: Exception, path: str) -> None:
 
     Errors of the system have a number, those that decompressors raise as OSError have none.
     """
-    if isinstance(error, OSError) and (error.errno is not None or isinstance(error, ConnectionError | TimeoutError)):
+    if of_the_network(error) or (isinstance(error, OSError) and error.errno is not None):
         raise MayPass(f"{path} cannot be read to its end: {error or type(error).__name__}") from error
 
 

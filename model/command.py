@@ -1,7 +1,8 @@
 """How a job is started from the command line: one JSON line on stdout, everything else on stderr.
 
 Twin of beam_jobs/command.py: neither package may import the other, and both keep the same promise to whoever starts
-them. Exit codes: 0 done, 1 failed (traceback), 2 the user's mistake (one line saying what to do).
+them. Exit codes: 0 done, 1 failed (traceback), 2 the user's mistake (one line saying what to do), 75 (EX_TEMPFAIL)
+failed by a connection, so that trying again makes sense.
 """
 
 import json
@@ -58,6 +59,10 @@ def _attempt(run: Callable[[], dict[str, Any]]) -> tuple[int, dict[str, Any] | N
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130, None
+    except (ConnectionError, TimeoutError) as error:
+        traceback.print_exc()
+        print(f"error: {error or type(error).__name__}", file=sys.stderr)
+        return os.EX_TEMPFAIL, None
     except Exception:
         traceback.print_exc()
         return 1, None

@@ -7,8 +7,8 @@ import time
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 
-from beam_jobs import corpus_job, options
-from beam_jobs.command import UserMistake
+from beam_jobs import corpus_job, engine, options
+from beam_jobs.command import JobFailed, MayPass, UserMistake
 from tests.beam_jobs.dumps import digests, review, run_job, text_of, write_lines
 
 NEAR = ("--near_duplicates", "0.8", "--punkt_sample_bytes", "50000")
@@ -81,3 +81,28 @@ def test_unknown_options_are_refused_but_passed_to_job_servers():
         options.resolve(["--ouput=x"], 0)
     flink = options.resolve(["--runner=FlinkRunner", "--flink_job_server_jar=x.jar", "--parallelism=3"], 0)
     assert flink.view_as(StandardOptions).runner == "FlinkRunner"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (
+            "Traceback …\nbeam_jobs.command.UserMistake: d.json: no column [while running 'Cut']",
+            UserMistake,
+            "d.json: no",
+        ),
+        (
+            "Traceback …\nbeam_jobs.command.MayPass: d.gz cannot be read to its end: [Errno 5]",
+            MayPass,
+            "d.gz cannot be",
+        ),
+        ("Traceback …\nbotocore.exceptions.EndpointConnectionError: Could not connect", MayPass, "Could not connect"),
+        ("Traceback …\nConnectionResetError: [Errno 104] reset", MayPass, "reset; what is done is kept"),
+        ("Traceback …\nOSError: [Errno 28] No space left on device", JobFailed, "make room"),
+    ],
+)
+def test_what_a_worker_met_is_told_as_what_it_is(text, kind, message):
+    found = engine.named(RuntimeError(text))
+    assert type(found) is kind
+    assert message in str(found)
+    assert engine.named(RuntimeError("KeyError: 'stars'")) is None

@@ -1,4 +1,4 @@
-"""The promise to whoever starts a job: one JSON line on stdout, exit codes 0, 1, 2."""
+"""The promise to whoever starts a job: one JSON line on stdout, exit codes 0, 1, 2, 75."""
 
 import json
 import subprocess
@@ -41,3 +41,11 @@ def test_a_failure_has_a_traceback(package):
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" in done.stderr
     assert "RuntimeError: broken" in done.stderr
+
+
+@pytest.mark.parametrize("package", TWINS)
+@pytest.mark.parametrize("error", ["ConnectionResetError(104, 'reset')", "TimeoutError('too slow')"])
+def test_what_another_attempt_may_mend_has_a_code_of_its_own(package, error):
+    done = start(package, f"    raise {error}")
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr.splitlines()[-1].startswith("error: ")

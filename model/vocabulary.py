@@ -11,9 +11,7 @@ before it starts, and the vocabulary is the same on every run, for any number of
 
 import argparse
 import hashlib
-import json
 import os
-import shutil
 import sys
 import time
 from collections import Counter
@@ -22,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from model import vocabulary_report
+from model.atomic_file import atomic_path
 from model.command import UserMistake, main
+from model.json_file import write_json
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LARGEST_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
@@ -96,6 +97,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserMistake(f"--unused: {options.unused} slots; give 0 or more")
     if options.sample_reviews < 1:
         raise UserMistake(f"--sample_reviews: {options.sample_reviews}; give 1 or more")
+    if Path(options.output).exists() and not Path(options.output).is_dir():
+        raise UserMistake(f"--output: {options.output} is a file; give a folder")
     if options.size - options.unused < SMALLEST_SIZE:
         raise UserMistake(
             f"--size: {options.size} entries with {options.unused} [unused] slots leave too few for words; "
@@ -113,6 +116,8 @@ class Sample:
         self._files = sorted(corpus.glob("corpus-*.parquet"))
         if not self._files:
             raise UserMistake(f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote")
+        if not (corpus / "corpus.json").exists():
+            raise UserMistake(f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again")
         self._split = split
         self.reviews_in_corpus = sum(_count(file, split) for file in self._files)
         self._share = min(1.0, about_reviews / max(self.reviews_in_corpus, 1))
@@ -121,7 +126,7 @@ class Sample:
     def __iter__(self) -> Iterator[list[str]]:
         self.reviews = self.sentences = 0
         for file in self._files:
-            for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=["text_hash", "split", "sentences"]):
+            for batch in _opened(file).iter_batches(BATCH_ROWS, columns=["text_hash", "split", "sentences"]):
                 kept = np.array([split == self._split for split in batch["split"].to_pylist()], bool)
                 if self._share < 1:
                     kept &= _fraction(batch["text_hash"]) < self._share
@@ -132,8 +137,15 @@ class Sample:
 
 
 def _count(file: Path, split: str) -> int:
-    splits = pq.read_table(file, columns=["split"])["split"].value_counts().to_pylist()
+    splits = _opened(file).read(["split"])["split"].value_counts().to_pylist()
     return sum(s["counts"] for s in splits if s["values"] == split)
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(file)
+    except (OSError, pa.ArrowException) as error:
+        raise UserMistake(f"--corpus: {file} is not whole ({error}); run corpus_job again") from None
 
 
 def _fraction(text_hashes: Any) -> np.ndarray:
@@ -209,20 +221,19 @@ def fit(corpus: Path, tokenizers: dict[str, Tokenizer]) -> list[dict[str, Any]]:
 def write(
     output: Path, tokenizer: Tokenizer, report: dict[str, Any], started: float, cpu_started: float
 ) -> dict[str, Any]:
-    """Writes the folder under a temporary name, then renames it: there is a whole vocabulary or none."""
-    temporary = output.with_name(output.name + ".tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    """Writes each file whole or not at all, vocabulary.json last; other files of the folder stay."""
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "vocabulary.json").unlink(missing_ok=True)
     entries = sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
-    (temporary / "vocab.txt").write_text("".join(f"{piece}\n" for piece, _ in entries), encoding="utf-8")
-    tokenizer.save(str(temporary / "tokenizer.json"))
-    _write_json(temporary / "tokenizer_config.json", tokenizer_config(report["lower_case"], report["strip_accents"]))
-    fingerprint = hashlib.sha256((temporary / "tokenizer.json").read_bytes()).hexdigest()
+    with atomic_path(output / "vocab.txt") as path:
+        path.write_text("".join(f"{piece}\n" for piece, _ in entries), encoding="utf-8")
+    with atomic_path(output / "tokenizer.json") as path:
+        tokenizer.save(str(path))
+    write_json(output / "tokenizer_config.json", tokenizer_config(report["lower_case"], report["strip_accents"]))
+    fingerprint = hashlib.sha256((output / "tokenizer.json").read_bytes()).hexdigest()
     times = {"seconds": round(time.monotonic() - started, 3), "cpu_seconds": round(_cpu_seconds() - cpu_started, 3)}
     result = {**report, "fingerprint": fingerprint, **times}
-    _write_json(temporary / "vocabulary.json", result)
-    shutil.rmtree(output, ignore_errors=True)
-    os.replace(temporary, output)
+    write_json(output / "vocabulary.json", result)
     return result
 
 
@@ -236,10 +247,6 @@ def tokenizer_config(lower_case: bool, strip_accents: bool) -> dict[str, Any]:
         "model_max_length": MODEL_MAX_LENGTH,
         **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL},
     }
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _cpu_seconds() -> float:

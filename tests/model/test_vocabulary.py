@@ -130,3 +130,37 @@ def test_a_corpus_without_pretrain_reviews(tmp_path):
     write_corpus(tmp_path / "corpus", [["a"]], split="dev")
     with pytest.raises(UserMistake, match="pretrain split"):
         train(tmp_path / "corpus", tmp_path / "v")
+
+
+def test_what_else_is_in_the_folder_stays(reviews, tmp_path):
+    corpus = write_corpus(tmp_path / "c", reviews)
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v" / "precious.json.gz").write_bytes(b"mine")
+    train(corpus, tmp_path / "v")
+    first = (tmp_path / "v" / "tokenizer.json").read_bytes()
+    train(corpus, tmp_path / "v")
+    assert (tmp_path / "v" / "tokenizer.json").read_bytes() == first
+    assert sorted(path.name for path in (tmp_path / "v").iterdir()) == [
+        "precious.json.gz",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+        "vocabulary.json",
+    ]
+
+
+def test_an_output_that_is_a_file_is_a_mistake(reviews, tmp_path):
+    (tmp_path / "v").write_text("mine")
+    with pytest.raises(UserMistake, match=r"--output: .*/v is a file; give a folder"):
+        train(write_corpus(tmp_path / "c", reviews), tmp_path / "v")
+
+
+def test_a_corpus_that_is_not_whole_is_a_mistake(reviews, tmp_path):
+    corpus = write_corpus(tmp_path / "c", reviews)
+    file = next(corpus.glob("corpus-*.parquet"))
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(UserMistake, match=rf"{file.name} is not whole .*run corpus_job again"):
+        train(corpus, tmp_path / "v")
+    (corpus / "corpus.json").unlink()
+    with pytest.raises(UserMistake, match="corpus_job has not ended"):
+        train(corpus, tmp_path / "v")

@@ -19,12 +19,15 @@ from prefect.states import Cancelled, Crashed
 from pydantic import SecretStr
 
 from flows import failures as failures_log
+from flows.deployments import TAG
+from flows.servers import HEARTBEAT_SECONDS
 
 ACCELERATOR = "accelerator"
 """Tag of the tasks that need the machine's one GPU, TPU or all its cores."""
-HEARTBEAT_SECONDS = 30
-LOST_SECONDS = 120
+LOST_SECONDS = 4 * HEARTBEAT_SECONDS
 """A run that has given no sign for so long is crashed: three heartbeats and a margin."""
+OURS: dict[str, str | list[str]] = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
+"""Heartbeats and changes of state name the run's tags; other people's runs on the same server are not our concern."""
 WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
 """Environment variable with the address that is called when a run fails; maybe a secret, so it is never logged."""
 ENDED = tuple(
@@ -73,6 +76,7 @@ def lost_runs() -> Automation:
             after={"prefect.flow-run.heartbeat"},
             expect={"prefect.flow-run.heartbeat", *ENDED},
             match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=OURS,
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
@@ -94,6 +98,7 @@ def failures() -> Automation:
         trigger=EventTrigger(
             expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
             match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=OURS,
             posture=Posture.Reactive,
             threshold=1,
         ),

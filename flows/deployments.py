@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.command import UserMistake
+from flows.servers import CLIENT
+
+TAG = "amazon-electra"
+"""Of every run of ours: by it the automations tell them from other people's on the same server."""
 EVENT = "reviews.dump.arrived"
 """Whoever emits it, a storage notification or a webhook, has the watcher look at once."""
 
@@ -92,7 +97,7 @@ def served(store: Path) -> list[Any]:
         import_object(offer.entrypoint).to_deployment(
             name=offer.name,
             description=offer.description,
-            tags=["amazon-electra"],
+            tags=[TAG],
             parameters={**offer.parameters, "store": str(store)},
             schedules=[Cron(offer.cron, timezone="UTC", slug=offer.name)] if offer.cron else None,
             triggers=[DeploymentEventTrigger(**trigger(offer))] if offer.event else None,
@@ -107,20 +112,31 @@ def trigger(offer: Offer) -> dict[str, Any]:
     return {"name": f"{offer.name} on {offer.event}", "enabled": True, "match": {}, "expect": [offer.event]}
 
 
+def check_store(store: str) -> None:
+    """A step of `prefect deploy`, which takes a variable that is not set for an empty word."""
+    if not Path(store).is_absolute():
+        raise UserMistake(f"AMAZON_ELECTRA_STORE is {store!r}: set it to the store's folder as the workers see it")
+
+
 def described() -> dict[str, Any]:
-    """The same as Prefect's deployment file; AMAZON_ELECTRA_STORE names the store of the workers."""
+    """The same as Prefect's deployment file; AMAZON_ELECTRA_STORE names the store of the workers.
+
+    The flows are installed where the workers are, so nothing is pulled; without a step of ours Prefect has them go to
+    the folder in which somebody typed `prefect deploy`. What a run's processes set is said here, not by each worker.
+    """
     store = "{{ $AMAZON_ELECTRA_STORE }}"
     return {
         "name": "amazon-electra",
-        "pull": None,
+        "build": [{"flows.deployments.check_store": {"store": store}}],
+        "pull": [{"prefect.deployments.steps.set_working_directory": {"directory": "/"}}],
         "deployments": [
             {
                 "name": offer.name,
                 "entrypoint": offer.entrypoint,
                 "description": offer.description,
-                "tags": ["amazon-electra"],
+                "tags": [TAG],
                 "parameters": {**offer.parameters, "store": store},
-                "work_pool": {"name": offer.pool},
+                "work_pool": {"name": offer.pool, "job_variables": {"env": dict(CLIENT)}},
                 "schedules": [{"cron": offer.cron, "timezone": "UTC", "slug": offer.name}] if offer.cron else [],
                 "triggers": [trigger(offer)] if offer.event else [],
             }

@@ -5,6 +5,8 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from flows.deployments import TAG
+
 if TYPE_CHECKING:
     from flows.completion import Plan
     from flows.parameters import Addition, Parameters
@@ -21,6 +23,8 @@ def shown(form: "Parameters | Addition", run: Callable[[], dict[str, Any]]) -> d
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     servers.end_at_signals(signal.SIGTERM)
     with servers.prefect_for(store.root) as server:
+        from prefect import tags
+
         from flows import presentation, tasks
 
         with presentation.Terminal() as terminal:
@@ -28,7 +32,8 @@ def shown(form: "Parameters | Addition", run: Callable[[], dict[str, Any]]) -> d
             if server:
                 server.wait()
             try:
-                return run()
+                with tags(TAG):
+                    return run()
             finally:
                 tasks.spectators.remove(terminal)
                 servers.let_prefect_finish()

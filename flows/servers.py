@@ -24,6 +24,8 @@ from beam_jobs.command import UserMistake
 from flows.processes import Child
 
 HOST = "127.0.0.1"
+HEARTBEAT_SECONDS = 30
+"""Between two signs of life of a flow run; Prefect's own is 180, and it allows no less than this."""
 START_SECONDS = 180.0
 """The first start creates the database, which took 8 s on two idle cores."""
 
@@ -40,7 +42,7 @@ CLIENT = {
     "PREFECT_API_REQUEST_TIMEOUT": "20",
     "PREFECT_CLIENT_MAX_RETRIES": "8",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
 }
 """Eight retries wait for 2 + 4 + … + 256 s: a run outlives a server that is away for eight minutes."""
 SERVER = {

@@ -86,6 +86,8 @@ class Store:
     """A local folder of stage folders."""
 
     def __init__(self, root: str | Path):
+        if not str(root).strip():
+            raise UserMistake("store: it has no name; give the folder of the results")
         if "://" in str(root):
             raise UserMistake(
                 f"store: {root}: results go to a local folder, or to one that is mounted; "

@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from flows import deployments
+from flows.servers import CLIENT
 
+SET_FOLDER = "prefect.deployments.steps.set_working_directory"
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -40,17 +42,23 @@ def test_prefect_takes_the_file_for_work_pools():
     from prefect.client.schemas.actions import WorkPoolCreate
 
     prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
-    environment = {**os.environ, "AMAZON_ELECTRA_STORE": "/data/store"}
+    environment = {**os.environ, "AMAZON_ELECTRA_STORE": ""}
     with get_client(sync_client=True) as client:
         for pool in ("cpu", "accelerator"):
             client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
     command = [*prefect, "deploy", "--all", "--prefect-file", "deploy/prefect.yaml"]
+    refused = subprocess.run(command, cwd=ROOT, env=environment, timeout=200, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "AMAZON_ELECTRA_STORE is '': set it to the store's folder" in refused.stderr
+    environment["AMAZON_ELECTRA_STORE"] = "/data/store"
     subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=200)
     with get_client(sync_client=True) as client:
         taken = {d.name: d for d in client.read_deployments()}
     for offer in deployments.OFFERS:
         assert taken[offer.name].work_pool_name == offer.pool
         assert taken[offer.name].parameters == {**offer.parameters, "store": "/data/store"}
+        assert taken[offer.name].job_variables == {"env": CLIENT}
+        assert taken[offer.name].pull_steps == [{SET_FOLDER: {"directory": "/"}}], "one that every worker has"
         assert [s.schedule.cron for s in taken[offer.name].schedules] == ([offer.cron] if offer.cron else [])
 
 

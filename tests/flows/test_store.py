@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from beam_jobs.command import UserMistake
 from flows.store import Stage, Store
 
 
@@ -87,3 +88,8 @@ def test_a_digest_is_remembered_until_the_file_changes(store, tmp_path):
     assert store.digest(dump) == "remembered"
     dump.write_text("two!")
     assert store.digest(dump) not in (first, "remembered")
+
+
+def test_a_store_without_a_name_is_a_mistake():
+    with pytest.raises(UserMistake, match=r"^store: it has no name"):
+        Store("")

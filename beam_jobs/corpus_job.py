@@ -39,7 +39,7 @@ from beam_jobs import (
     written,
 )
 from beam_jobs.command import UserMistake, main
-from beam_jobs.corpus_options import Folders
+from beam_jobs.corpus_options import UNIT_NAME, WORK_NAME, Folders
 from beam_jobs.progress import Progress, progress
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     started, cpu = time.monotonic(), sum(os.times()[:4])
     args, flags = corpus_options.parse(argv)
     files = corpus_options.dump_files(args)
+    storage.check_apart([file.path for file in files], args.output)
     storage.check_writable(args.output)
     beam_options = options.resolve(flags, sum(file.plain_size for file in files))
     withheld = storage.expand(args.withhold, "--withhold") if args.withhold else []
@@ -104,9 +105,9 @@ class Job:
             storage.remove_leftovers(folder)
         if storage.exists(self.folders.work):
             return
-        for name in storage.names_in(self.folders.output):
-            if name.startswith(("corpus-", "_work-")) or name in {"corpus.json", "punkt.json", "rejects"}:
-                storage.remove(storage.join(self.folders.output, name))
+        storage.remove_named(storage.join(self.folders.output, "rejects"), rf"{UNIT_NAME}\.jsonl")
+        written = rf"corpus-{UNIT_NAME}\.parquet|{WORK_NAME}|(corpus|punkt)\.json"
+        storage.remove_named(self.folders.output, written)
 
     def build(self, pipeline: beam.Pipeline) -> None:
         preparation, folders, size = self.preparation, self.folders, self.unit_bytes

@@ -21,6 +21,11 @@ what a byte of a review costs on all its way, so a hundredth of the text is 4% o
 samples this many were cut as with a sample of 8 MB: 95.6–96.1% with 250 kB, 95.7–95.9% with 500 kB, 96.3–96.5% with
 1 MB, 96.6–96.7% with 2 MB; which texts are drawn matters as much as how many."""
 
+WORK_NAME = "_work-[0-9a-f]{16}"
+"""Of the folder in which a job keeps what it has done, until it ends."""
+UNIT_NAME = r"\d{4,}-\d{5,}"
+"""work_units.Unit.name"""
+
 
 def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """Our options, and what is left for Beam."""

@@ -23,7 +23,7 @@ from apache_beam.ml.inference.base import ModelHandler, RunInference
 
 from beam_jobs import corpus_options, engine, options, prepared, storage, work_units
 from beam_jobs.command import UserMistake, main
-from beam_jobs.corpus_options import Folders
+from beam_jobs.corpus_options import UNIT_NAME, WORK_NAME, Folders
 from beam_jobs.progress import progress
 from beam_jobs.written import numbered
 
@@ -48,6 +48,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if not storage.exists(storage.join(args.scorer, name)):
             raise UserMistake(f"--scorer {args.scorer}: has no {name}; `python -m model.scorer` makes such a folder")
     files = corpus_options.dump_files(args)
+    storage.check_apart([file.path for file in files], args.output)
     storage.check_writable(args.output)
     beam_options = options.resolve(flags, sum(file.plain_size for file in files))
     folders = Folders(args.output, storage.join(args.output, f"_work-{fingerprint(args, files)}"))
@@ -107,9 +108,8 @@ def clear_earlier(folders: Folders) -> None:
         storage.remove_leftovers(folder)
     if storage.exists(folders.work):
         return
-    for name in storage.names_in(folders.output):
-        if name.startswith(("scores-", "_work")) or name == "rejects":
-            storage.remove(storage.join(folders.output, name))
+    storage.remove_named(storage.join(folders.output, "rejects"), rf"{UNIT_NAME}\.jsonl")
+    storage.remove_named(folders.output, rf"scores-{UNIT_NAME}\.parquet|{WORK_NAME}")
 
 
 @dataclass

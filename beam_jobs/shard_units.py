@@ -62,6 +62,8 @@ def plan(corpus: str) -> list[CorpusUnit]:
     names = [n for n in storage.names_in(corpus) if n.startswith("corpus-") and n.endswith(".parquet")]
     if not names:
         raise UserMistake(f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote")
+    if not storage.exists(storage.join(corpus, "corpus.json")):
+        raise UserMistake(f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again")
     groups, digests = [], {}
     for name in names:
         path = storage.join(corpus, name)

@@ -15,6 +15,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -38,6 +39,8 @@ SHORTEST, LONGEST = 16, 65_535  # tokens; positions in a sequence are stored in 
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPLITS = ("pretrain", "train", "dev", "test")
 TEXT_BYTES_PER_ROW = 500  # of reviews, on average: only to choose how many workers are worth starting
+
+SHARD_NAME = r"shard-\d{5,}\.parquet"
 
 Unit = CorpusUnit | TextUnit
 
@@ -196,32 +199,43 @@ class Windows:
 
 def prepare_output(args: argparse.Namespace) -> Packing:
     """Copies the vocabulary byte for byte and takes away the mark of a finished run."""
-    folder = storage.join(args.output, "vocabulary")
+    content, size = vocabulary_of(args.vocabulary)
     storage.check_writable(args.output)
     storage.remove(storage.join(args.output, "shards.json"))
-    for name in VOCABULARY_FILES:
-        path = storage.join(args.vocabulary, name)
-        if not storage.exists(path):
-            raise UserMistake(f"--vocabulary: no {name} in {args.vocabulary}; give the folder model.vocabulary wrote")
-        storage.write_bytes(storage.join(folder, name), storage.read_bytes(path))
-    content = storage.read_bytes(storage.join(folder, "tokenizer.json"))
+    folder = storage.join(args.output, "vocabulary")
+    for name, copied in content.items():
+        storage.write_bytes(storage.join(folder, name), copied)
     return Packing(
         vocabulary=folder,
-        vocabulary_fingerprint=hashlib.sha256(content).hexdigest(),
-        vocabulary_size=Tokenizer.from_str(content.decode()).get_vocab_size(),
+        vocabulary_fingerprint=hashlib.sha256(content["tokenizer.json"]).hexdigest(),
+        vocabulary_size=size,
         max_length=args.max_length,
         split=args.split,
         output=args.output,
     )
 
 
+def vocabulary_of(folder: str) -> tuple[dict[str, bytes], int]:
+    """Its files, and the number of its entries."""
+    for name in VOCABULARY_FILES:
+        if not storage.exists(storage.join(folder, name)):
+            raise UserMistake(f"--vocabulary: no {name} in {folder}; give the folder model.vocabulary wrote")
+    content = {name: storage.read_bytes(storage.join(folder, name)) for name in VOCABULARY_FILES}
+    try:
+        tokenizer = Tokenizer.from_str(content["tokenizer.json"].decode())
+        WordIds(tokenizer)
+    except Exception as error:  # tokenizers raises nothing more special, nor does what WordIds asks of one of BERT's
+        raise UserMistake(f"--vocabulary: {folder}/tokenizer.json is not a WordPiece tokenizer ({error})") from None
+    return content, tokenizer.get_vocab_size()
+
+
 def clear_strays(packing: Packing, units: Sequence[Unit]) -> None:
     """Removes what is not a finished shard of exactly this job: leftovers of other ones, or of a killed worker."""
     expected = {os.path.basename(packing.shard(unit)): packing.identity(unit) for unit in units}
-    for name in storage.names_in(packing.output):
+    storage.remove_named(packing.output, rf"\.{SHARD_NAME}\.\d+\.tmp")
+    for name in shards(packing):
         path = storage.join(packing.output, name)
-        half_written = name.startswith(".shard-") and name.endswith(".tmp")
-        if half_written or (name.startswith("shard-") and not is_finished(path, expected.get(name))):
+        if not is_finished(path, expected.get(name)):
             storage.remove(path)
 
 
@@ -234,7 +248,7 @@ def is_finished(path: str, identity: dict[str, Any] | None) -> bool:
 
 
 def shards(packing: Packing) -> list[str]:
-    return [name for name in storage.names_in(packing.output) if name.startswith("shard-")]
+    return [name for name in storage.names_in(packing.output) if re.fullmatch(SHARD_NAME, name)]
 
 
 def counts_in(footer: dict[str, Any]) -> Counts:

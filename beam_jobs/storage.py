@@ -6,9 +6,10 @@ object stores do atomically. Either way, whoever finds the final name finds all 
 
 import glob
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -86,6 +87,20 @@ def remove_leftovers(folder: str) -> None:
     for name in names_in(folder):
         if name.startswith(".") and name.endswith(".tmp"):
             remove(join(folder, name))
+
+
+def remove_named(folder: str, pattern: str) -> None:
+    """Removes what has a name of the pattern, all of it: what else is in the folder is not ours."""
+    for name in names_in(folder):
+        if re.fullmatch(pattern, name):
+            remove(join(folder, name))
+
+
+def check_apart(inputs: Iterable[str], output: str) -> None:
+    """An output folder is cleared of what an earlier job has written: no input may lie in it."""
+    for path in inputs:
+        if not is_remote(path) and not is_remote(output) and Path(path).resolve().parent == Path(output).resolve():
+            raise UserMistake(f"--output {output}: {path}, an input, lies in it; give another folder")
 
 
 @contextmanager

@@ -64,3 +64,23 @@ def test_nothing_usable_is_the_users_mistake(tmp_path):
     dump = write_dump(tmp_path / "dump.json", [review(1, ""), review(2, " ")])
     with pytest.raises(UserMistake, match="no usable review"):
         corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
+
+
+def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refused(tmp_path):
+    dump = tmp_path / "out" / "corpus-2023.json"
+    dump.parent.mkdir()
+    write_dump(dump, [review(i) for i in range(20)])
+    with pytest.raises(UserMistake, match=r"--output .*/out: .*corpus-2023.json, an input, lies in it"):
+        corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "out")])
+    assert dump.exists()
+    (tmp_path / "out" / "corpus-notes").mkdir()
+    (tmp_path / "out" / "rejects").mkdir()
+    for name in ("corpus-notes/mine.txt", "rejects/mine.txt", "corpus-0001-00000.parquet"):
+        (tmp_path / "out" / name).write_text("mine")
+    other = tmp_path / "in" / "d.json"
+    other.parent.mkdir()
+    write_dump(other, [review(i) for i in range(20)])
+    corpus_job.run(["--input", str(other), "--output", str(tmp_path / "out")])
+    left = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert left >= {"corpus-2023.json", "corpus-notes/mine.txt", "rejects/mine.txt"}
+    assert "corpus-0001-00000.parquet" not in left

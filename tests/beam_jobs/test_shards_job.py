@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,3 +159,26 @@ def test_from_the_command_line(corpus, vocabulary, tmp_path):
 def test_a_worker_that_packs_a_corpus_does_not_spend_its_start_on_nltk():
     code = "import sys, beam_jobs.shards_job; sys.exit('nltk' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+
+
+def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refused(corpus, vocabulary, tmp_path):
+    (tmp_path / "out" / "shard-mine").mkdir(parents=True)
+    (tmp_path / "out" / "shard-mine.txt").write_text("mine")
+    (tmp_path / "out" / "shard-99999.parquet").write_text("of a killed worker")
+    job(corpus, vocabulary, tmp_path / "out")
+    assert (tmp_path / "out" / "shard-mine.txt").read_text() == "mine"
+    assert not (tmp_path / "out" / "shard-99999.parquet").exists()
+    shutil.copytree(corpus, tmp_path / "unfinished")
+    (tmp_path / "unfinished" / "corpus.json").unlink()
+    with pytest.raises(UserMistake, match=r"no corpus.json in .*: corpus_job has not ended"):
+        job(tmp_path / "unfinished", vocabulary, tmp_path / "out2")
+
+
+@pytest.mark.parametrize("content", ["{}", '{"model": {"type": "BPE", "vocab": {}, "merges": []}}'])
+def test_a_tokenizer_that_is_not_berts_is_a_mistake(corpus, vocabulary, tmp_path, content):
+    shutil.copytree(vocabulary, tmp_path / "v")
+    (tmp_path / "v" / "tokenizer.json").write_text(content)
+    job(corpus, vocabulary, tmp_path / "out")
+    with pytest.raises(UserMistake, match=r"tokenizer\.json is not a WordPiece tokenizer"):
+        job(corpus, tmp_path / "v", tmp_path / "out")
+    assert (tmp_path / "out" / "shards.json").exists()

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from beam_jobs.command import UserMistake
-from model.evaluation.study_file import Study
+from model.evaluation.study_file import Seed, Study
 
 PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 Device = Literal["auto", "cpu", "cuda", "xla"]
 Arm = Literal["pre-trained", "random", "champion", "base", "published"]
 Task = Literal["polarity", "stars"]
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
+MOST_AT_ONCE = 64
 
 
 class Section(BaseModel):
@@ -110,7 +110,18 @@ class Finetuning(Section):
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         default=[], description="Each is tried and the best on dev kept; empty: as the preset says"
     )
-    at_once: int = Field(default=2, ge=1, le=64, description="Fine-tunings that run side by side, one thread each")
+    at_once: int = Field(
+        default=2, ge=1, le=MOST_AT_ONCE, description="Fine-tunings that run side by side, one thread each"
+    )
+
+    @field_validator("arms", "tasks", "seeds", "learning_rates")
+    @classmethod
+    def _nothing_twice(cls, chosen: list[Any]) -> list[Any]:
+        """A seed counted twice would make intervals narrower than they are."""
+        for value in chosen:
+            if chosen.count(value) > 1:
+                raise ValueError(f"{value} is named twice")
+        return chosen
 
 
 class Increment(Section):
@@ -193,7 +204,7 @@ class StudyChoice(Section):
     general_text: list[str] = Field(
         default=[], description="Files of text that is not reviews, for the studies that pre-train on it too"
     )
-    at_once: int = Field(default=2, ge=1, le=64, description="Cells that run side by side, one thread each")
+    at_once: int = Field(default=2, ge=1, le=MOST_AT_ONCE, description="Cells that run side by side, one thread each")
 
     @property
     def is_own(self) -> bool:

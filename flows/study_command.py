@@ -57,7 +57,7 @@ def run_study(arguments: argparse.Namespace) -> None:
 
 def asked(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """Parameters of the graph, and which study with which variables and settings."""
-    from flows.parameters import StudyChoice, from_settings
+    from flows.parameters import MOST_AT_ONCE, StudyChoice, from_settings
     from model.finetuning.config import FinetuningSettings
 
     given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}
@@ -72,6 +72,8 @@ def asked(arguments: argparse.Namespace) -> tuple[Any, Any]:
             is_setting = name == "seeds" or name in FinetuningSettings.__dataclass_fields__
             own["settings" if is_setting else "variables"][name] = value
     general = [str(Path(path).expanduser()) for path in arguments.general]
+    if not 1 <= arguments.at_once <= MOST_AT_ONCE:
+        raise UserMistake(f"--at-once {arguments.at_once}: must be from 1 to {MOST_AT_ONCE}")
     choice = StudyChoice(
         file=arguments.study,
         at_once=arguments.at_once,

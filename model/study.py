@@ -20,6 +20,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         arguments.study, assigned("--var", arguments.var, "NAME=VALUE"), assigned("--set", arguments.set, "NAME=VALUE")
     )
 
+    study_reading.check_places(study, arguments.study)
     from model.evaluation.study_run import StudyRun
 
     runner = StudyRun(
@@ -39,6 +40,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     return runner.plan() if arguments.dry_run else runner.run()
 
 
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
+    return int(text)
+
+
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m model.study", description=__doc__)
     parser.add_argument(
@@ -54,8 +61,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="seeds, or a setting instead of the file's"
     )
-    parser.add_argument("--at_once", type=int, default=2, help="cells side by side (default 2)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of each cell (default 1)")
+    parser.add_argument("--at_once", type=_at_least_one, default=2, help="cells side by side (default 2)")
+    parser.add_argument("--threads", type=_at_least_one, default=1, help="threads of each cell (default 1)")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
     parser.add_argument(
         "--about", type=Path, metavar="FILE", help="JSON for the report: dump, stages, withheld, command"

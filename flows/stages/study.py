@@ -48,7 +48,9 @@ def read(parameters: Parameters, choice: StudyChoice) -> study_file.Study:
     marks = {name: f"<{name}>" for name in MADE}
     variables = _variables(parameters, choice, marks)
     try:
-        return study_reading.from_text(text(choice), called(choice), variables, choice.settings)
+        study = study_reading.from_text(text(choice), called(choice), variables, choice.settings, option="--set")
+        study_reading.check_places(study, called(choice))
+        return study
     except ModelMistake as mistake:
         raise UserMistake(str(mistake)) from None
 

@@ -1,6 +1,7 @@
 """A study's evaluations brought together: arms × tasks, seeds pooled, differences tested."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,12 +61,18 @@ class Results:
         return self._pooled[arm, task]
 
     def differences(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:
-        """Every pair of arms on every task by the task's main metric, Holm-corrected over all of them."""
+        """Every pair of arms on every task by the task's main metric, Holm-corrected over all of them.
+
+        Without pairs the first arm is compared with each of the others. UserMistake where two have nothing in common.
+        """
         pairs = pairs or [(self.arms[0], other) for other in self.arms[1:]]
         found = []
         for a, b in pairs:
-            for task in self.tasks:
-                of_a, of_b = self._same_seeds(a, b, task)
+            asked = [(task, *self._same_seeds(a, b, task)) for task in self.tasks]
+            if not any(of_a for _, of_a, _ in asked):
+                arms = ", ".join(self.arms)
+                raise UserMistake(f"comparisons: {a!r} and {b!r} have no task and seed in common; the arms are {arms}")
+            for task, of_a, of_b in asked:
                 if of_a:
                     metric = METRICS[self.main_metric(task)]
                     found.append((a, b, task, significance.compare(metric, of_a, of_b)))
@@ -106,6 +113,10 @@ def load(cells: Sequence[Mapping[str, Any]], base: Path) -> Results:
     """`cells` as in the study file; relative folders are relative to that file."""
     if not cells:
         raise UserMistake("the study file has no cells: there is nothing to report")
+    named = Counter((cell["arm"], cell["task"], int(cell["seed"])) for cell in cells)
+    for (arm, task, seed), times in named.items():
+        if times > 1:
+            raise UserMistake(f"cells: {arm} on {task} has seed {seed} {times} times; each counts once")
     return Results([_cell(cell, base) for cell in cells])
 
 

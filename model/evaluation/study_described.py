@@ -20,7 +20,7 @@ def described(run: "StudyRun", costs: Mapping[str, Any]) -> dict[str, Any]:
         "title": study.title,
         "question": study.question,
         "command": list(run.command),
-        "comparisons": [list(pair) for pair in study.comparisons],
+        "comparisons": [list(pair) for pair in study_file.pairs(study)],
         "arms": [_arm(arm, _pretrained(run, arm), costs) for arm in study_file.with_grid(study)],
         "tasks": [
             {"name": t.name, "task": t.task, "data": t.data, **dict(study.settings), **dict(t.settings)}

@@ -3,11 +3,14 @@ models; nothing is None in them, for a form cannot say that.
 """
 
 import itertools
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from model.command import UserMistake
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class Part(BaseModel):
@@ -46,7 +49,8 @@ class Arm(Part):
     )
     pretraining: Pretraining = Pretraining()
     teacher: str = Field(
-        default="", description="`arm:NAME`: distilled from that arm's model of the same task and seed"
+        default="",
+        description="`arm:NAME`: distilled from that arm's model of the same task and seed; or a fine-tuned folder",
     )
     settings: dict[str, Any] = Field(default={}, description="Of fine-tuning, where this arm differs")
     training_data: Literal["", "known", "unknown"] = Field(
@@ -87,11 +91,12 @@ class Study(Part):
     title: str = Field(default="Study", description="As the report and the run are called")
     question: str = Field(default="Which arm is better?", description="What the report answers")
     preset: str = Field(default="", description="Whose fine-tuning settings hold where nothing else is said")
-    seeds: list[int] = Field(default=[0, 1, 2], description="One fine-tuning each")
+    seeds: list[Seed] = Field(default=[0, 1, 2], description="One fine-tuning each")
     arms: list[Arm] = Field(default=[], description="Ways to get an encoder")
     tasks: list[StudyTask] = Field(default=[], description="What they are judged by")
     comparisons: list[tuple[str, str]] = Field(
-        default=[], description="Pairs of arms; empty: the first with each of the others"
+        default=[],
+        description="Pairs of arms; empty: the first with each of the others; with a grid, each combination by itself",
     )
     settings: dict[str, Any] = Field(default={}, description="Of fine-tuning, for all arms and tasks")
     grid: dict[str, list[Any]] = Field(
@@ -122,27 +127,48 @@ def architecture_of(arm: Arm) -> str:
 
 
 def with_grid(study: Study) -> list[Arm]:
-    """Arms × combinations of the grid, each an arm of its own named after its values."""
-    if not study.grid:
-        return list(study.arms)
-    names = list(study.grid)
+    """Arms × combinations of the grid, each an arm of its own named after its values and taught by its like."""
     return [
         arm.model_copy(
             update={
-                "name": ", ".join([arm.name, *(f"{n}={as_text(v)}" for n, v in zip(names, values, strict=True))]),
-                "settings": {**arm.settings, **dict(zip(names, values, strict=True))},
+                "name": arm.name + _named_after(values),
+                "settings": {**arm.settings, **values},
+                "teacher": arm.teacher + (_named_after(values) if teacher_of(arm) else ""),
             }
         )
         for arm in study.arms
-        for values in itertools.product(*study.grid.values())
+        for values in combinations(study)
     ]
+
+
+def combinations(study: Study) -> list[dict[str, Any]]:
+    """Of the grid's values; without a grid the one of nothing."""
+    return [dict(zip(study.grid, values, strict=True)) for values in itertools.product(*study.grid.values())]
+
+
+def _named_after(values: Mapping[str, Any]) -> str:
+    return "".join(f", {name}={as_text(value)}" for name, value in values.items())
+
+
+def pairs(study: Study) -> list[tuple[str, str]]:
+    """What is compared, by the names of `with_grid`: arms at the same combination, or two combinations by name."""
+    arms = {arm.name for arm in study.arms}
+    if len(arms) == 1 and not study.comparisons:
+        first, *others = (arm.name for arm in with_grid(study))
+        return [(first, other) for other in others]
+    named = study.comparisons or [(study.arms[0].name, other.name) for other in study.arms[1:]]
+    found = []
+    for a, b in named:
+        every = combinations(study) if {a, b} <= arms else [{}]
+        found += [(a + _named_after(values), b + _named_after(values)) for values in every]
+    return found
 
 
 def places(study: Study) -> list[str]:
     """Every folder and file that the study names, and hub names: what its results depend on besides the file."""
     named = [task.data for task in study.tasks]
     for arm in study.arms:
-        named += [arm.encoder, arm.architecture, arm.pretraining.shards]
+        named += [arm.encoder, arm.architecture, arm.pretraining.shards, arm.teacher]
     return sorted({name for name in named if name and name not in ("random", "half") and not name.startswith("arm:")})
 
 

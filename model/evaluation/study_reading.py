@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from model.command import UserMistake
-from model.evaluation.study_file import Study, architecture_of, teacher_of, with_grid
+from model.evaluation.study_checks import missing_places, mistakes
+from model.evaluation.study_file import Study
 from model.finetuning.config import FinetuningSettings
 
 SHIPPED = Path(__file__).parent / "studies"
@@ -24,12 +25,18 @@ def read(name_or_file: str, variables: Mapping[str, str], changes: Mapping[str, 
     return from_text(file.read_text(encoding="utf-8"), str(file), variables, changes)
 
 
-def from_text(text: str, where: str, variables: Mapping[str, str], changes: Mapping[str, str] | None = None) -> Study:
-    """As `read`; `where` is what messages call the text."""
+def from_text(
+    text: str,
+    where: str,
+    variables: Mapping[str, str],
+    changes: Mapping[str, str] | None = None,
+    option: str = "--var",
+) -> Study:
+    """As `read`; `where` is what messages call the text, `option` what fills its variables."""
     import yaml
 
     try:
-        content = yaml.safe_load(_filled(text, variables, where))
+        content = yaml.safe_load(_filled(text, variables, where, option))
     except yaml.YAMLError as error:
         raise UserMistake(f"{where}: not YAML: {error}") from error
     if isinstance(content, dict) and changes:
@@ -62,14 +69,16 @@ def variables_in(text: str) -> list[str]:
     return sorted(set(VARIABLE.findall(text)))
 
 
-def _filled(text: str, variables: Mapping[str, str], where: str) -> str:
+def _filled(text: str, variables: Mapping[str, str], where: str, option: str) -> str:
     missing = [name for name in variables_in(text) if name not in variables]
     if missing:
-        raise UserMistake(f"{where}: give {', '.join(f'--var {name}=…' for name in missing)}")
+        raise UserMistake(f"{where}: give {', '.join(f'{option} {name}=…' for name in missing)}")
     return VARIABLE.sub(lambda match: variables[match.group(1)], text)
 
 
 def _changed(content: dict[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
+    if not isinstance(content.get("settings", {}), dict | None):
+        return content
     settings = dict(content.get("settings") or {})
     for name, text in changes.items():
         if name == "seeds":
@@ -89,8 +98,15 @@ def parse(content: Any, where: str) -> Study:
         study = Study.model_validate(content)
     except ValidationError as error:
         raise UserMistake("; ".join(_told(problem, where) for problem in error.errors()[:3])) from None
-    _check(study, where)
+    for mistake in mistakes(study):
+        raise UserMistake(f"{where}: {mistake}")
     return study
+
+
+def check_places(study: Study, where: str) -> None:
+    """Whatever must be there already is."""
+    for mistake in missing_places(study):
+        raise UserMistake(f"{where}: {mistake}")
 
 
 def _told(problem: Any, where: str) -> str:
@@ -98,29 +114,3 @@ def _told(problem: Any, where: str) -> str:
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
     said = "no such field" if problem["type"] == "extra_forbidden" else str(problem["msg"]).lower()
     return f"{where}: {place}: {said}" if place else f"{where}: {said}"
-
-
-def _check(study: Study, where: str) -> None:
-    if not study.arms or not study.tasks or not study.seeds:
-        raise UserMistake(f"{where}: a study needs at least one arm, one task and one seed")
-    names = [arm.name for arm in study.arms]
-    if len(set(names)) < len(names):
-        raise UserMistake(f"{where}: two arms have the same name: {', '.join(sorted(names))}")
-    for i, arm in enumerate(study.arms):
-        if not arm.encoder and not arm.pretraining:
-            raise UserMistake(f"{where}: arms[{i}]: give `encoder` or `pretraining`")
-        references = (
-            architecture_of(arm),
-            teacher_of(arm),
-            arm.pretraining.same_flops_as,
-            arm.pretraining.same_tokens_as,
-        )
-        for other in filter(None, references):
-            study.arm(other)
-    combined = [arm.name for arm in with_grid(study)]
-    for name in (name for pair in study.comparisons for name in pair):
-        if not any(one == name or one.startswith(f"{name}, ") for one in combined):
-            raise UserMistake(f"{where}: comparisons: no arm {name!r}")
-    for name in (*study.settings, *study.grid, *(n for a in study.arms for n in a.settings)):
-        if name not in FinetuningSettings.__dataclass_fields__:
-            raise UserMistake(f"{where}: settings: no setting {name!r}")

@@ -134,6 +134,8 @@ class StudyRun:
         teacher = self.teacher(cell) if arm.teacher else None
         if teacher is not None:
             inputs["teacher"] = teacher.fingerprint(self.study.preset, self._inputs(teacher))
+        elif arm.teacher:
+            inputs["teacher"] = self.content(arm.teacher)
         return inputs
 
     def _shape(self, arm: Arm) -> str:
@@ -262,9 +264,10 @@ class StudyRun:
     def _finetune_arguments(self, cell: Cell, output: Path) -> list[str]:
         arguments = ["--encoder", self.encoder(cell.arm), "--task", cell.task.task, "--data", cell.task.data]
         arguments += ["--output", str(output), "--seed", str(cell.seed), "--device", self.device]
-        architecture, teacher = self.architecture(cell.arm), self.teacher(cell)
+        architecture, taught_by = self.architecture(cell.arm), self.teacher(cell)
+        teacher = str(self.folder(taught_by) / "model") if taught_by else cell.arm.teacher
         arguments += ["--architecture", architecture] if architecture else []
-        arguments += ["--teacher", str(self.folder(teacher) / "model")] if teacher else []
+        arguments += ["--teacher", teacher] if teacher else []
         arguments += ["--preset", self.study.preset] if self.study.preset else []
         return arguments + [part for assignment in cell.assignments() for part in ("--set", assignment)]
 

@@ -57,6 +57,8 @@ def test_what_is_no_field_of_pretraining_is_a_setting_of_the_trainer():
     [
         ("pretraining.steps=-1", "pretraining.steps: Input should be greater than or equal to 0"),
         ("finetuning.seeds=x", "finetuning.seeds.0"),
+        ("finetuning.seeds=0,1,0", "finetuning.seeds: 0 is named twice"),
+        ("finetuning.tasks=stars,stars", "finetuning.tasks: stars is named twice"),
         ("finetuning.tasks=polarity,sentiment", "finetuning.tasks.1"),
         ("finetuning.seed=1", "no such field; there are arms"),
         ("corpus.split=80/20", "corpus.split"),

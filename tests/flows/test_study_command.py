@@ -124,6 +124,9 @@ def test_a_dry_run_lists_stages_and_cells(place, capsys):
         (["nothing"], "study.file: nothing: neither a file nor one of the shipped studies"),
         (["losses", "--dump", "sample:9", "--set", "review=x"], "no variable 'review'; it has encoder, reviews"),
         (["losses", "--set", "epochs"], "write --set NAME=VALUE"),
+        (["losses", "--set", "encoder=/none"], "losses: give --set reviews=…"),
+        (["losses", "--set", "encoder=/none", "--set", "reviews=/none"], "losses: tasks[0].data: /none: no such file"),
+        (["losses", "--at-once", "0"], "--at-once 0: must be from 1 to 64"),
         (["domain_adaptation", "--dump", "sample:9", "--dry-run"], "give --general FILES"),
         (["losses", "--set", "encoder=/none", "--set", "reviews=/none", "--set", "seeds=x"], "expected whole numbers"),
     ],
@@ -155,13 +158,12 @@ def test_without_a_dump_a_study_takes_what_is_there(tmp_path, capsys):
     assert manifest["result"]["cells"] == 2
 
 
-def test_a_study_of_the_form_is_the_one_of_the_file(tmp_path):
+def test_a_study_of_the_form_is_the_one_of_the_file(place, tmp_path):
     from flows.stages import study
 
-    parameters = Parameters(store=str(tmp_path))
-    own = StudyChoice(own=STUDY, variables={"own": "o.csv"})
-    (tmp_path / "same.yaml").write_text(yaml.safe_dump(STUDY))
-    filed = StudyChoice(file=str(tmp_path / "same.yaml"), variables={"own": "o.csv"})
+    parameters, variables = Parameters(store=str(tmp_path)), {"own": str(place / "own.csv")}
+    own = StudyChoice(own=STUDY, variables=variables)
+    filed = StudyChoice(file=str(place / "small.yaml"), variables=variables)
     assert study.read(parameters, own) == study.read(parameters, filed)
     assert study.wanted(own) == {"corpus", "shards", "general_shards"}
 
@@ -172,7 +174,7 @@ def test_a_study_of_the_form_is_the_one_of_the_file(tmp_path):
         ({"arms": [{"name": "x"}]}, r"study\.own: arms\[0\]: give `encoder` or `pretraining`"),
         ({"tasks": []}, r"study\.own: a study needs at least one arm, one task"),
         ({"arms": []}, r"study\.own: a study needs at least one arm, one task"),
-        ({"settings": {"epoch": 1}}, r"study\.own: settings: no setting 'epoch'"),
+        ({"settings": {"epoch": 1}}, r"study\.own: settings\.epoch: no such setting"),
     ],
 )
 def test_a_mistake_in_the_form_is_told_before_anything_is_made(changes, words, tmp_path):

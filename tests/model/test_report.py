@@ -266,6 +266,14 @@ def test_writing_twice_gives_the_same_page(written, study):
     assert (study / "again" / "report.html").read_text() == (written / "report.html").read_text()
 
 
+def test_a_pair_without_cells_and_a_seed_counted_twice_are_the_users_mistakes(study):
+    cells = json.loads((study / "study.json").read_text())["cells"]
+    with pytest.raises(UserMistake, match="'in-domain' and 'general' have no task and seed in common; the arms are in"):
+        results.load(cells, study).differences([("in-domain", "general")])
+    with pytest.raises(UserMistake, match="cells: random on stars has seed 2 2 times; each counts once"):
+        results.load([*cells, cells[-1]], study)
+
+
 def test_a_study_without_cells_is_the_users_mistake(tmp_path):
     (tmp_path / "empty.json").write_text('{"cells": []}')
     with pytest.raises(UserMistake, match="no cells"):

@@ -1,0 +1,227 @@
+"""What is wrong with a study, found before anything is started; each mistake is one line that begins with its field."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from model.command import UserMistake
+from model.evaluation.study_file import Arm, Study, architecture_of, as_text, combinations, teacher_of, with_grid
+from model.finetuning.config import FinetuningSettings
+from model.finetuning.tasks import TASKS, find, table
+from model.presets import PRESETS, with_settings
+
+NO_FOLDERS = ("random", "half")
+
+
+def mistakes(study: Study) -> Iterator[str]:
+    """All that the text alone tells."""
+    if not study.arms or not study.tasks or not study.seeds:
+        yield "a study needs at least one arm, one task and one seed"
+        return
+    yield from _twice(study)
+    for i, arm in enumerate(study.arms):
+        yield from (f"arms[{i}]: {mistake}" for mistake in _of_arm(study, arm))
+    yield from _circles(study)
+    yield from _of_tasks(study)
+    yield from _of_settings(study)
+    yield from _of_search(study)
+    yield from _of_comparisons(study)
+
+
+def missing_places(study: Study) -> Iterator[str]:
+    """Folders and files that are not there; places written `<name>` are made later."""
+    for i, task in enumerate(study.tasks):
+        if _is_made_later(task.data):
+            continue
+        if not Path(task.data).exists():
+            yield f"tasks[{i}].data: {task.data}: no such file or folder"
+        try:
+            find(task.task, Path(task.data))
+        except UserMistake as mistake:
+            yield f"tasks[{i}]: {mistake}"
+    for i, arm in enumerate(study.arms):
+        yield from (f"arms[{i}].{mistake}" for mistake in _missing_of_arm(arm))
+
+
+def _missing_of_arm(arm: Arm) -> Iterator[str]:
+    """A bare name of an encoder may be one on the hub; everything else is a folder."""
+    asked = (
+        ("pretraining.shards", arm.pretraining.shards, "shards.json", "is no folder of shards"),
+        ("teacher", "" if teacher_of(arm) else arm.teacher, "task.json", "is no fine-tuned model"),
+        ("architecture", "" if architecture_of(arm) else arm.architecture, "config.json", "is no model folder"),
+        ("encoder", arm.encoder if _is_path(arm.encoder) else "", "config.json", "is no model folder"),
+    )
+    for field, place, file, what in asked:
+        if place and not _is_made_later(place) and not (Path(place) / file).exists():
+            yield f"{field}: {place} {what} ({file} is missing){_or_arm(field)}"
+
+
+def _or_arm(field: str) -> str:
+    return "; an arm of this study is written arm:NAME" if field in ("teacher", "architecture") else ""
+
+
+def _is_path(name: str) -> bool:
+    return name not in NO_FOLDERS and (name.startswith(("/", ".", "~")) or Path(name).exists())
+
+
+def _is_made_later(place: str) -> bool:
+    return place.startswith("<") and ">" in place
+
+
+def _twice(study: Study) -> Iterator[str]:
+    named: tuple[tuple[str, list[Any], str], ...] = (
+        ("arms", [arm.name for arm in study.arms], "two arms have the same name"),
+        ("tasks", [task.name for task in study.tasks], "two tasks have the same name, give them a `title` each"),
+        ("seeds", list(study.seeds), "a seed is named twice"),
+    )
+    for field, names, what in named:
+        several = [str(name) for name, n in Counter(names).items() if n > 1]
+        if several:
+            yield f"{field}: {what}: {', '.join(several)}"
+
+
+def _of_arm(study: Study, arm: Arm) -> Iterator[str]:
+    own = arm.pretraining
+    if bool(arm.encoder) == bool(own):
+        yield "give `encoder` or `pretraining`" + (", not both" if own else " (with its `shards`)")
+    if arm.encoder.startswith("arm:"):
+        yield "encoder: arm:NAME is for `teacher` and `architecture`; give a folder, a hub name, random or half"
+    if own != type(own)() and not own:
+        yield "pretraining.shards: missing"
+    names = {other.name for other in study.arms}
+    references = {
+        "architecture": architecture_of(arm),
+        "teacher": teacher_of(arm),
+        "pretraining.same_flops_as": own.same_flops_as,
+        "pretraining.same_tokens_as": own.same_tokens_as,
+    }
+    for field, other in references.items():
+        if other and other not in names:
+            yield f"{field}: no arm {other!r}; its arms are {', '.join(arm.name for arm in study.arms)}"
+            return
+    if arm.encoder == "half" and not arm.teacher:
+        yield "encoder: `half` is every second layer of a teacher: give `teacher`"
+    if (arm.encoder == "random") != bool(arm.architecture):
+        yield "architecture: belongs to `encoder: random`" + ("; name a folder or arm:NAME" * (not arm.architecture))
+    if own:
+        yield from _of_pretraining(study, arm)
+
+
+def _of_pretraining(study: Study, arm: Arm) -> Iterator[str]:
+    own = arm.pretraining
+    if own.preset not in PRESETS:
+        yield f"pretraining.preset: no preset {own.preset!r}; there are {', '.join(PRESETS)}"
+        return
+    try:
+        with_settings(PRESETS[own.preset], {name: as_text(value) for name, value in own.set.items()})
+    except ValueError as mistake:
+        yield f"pretraining.set: {str(mistake).removeprefix('--set ')}"
+    if own.same_flops_as and own.same_tokens_as:
+        yield "pretraining: give same_flops_as or same_tokens_as, not both"
+    for field, name in (("same_flops_as", own.same_flops_as), ("same_tokens_as", own.same_tokens_as)):
+        if not name:
+            continue
+        other = study.arm(name).pretraining
+        if not other:
+            yield f"pretraining.{field}: {name!r} is not pre-trained by the study"
+        if name == arm.name or other.same_flops_as or other.same_tokens_as:
+            yield f"pretraining.{field}: {name!r} must say its own steps, not take another arm's"
+
+
+def _circles(study: Study) -> Iterator[str]:
+    """Arms that teach each other, and architectures of arms that have none of their own."""
+    for i, arm in enumerate(study.arms):
+        chain = [arm.name]
+        while (teacher := teacher_of(study.arm(chain[-1]))) and teacher not in chain:
+            chain.append(teacher)
+        if teacher == arm.name:
+            yield f"arms[{i}].teacher: the arm is taught by itself: {' ← '.join([*chain, teacher])}"
+        source = architecture_of(arm)
+        if source and study.arm(source).encoder in NO_FOLDERS:
+            yield f"arms[{i}].architecture: {source!r} has no folder of its own; name an arm that has one"
+
+
+def _of_tasks(study: Study) -> Iterator[str]:
+    for i, task in enumerate(study.tasks):
+        try:
+            if task.task.startswith("table:"):
+                table.parse(task.task)
+            elif task.task not in TASKS:
+                known = ", ".join([*sorted(TASKS), "table:text=…,label=…"])
+                yield f"tasks[{i}].task: no task {task.task!r}; there are {known}"
+        except UserMistake as mistake:
+            yield f"tasks[{i}].task: {str(mistake).removeprefix('--task ')}"
+
+
+def _of_settings(study: Study) -> Iterator[str]:
+    """Each value by itself, then what every cell puts together."""
+    if study.preset and study.preset not in PRESETS:
+        yield f"preset: no preset {study.preset!r}; there are {', '.join(PRESETS)}"
+        return
+    base = FinetuningSettings.of_preset(study.preset) if study.preset else FinetuningSettings()
+    layers = [("settings", study.settings)]
+    layers += [(f"tasks[{i}].settings", task.settings) for i, task in enumerate(study.tasks)]
+    layers += [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
+    layers += [("grid", values) for values in combinations(study)]
+    for field, layer in layers:
+        for name, value in layer.items():
+            yield from _wrong(base, f"{field}.{name}", {name: value})
+    for name, values in study.grid.items():
+        if not values:
+            yield f"grid.{name}: no values"
+    for task in study.tasks:
+        for arm in with_grid(study):
+            together = {**study.settings, **task.settings, **arm.settings}
+            yield from _wrong(base, f"{arm.name} on {task.name}", together)
+
+
+def _wrong(base: FinetuningSettings, field: str, settings: Mapping[str, Any]) -> Iterator[str]:
+    """What the settings say that fine-tuning does not take."""
+    for name in settings:
+        if name not in FinetuningSettings.__dataclass_fields__:
+            yield f"{field}: no such setting; there are {', '.join(FinetuningSettings.__dataclass_fields__)}"
+            return
+    try:
+        replace(base, **{name: FinetuningSettings.parse(name, as_text(value)) for name, value in settings.items()})
+    except UserMistake as mistake:
+        yield f"{field}: {str(mistake).removeprefix('fine-tuning: ')}"
+
+
+def _of_search(study: Study) -> Iterator[str]:
+    """`learning_rate` is the grid of one; a range has low and high, and may be drawn on a logarithmic scale."""
+    for name, choices in study.search.space.items():
+        field, setting = f"search.space.{name}", "learning_rates" if name == "learning_rate" else name
+        if setting not in FinetuningSettings.__dataclass_fields__:
+            known = ", ".join(["learning_rate", *FinetuningSettings.__dataclass_fields__])
+            yield f"{field}: no such setting; there are {known}"
+            continue
+        if isinstance(choices, list) and choices:
+            values = choices
+        elif isinstance(choices, dict) and {"low", "high"} <= choices.keys() <= {"low", "high", "log"}:
+            values = [choices["low"], choices["high"]]
+            if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values) or values[0] > values[1]:
+                yield f"{field}: low and high must be numbers, low the smaller one"
+            elif choices.get("log") and values[0] <= 0:
+                yield f"{field}: low must be above 0 where it is drawn on a logarithmic scale"
+        else:
+            yield f"{field}: give a list of choices, or {{low, high, log}}"
+            continue
+        for value in values:
+            yield from _wrong(FinetuningSettings(), field, {setting: value})
+
+
+def _of_comparisons(study: Study) -> Iterator[str]:
+    """Both names are arms, or both are arms with their values of the grid."""
+    arms, combined = [arm.name for arm in study.arms], [arm.name for arm in with_grid(study)]
+    for i, (a, b) in enumerate(study.comparisons):
+        for name in (a, b):
+            if name not in arms and name not in combined:
+                yield f"comparisons[{i}]: no arm {name!r}; there are {', '.join(dict.fromkeys([*arms, *combined]))}"
+        if a == b:
+            yield f"comparisons[{i}]: {a!r} is compared with itself"
+        if (a in arms) != (b in arms):
+            yield f"comparisons[{i}]: name both arms with their values of the grid, or neither"
+    if len(set(study.comparisons)) < len(study.comparisons):
+        yield "comparisons: a pair is named twice"

@@ -9,7 +9,7 @@ import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -41,6 +41,13 @@ class Example:
     """What the report breaks results down by: stars, source, verified …"""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Stands in a file's stream for what cannot be used; counted by its reason."""
+
+    reason: str
+
+
 @dataclass(frozen=True)
 class Sampling:
     """Which examples of a split are used; `n` None is all of them."""
@@ -60,7 +67,8 @@ class Task:
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
     """Names in model/evaluation/metrics.py; the first decides on dev and is the one arms are compared by."""
-    read: Callable[[Path, Split, Sampling], list[Example]]
+    read: Callable[[Path, Split, Sampling, Counter[str]], list[Example]]
+    """The sample of a split; what is left out of it is counted by reason."""
     source: str
     question: str = ""
     """What the report asks of it, in words."""
@@ -108,8 +116,8 @@ def split_by_text(text: str, shares: Mapping[Split, int]) -> Split:
 
     `shares` are percentages, e.g. {"train": 80, "dev": 10, "test": 10}.
     """
-    folded = " ".join(text.casefold().split())
-    place = int.from_bytes(hashlib.blake2b(folded.encode(), digest_size=8).digest(), "big") % sum(shares.values())
+    digest = hashlib.blake2b(folded(text).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    place = int.from_bytes(digest, "big") % sum(shares.values())
     for split, share in shares.items():
         if place < share:
             return split
@@ -117,13 +125,24 @@ def split_by_text(text: str, shares: Mapping[Split, int]) -> Split:
     raise AssertionError("the shares cover every place")
 
 
-def load(task: Task, data: Path, split: Split, sampling: Sampling) -> list[Example]:
-    """The examples of a split, or what is wrong with the data in one line."""
+def folded(text: str) -> str:
+    """Case and spaces aside."""
+    return " ".join(text.casefold().split())
+
+
+def load(
+    task: Task, data: Path, split: Split, sampling: Sampling, left_out: Counter[str] | None = None
+) -> list[Example]:
+    """The examples of a split, or what is wrong with the data in one line; only classes can be balanced."""
     if not data.exists():
         raise UserMistake(f"{data}: no such file or folder; --data names the data of the task {task.name}")
-    examples = task.read(data, split, sampling)
+    if task.shape != "classification":
+        sampling = replace(sampling, balanced=False)
+    counts: Counter[str] = Counter() if left_out is None else left_out
+    examples = task.read(data, split, sampling, counts)
     if not examples:
-        raise UserMistake(f"{data}: task {task.name} finds no example in its {split} split")
+        why = "".join(f"; {n} left out: {reason}" for reason, n in counts.items())
+        raise UserMistake(f"{data}: task {task.name} finds no example in its {split} split{why}")
     if split == "train" and task.shape == "classification":
         _check_classes(task, data, examples)
     return examples
@@ -135,5 +154,5 @@ def _check_classes(task: Task, data: Path, examples: list[Example]) -> None:
         only = task.labels[int(next(iter(counts)) or 0)]
         raise UserMistake(
             f"{data}: all {len(examples)} training examples of {task.name} are {only!r}; "
-            "nothing can be learnt from one class: take more examples (--n_train) or other data"
+            "nothing can be learnt from one class: take more examples (--set n_train=N) or other data"
         )

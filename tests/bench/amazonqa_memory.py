@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model.finetuning.examples import Sampling
-from model.finetuning.tasks.amazonqa import read_span
+from model.finetuning.examples import Sampling, load
+from model.finetuning.tasks import find
 
 SNIPPETS, ANSWERS, SNIPPET_WORDS = 10, 2, 40
 """Gupta et al. 2019 keep the ten best snippets of a question; sizes of snippets and answers are near theirs."""
@@ -69,7 +69,7 @@ def measured(folder: Path, n_train: int) -> dict[str, float]:
 
 
 def read(folder: Path, n_train: int) -> dict[str, float]:
-    examples = read_span(folder, "train", Sampling(n=n_train))
+    examples = load(find("amazonqa"), folder, "train", Sampling(n=n_train))
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert peak, "Linux says how much memory a process has held at most"
     return {

@@ -78,8 +78,9 @@ def test_tokens(made, encoder):
     generator = np.random.default_rng(0)
     for split, n in (("train", 150), ("valid", 60), ("test", 60)):
         lines = []
-        for _ in range(n):
-            lines += ["The O", f"{generator.choice(THINGS)} B-MISC", "is O", f"{generator.choice(GOOD)} O"]
+        for number in range(n):
+            lines += [f"{split}{number} O", "The O"]
+            lines += [f"{generator.choice(THINGS)} B-MISC", "is O", f"{generator.choice(GOOD)} O"]
             lines += ["in O", "London B-LOC", ". O", ""] if generator.random() < 0.5 else ["on O", "Peter B-PER", ""]
         (data / f"{split}.txt").write_text("\n".join(lines))
     output, metrics = learn(made, "conll2003", data, encoder, name=encoder)
@@ -94,10 +95,10 @@ def test_choice(made):
     generator = np.random.default_rng(0)
     for split, n in (("train", 300), ("val", 80)):
         rows = ["sent1,sent2,ending0,ending1,ending2,ending3,label"]
-        for _ in range(n):
+        for number in range(n):
             right = int(generator.integers(4))
             endings = [f"is {generator.choice(GOOD if i == right else BAD)}" for i in range(4)]
-            rows.append(f"The {generator.choice(THINGS)} works.,It,{','.join(endings)},{right}")
+            rows.append(f"The {generator.choice(THINGS)} works {split} {number}.,It,{','.join(endings)},{right}")
         (data / f"{split}.csv").write_text("\n".join(rows))
     _, metrics = learn(made, "swag", data)
     assert metrics["accuracy"] > 0.9
@@ -112,7 +113,7 @@ def test_a_pair_with_a_glue_submission(made):
         rows = ["\t".join(header)]
         for i in range(n):
             good = bool(generator.integers(2))
-            row = [str(i), f"the lamp is {generator.choice(GOOD if good else BAD)} {i}", "the lamp is great"]
+            row = [str(i), f"the lamp is {generator.choice(GOOD if good else BAD)} {split} {i}", "the lamp is great"]
             label = "entailment" if good else "not_entailment"
             rows.append("\t".join(row + ([label] if split != "test" else [])))
         (data / f"{split}.tsv").write_text("\n".join(rows) + "\n")

@@ -6,75 +6,76 @@ amazonqa/amazonqa). Files are JSON lines, {train,val,test}-qar.jsonl, 1.5 GB; a 
 for spans is done only for the examples that are sampled.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from model.command import UserMistake
-from model.finetuning.examples import Example, Sampling, Split, Task, sample, split_by_text
-from model.finetuning.tasks.files import SHARES, all_files, open_text, split_files
+from model.finetuning.examples import Example, Sampling, Split, Task
+from model.finetuning.tasks.files import column, json_object, open_text
+from model.finetuning.tasks.splits import parts, reader
 
 LONGEST_SPAN = 9
 """Words (the authors' range(1, 10))."""
 
 
-def read_span(data: Path, split: Split, sampling: Sampling) -> list[Example]:
-    """Answerable questions get the best span of their snippets, others have no answer."""
-    return [_with_span(example) for example in sample(_lines(data, split), sampling)]
-
-
-def read_answerable(data: Path, split: Split, sampling: Sampling) -> list[Example]:
-    return sample((replace(e, label=int(e.slices["answerable"] == "yes")) for e in _lines(data, split)), sampling)
-
-
-def _lines(data: Path, split: Split) -> Iterator[Example]:
-    """Products (asin) stay on one side where the files are not split."""
-    files = split_files(data)[split]
-    for path in files or all_files(data):
-        for example in questions(path):
-            if files or split_by_text(str(example.slices["asin"]), SHARES) == split:
-                yield example
-
-
 def questions(path: Path) -> Iterator[Example]:
-    """Written answers are kept as `choices` until a span is looked for."""
+    """The answers as they were written, at no place (-1): the span is looked for in the sample alone."""
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
-            row = _parse(line, path, number)
-            snippets = [" ".join(str(s).split()) for s in row["review_snippets"]]
-            answers = tuple(str(a["answerText"]) for a in row.get("answers", []) if a.get("answerText"))
+            if not line.strip():
+                continue
+            row = json_object(line, path, number)
+            question = str(column(row, "questionText", path, number))
+            snippets = [" ".join(str(s).split()) for s in _listed(row, "review_snippets", path, number)]
+            written = [a.get("answerText") for a in _listed(row, "answers", path, number) if isinstance(a, dict)]
             slices = {
                 "asin": str(row.get("asin", "")),
                 "category": str(row.get("category", "unknown")),
                 "type": str(row.get("questionType", "unknown")),
                 "answerable": "yes" if row.get("is_answerable") else "no",
             }
+            answers = tuple((str(text), -1) for text in written if text)
             name = str(row.get("qid", f"{path.name}:{number}"))
-            yield Example(
-                name, str(row["questionText"]), " ".join(filter(None, snippets)), choices=answers, slices=slices
-            )
+            yield Example(name, question, " ".join(filter(None, snippets)), answers=answers, slices=slices)
 
 
-def _parse(line: str, path: Path, number: int) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UserMistake(f"{path}, line {number}: not JSON ({error.msg})") from error
-    for name in ("questionText", "review_snippets"):
-        if name not in row:
-            raise UserMistake(f"{path}, line {number}: no field {name!r}; its fields are {', '.join(row)}")
-    return row
+def _listed(row: dict[str, Any], name: str, path: Path, number: int) -> list[Any]:
+    """A field that is a list, or null where there is nothing; snippets must be there."""
+    found = row.get("answers") if name == "answers" else row[name] if name in row else column(row, name, path, number)
+    if found is not None and not isinstance(found, list):
+        raise UserMistake(f"{path}, line {number}: {name} is a {type(found).__name__}, must be a list")
+    return found or []
+
+
+def product(example: Example) -> str:
+    """Products (asin) stay on one side where the files are not split."""
+    return str(example.slices["asin"])
+
+
+_parts = partial(parts, leave_out=("*squad*",))
+_read = reader(questions, _parts, key=product, key_is_input=False)
+
+
+def read_span(data: Path, split: Split, sampling: Sampling, left_out: Counter[str]) -> list[Example]:
+    """Answerable questions get the best span of their snippets, others have no answer."""
+    return [_with_span(example) for example in _read(data, split, sampling, left_out)]
+
+
+def answerable(path: Path) -> Iterator[Example]:
+    for example in questions(path):
+        yield replace(example, label=int(example.slices["answerable"] == "yes"))
 
 
 def _with_span(example: Example) -> Example:
     answerable = example.slices["answerable"] == "yes"
-    found = best_span(str(example.pair), example.choices) if answerable else None
+    found = best_span(str(example.pair), [text for text, _ in example.answers]) if answerable else None
     slices = {name: value for name, value in example.slices.items() if name != "asin"}
-    return replace(example, answers=(found,) if found else (), choices=(), slices=slices)
+    return replace(example, answers=(found,) if found else (), slices=slices)
 
 
 def best_span(passage: str, answers: Sequence[str]) -> tuple[str, int] | None:
@@ -133,7 +134,7 @@ TASKS = (
         shape="classification",
         labels=("not answerable", "answerable"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=read_answerable,
+        read=reader(answerable, _parts, key=product, key_is_input=False),
         source="AmazonQA: {train,val,test}-qar.jsonl, is_answerable",
         question="can a question about a product be answered from its reviews?",
     ),

@@ -3,17 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from model.finetuning.examples import Example, Split, Task
-from model.finetuning.tasks.files import class_of, open_text, reader
+from model.finetuning.examples import Example, Task
+from model.finetuning.tasks.files import class_of, open_text
+from model.finetuning.tasks.splits import reader
 
 KINDS = ("PER", "ORG", "LOC", "MISC")
 LABELS = ("O", *(f"{prefix}-{kind}" for kind in KINDS for prefix in "BI"))
 CLASSES = {label: i for i, label in enumerate(LABELS)}
-PATTERNS: dict[Split, tuple[str, ...]] = {
-    "train": ("*train*",),
-    "dev": ("*testa*", "*dev*", "*valid*"),
-    "test": ("*testb*", "*test*"),
-}
 
 
 def sentences(path: Path) -> Iterator[Example]:
@@ -51,7 +47,7 @@ TASKS = (
         shape="tokens",
         labels=LABELS,
         metrics=("entity_f1", "loss"),
-        read=reader(sentences, PATTERNS),
+        read=reader(sentences),
         source="CoNLL-2003: eng.train, eng.testa, eng.testb (or train.txt, valid.txt, test.txt)",
     ),
 )

@@ -5,6 +5,7 @@ only the chosen ones become examples.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,12 @@ POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
 STARS = {stars: stars - 1 for stars in range(1, 6)}
 
 
-def read_polarity(data: Path, split: Split, sampling: Sampling) -> list[Example]:
+def read_polarity(data: Path, split: Split, sampling: Sampling, left_out: Counter[str]) -> list[Example]:
     """1–2 stars are negative, 4–5 positive; 3 stars and reviews without stars are left out."""
     return _read(data, split, sampling, POLARITY)
 
 
-def read_stars(data: Path, split: Split, sampling: Sampling) -> list[Example]:
+def read_stars(data: Path, split: Split, sampling: Sampling, left_out: Counter[str]) -> list[Example]:
     return _read(data, split, sampling, STARS)
 
 

@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from model.finetuning.examples import Example, Task
+from model.finetuning.examples import Example, LeftOut, Task
 from model.finetuning.tasks.corpus import POLARITY, STARS
-from model.finetuning.tasks.files import column, reader, table_rows, whole
+from model.finetuning.tasks.files import column, is_short, table_rows, whole
+from model.finetuning.tasks.splits import reader
 
 
-def reviews(classes: Mapping[int, int]) -> Callable[[Path], Iterator[Example]]:
+def reviews(classes: Mapping[int, int]) -> Callable[[Path], Iterator[Example | LeftOut]]:
     """Reviews whose stars are among the classes; rows without a readable number of stars or a text are left out."""
 
-    def read(path: Path) -> Iterator[Example]:
+    def read(path: Path) -> Iterator[Example | LeftOut]:
         for number, row in table_rows(path):
+            if is_short(row, ("star_rating", "review_body")):
+                yield LeftOut("line too short")
+                continue
             stars = str(column(row, "star_rating", path, number)).strip()
             text = whole(str(column(row, "review_body", path, number)))
             if not text or not stars.isdigit() or int(stars) not in classes:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from model.command import UserMistake
 from model.finetuning.examples import Example, Task
-from model.finetuning.tasks.files import class_of, open_text, reader
+from model.finetuning.tasks.files import class_of, open_text
+from model.finetuning.tasks.splits import reader
 
 CLASSES = {"__label__1": 0, "__label__2": 1}
 

@@ -1,102 +1,47 @@
-"""What the formats share: opening files, which file holds which split, splitting where no split is published."""
+"""What the formats share: opening files, rows of tables, columns and labels that must be there."""
 
 import bz2
 import csv
 import gzip
 import io
 import json
+import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from model.command import UserMistake
-from model.finetuning.examples import Example, Sampling, Split, sample, split_by_text
+import pyarrow as pa
 
-SHARES: Mapping[Split, int] = {"train": 80, "dev": 10, "test": 10}
-"""Percent, where a format publishes no split."""
-DEV_SHARE: Mapping[Split, int] = {"train": 90, "dev": 10}
-"""Percent of a published training set, where no dev set is published (or the published one has to serve as test)."""
-PATTERNS: Mapping[Split, tuple[str, ...]] = {
-    "train": ("*train*",),
-    "dev": ("*dev*", "*valid*", "*val.*", "val-*", "*testa*"),
-    "test": ("*test*",),
-}
+from model.command import UserMistake
+
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
-def open_text(path: Path, newline: str | None = None) -> TextIO:
+@contextmanager
+def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     """Plain, gzip or bzip2, told apart by content; UTF-8, a byte order mark skipped, wrong bytes replaced."""
     with path.open("rb") as file:
         start = file.read(3)
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else bz2.open if start == b"BZh" else open
-    return io.TextIOWrapper(opener(path, "rb"), encoding="utf-8-sig", errors="replace", newline=newline)
+    with (
+        _undamaged(path),
+        io.TextIOWrapper(opener(path, "rb"), encoding="utf-8-sig", errors="replace", newline=newline) as text,
+    ):
+        yield text
 
 
-def split_files(data: Path, patterns: Mapping[Split, tuple[str, ...]] = PATTERNS) -> dict[Split, list[Path]]:
-    """Files of a folder by the split their names tell; a file counts for the first split that matches."""
-    if data.is_file():
-        return {"train": [], "dev": [], "test": []}
-    files = sorted(p for p in data.iterdir() if p.is_file() and not p.name.startswith("."))
-    found: dict[Split, list[Path]] = {"train": [], "dev": [], "test": []}
-    taken: set[Path] = set()
-    order: tuple[Split, ...] = ("test", "dev", "train")
-    for split in order:
-        for pattern in patterns[split]:
-            matching = [f for f in files if f not in taken and f.match(pattern)]
-            found[split] += matching
-            taken.update(matching)
-    return found
-
-
-def all_files(data: Path) -> list[Path]:
-    return [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file() and p.name[0] != ".")
-
-
-def reader(
-    read: Callable[[Path], Iterator[Example]],
-    patterns: Mapping[Split, tuple[str, ...]] = PATTERNS,
-    key: Callable[[Example], str] = lambda example: example.text,
-    labelled_test: bool = True,
-) -> Callable[[Path, Split, Sampling], list[Example]]:
-    """A task's `read` from a function that reads one file.
-
-    Published splits are kept. Without a dev file dev is cut from train; without a (labelled) test file the published
-    dev set is the test set, so that what is chosen on dev is never measured on it; without any, all is split. Cuts
-    depend on `key` alone, so that equal texts (or passages) stay together.
-    """
-
-    def examples(data: Path, split: Split, sampling: Sampling) -> list[Example]:
-        found = split_files(data, patterns)
-        files, shares = plan(found, split, labelled_test)
-        return sample(_chosen(files or all_files(data), read, split, shares, key), sampling)
-
-    return examples
-
-
-def plan(
-    found: Mapping[Split, list[Path]], split: Split, labelled_test: bool
-) -> tuple[list[Path], Mapping[Split, int] | None]:
-    """The files to read for a split, and the shares to cut it by (None: all of it)."""
-    test = found["test"] if labelled_test else []
-    if found["train"] and test and found["dev"]:
-        return found[split], None
-    if found["train"] and (test or found["dev"]):
-        return (test or found["dev"], None) if split == "test" else (found["train"], DEV_SHARE)
-    return found["train"] or found["dev"] or test, SHARES
-
-
-def _chosen(
-    files: Iterable[Path],
-    read: Callable[[Path], Iterator[Example]],
-    split: Split,
-    shares: Mapping[Split, int] | None,
-    key: Callable[[Example], str],
-) -> Iterator[Example]:
-    for path in files:
-        for example in read(path):
-            if shares is None or split_by_text(key(example), shares) == split:
-                yield example
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    """What a file holds wrongly is the user's to put right; a disk that fails is not (its errors have a number)."""
+    try:
+        yield
+    except (EOFError, zlib.error, OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise UserMistake(f"{path}: damaged or cut off ({error}); fetch it again") from error
 
 
 def table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -114,20 +59,28 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     import pyarrow.parquet as pq
 
     number = 0
-    for batch in pq.ParquetFile(path).iter_batches():
-        for row in batch.to_pylist():
-            number += 1
-            yield number, row
+    with _undamaged(path):
+        for batch in pq.ParquetFile(path).iter_batches():
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                try:
-                    yield number, json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise UserMistake(f"{path}, line {number}: not JSON ({error.msg})") from error
+                yield number, json_object(line, path, number)
+
+
+def json_object(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UserMistake(f"{path}, line {number}: not JSON ({error.msg}); expected an object a line") from error
+    if not isinstance(row, dict):
+        raise UserMistake(f"{path}, line {number}: a JSON {type(row).__name__}; expected an object a line")
+    return row
 
 
 def _delimited_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -141,10 +94,28 @@ def _delimited_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str,
 
 def column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
     """A field that must be there."""
-    if row.get(name) is None:
+    if name not in row:
         there = ", ".join(str(key) for key in row)
         raise UserMistake(f"{path}, line {line}: no column {name!r}; its columns are {there}")
+    if row[name] is None:
+        raise UserMistake(f"{path}, line {line}: column {name!r} has no value; fill it in or remove the row")
     return row[name]
+
+
+def is_short(row: Mapping[str, Any], names: Iterable[str]) -> bool:
+    """Whether a line of a delimited file ends before one of these columns."""
+    return any(name in row and row[name] is None for name in names)
+
+
+def number_of(written: object, path: Path, line: int) -> float:
+    """A label that is a number."""
+    try:
+        number = float(str(written))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserMistake(f"{path}, line {line}: label {written!r} is not a number")
+    return number
 
 
 def class_of(label: Any, classes: Mapping[str, int], path: Path, line: int) -> int:

@@ -4,14 +4,17 @@ The official test labels are not published. The official dev set is therefore ou
 nothing is chosen on what is reported. `submission` reads the official test file, without labels.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from model.command import UserMistake
-from model.finetuning.examples import Example, Split, Task
-from model.finetuning.tasks.files import PATTERNS, class_of, column, open_text, reader, table_rows
+from model.finetuning.examples import Example, LeftOut, Split, Task
+from model.finetuning.tasks.files import class_of, column, is_short, number_of, open_text, table_rows
+from model.finetuning.tasks.splits import Part, parts, reader
 
 ENTAILMENT = ("entailment", "not_entailment")
 NUMBERS = ("0", "1")
@@ -29,7 +32,8 @@ class Spec:
     metrics: tuple[str, ...]
     file: str
     """Of the submission, without .tsv."""
-    dev: tuple[str, ...] = ("*dev*",)
+    leave_out: tuple[str, ...] = ()
+    """Files of the folder that are another task's."""
     header: tuple[str, ...] = ()
     """Columns of files that have no header line."""
 
@@ -44,18 +48,21 @@ SPECS: Mapping[str, Spec] = {
         header=("source", "label", "star", "sentence"),
     ),
     "sst-2": Spec("SST-2", "sentence", None, "label", NUMBERS, ("accuracy", "macro_f1", "ece", "loss"), "SST-2"),
-    "mrpc": Spec("MRPC", "#1 String", "#2 String", "Quality", NUMBERS, ("f1", "accuracy", "loss"), "MRPC"),
+    "mrpc": Spec(
+        "MRPC", "#1 String", "#2 String", "Quality", NUMBERS, ("f1", "accuracy", "loss"), "MRPC",
+        leave_out=("msr_paraphrase*", "*_ids*"),
+    ),
     "sts-b": Spec(
         "STS-B", "sentence1", "sentence2", "score", (), ("pearson", "spearman", "mse"), "STS-B", header=STSB_HEADER
     ),
     "qqp": Spec("QQP", "question1", "question2", "is_duplicate", NUMBERS, ("f1", "accuracy", "loss"), "QQP"),
     "mnli": Spec(
         "MNLI", "sentence1", "sentence2", "gold_label", ("contradiction", "entailment", "neutral"),
-        ("accuracy", "macro_f1", "loss"), "MNLI-m", dev=("*dev_matched*",),
+        ("accuracy", "macro_f1", "loss"), "MNLI-m", leave_out=("*mismatched*",),
     ),
     "mnli-mm": Spec(
         "MNLI", "sentence1", "sentence2", "gold_label", ("contradiction", "entailment", "neutral"),
-        ("accuracy", "macro_f1", "loss"), "MNLI-mm", dev=("*dev_mismatched*",),
+        ("accuracy", "macro_f1", "loss"), "MNLI-mm", leave_out=("*_matched*",),
     ),
     "qnli": Spec("QNLI", "question", "sentence", "label", ENTAILMENT, ("accuracy", "loss"), "QNLI"),
     "rte": Spec("RTE", "sentence1", "sentence2", "label", ENTAILMENT, ("accuracy", "loss"), "RTE"),
@@ -74,28 +81,26 @@ def rows(spec: Spec, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise UserMistake(f"{path}, line 1: no column {spec.text!r}; its columns are {', '.join(first)}")
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
-            yield number, dict(zip(spec.header, line.rstrip("\n").split("\t"), strict=False))
+            cells = line.rstrip("\n").split("\t")
+            yield number, dict(itertools.zip_longest(spec.header, cells[: len(spec.header)]))
 
 
-def examples(spec: Spec, path: Path, labelled: bool = True) -> Iterator[Example]:
+def examples(spec: Spec, path: Path, labelled: bool = True) -> Iterator[Example | LeftOut]:
     classes = {label: i for i, label in enumerate(spec.labels)}
+    wanted = [spec.text, *([spec.pair] if spec.pair else []), *([spec.label] if labelled else [])]
     for number, row in rows(spec, path):
+        if is_short(row, wanted):
+            yield LeftOut("line too short")
+            continue
         label: int | float | None = None
         if labelled:
             written = column(row, spec.label, path, number)
             if written == "-":
                 continue
-            label = class_of(written, classes, path, number) if classes else _number(written, path, number)
+            label = class_of(written, classes, path, number) if classes else number_of(written, path, number)
         pair = column(row, spec.pair, path, number) if spec.pair else None
         name = str(row.get("index") or row.get("id") or number - 1)
         yield Example(f"{path.stem}:{name}", column(row, spec.text, path, number), pair, label)
-
-
-def _number(written: str, path: Path, line: int) -> float:
-    try:
-        return float(written)
-    except ValueError:
-        raise UserMistake(f"{path}, line {line}: score {written!r} is not a number") from None
 
 
 def submission_examples(name: str, data: Path) -> list[Example]:
@@ -105,7 +110,14 @@ def submission_examples(name: str, data: Path) -> list[Example]:
     files = sorted(_folder(data, spec).glob(wanted + ".tsv*"))
     if not files:
         raise UserMistake(f"{data}: no {wanted}.tsv; the official test file of {spec.folder} is needed")
-    return list(examples(spec, files[0], labelled=False))
+    return [_submitted(example, files[0], place) for place, example in enumerate(examples(spec, files[0], False), 1)]
+
+
+def _submitted(example: Example | LeftOut, path: Path, place: int) -> Example:
+    """The official site wants an answer to every line."""
+    if isinstance(example, LeftOut):
+        raise UserMistake(f"{path}, example {place}: {example.reason}; fetch the file again")
+    return example
 
 
 def submission_lines(name: str, predictions: list[Any]) -> list[str]:
@@ -119,18 +131,25 @@ def submission_lines(name: str, predictions: list[Any]) -> list[str]:
 
 def _folder(data: Path, spec: Spec) -> Path:
     """The task's own folder, or the one that holds all of GLUE."""
-    return data / spec.folder if (data / spec.folder).is_dir() else data
+    if (data / spec.folder).is_dir():
+        return data / spec.folder
+    if data.is_dir() and not any(path.is_file() for path in data.iterdir()):
+        raise UserMistake(
+            f"{data}: no folder {spec.folder} and no file in it; --data names GLUE's folder or the task's"
+        )
+    return data
 
 
 def _task(name: str, spec: Spec) -> Task:
-    patterns: dict[Split, tuple[str, ...]] = {**PATTERNS, "dev": spec.dev}
-    read = reader(lambda path: examples(spec, path), patterns, labelled_test=False)
+    def split_parts(data: Path) -> Mapping[Split, Part]:
+        return parts(_folder(data, spec), spec.leave_out, labelled_test=False)
+
     return Task(
         name=name,
         shape="classification" if spec.labels else "regression",
         labels=spec.labels,
         metrics=spec.metrics,
-        read=lambda data, split, sampling: read(_folder(data, spec), split, sampling),
+        read=reader(partial(examples, spec), split_parts),
         source=f"GLUE: {spec.folder}/train.tsv, dev.tsv (test.tsv for a submission)",
     )
 

@@ -1,21 +1,22 @@
 """Multi-domain sentiment (Blitzer et al. 2007): <domain>/{positive,negative}.review, pseudo-XML."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from model.command import UserMistake
-from model.finetuning.examples import Example, Sampling, Split, Task, sample, split_by_text
-from model.finetuning.tasks.files import SHARES, open_text, whole
+from model.finetuning.examples import SPLITS, Example, Split, Task
+from model.finetuning.tasks.files import open_text, whole
+from model.finetuning.tasks.splits import SHARES, Part, reader
 
 CLASSES = {"negative": 0, "positive": 1}
 
 
-def read(data: Path, split: Split, sampling: Sampling) -> list[Example]:
+def split_parts(data: Path) -> Mapping[Split, Part]:
     """All domains below the folder; the published set has no split, so it is cut by text."""
-    files = sorted(p for p in data.rglob("*.review*") if p.name.split(".")[0] in CLASSES)
+    files = tuple(sorted(p for p in data.rglob("*.review*") if p.name.split(".")[0] in CLASSES))
     if not files:
         raise UserMistake(f"{data}: no <domain>/positive.review or negative.review, plain or gz")
-    return sample((e for f in files for e in reviews(f) if split_by_text(e.text, SHARES) == split), sampling)
+    return {split: Part(files, SHARES) for split in SPLITS}
 
 
 def reviews(path: Path) -> Iterator[Example]:
@@ -57,7 +58,7 @@ TASKS = (
         shape="classification",
         labels=("negative", "positive"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=read,
+        read=reader(reviews, split_parts),
         source="Blitzer et al. 2007, processed_acl/unprocessed: <domain>/{positive,negative}.review",
         question="is a product review negative or positive, over several domains?",
     ),

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from model.command import UserMistake
 from model.finetuning.examples import Example, Task
-from model.finetuning.tasks.files import open_text, reader
+from model.finetuning.tasks.files import open_text
+from model.finetuning.tasks.splits import parts, passage, reader
 
 
 def questions(path: Path) -> Iterator[Example]:
@@ -16,6 +19,16 @@ def questions(path: Path) -> Iterator[Example]:
             articles = json.load(file)["data"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise UserMistake(f"{path}: not SQuAD's JSON ({error}); expected an object with `data`") from error
+    try:
+        yield from _of_articles(articles)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserMistake(
+            f"{path}: not the official form ({type(error).__name__}: {error}); expected data, paragraphs, context, "
+            "qas, id, question, answers, text and answer_start as squad-explorer publishes them"
+        ) from error
+
+
+def _of_articles(articles: list[dict[str, Any]]) -> Iterator[Example]:
     for article in articles:
         for paragraph in article["paragraphs"]:
             for qa in paragraph["qas"]:
@@ -24,24 +37,29 @@ def questions(path: Path) -> Iterator[Example]:
                 yield Example(qa["id"], qa["question"].strip(), paragraph["context"], answers=answers, slices=slices)
 
 
+def answered(path: Path) -> Iterator[Example]:
+    """Of SQuAD 1.1, where every question has an answer."""
+    for example in questions(path):
+        if not example.answers:
+            raise UserMistake(
+                f"{path}: question {example.id} has no answer, in squad1 every one has; use --task squad2"
+            )
+        yield example
+
+
 def _first_word(question: str) -> str:
     """What is asked for: who, what, when …, or `other`."""
     word = question.split()[0].lower() if question.split() else ""
     return word if word in ("who", "what", "when", "where", "which", "why", "how") else "other"
 
 
-def _passage(example: Example) -> str:
-    return str(example.pair)
-
-
-_read = reader(questions, key=_passage)
 TASKS = (
     Task(
         name="squad1",
         shape="span",
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
-        read=_read,
+        read=reader(answered, partial(parts, leave_out=("*v2*", "*2.0*")), key=passage),
         source="SQuAD 1.1: train-v1.1.json, dev-v1.1.json",
         always_answered=True,
     ),
@@ -50,7 +68,7 @@ TASKS = (
         shape="span",
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
-        read=_read,
+        read=reader(questions, partial(parts, leave_out=("*v1*", "*1.1*")), key=passage),
         source="SQuAD 2.0: train-v2.0.json, dev-v2.0.json; some questions have no answer",
     ),
 )

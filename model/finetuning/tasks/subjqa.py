@@ -4,29 +4,27 @@ Files are <domain>/{train,dev,test}.csv.
 """
 
 import ast
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from model.command import UserMistake
-from model.finetuning.examples import Example, Sampling, Split, Task, sample
-from model.finetuning.tasks.files import column, split_files, table_rows
+from model.finetuning.examples import Example, LeftOut, Task
+from model.finetuning.tasks.files import column, table_rows
+from model.finetuning.tasks.splits import passage, reader
 
 NO_ANSWER = "ANSWERNOTFOUND"
 """Stands at the end of every review; chosen by annotators as the answer that is not there."""
 
 
-def read(data: Path, split: Split, sampling: Sampling) -> list[Example]:
-    """Every domain below the folder."""
-    folders = [data, *sorted(p for p in data.iterdir() if p.is_dir())] if data.is_dir() else []
-    files = [f for folder in folders for f in split_files(folder)[split]]
-    if not files:
-        raise UserMistake(f"{data}: no {split}.csv of SubjQA in it or in its folders")
-    return sample((example for path in files for example in questions(path)), sampling)
+def questions(path: Path) -> Iterator[Example | LeftOut]:
+    """One example for each pair of question and review; several annotators' answers are several right answers.
 
-
-def questions(path: Path) -> Iterator[Example]:
-    """One example for each pair of question and review; several annotators' answers are several right answers."""
-    held: dict[str, tuple[Example, list[tuple[str, int]]]] = {}
+    Where annotators marked answers and none of them is found in the review, the question is left out: to say that it
+    has no answer would be wrong.
+    """
+    held: dict[str, tuple[Example, list[tuple[str, int] | None]]] = {}
     for number, row in table_rows(path):
         name = str(column(row, "q_review_id", path, number))
         review = str(column(row, "review", path, number)).removesuffix(NO_ANSWER).rstrip()
@@ -35,10 +33,31 @@ def questions(path: Path) -> Iterator[Example]:
             held[name] = (Example(name, str(column(row, "question", path, number)), review, slices=slices), [])
         answer = str(column(row, "human_ans_spans", path, number))
         start = _start(row.get("human_ans_indices"), path, number)
-        if answer != NO_ANSWER and review[start : start + len(answer)] == answer:
-            held[name][1].append((answer, start))
-    for example, answers in held.values():
-        yield Example(example.id, example.text, example.pair, answers=tuple(answers), slices=example.slices)
+        if answer != NO_ANSWER:
+            held[name][1].append(aligned(review, answer, start))
+    for example, marked in held.values():
+        answers = tuple(answer for answer in marked if answer)
+        if marked and not answers:
+            yield LeftOut("no marked answer found in its passage")
+        else:
+            yield replace(example, answers=answers)
+
+
+def aligned(review: str, answer: str, start: int) -> tuple[str, int] | None:
+    """The words of the review that are the answer but for white space, nearest to `start`; None if there are none.
+
+    The published spans come from a tokenized copy of the reviews: `bedding .` stands for `bedding.`
+    """
+    if answer.strip() and review[start : start + len(answer)] == answer:
+        return answer, start
+    places = [i for i, character in enumerate(review) if not character.isspace()]
+    squeezed, wanted = "".join(review[i] for i in places), "".join(answer.split())
+    found = [match.start() for match in re.finditer(f"(?={re.escape(wanted)})", squeezed)] if wanted else []
+    if not found:
+        return None
+    first = min(found, key=lambda i: abs(places[i] - start))
+    begin, end = places[first], places[first + len(wanted) - 1] + 1
+    return review[begin:end], begin
 
 
 def _start(written: object, path: Path, line: int) -> int:
@@ -54,7 +73,7 @@ TASKS = (
         shape="span",
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
-        read=read,
+        read=reader(questions, key=passage),
         source="SubjQA: <domain>/{train,dev,test}.csv, plain or gz",
         question="which words of a review answer a question about the product, if any do?",
     ),

@@ -1,10 +1,12 @@
 """SWAG (Zellers et al. 2018): which of four endings follows; train.csv, val.csv, test.csv as published."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from model.finetuning.examples import Example, Task
-from model.finetuning.tasks.files import class_of, column, reader, table_rows
+from model.finetuning.tasks.files import class_of, column, table_rows
+from model.finetuning.tasks.splits import parts, reader
 
 ENDINGS = 4
 CLASSES = {str(i): i for i in range(ENDINGS)}
@@ -25,7 +27,7 @@ TASKS = (
         shape="choice",
         labels=tuple(CLASSES),
         metrics=("accuracy", "loss"),
-        read=reader(questions, labelled_test=False),
+        read=reader(questions, partial(parts, leave_out=("*_full*",), labelled_test=False)),
         source="SWAG: train.csv, val.csv (the test set's labels are not published, so val is the test set)",
     ),
 )

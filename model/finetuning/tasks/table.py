@@ -3,13 +3,15 @@
 Files are CSV, TSV, JSON lines or Parquet, one file (cut by text) or a folder with train, dev and test in their names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from model.command import UserMistake
-from model.finetuning.examples import Example, Task
-from model.finetuning.tasks.files import all_files, class_of, column, reader, table_rows
+from model.finetuning.examples import Example, Split, Task
+from model.finetuning.tasks.files import class_of, column, number_of, table_rows
+from model.finetuning.tasks.splits import Part, parts, reader, split_files
 
 FIELDS = ("text", "label", "pair", "id", "shape")
 MOST_CLASSES = 1000
@@ -29,7 +31,7 @@ def task(name: str, data: Path, labels: Sequence[str] | None = None) -> Task:
         shape="classification" if shape == "classification" else "regression",
         labels=found,
         metrics=("accuracy", "macro_f1", "ece", "loss") if found else ("pearson", "spearman", "mse"),
-        read=reader(partial(rows, columns=columns, classes=found)),
+        read=reader(partial(rows, columns=columns, classes=found), partial(split_parts, label=columns["label"])),
         source=f"{data}: {', '.join(f'{field} from column {c!r}' for field, c in columns.items())}",
     )
 
@@ -47,14 +49,26 @@ def parse(name: str) -> dict[str, str]:
     return columns
 
 
+def split_parts(data: Path, label: str) -> dict[Split, Part]:
+    """A test file without labels is not read; dev serves as test then."""
+    unlabelled = [path for path in split_files(data)["test"] if not _is_labelled(path, label)]
+    return parts(data, labelled_test=not unlabelled)
+
+
+def _is_labelled(path: Path, label: str) -> bool:
+    for _, row in table_rows(path):
+        return row.get(label) not in (None, "")
+    return False
+
+
 def classes_in(data: Path, label: str) -> tuple[str, ...]:
     """Every label that occurs, in sorted order."""
     if not data.exists():
         raise UserMistake(f"{data}: no such file or folder; --data names the file with your examples")
     found: set[str] = set()
-    for path in all_files(data):
+    for path in dict.fromkeys(path for part in split_parts(data, label).values() for path in part.files):
         for number, row in table_rows(path):
-            found.add(str(column(row, label, path, number)))
+            found.add(_class(row, label, path, number))
             if len(found) > MOST_CLASSES:
                 raise UserMistake(
                     f"{path}: column {label!r} holds over {MOST_CLASSES} labels; for numbers add shape=regression"
@@ -64,21 +78,19 @@ def classes_in(data: Path, label: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def _class(row: Mapping[str, Any], label: str, path: Path, line: int) -> str:
+    written = str(column(row, label, path, line))
+    if not written.strip():
+        raise UserMistake(f"{path}, line {line}: column {label!r} is empty; fill it in or remove the row")
+    return written
+
+
 def rows(path: Path, columns: dict[str, str], classes: tuple[str, ...]) -> Iterator[Example]:
     indices = {label: i for i, label in enumerate(classes)}
     for number, row in table_rows(path):
-        written = column(row, columns["label"], path, number)
-        label = class_of(written, indices, path, number) if classes else _number(written, path, number)
+        written = _class(row, columns["label"], path, number)
+        label = class_of(written, indices, path, number) if classes else number_of(written, path, number)
         text = str(column(row, columns["text"], path, number))
         pair = str(column(row, columns["pair"], path, number)) if "pair" in columns else None
         name = str(column(row, columns["id"], path, number)) if "id" in columns else f"{path.name}:{number}"
         yield Example(name, text, pair, label, slices={"words": len(text.split())})
-
-
-def _number(written: object, path: Path, line: int) -> float:
-    try:
-        return float(str(written))
-    except ValueError:
-        raise UserMistake(
-            f"{path}, line {line}: label {written!r} is not a number; for classes leave shape out"
-        ) from None

@@ -19,17 +19,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     settings = settings_of(arguments)
     task = find(arguments.task, arguments.data)
 
-    from model.finetuning.fit import Start, fit
+    from model.finetuning.fit import fit, fitted
 
-    result = fit(
-        Start(arguments.encoder, arguments.architecture, arguments.teacher),
-        task=task,
-        data=arguments.data,
-        output=arguments.output,
-        settings=settings,
-        seed=arguments.seed,
-        device=arguments.device,
-    )
+    start = start_of(arguments)
+    asked = (start, task, arguments.data, arguments.output, settings, arguments.seed)
+    ended_in_the_evaluation = arguments.evaluation and not (arguments.evaluation / "metrics.json").exists()
+    result = (fitted(*asked) if ended_in_the_evaluation else None) or fit(*asked, device=arguments.device)
     if arguments.evaluation is not None:
         from model.evaluation.evaluate import evaluate
 
@@ -49,6 +44,12 @@ def parser() -> argparse.ArgumentParser:
         "--teacher", type=Path, metavar="DIR", help="distil: learn from this fine-tuned folder's outputs too"
     )
     parser.add_argument(
+        "--teacher_outputs",
+        type=Path,
+        metavar="DIR",
+        help="where what teachers said is kept for all their students (default: --output)",
+    )
+    parser.add_argument(
         "--task", required=True, metavar="NAME", help=f"one of {', '.join(sorted(TASKS))}, table:text=…,label=…"
     )
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="the task's data")
@@ -61,6 +62,12 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="any setting; repeatable")
     parser.epilog = "Settings: " + ", ".join(FinetuningSettings.__dataclass_fields__)
     return parser
+
+
+def start_of(arguments: argparse.Namespace) -> Any:
+    from model.finetuning.fit import Start
+
+    return Start(arguments.encoder, arguments.architecture, arguments.teacher, arguments.teacher_outputs)
 
 
 def settings_of(arguments: argparse.Namespace) -> FinetuningSettings:

@@ -91,10 +91,13 @@ def _matthews(sums: np.ndarray) -> np.ndarray:
 
 
 def _calibration(predictions: Predictions) -> np.ndarray:
-    """Per bin of confidence: confidence minus correctness, and one column of ones [n, BINS + 1]."""
+    """Per bin of confidence: confidence minus correctness, and one column of ones [n, BINS + 1].
+
+    A confidence that is no number makes the error none.
+    """
     assert predictions.probabilities is not None
     confidence = predictions.probabilities.max(1)
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    bins = np.minimum((np.nan_to_num(confidence) * BINS).astype(int), BINS - 1)
     columns = np.zeros((len(confidence), BINS + 1))
     columns[np.arange(len(confidence)), bins] = confidence - _correct(predictions)
     columns[:, BINS] = 1.0

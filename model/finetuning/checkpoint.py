@@ -1,23 +1,41 @@
 """Where a killed training goes on: everything that decides its next step, random numbers included."""
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from model.finetuning.attempt import Attempt
 
 
+@dataclass
+class Position:
+    """How far a training is."""
+
+    step: int = 0
+    worse: int = 0
+    """Evaluations since the best one."""
+    losses: list[Tensor] = field(default_factory=list)
+    """Of the steps since the last evaluation."""
+
+
 def save(
-    file: Path, model: nn.Module, optimizer: torch.optim.Optimizer, attempt: Attempt, step: int, worse: int
+    file: Path, network: nn.Module, optimizer: torch.optim.Optimizer, attempt: Attempt, position: Position
 ) -> None:
-    """Whole or not at all. `worse`: evaluations since the best one."""
+    """Whole or not at all. `network`: all that learns."""
     state = {
-        "model": model.state_dict(),
+        "network": network.state_dict(),
         "optimizer": optimizer.state_dict(),
         "best": attempt.state,
-        "numbers": {"dev": attempt.dev, "best_step": attempt.best_step, "step": step, "worse": worse},
+        "losses": [float(loss) for loss in position.losses],
+        "numbers": {
+            "dev": attempt.dev,
+            "best_step": attempt.best_step,
+            "step": position.step,
+            "worse": position.worse,
+        },
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }
@@ -27,16 +45,25 @@ def save(
     os.replace(temporary, file)
 
 
-def resume(file: Path | None, model: nn.Module, optimizer: torch.optim.Optimizer, attempt: Attempt) -> tuple[int, int]:
-    """Step and evaluations without improvement to go on from; 0 and 0 where nothing was saved."""
+def step_of(file: Path) -> int:
+    """The step a training goes on from; 0 where nothing was saved."""
+    if not file.exists():
+        return 0
+    return int(torch.load(file, map_location="cpu", weights_only=True, mmap=True)["numbers"]["step"])
+
+
+def resume(
+    file: Path | None, network: nn.Module, optimizer: torch.optim.Optimizer, attempt: Attempt, device: torch.device
+) -> Position:
+    """Where to go on from; the start where nothing was saved."""
     if file is None or not file.exists():
-        return 0, 0
+        return Position()
     state = torch.load(file, map_location="cpu", weights_only=True)
-    model.load_state_dict(state["model"])
+    network.load_state_dict(state["network"])
     optimizer.load_state_dict(state["optimizer"])
     attempt.state, numbers = state["best"], state["numbers"]
     attempt.dev, attempt.best_step = numbers["dev"], numbers["best_step"]
     torch.set_rng_state(state["random"])
     if state["random_cuda"]:
         torch.cuda.set_rng_state_all(state["random_cuda"])
-    return numbers["step"], numbers["worse"]
+    return Position(numbers["step"], numbers["worse"], list(torch.tensor(state["losses"], device=device)))

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from model.command import UserMistake
-from model.finetuning.examples import Sampling, Split
+from model.finetuning.examples import Sampling, Split, Task
 from model.presets import PRESETS
 
 
@@ -44,10 +44,13 @@ class FinetuningSettings:
     sample_seed: int = 0
     """Chooses dev and test, the same for all arms and seeds, so that arms are compared on the same examples."""
     loss: Literal["cross_entropy", "focal"] = "cross_entropy"
-    focal_alpha: float = 1.0
+    """Focal (Lin et al. 2017, arXiv 1708.02002): of classification, tokens and choice."""
+    focal_alpha: tuple[float, ...] = ()
+    """The weight of each class in focal loss; one number: of the second of two classes, the first has the rest to 1
+    (eq. 5); empty: none (eq. 4)."""
     focal_gamma: float = 2.0
-    """Lin et al. 2017, arXiv 1708.02002."""
     class_weights: Literal["none", "balanced"] = "none"
+    """Balanced: inverse to a class's frequency; of classification."""
     temperature: float = 2.0
     """Of the teacher's and the student's probabilities in distillation."""
     soft_weight: float = 0.5
@@ -64,7 +67,7 @@ class FinetuningSettings:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """`auto`: bf16 where the device multiplies it in hardware."""
     clean: Literal["none", "letters"] = "none"
-    """`letters` removes numbers and punctuation before tokenizing."""
+    """`letters` removes numbers and punctuation before tokenizing; of classification and regression."""
 
     def __post_init__(self) -> None:
         for name, low, high in BOUNDS:
@@ -73,6 +76,21 @@ class FinetuningSettings:
                     raise UserMistake(f"fine-tuning: {name} is {value}, must be from {low:g} to {high:g}")
         if not self.learning_rates:
             raise UserMistake("fine-tuning: learning_rates is empty, give at least one")
+
+    def check(self, task: Task) -> None:
+        """Refuses what the task would silently pass over."""
+        for name, shapes in ONLY_OF.items():
+            default = type(self).__dataclass_fields__[name].default
+            if getattr(self, name) != default and task.shape not in shapes:
+                raise UserMistake(
+                    f"{name} has no effect on {task.name}, a task of shape {task.shape}: leave it out (it is for "
+                    f"{', '.join(shapes)})"
+                )
+        alphas, classes = len(self.focal_alpha), len(task.labels)
+        if alphas and self.loss != "focal":
+            raise UserMistake("focal_alpha has no effect without loss=focal: leave it out")
+        if alphas and alphas != classes and (alphas, classes) != (1, 2):
+            raise UserMistake(f"focal_alpha: give a weight for each of the {classes} classes {', '.join(task.labels)}")
 
     @classmethod
     def of_preset(cls, name: str) -> "FinetuningSettings":
@@ -86,8 +104,8 @@ class FinetuningSettings:
     @classmethod
     def of_run(cls, run: Mapping[str, Any]) -> "FinetuningSettings":
         """From run.json."""
-        settings = dict(run["settings"])
-        return cls(**settings | {"learning_rates": tuple(settings["learning_rates"])})
+        settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in run["settings"].items()}
+        return cls(**settings)
 
     def sampling_of(self, split: Split, seed: int) -> Sampling:
         """Training examples vary with the seed, so that seeds measure that too; dev and test never do."""
@@ -123,6 +141,7 @@ BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("batch", 1, 65536),
     ("warmup", 0.0, 1.0),
     ("weight_decay", 0.0, 1.0),
+    ("dropout", 0.0, 0.95),
     ("layer_decay", 0.1, 1.0),
     ("clip", 0.0, 1000.0),
     ("max_length", 8, 8192),
@@ -130,7 +149,7 @@ BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("n_train", 2, 1e12),
     ("n_dev", 2, 1e12),
     ("n_test", 2, 1e12),
-    ("focal_alpha", 0.0, 100.0),
+    ("focal_alpha", 0.0, 1.0),
     ("focal_gamma", 0.0, 100.0),
     ("temperature", 0.01, 1000.0),
     ("soft_weight", 0.0, 1.0),
@@ -139,6 +158,15 @@ BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("patience", 1, 1e6),
     ("evaluations_per_epoch", 1, 1000),
 )
+
+
+ONLY_OF: dict[str, tuple[str, ...]] = {
+    "loss": ("classification", "tokens", "choice"),
+    "focal_alpha": ("classification", "tokens"),
+    "class_weights": ("classification",),
+    "clean": ("classification", "regression"),
+}
+"""Shapes of tasks on which a setting has an effect."""
 
 
 def _expected(hint: Any) -> str:

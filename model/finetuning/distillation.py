@@ -2,12 +2,13 @@
 
 Soft targets with a temperature (Hinton et al. 2015, arXiv 1503.02531); a student of every second layer of the teacher
 (DistilBERT, arXiv 1910.01108); hidden states and attention as further targets (TinyBERT, arXiv 1909.10351). The
-teacher's logits are computed once and kept; its hidden states, which are too large to keep, only where they are asked
-for.
+teacher's logits are computed once and kept, for other students too; its hidden states, which are too large to keep,
+only where they are asked for.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from tokenizers import Tokenizer
 from torch import nn
 
 from model.command import UserMistake
@@ -33,13 +35,15 @@ SHAPES = ("classification", "regression", "choice")
 class Teacher:
     """A fine-tuned folder and what it says of the training examples."""
 
+    folder: Path
     model: nn.Module
+    tokenizer: Tokenizer
     logits: torch.Tensor
     """Float32 [examples, classes], in the order of the features."""
 
 
 def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: Device, kept_in: Path) -> Teacher:
-    """Its logits are read from `kept_in` where they were computed before."""
+    """Its logits are read from `kept_in` where they were computed before, by whichever student."""
     from safetensors.torch import load_file, save_file
 
     if task.shape not in SHAPES:
@@ -53,14 +57,21 @@ def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: 
         encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
         said = outputs(model, encode(examples), head.shape, device)
         file.parent.mkdir(parents=True, exist_ok=True)
-        save_file({"logits": torch.from_numpy(np.stack(said))}, file)
-    return Teacher(model, load_file(file)["logits"].to(device.torch))
+        temporary = file.with_name(f".{file.name}.{os.getpid()}")
+        save_file({"logits": torch.from_numpy(np.stack(said))}, temporary)
+        os.replace(temporary, file)
+    return Teacher(folder, model, tokenizer, load_file(file)["logits"].to(device.torch))
 
 
 def _fingerprint(folder: Path, examples: Sequence[Example]) -> str:
-    weights = hashlib.sha256((folder / "model.safetensors").read_bytes())
-    weights.update(json.dumps([e.id for e in examples]).encode())
-    return weights.hexdigest()[:16]
+    """Of all that its logits follow from: weights, head, tokenizer, and the examples as they are written."""
+    sources = hashlib.sha256()
+    for name in ("model.safetensors", "head.safetensors", "task.json", "tokenizer.json"):
+        if (folder / name).exists():
+            sources.update((folder / name).read_bytes())
+    for example in examples:
+        sources.update(json.dumps([example.id, example.text, example.pair, example.choices]).encode())
+    return sources.hexdigest()[:16]
 
 
 def half_of(folder: Path) -> nn.Module:
@@ -82,39 +93,60 @@ def _set_depth(model: nn.Module, layers: int) -> None:
     setattr(config, name, layers)
 
 
-class DistillationLoss:
-    """Called by the loop: network, inputs, targets, indices of the features → loss."""
+class DistillationLoss(nn.Module):
+    """Called by the loop: network, inputs, targets, indices of the features → loss.
 
-    def __init__(self, teacher: Teacher, student: nn.Module, training: Training) -> None:
-        self._teacher, self._training = teacher, training
+    Hidden states of a student of another width go through a linear layer that is learnt beside it and dropped after
+    training, one for all layers (TinyBERT, eq. 8). Attention is compared as the mean over the heads, of which student
+    and teacher may have different numbers.
+    """
+
+    def __init__(self, teacher: Teacher, student: nn.Module, tokenizer: Tokenizer, training: Training) -> None:
+        super().__init__()
+        self._training = training
+        self._taught_by = [teacher]  # in a list, for torch not to take its weights for the loss's own
         settings = training.settings
         self._inside = settings.hidden_weight > 0 or settings.attention_weight > 0
         if settings.attention_weight > 0:
             for model in (teacher.model, student):
                 encoders.write_attention_out(model)
-        if self._inside and _width(student) != _width(teacher.model):
-            raise UserMistake(
-                f"hidden_weight: the student is {_width(student)} wide, the teacher {_width(teacher.model)}; "
-                "hidden and attention losses need the same width"
-            )
+        if self._inside:
+            _check_inside(teacher, tokenizer, settings)
+        widths = _width(student), _width(teacher.model)
+        learnt = settings.hidden_weight > 0 and widths[0] != widths[1]
+        self.projection = nn.Linear(*widths).to(training.device.torch) if learnt else nn.Identity()
 
-    def __call__(
+    def forward(
         self, model: nn.Module, inputs: dict[str, torch.Tensor], targets: torch.Tensor, chosen: np.ndarray
     ) -> torch.Tensor:
-        settings, training = self._training.settings, self._training
+        settings, training, teacher = self._training.settings, self._training, self._taught_by[0]
         wanted = {"output_hidden_states": self._inside, "output_attentions": settings.attention_weight > 0}
         output = model(**accepted(model, inputs), **wanted)
-        soft = soft_loss(output.logits, self._teacher.logits[torch.from_numpy(chosen)], settings, training.shape)
+        soft = soft_loss(output.logits, teacher.logits[torch.from_numpy(chosen)], settings, training.shape)
         hard = supervised_loss(output, targets, training)
         loss = settings.soft_weight * soft + (1 - settings.soft_weight) * hard
-        if self._inside:
-            with torch.no_grad():
-                taught = self._teacher.model(**accepted(self._teacher.model, inputs), **wanted)
-            mask = inputs["attention_mask"]
-            loss = loss + settings.hidden_weight * hidden_loss(output.hidden_states, taught.hidden_states, mask)
-            if settings.attention_weight > 0:
-                loss = loss + settings.attention_weight * attention_loss(output.attentions, taught.attentions, mask)
+        if not self._inside:
+            return loss
+        with torch.no_grad():
+            taught = teacher.model(**accepted(teacher.model, inputs), **wanted)
+        mask = inputs["attention_mask"].flatten(0, -2)
+        if settings.hidden_weight > 0:
+            projected = [self.projection(states) for states in output.hidden_states]
+            loss = loss + settings.hidden_weight * hidden_loss(projected, taught.hidden_states, mask)
+        if settings.attention_weight > 0:
+            loss = loss + settings.attention_weight * attention_loss(output.attentions, taught.attentions, mask)
         return loss
+
+
+def _check_inside(teacher: Teacher, tokenizer: Tokenizer, settings: FinetuningSettings) -> None:
+    """Hidden and attention losses show the teacher the student's own tokens."""
+    asked = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
+    if tokenizer.get_vocab() != teacher.tokenizer.get_vocab():
+        raise UserMistake(
+            f"{asked}: the student's vocabulary is not that of the teacher {teacher.folder}; hidden and attention "
+            "losses need the same tokens: set hidden_weight and attention_weight to 0"
+        )
+    encoders.check_length(teacher.model, settings.max_length, str(teacher.folder))
 
 
 def soft_loss(student: torch.Tensor, teacher: torch.Tensor, settings: FinetuningSettings, shape: str) -> torch.Tensor:

@@ -21,6 +21,8 @@ from model.finetuning.examples import Shape, Task
 from model.finetuning.heads import MeanPooledClassifier
 from model.json_file import write_json
 
+COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
+"""Architectures whose first position is the one after the padding's index."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
 
 
@@ -122,6 +124,18 @@ def _pretrained(auto: Any, folder: str, config: Any) -> nn.Module:
             f"--encoder {folder}: {len(lost)} of the encoder's weights are not in its file, e.g. {lost[0]}"
         )
     return model
+
+
+def check_length(model: nn.Module, max_length: int, folder: str) -> None:
+    """Texts may not be longer than the encoder has positions for."""
+    config: Any = model.config
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None or getattr(config, "position_embedding_type", "absolute") != "absolute":
+        return
+    if config.model_type in COUNTED_FROM_PADDING:
+        positions -= config.pad_token_id + 1
+    if max_length > positions:
+        raise UserMistake(f"max_length is {max_length}, but {folder} has {positions} positions: give at most so many")
 
 
 def load_tokenizer(folder: str) -> Tokenizer:

@@ -19,8 +19,9 @@ from model.device import Device, open_device
 from model.evaluation import metrics, spans
 from model.evaluation.predict import judge
 from model.finetuning import encoders
-from model.finetuning.attempt import Attempt
+from model.finetuning.attempt import Attempt, finished, keep
 from model.finetuning.batches import Encoder, Feature
+from model.finetuning.checkpoint import step_of
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.distillation import DistillationLoss, Teacher, half_of, load_teacher
 from model.finetuning.encoders import Head
@@ -43,6 +44,8 @@ class Start:
     """Folder or hub name, `random`, or `half` for every second layer of the teacher."""
     architecture: str | None = None
     teacher: Path | None = None
+    teacher_outputs: Path | None = None
+    """Where what teachers said is kept for all their students; None: with the result, for this one."""
 
     @property
     def tokenizer_folder(self) -> str:
@@ -87,16 +90,9 @@ def fit(
     device: str = "auto",
 ) -> dict[str, Any]:
     started, cpu_started = time.perf_counter(), time.process_time()
-    question = {
-        "task": task.name,
-        "seed": seed,
-        "encoder": start.encoder,
-        "architecture": start.architecture,
-        "teacher": str(start.teacher) if start.teacher else None,
-        "data": str(data),
-        "settings": asdict(settings),
-    }
-    output.mkdir(parents=True, exist_ok=True)
+    check(start, task, settings, seed)
+    question = _question(start, task, data, settings, seed)
+    make_folder(output)
     write_json(output / "run.json", question)
     target = open_device(device, settings.precision)
     prepared = prepare(start, task, data, settings, seed)
@@ -108,7 +104,7 @@ def fit(
     result = question | {
         "learning_rate": best.learning_rate,
         "dev": best.dev,
-        "tried": [_summary(attempt) for attempt in attempts],
+        "tried": [attempt.summary() for attempt in attempts],
         "n_train": len(prepared.train),
         "n_dev": len(prepared.dev),
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -120,6 +116,49 @@ def fit(
     write_json(output / "result.json", result)
     shutil.rmtree(output / "attempts", ignore_errors=True)
     return result
+
+
+def fitted(
+    start: Start, task: Task, data: Path, output: Path, settings: FinetuningSettings, seed: int
+) -> dict[str, Any] | None:
+    """The result that is in the folder if the same was asked and, as make judges, nothing it is made of is newer."""
+    file = output / "result.json"
+    if not file.exists():
+        return None
+    result = json.loads(file.read_text())
+    asked = json.loads(json.dumps(_question(start, task, data, settings, seed)))
+    sources = [data, *(Path(name) for name in (start.encoder, start.architecture, start.teacher) if name)]
+    files = [f for source in sources for f in (source, *source.rglob("*")) if f.exists()]
+    unchanged = all(f.stat().st_mtime <= file.stat().st_mtime for f in files)
+    return result if unchanged and asked == {name: result.get(name) for name in asked} else None
+
+
+def _question(start: Start, task: Task, data: Path, settings: FinetuningSettings, seed: int) -> dict[str, Any]:
+    return {
+        "task": task.name,
+        "seed": seed,
+        "encoder": start.encoder,
+        "architecture": start.architecture,
+        "teacher": str(start.teacher) if start.teacher else None,
+        "data": str(data),
+        "settings": asdict(settings),
+    }
+
+
+def check(start: Start, task: Task, settings: FinetuningSettings, seed: int) -> None:
+    """What can be refused before anything is read."""
+    settings.check(task)
+    if not 0 <= seed < 2**32:
+        raise UserMistake(f"--seed {seed}: give a number from 0 to {2**32 - 1}")
+    if start.encoder == "half" and settings.dropout is not None:
+        raise UserMistake("dropout: half a teacher has its teacher's own; leave it out, or set it for the teacher")
+
+
+def make_folder(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserMistake(f"--output {output}: no folder can be made there ({error.strerror})") from None
 
 
 def prepare(start: Start, task: Task, data: Path, settings: FinetuningSettings, seed: int) -> Prepared:
@@ -145,24 +184,26 @@ def _best(
     """Trains every learning rate, those finished before a kill excepted; the model carries the best state."""
     attempts: list[Attempt] = []
     model: nn.Module | None = None
-    log = MetricsLog(output)
     training = _training(task, prepared, settings, seed, device)
-    teacher = _teacher(start, task, prepared, device, output)
+    teacher = load_teacher_of(start, task, prepared, device, output)
     total = training.steps * len(settings.learning_rates)
     with progress(total, "steps", f"fine-tuning {task.name}, seed {seed}") as shown:
         for i, rate in enumerate(settings.learning_rates):
-            attempt = _finished(output, rate)
+            folder = _folder(output, rate)
+            attempt = finished(folder)
             if attempt is None:
-                torch.manual_seed(seed)
-                model = _placed(start.build(task, settings), settings, device)
-                loss = DistillationLoss(teacher, model, training) if teacher else None
+                model, loss = _network(start, task, prepared, training, teacher)
+                checkpoint = folder / "checkpoint.pt"
+                log = MetricsLog(output, after_step=i * training.steps + step_of(checkpoint))
                 report = _reporter(log, shown, i, training.steps, rate)
-                checkpoint = _folder(output, rate) / "checkpoint.pt"
                 attempt = train(model, replace(training, report=report, loss=loss, checkpoint=checkpoint), rate)
-                _keep(attempt, output)
+                keep(attempt, folder)
             attempts.append(attempt)
             shown.update((i + 1) * training.steps)
     best = max(attempts, key=Attempt.rank)
+    if not best.state:
+        rates = ", ".join(f"{attempt.learning_rate:g}" for attempt in attempts)
+        raise UserMistake(f"every learning rate diverged ({rates}): the loss is no number any more; give lower ones")
     model = model or start.build(task, settings)
     model.cpu().load_state_dict(best.state)
     return model, best, attempts
@@ -174,15 +215,34 @@ def train_once(
     prepared: Prepared,
     settings: FinetuningSettings,
     seed: int,
-    device: str,
-    report: Callable[[int, dict[str, Any]], None],
+    device: Device,
+    teacher: Teacher | None,
+    report: Callable[[float, dict[str, Any]], None],
 ) -> Attempt:
-    """One training with the first learning rate, nothing kept: what a search tries."""
-    target = open_device(device, settings.precision)
-    torch.manual_seed(seed)
-    model = _placed(start.build(task, settings), settings, target)
-    training = replace(_training(task, prepared, settings, seed, target), report=report)
-    return train(model, training, settings.learning_rates[0])
+    """One training with the first learning rate, nothing kept: what a search tries.
+
+    `report` is told the share of the training that is done, and the numbers.
+    """
+    training = _training(task, prepared, settings, seed, device)
+    model, loss = _network(start, task, prepared, training, teacher)
+
+    def share(step: int, numbers: dict[str, Any]) -> None:
+        report(step / training.steps, numbers)
+
+    return train(model, replace(training, report=share, loss=loss), settings.learning_rates[0])
+
+
+def _network(
+    start: Start, task: Task, prepared: Prepared, training: Training, teacher: Teacher | None
+) -> tuple[nn.Module, nn.Module | None]:
+    """The network as every training of this seed begins, and the loss where a teacher gives it."""
+    settings = training.settings
+    torch.manual_seed(training.seed)
+    model = start.build(task, settings)
+    encoders.check_length(model, settings.max_length, start.tokenizer_folder)
+    model = _placed(model, settings, training.device)
+    loss = DistillationLoss(teacher, model, prepared.encode.tokenizer, training) if teacher else None
+    return model, loss
 
 
 def _placed(model: nn.Module, settings: FinetuningSettings, device: Device) -> nn.Module:
@@ -192,10 +252,10 @@ def _placed(model: nn.Module, settings: FinetuningSettings, device: Device) -> n
     return model.to(device.torch)
 
 
-def _teacher(start: Start, task: Task, prepared: Prepared, device: Device, output: Path) -> Teacher | None:
+def load_teacher_of(start: Start, task: Task, prepared: Prepared, device: Device, output: Path) -> Teacher | None:
     if start.teacher is None:
         return None
-    return load_teacher(start.teacher, task, prepared.train, device, output)
+    return load_teacher(start.teacher, task, prepared.train, device, start.teacher_outputs or output)
 
 
 def _threshold(model: nn.Module, prepared: Prepared, device: Device, task: Task) -> float:
@@ -238,36 +298,7 @@ def _reporter(
     return report
 
 
-def _summary(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "learning_rate": attempt.learning_rate,
-        "dev": attempt.dev,
-        "steps": attempt.steps,
-        "best_step": attempt.best_step,
-        "examples_per_second": attempt.examples_per_second,
-    }
-
-
 def _folder(output: Path, rate: float) -> Path:
     """Belongs to the run's exact question: another question in the same folder starts afresh."""
     asked = hashlib.sha256((output / "run.json").read_bytes()).hexdigest()[:16]
     return output / "attempts" / f"{asked}-{rate:g}"
-
-
-def _keep(attempt: Attempt, output: Path) -> None:
-    """Weights first, then what they scored: a folder with a summary is complete."""
-    from safetensors.torch import save_file
-
-    folder = _folder(output, attempt.learning_rate)
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.clone() for name, tensor in attempt.state.items()}, folder / "state.safetensors")
-    write_json(folder / "attempt.json", _summary(attempt))
-
-
-def _finished(output: Path, rate: float) -> Attempt | None:
-    from safetensors.torch import load_file
-
-    folder = _folder(output, rate)
-    if not (folder / "attempt.json").exists():
-        return None
-    return Attempt(**json.loads((folder / "attempt.json").read_text()), state=load_file(folder / "state.safetensors"))

@@ -1,6 +1,7 @@
 """Trains a network on features and keeps its best state on dev; one call per learning rate."""
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from model.finetuning import checkpoint, losses
 from model.finetuning.attempt import Attempt, rank
 from model.finetuning.batches import Feature, collate, prediction_batches, training_batches
 from model.finetuning.cheap_dropout import DropoutNoise
+from model.finetuning.checkpoint import Position
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.examples import Shape
 
@@ -23,7 +25,9 @@ PREDICTION_BATCH = 64
 EVALUATIONS = 5
 """Of a training on dev, where nothing else is asked for: with few labels more of them cost as much as the training."""
 CHECKPOINT_SECONDS = 60.0
-"""So that a checkpoint costs nothing beside the training it saves."""
+CHECKPOINT_SHARE = 20.0
+"""From one checkpoint to the next at least so many seconds, and so many times what it took to write it: what a kill can
+lose is a minute, and what saving costs is a twentieth."""
 DevScore = Callable[[nn.Module], dict[str, float]]
 """Measures a network on dev: {metric: value}, the first decides, larger is better; `loss` breaks ties."""
 
@@ -43,9 +47,10 @@ class Training:
     class_weights: torch.Tensor | None = None
     pad_id: int = 0
     checkpoint: Path | None = None
-    """File a killed training goes on from; written after an evaluation, at most once in CHECKPOINT_SECONDS."""
-    loss: Callable[[nn.Module, dict[str, torch.Tensor], torch.Tensor, np.ndarray], torch.Tensor] | None = None
-    """Network, inputs, targets and the indices of the features → loss; None: the settings' own loss."""
+    """File a killed training goes on from."""
+    loss: nn.Module | None = None
+    """Network, inputs, targets and the indices of the features → loss; None: the settings' own loss. What it learns
+    itself is trained with the network and not kept."""
 
     @property
     def per_epoch(self) -> int:
@@ -65,31 +70,28 @@ class Training:
 def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt:
     """Leaves the best state in the attempt (on the CPU); the network itself ends where training ended."""
     settings = training.settings
-    optimizer = _optimizer(model, settings, learning_rate, training.device.fused_optimizer)
+    learning = nn.ModuleList([model, training.loss] if training.loss is not None else [model])
+    optimizer = _optimizer(learning, settings, learning_rate, training.device.fused_optimizer)
     noise = DropoutNoise(model) if training.device.kind == "cpu" else None
     attempt = Attempt(learning_rate)
-    evaluate_every = training.evaluate_every
-    step, worse = checkpoint.resume(training.checkpoint, model, optimizer, attempt)
-    batches = itertools.islice(_batches(training), step, None)
-    saved_at = started = time.perf_counter()
-    running: list[torch.Tensor] = []
-    seen = 0
-    while step < training.steps and not _given_up(worse, settings):
+    position = checkpoint.resume(training.checkpoint, learning, optimizer, attempt, training.device.torch)
+    batches = itertools.islice(_batches(training), position.step, None)
+    started = time.perf_counter()
+    due, seen = started + CHECKPOINT_SECONDS, 0
+    while position.step < training.steps and not attempt.diverged and not _given_up(position.worse, settings):
         chosen = next(batches)
-        _set_learning_rate(optimizer, step, training.steps, settings.warmup)
+        _set_learning_rate(optimizer, position.step, training.steps, settings.warmup)
         if noise is not None:
-            noise.begin(training.seed, step)
-        running.append(_step(model, training, optimizer, chosen))
-        step, seen = step + 1, seen + len(chosen)
-        if step % evaluate_every == 0 or step == training.steps:
-            numbers = {"train_loss": float(torch.stack(running).mean()), "learning_rate": _rate(optimizer)}
-            running = []
-            improved = _evaluate(model, training, attempt, step, numbers)
-            worse = 0 if improved else worse + 1
-            if training.checkpoint and time.perf_counter() - saved_at >= CHECKPOINT_SECONDS:
-                checkpoint.save(training.checkpoint, model, optimizer, attempt, step, worse)
-                saved_at = time.perf_counter()
-    attempt.steps = step
+            noise.begin(training.seed, position.step)
+        position.losses.append(_step(model, training, optimizer, chosen))
+        position.step, seen = position.step + 1, seen + len(chosen)
+        if position.step % training.evaluate_every == 0 or position.step == training.steps:
+            _evaluate(model, training, attempt, position, _rate(optimizer))
+        if training.checkpoint and not attempt.diverged and time.perf_counter() >= due:
+            begun = time.perf_counter()
+            checkpoint.save(training.checkpoint, learning, optimizer, attempt, position)
+            due = time.perf_counter() + max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (time.perf_counter() - begun))
+    attempt.steps = position.step
     attempt.examples_per_second = seen / (time.perf_counter() - started)
     return attempt
 
@@ -149,24 +151,40 @@ def accepted(model: nn.Module, inputs: dict[str, torch.Tensor]) -> dict[str, tor
     return {name: tensor for name, tensor in inputs.items() if name != "token_type_ids"}
 
 
-def _evaluate(model: nn.Module, training: Training, attempt: Attempt, step: int, numbers: dict[str, float]) -> bool:
-    dev = training.dev_score(model)
-    training.report(step, numbers | {f"dev_{name}": value for name, value in dev.items()})
+def _evaluate(model: nn.Module, training: Training, attempt: Attempt, position: Position, rate: float) -> None:
+    """Measures the network on dev and keeps it if it is better, or finds that it has diverged."""
+    loss = float(torch.stack(position.losses).mean())
+    position.losses = []
+    dev = training.dev_score(model) if math.isfinite(loss) and _all_finite(model) else {}
+    if rank(dev)[0] == -math.inf:
+        attempt.diverged = True
+        return
+    numbers = {"train_loss": loss, "learning_rate": rate} | {f"dev_{name}": value for name, value in dev.items()}
+    training.report(position.step, numbers)
     if attempt.state and rank(dev) <= attempt.rank():
-        return False
-    attempt.dev, attempt.best_step = dev, step
+        position.worse += 1
+        return
+    position.worse = 0
+    attempt.dev, attempt.best_step = dev, position.step
     attempt.state = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
-    return True
+
+
+def _all_finite(model: nn.Module) -> bool:
+    """The loss of the last step is finite still where its gradient was not."""
+    return bool(torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all())
 
 
 def _optimizer(
-    model: nn.Module, settings: FinetuningSettings, learning_rate: float, fused: bool = False
+    learning: nn.ModuleList, settings: FinetuningSettings, learning_rate: float, fused: bool = False
 ) -> torch.optim.AdamW:
-    """AdamW with the learning rate falling from the head down (google: eps 1e-6, no decay on LayerNorm and biases)."""
-    config: Any = model.config
+    """AdamW with the learning rate falling from the head down (google: eps 1e-6, no decay on LayerNorm and biases).
+
+    `learning`: the network, and what a loss learns besides, at the rate of the head.
+    """
+    config: Any = learning[0].config
     depth = int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in learning.named_parameters():
         if parameter.requires_grad:
             rate = learning_rate * settings.layer_decay ** _distance_from_top(name, depth)
             decay = 0.0 if parameter.ndim == 1 else settings.weight_decay

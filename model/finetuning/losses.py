@@ -15,15 +15,23 @@ def classification(
 ) -> torch.Tensor:
     """Mean loss; logits [..., classes], labels [...] with IGNORED where there is none.
 
-    Focal loss is alpha · (1 − p)^gamma · −log p of the true class (Lin et al. 2017, eq. 5); gamma 0 is cross-entropy.
+    Focal loss is α · (1 − p)^γ · −log p of the true class, α that class's weight (Lin et al. 2017, eq. 5); with γ 0 and
+    no α it is cross-entropy.
     """
     logits, labels = logits.float().flatten(0, -2), labels.flatten()
     each = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)
     known = (labels != IGNORED).float()
     weight = known if weights is None else known * weights[labels.clamp(min=0)]
     if config.loss == "focal":
-        each = config.focal_alpha * (1.0 - torch.exp(-each)) ** config.focal_gamma * each
+        each = (1.0 - torch.exp(-each)) ** config.focal_gamma * each
+        if config.focal_alpha:
+            each = torch.tensor(alphas(config.focal_alpha), device=each.device)[labels.clamp(min=0)] * each
     return (each * weight).sum() / weight.sum().clamp(min=1e-12)
+
+
+def alphas(given: tuple[float, ...]) -> tuple[float, ...]:
+    """A weight for each class; one number is that of the second of two classes, the first has the rest to 1."""
+    return (1.0 - given[0], given[0]) if len(given) == 1 else given
 
 
 def regression(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

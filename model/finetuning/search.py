@@ -4,17 +4,31 @@
 {"low", "high", "log"}. The test split is never looked at.
 """
 
-import json
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from model.command import UserMistake, main
 from model.finetune import parser as finetune_parser
-from model.finetune import settings_of
+from model.finetune import settings_of, start_of
+from model.finetuning import search_space
 from model.finetuning.config import FinetuningSettings
+from model.finetuning.examples import Task
+from model.finetuning.search_space import Space
 from model.finetuning.tasks import find
 from model.json_file import write_json
+
+if TYPE_CHECKING:
+    from model.device import Device
+    from model.finetuning.distillation import Teacher
+    from model.finetuning.fit import Prepared, Start
+
+STARTUP_TRIALS = 4
+"""Before any is pruned."""
+PARTS = 5
+"""Of a training, after which trials are compared: at equal shares of it, for with another batch or another number of
+epochs the same step is another place on the way."""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -23,26 +37,32 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--space", required=True, type=Path, metavar="FILE", help="JSON: setting → choices or range")
     parser.add_argument("--trials", type=int, default=20)
     arguments = parser.parse_args(argv)
-    space = json.loads(arguments.space.read_text())
+    if arguments.trials < 1:
+        raise UserMistake(f"--trials {arguments.trials}: give at least 1")
+    settings = settings_of(arguments)
+    space = search_space.read(arguments.space, settings, distils=arguments.teacher is not None)
     task = find(arguments.task, arguments.data)
     optuna = _optuna()
-    from model.finetuning.fit import Start, prepare
+    from model.device import open_device
+    from model.finetuning.fit import check, load_teacher_of, make_folder, prepare
 
-    start = Start(arguments.encoder, arguments.architecture, arguments.teacher)
-    settings = settings_of(arguments)
+    start = start_of(arguments)
+    check(start, task, settings, arguments.seed)
+    make_folder(arguments.output)
     prepared = prepare(start, task, arguments.data, settings, arguments.seed)
-    arguments.output.mkdir(parents=True, exist_ok=True)
+    device = open_device(arguments.device, settings.precision)
+    teacher = load_teacher_of(start, task, prepared, device, arguments.output)
     study = optuna.create_study(
         direction="maximize",
         storage=f"sqlite:///{arguments.output.resolve()}/optuna.db",
         study_name="search",
         load_if_exists=True,
-        sampler=optuna.samplers.TPESampler(seed=arguments.seed),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=4),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
     )
-    finished = [t for t in study.trials if t.state.is_finished()]
-    objective = _objective(start, task, prepared, settings, space, arguments.seed, arguments.device)
-    study.optimize(objective, n_trials=max(0, arguments.trials - len(finished)))
+    objective = Objective(start, task, prepared, settings, arguments.seed, device, teacher, space)
+    for number in range(len(_finished(study)), arguments.trials):
+        study.sampler = optuna.samplers.TPESampler(seed=arguments.seed + number)
+        study.optimize(objective, n_trials=1)
     return _write(study, task.metrics[0], arguments.output)
 
 
@@ -55,66 +75,73 @@ def _optuna() -> Any:
     return optuna
 
 
-def _objective(
-    start: Any, task: Any, prepared: Any, settings: FinetuningSettings, space: dict[str, Any], seed: int, device: str
-) -> Any:
-    """One trial is one training with the settings drawn; its dev metric is told after every evaluation."""
-    import optuna
+def _finished(study: Any) -> list[Any]:
+    """Trials that came to an end; one that was killed is drawn anew, from the same numbers."""
+    return [trial for trial in study.trials if trial.state.is_finished()]
 
-    from model.finetuning.fit import train_once
 
-    def objective(trial: Any) -> float:
-        drawn = {name: _draw(trial, name, choices) for name, choices in space.items()}
-        found = _as_settings(drawn)
-        found["learning_rates"] = tuple(found.get("learning_rates", settings.learning_rates))
-        chosen = replace(settings, **found)
+@dataclass(frozen=True)
+class Objective:
+    """One trial is one training with the settings drawn; its dev metric is told after every part of it."""
 
-        def report(step: int, numbers: dict[str, Any]) -> None:
-            trial.report(numbers[f"dev_{task.metrics[0]}"], step)
-            if trial.should_prune():
-                raise optuna.TrialPruned
+    start: "Start"
+    task: Task
+    prepared: "Prepared"
+    settings: FinetuningSettings
+    seed: int
+    device: "Device"
+    teacher: "Teacher | None"
+    space: Space
 
-        attempt = train_once(start, task, prepared, chosen, seed, device, report)
+    def __call__(self, trial: Any) -> float:
+        import optuna
+
+        from model.finetuning.fit import train_once
+
+        found = search_space.as_settings(search_space.draw(trial, self.space))
+        found["learning_rates"] = tuple(found.get("learning_rates", self.settings.learning_rates))
+        chosen = replace(self.settings, **found)
+        chosen.check(self.task)
+        report = self._reporter(trial)
+        attempt = train_once(self.start, self.task, self.prepared, chosen, self.seed, self.device, self.teacher, report)
+        if attempt.diverged:
+            raise optuna.TrialPruned
         return attempt.rank()[0]
 
-    return objective
+    def _reporter(self, trial: Any) -> Callable[[float, dict[str, Any]], None]:
+        import optuna
 
+        told: set[int] = set()
 
-def _draw(trial: Any, name: str, choices: Any) -> Any:
-    if isinstance(choices, list):
-        return trial.suggest_categorical(name, choices)
-    low, high = choices["low"], choices["high"]
-    if isinstance(low, int) and isinstance(high, int):
-        return trial.suggest_int(name, low, high, log=bool(choices.get("log")))
-    return trial.suggest_float(name, float(low), float(high), log=bool(choices.get("log")))
+        def report(share: float, numbers: dict[str, Any]) -> None:
+            part = int(PARTS * share)
+            if part == 0 or part in told:
+                return
+            told.add(part)
+            trial.report(numbers[f"dev_{self.task.metrics[0]}"], part)
+            if share < 1 and trial.should_prune():
+                raise optuna.TrialPruned
 
-
-def _as_settings(drawn: dict[str, Any]) -> dict[str, Any]:
-    """`learning_rate` is the grid of one."""
-    settings = dict(drawn)
-    if "learning_rate" in settings:
-        settings["learning_rates"] = [settings.pop("learning_rate")]
-    for name in settings:
-        if name not in FinetuningSettings.__dataclass_fields__:
-            raise UserMistake(f"search: space: no setting {name!r}")
-    return settings
+        return report
 
 
 def _write(study: Any, metric: str, output: Path) -> dict[str, Any]:
-
+    finished = _finished(study)
     trials = [
         {
-            "number": t.number,
-            "state": t.state.name.lower(),
-            "settings": _as_settings(t.params),
-            f"dev_{metric}": t.value,
+            "number": number,
+            "state": trial.state.name.lower(),
+            "settings": search_space.as_settings(trial.params),
+            f"dev_{metric}": trial.value,
         }
-        for t in study.trials
+        for number, trial in enumerate(finished)
     ]
-    states = [t["state"] for t in trials]
-    best = {"settings": _as_settings(study.best_params), f"dev_{metric}": study.best_value, "trials": len(trials)}
-    best |= {"pruned": states.count("pruned"), "complete": states.count("complete")}
     write_json(output / "trials.json", trials)
+    states = [trial["state"] for trial in trials]
+    if "complete" not in states:
+        raise UserMistake(f"none of the {len(trials)} trials came to an end: give lower learning rates in the space")
+    best = {"settings": search_space.as_settings(study.best_params), f"dev_{metric}": study.best_value}
+    best |= {"trials": len(trials), "pruned": states.count("pruned"), "complete": states.count("complete")}
     write_json(output / "best.json", best)
     return best
 

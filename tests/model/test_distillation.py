@@ -1,13 +1,16 @@
 """A teacher's folder in, a smaller student's folder out."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, ElectraConfig, ElectraForPreTraining
 
 from model import finetune
 from model.command import UserMistake
+from model.finetuning import distillation
 from tests.model.corpora import write_bert, write_corpus, write_electra
 
 SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
@@ -63,6 +66,72 @@ def test_the_teacher_speaks_once(made):
     before = kept[0].stat().st_mtime_ns
     tune(made, "once", *arguments)
     assert kept[0].stat().st_mtime_ns == before
+
+
+def test_a_teacher_killed_while_it_writes_speaks_again(made, monkeypatch):
+    """And what it said serves every student of the same examples."""
+    arguments = ["--encoder", "half", "--teacher", str(made / "teacher-cls"), "--set", "epochs=1"]
+    arguments += ["--teacher_outputs", str(made / "said")]
+
+    def die(tensors, file):
+        Path(file).write_bytes(b"half of it")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("safetensors.torch.save_file", die)
+        with pytest.raises(KeyboardInterrupt):
+            tune(made, "interrupted", *arguments)
+    tune(made, "interrupted", *arguments)
+    kept = list((made / "said").glob("teacher-*.safetensors"))
+    assert len(kept) == 1
+    before = kept[0].stat().st_mtime_ns
+    tune(made, "another", *arguments, "--set", "soft_weight=0.9")
+    assert kept[0].stat().st_mtime_ns == before
+    assert not list((made / "another").glob("teacher-*"))
+
+
+def test_a_student_of_another_width_learns_through_a_layer_that_is_dropped(made):
+    config = json.loads((made / "electra" / "config.json").read_text())
+    narrow = ElectraConfig(**config | {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32})
+    ElectraForPreTraining(narrow).save_pretrained(made / "narrow")
+    shutil.copy(made / "electra" / "tokenizer.json", made / "narrow")
+    teacher = ["--teacher", str(made / "teacher-cls"), "--set", "hidden_weight=1.0", "--set", "attention_weight=1.0"]
+    result = tune(made, "narrower", "--encoder", str(made / "narrow"), *teacher)
+    assert result["dev"]["accuracy"] > 0.9
+    _, report = AutoModelForSequenceClassification.from_pretrained(made / "narrower", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+
+
+def test_the_layer_between_two_widths_learns(made, monkeypatch):
+    losses = []
+
+    class Kept(distillation.DistillationLoss):
+        def __init__(self, *given):
+            super().__init__(*given)
+            losses.append((self, [p.detach().clone() for p in self.parameters()]))
+
+    monkeypatch.setattr("model.finetuning.fit.DistillationLoss", Kept)
+    teacher = ["--teacher", str(made / "teacher-cls"), "--set", "hidden_weight=1.0", "--set", "epochs=1"]
+    tune(made, "layer", "--encoder", str(made / "narrow"), *teacher)
+    loss, before = losses[0]
+    assert [p.shape for p in before] == [(32, 16), (32,)]
+    assert all(not torch.equal(p, q) for p, q in zip(loss.parameters(), before, strict=True))
+
+
+def test_hidden_losses_need_the_same_tokens(made):
+    """The teacher would be shown the ids of another vocabulary."""
+    tokenizer = json.loads((made / "electra" / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    (a, i), (b, j) = list(vocabulary.items())[-2:]
+    vocabulary |= {a: j, b: i}
+    shutil.copytree(made / "electra", made / "other-words")
+    (made / "other-words" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    arguments = ["--encoder", str(made / "other-words"), "--teacher", str(made / "teacher-cls"), "--set", "epochs=1"]
+    for name in ("hidden_weight", "attention_weight"):
+        with pytest.raises(UserMistake, match=f"{name}: the student's vocabulary is not that of the teacher"):
+            tune(made, "other-student", *arguments, "--set", f"{name}=1.0")
+    assert tune(made, "other-student", *arguments)["teacher"]
 
 
 def test_half_of_nothing_is_a_mistake(made):

@@ -14,6 +14,7 @@ from model.finetuning import encoders
 from model.finetuning.examples import Sampling
 from model.finetuning.loop import train
 from model.finetuning.tasks import corpus
+from model.metrics_log import read_metrics
 from tests.model.corpora import write_bert, write_corpus, write_distilbert, write_electra
 
 SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
@@ -112,6 +113,51 @@ def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monk
     result = tune(made, "killed", "--learning_rate", "1e-3", "5e-3")
     assert resumed == [5e-3]
     assert [tried["dev"] for tried in result["tried"]] == [tried["dev"] for tried in whole["tried"]]
+    curves = [[{**line, "time": 0} for line in read_metrics(made / name)] for name in ("killed", "whole")]
+    assert curves[0] == curves[1]
+    assert {line["attempt"] for line in curves[0]} == {0, 1}
+
+
+def diverging(rates):
+    """A training whose weights overflow at some learning rates."""
+
+    def train_or_overflow(model, training, rate):
+        if rate in rates:
+            next(model.parameters()).data.fill_(torch.nan)
+        return train(model, training, rate)
+
+    return train_or_overflow
+
+
+def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
+    monkeypatch.setattr("model.finetuning.fit.train", diverging([1e-2]))
+    result = tune(made, "diverged", "--learning_rate", "5e-3", "1e-2", "--set", "epochs=2")
+    assert result["learning_rate"] == 5e-3
+    assert [tried["diverged"] for tried in result["tried"]] == [False, True]
+    assert np.isfinite(result["dev"]["accuracy"])
+
+
+def test_where_every_learning_rate_diverges_one_line_says_so(made, monkeypatch):
+    monkeypatch.setattr("model.finetuning.fit.train", diverging([5e-3, 1e-2]))
+    with pytest.raises(UserMistake, match=r"every learning rate diverged \(0.005, 0.01\)"):
+        tune(made, "all-diverged", "--learning_rate", "5e-3", "1e-2", "--set", "epochs=1")
+
+
+def test_an_evaluation_that_was_killed_does_not_repeat_the_fit(made):
+    once = ["--set", "epochs=1", "--evaluation", str(made / "once-test")]
+    first = tune(made, "once", *once)
+    weights = (made / "once" / "model.safetensors").stat().st_mtime_ns
+    (made / "once-test" / "metrics.json").unlink()
+    assert tune(made, "once", *once) == json.loads(json.dumps(first))
+    assert (made / "once" / "model.safetensors").stat().st_mtime_ns == weights
+    (made / "once-test" / "metrics.json").unlink()
+    tune(made, "once", *once, "--seed", "1")
+    assert (made / "once" / "model.safetensors").stat().st_mtime_ns > weights
+    (made / "once-test" / "metrics.json").unlink()
+    (made / "electra" / "config.json").touch()
+    weights = (made / "once" / "model.safetensors").stat().st_mtime_ns
+    tune(made, "once", *once, "--seed", "1")
+    assert (made / "once" / "model.safetensors").stat().st_mtime_ns > weights
 
 
 @pytest.mark.parametrize("encoder", ["electra", "bert", "distilbert", "random"])
@@ -154,6 +200,11 @@ def test_balanced_samples_and_nested_samples(made):
         (["--encoder", "random"], "--architecture"),
         (["--encoder", "/nowhere"], "no transformers model there"),
         (["--preset", "enormous"], "the presets are"),
+        (["--set", "dropout=5"], "dropout is 5.0, must be from 0 to 0.95"),
+        (["--seed", "-1"], "--seed -1: give a number from 0"),
+        (["--set", "max_length=1024"], "max_length is 1024, but .*electra has 512 positions"),
+        (["--output", "/dev/null/model"], "--output /dev/null/model: no folder can be made there"),
+        (["--encoder", "half", "--teacher", "t", "--set", "dropout=0.1"], "dropout: half a teacher has"),
     ],
 )
 def test_mistakes_are_named(made, arguments, words):

@@ -1,6 +1,7 @@
 """Losses against their formulas, layer-wise decay, warm-up, batches."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -8,21 +9,59 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForSequenceClassification, ElectraConfig
 
+from model.command import UserMistake
 from model.device import open_device
-from model.finetuning import loop, losses
+from model.finetuning import checkpoint, loop, losses
+from model.finetuning.attempt import rank
 from model.finetuning.batches import Feature, collate, training_batches
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.distillation import layer_pairs, soft_loss
+from model.finetuning.examples import Task
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
 LABELS = torch.tensor([0, 2, 0])
 
 
 def test_focal_loss_is_lins_formula():
-    settings = FinetuningSettings(loss="focal", focal_alpha=0.25, focal_gamma=2.0)
+    """Equation 5, a weight for each class."""
+    settings = FinetuningSettings(loss="focal", focal_alpha=(0.2, 0.5, 0.3), focal_gamma=2.0)
     p = LOGITS.softmax(1)[range(3), LABELS]
-    expected = (-0.25 * (1 - p) ** 2 * p.log()).mean()
+    alpha = torch.tensor([0.2, 0.3, 0.2])
+    expected = (-alpha * (1 - p) ** 2 * p.log()).mean()
     assert losses.classification(LOGITS, LABELS, settings) == pytest.approx(float(expected))
+
+
+def test_one_alpha_is_that_of_the_second_class():
+    settings = FinetuningSettings(loss="focal", focal_alpha=(0.25,), focal_gamma=0.0)
+    logits, labels = LOGITS[:, :2], torch.tensor([0, 1, 1])
+    each = F.cross_entropy(logits, labels, reduction="none")
+    expected = (torch.tensor([0.75, 0.25, 0.25]) * each).mean()
+    assert losses.classification(logits, labels, settings) == pytest.approx(float(expected))
+
+
+def test_settings_of_a_run_are_read_back(tmp_path):
+    settings = FinetuningSettings(loss="focal", focal_alpha=FinetuningSettings.parse("focal_alpha", "0.25"))
+    assert settings.focal_alpha == (0.25,)
+    assert FinetuningSettings.of_run({"settings": json.loads(json.dumps(asdict(settings)))}) == settings
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "words"),
+    [
+        ("span", {"loss": "focal"}, "loss has no effect on t, a task of shape span"),
+        ("regression", {"loss": "focal"}, "loss has no effect"),
+        ("tokens", {"class_weights": "balanced"}, "class_weights has no effect"),
+        ("choice", {"clean": "letters"}, "clean has no effect"),
+        ("choice", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha has no effect"),
+        ("classification", {"focal_alpha": (0.5,)}, "without loss=focal"),
+        ("classification", {"loss": "focal", "focal_alpha": (0.5,)}, "a weight for each of the 3 classes a, b, c"),
+    ],
+)
+def test_what_a_task_would_pass_over_is_refused(shape, settings, words):
+    task = Task("t", shape, ("a", "b", "c"), ("accuracy",), lambda *_: [], "")
+    with pytest.raises(UserMistake, match=words):
+        FinetuningSettings(**settings).check(task)
+    FinetuningSettings(loss="focal", focal_alpha=(0.1, 0.1, 0.8)).check(replace(task, shape="tokens"))
 
 
 def test_focal_loss_without_focus_is_cross_entropy():
@@ -68,7 +107,8 @@ def test_the_top_layer_learns_at_the_rate_times_the_decay():
         intermediate_size=16,
     )
     model = AutoModelForSequenceClassification.from_config(config)
-    optimizer = loop._optimizer(model, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0)
+    learning = torch.nn.ModuleList([model])
+    optimizer = loop._optimizer(learning, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0)
     rates = {id(p): (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]}
     named = dict(model.named_parameters())
     assert len(rates) == len(named)
@@ -112,14 +152,15 @@ def test_padding_is_masked():
     assert targets.tolist() == [0, 1]
 
 
-def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None):
+def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None, **changes):
     scores = iter(scores or [])
+    settings = FinetuningSettings(
+        epochs=epochs, batch=16, layer_decay=1.0, patience=patience, evaluations_per_epoch=1, **changes
+    )
     return loop.Training(
         features=features(np.random.default_rng(0).integers(5, 20, 64)),
         shape="classification",
-        settings=FinetuningSettings(
-            epochs=epochs, batch=16, layer_decay=1.0, patience=patience, evaluations_per_epoch=1
-        ),
+        settings=settings,
         seed=0,
         device=open_device("cpu", "fp32"),
         dev_score=lambda model: {"accuracy": next(scores, 0.5)},
@@ -141,29 +182,66 @@ def tiny_model():
     return AutoModelForSequenceClassification.from_config(config)
 
 
-def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
-    """Dropout included: the weights at the end are the same to the bit."""
+class Killed(Exception):
+    pass
+
+
+@pytest.fixture
+def always_saved(monkeypatch):
+    """A checkpoint after every step."""
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", 0.0)
+
+
+def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path, always_saved, monkeypatch):
+    """Dropout included: the weights at the end are the same to the bit, and so are the numbers of the log."""
+    told = {"whole": [], "killed": []}
+
+    def training(name):
+        return replace(tiny_training(tmp_path / name), report=lambda step, numbers: told[name].append((step, numbers)))
+
     whole = tiny_model()
-    loop.train(whole, tiny_training(tmp_path / "whole"), 1e-3)
+    loop.train(whole, training("whole"), 1e-3)
+    step, taken = loop._step, []
 
-    class Killed(Exception):
-        pass
-
-    def die(step, numbers):
-        if step == 16:
+    def die_in_the_tenth(*given):
+        taken.append(1)
+        if len(taken) == 10:
             raise Killed
+        return step(*given)
 
-    killed = tiny_model()
-    with pytest.raises(Killed):
-        loop.train(killed, replace(tiny_training(tmp_path / "killed"), report=die), 1e-3)
-    steps = []
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "_step", die_in_the_tenth)
+        with pytest.raises(Killed):
+            loop.train(tiny_model(), training("killed"), 1e-3)
+    assert checkpoint.step_of(tmp_path / "killed" / "checkpoint.pt") == 9
     resumed = tiny_model()
-    training = replace(tiny_training(tmp_path / "killed"), report=lambda step, numbers: steps.append(step))
-    loop.train(resumed, training, 1e-3)
-    assert steps == [16, 20, 24]
+    loop.train(resumed, training("killed"), 1e-3)
+    assert [s for s, _ in told["killed"]] == [4, 8, 12, 16, 20, 24]
+    assert told["killed"] == told["whole"]
     for name, weight in whole.state_dict().items():
         assert torch.equal(weight, resumed.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("what", ["loss", "weights", "score"])
+def test_a_training_that_diverges_is_given_up_with_its_best_state(tmp_path, monkeypatch, what):
+    """After the second evaluation nothing is a number any more."""
+    step, taken = loop._step, []
+
+    def diverging(model, *others):
+        taken.append(1)
+        loss = step(model, *others)
+        if what == "weights" and len(taken) == 9:
+            next(model.parameters()).data.fill_(torch.nan)
+        return loss * (torch.nan if what == "loss" and len(taken) > 8 else 1.0)
+
+    monkeypatch.setattr(loop, "_step", diverging)
+    scores = [0.6, 0.7, *([float("nan")] if what == "score" else [0.8] * 4)]
+    attempt = loop.train(tiny_model(), tiny_training(tmp_path, scores=scores), 1e-3)
+    assert (attempt.diverged, attempt.steps, attempt.best_step) == (True, 12, 8)
+    assert attempt.dev == {"accuracy": 0.7}
+    assert all(weight.isfinite().all() for weight in attempt.state.values())
+    assert rank({"accuracy": float("nan")}) < rank({"accuracy": 0.0, "loss": float("nan")}) < rank({"accuracy": 0.0})
 
 
 def test_training_stops_when_dev_no_longer_improves(tmp_path):

@@ -104,3 +104,9 @@ def test_predictions_survive_the_file(tmp_path):
     assert (back.ids, back.labels, back.predictions, back.n_classes) == (said.ids, said.labels, said.predictions, 4)
     assert np.array_equal(back.probabilities, said.probabilities)
     assert back.slices == said.slices
+
+
+def test_where_a_probability_is_no_number_neither_is_the_calibration_error():
+    said = classes()
+    said.probabilities[3] = np.nan
+    assert np.isnan(value("ece", said))

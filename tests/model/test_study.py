@@ -207,7 +207,7 @@ def test_a_failing_cell_is_told_with_its_log(made):
     (made / "empty" / "config.json").write_text("{}")
     study["arms"] = [{"name": "broken", "encoder": str(made / "empty")}]
     (made / "broken.yaml").write_text(yaml.safe_dump(study).replace("${corpus}", str(made / "corpus")))
-    with pytest.raises(UserMistake, match="no transformers model there"):
+    with pytest.raises(UserMistake, match="no tokenizer there"):
         entry.run([str(made / "broken.yaml"), "--output", str(made / "broken")])
 
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 import xxhash
 
-from beam_jobs import storage
-from beam_jobs.cleaning import clean
+from beam_jobs import personal_data, storage
+from beam_jobs.cleaning import Cleaning, clean
 from beam_jobs.word_runs import AT_ONCE, run_hashes
 
 RUN_WORDS = 8
@@ -74,12 +74,18 @@ def hash_of(text: str) -> bytes:
 
 
 def build(texts: Iterable[str]) -> Withheld:
-    """From the texts of evaluation files, cleaned as reviews are."""
-    distinct = sorted({text for raw in texts if (text := clean(raw))})
+    """From the texts of evaluation files, in every form that a job may have given the same text in a review."""
+    distinct = sorted({form for raw in texts for form in forms(raw)})
     runs, owners = run_hashes(distinct, RUN_WORDS)
     pairs = np.unique(np.rec.fromarrays([runs, owners]))
     sizes = np.bincount(pairs["f1"], minlength=len(distinct)).astype(np.uint32)
     return Withheld({hash_of(text) for text in distinct}, pairs["f0"].copy(), pairs["f1"].astype(np.uint32), sizes)
+
+
+def forms(raw: str) -> set[str]:
+    """Clean, with run-ons repaired or not, with personal data masked or not; none of a text that has nothing left."""
+    cleaned = {clean(raw, Cleaning(repair_run_ons=repair)) for repair in (True, False)} - {""}
+    return cleaned | {personal_data.mask(text)[0] for text in cleaned}
 
 
 @lru_cache(1)

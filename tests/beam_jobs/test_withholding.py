@@ -31,6 +31,15 @@ def test_exact_and_near_texts_are_withheld_and_counted(tmp_path):
     assert set(texts_in(tmp_path / "corpus")) == {"Not good at all, sorry", text_of(3, 5)}
 
 
+@pytest.mark.parametrize("options", [[], ["--mask_personal_data", "false"], ["--repair_run_ons", "false"]])
+def test_a_text_is_withheld_whatever_the_job_makes_of_it(tmp_path, options):
+    texts = ["Call 555-123-4567 now please", "Mail me@example.com for info", "Obsessed!It works fine"]
+    (tmp_path / "test.tsv").write_text("sentence\tlabel\n" + "".join(f"{text}\t1\n" for text in texts))
+    write_lines(tmp_path / "d.json", [review(i, text) for i, text in enumerate([*texts, text_of(3, 5)])])
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--withhold", tmp_path / "test.tsv", *options)
+    assert result["dropped"] == {"withheld (exact)": 3}
+
+
 def test_half_of_the_runs_of_the_shorter_text_decide():
     words = [f"w{i}" for i in range(100)]
     withheld = withholding.build([" ".join(words)])

@@ -4,6 +4,7 @@
 {"low", "high", "log"}. The test split is never looked at.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,27 +103,29 @@ class Objective:
         found["learning_rates"] = tuple(found.get("learning_rates", self.settings.learning_rates))
         chosen = replace(self.settings, **found)
         chosen.check(self.task)
-        report = self._reporter(trial)
+        report = reporter(trial, f"dev_{self.task.metrics[0]}")
         attempt = train_once(self.start, self.task, self.prepared, chosen, self.seed, self.device, self.teacher, report)
         if attempt.diverged:
             raise optuna.TrialPruned
         return attempt.rank()[0]
 
-    def _reporter(self, trial: Any) -> Callable[[float, dict[str, Any]], None]:
-        import optuna
 
-        told: set[int] = set()
+def reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], None]:
+    """Tells the trial how far it is and what it scored, and ends it where it has fallen behind."""
+    import optuna
 
-        def report(share: float, numbers: dict[str, Any]) -> None:
-            part = int(PARTS * share)
-            if part == 0 or part in told:
-                return
-            told.add(part)
-            trial.report(numbers[f"dev_{self.task.metrics[0]}"], part)
-            if share < 1 and trial.should_prune():
-                raise optuna.TrialPruned
+    told: set[int] = set()
 
-        return report
+    def report(share: float, numbers: dict[str, Any]) -> None:
+        part = math.floor(PARTS * share + 1e-9)
+        if part == 0 or part in told:
+            return
+        told.add(part)
+        trial.report(numbers[metric], part)
+        if share < 1 and trial.should_prune():
+            raise optuna.TrialPruned
+
+    return report
 
 
 def _write(study: Any, metric: str, output: Path) -> dict[str, Any]:

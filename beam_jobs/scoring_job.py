@@ -44,9 +44,7 @@ SCHEMA = pa.schema(
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     started = time.monotonic()
     args, flags = parse(argv)
-    for name in ("scorer.pt2", "scorer.json", "tokenizer.json"):
-        if not storage.exists(storage.join(args.scorer, name)):
-            raise UserMistake(f"--scorer {args.scorer}: has no {name}; `python -m model.scorer` makes such a folder")
+    check_scorer(args.scorer)
     files = corpus_options.dump_files(args)
     storage.check_apart([file.path for file in files], args.output)
     storage.check_writable(args.output)
@@ -94,6 +92,20 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     return args, flags
 
 
+def check_scorer(folder: str) -> None:
+    for name in ("scorer.pt2", "scorer.json", "tokenizer.json"):
+        if not storage.exists(storage.join(folder, name)):
+            raise UserMistake(f"--scorer {folder}: has no {name}; `python -m model.scorer` makes such a folder")
+    try:
+        settings = json.loads(storage.read_bytes(storage.join(folder, "scorer.json")))
+        if not (isinstance(settings["max_length"], int) and settings["labels"]):
+            raise ValueError("no labels")
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserMistake(
+            f"--scorer {folder}: scorer.json is not what `python -m model.scorer` writes ({error})"
+        ) from None
+
+
 def fingerprint(args: argparse.Namespace, files: list[work_units.DumpFile]) -> str:
     """Of everything that decides the scores: an interrupted run is continued only by the same job."""
     scorer = hashlib.sha256(storage.read_bytes(storage.join(args.scorer, "scorer.pt2"))).hexdigest()
@@ -134,10 +146,14 @@ class Scorer(ModelHandler[dict[str, Any], dict[str, Any], Loaded]):
 
         torch.set_num_threads(1)
         settings = json.loads(storage.read_bytes(storage.join(self.folder, "scorer.json")))
-        tokenizer = Tokenizer.from_str(storage.read_bytes(storage.join(self.folder, "tokenizer.json")).decode())
+        try:
+            tokenizer = Tokenizer.from_str(storage.read_bytes(storage.join(self.folder, "tokenizer.json")).decode())
+            program = torch.export.load(io.BytesIO(storage.read_bytes(storage.join(self.folder, "scorer.pt2"))))
+        except Exception as error:  # both raise whatever they come upon
+            why = f"cannot be loaded ({error}); make it again by `python -m model.scorer`"
+            raise UserMistake(f"--scorer {self.folder}: {' '.join(why.split())}") from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(settings["max_length"])
-        program = torch.export.load(io.BytesIO(storage.read_bytes(storage.join(self.folder, "scorer.pt2"))))
         return Loaded(program.module(), tokenizer, settings["labels"])
 
     def run_inference(

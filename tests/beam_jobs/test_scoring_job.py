@@ -1,6 +1,7 @@
 """Scores of a dump: every review kept or accounted for, the same numbers as the program gives one text at a time."""
 
 import json
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -123,3 +124,14 @@ def test_options_it_does_not_have_are_refused(scorer, tmp_path, option, capfd):
     with pytest.raises((UserMistake, SystemExit)) as refused:
         scored(scorer, dump, tmp_path / "scores", *option)
     assert option[0] in str(refused.value) + capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("scorer.json", "[]"), ("scorer.json", "{not json"), ("scorer.pt2", "junk"), ("tokenizer.json", "{}")],
+)
+def test_a_broken_scorer_is_a_mistake(scorer, tmp_path, name, content):
+    shutil.copytree(scorer, tmp_path / "scorer")
+    (tmp_path / "scorer" / name).write_text(content)
+    with pytest.raises(UserMistake, match="--scorer .*model.scorer"):
+        scored(tmp_path / "scorer", dump_of(tmp_path / "dump.json", "good", 1), tmp_path / "scores")

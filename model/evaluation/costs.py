@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from model.evaluation import charts
+from model.evaluation import charts, labels
 from model.evaluation.document import Block, Figure, Heading, Table
 from model.evaluation.results import Results
 from model.evaluation.sections import in_percent, interval_of, number, title_of
@@ -46,27 +46,23 @@ def _quality_charts(study: Mapping[str, Any], found: Results) -> list[Block]:
 
 
 def _label_curves(study: Mapping[str, Any], found: Results) -> list[Block]:
-    """Tasks that differ in n_train alone are points of one curve per arm."""
-    sizes: dict[str, dict[int, str]] = {}
-    for task in study.get("tasks", []):
-        if task.get("n_train") and task["name"] in found.tasks:
-            sizes.setdefault(task["task"], {})[int(task["n_train"])] = task["name"]
+    """Tasks that differ in n_train alone are points of one curve per arm; of the arms that have all of them."""
     blocks: list[Block] = []
-    for task, named in sizes.items():
-        if len(named) < 2:
-            continue
+    for line, named in labels.lines([t for t in study.get("tasks", []) if t["name"] in found.tasks]).items():
         main = found.main_metric(next(iter(named.values())))
         scale = 100 if in_percent(main) else 1
+        arms = [arm for arm in found.arms if all(found.of(arm, task) for task in named.values())]
         curves = {
-            arm: [(n, scale * found.pooled(arm, name)[main]["value"]) for n, name in sorted(named.items())]
-            for arm in found.arms
+            arm: [(n, scale * found.pooled(arm, task)[main]["value"]) for n, task in named.items()] for arm in arms
         }
+        if not curves:
+            continue
         svg = charts.lines(curves, "training examples", title_of(main), log_x=True)
         if svg:
-            blocks.append(Figure(svg, f"{task}: {title_of(main)} against the number of labels"))
-        header = ("arm", *(f"{n:,} labels" for n in sorted(named)))
+            blocks.append(Figure(svg, f"{line}: {title_of(main)} against the number of labels"))
+        header = ("arm", *(f"{n:,} labels" for n in named))
         rows = [(arm, *(number(main, y / scale) for _, y in points)) for arm, points in curves.items()]
-        blocks.append(Table(header, rows, f"{task}: {title_of(main)} by the number of labels"))
+        blocks.append(Table(header, rows, f"{line}: {title_of(main)} by the number of labels"))
     return blocks
 
 

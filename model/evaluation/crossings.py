@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from model.evaluation import charts
+from model.evaluation import charts, labels
 from model.evaluation.document import Block, Figure, Heading, Paragraph, Table
 from model.evaluation.metrics import METRICS
 from model.evaluation.results import Difference
@@ -29,12 +29,16 @@ def crossing_blocks(study: Mapping[str, Any], differences: Sequence[Difference])
 
 def by_labels(study: Mapping[str, Any], differences: Sequence[Difference]) -> dict[str, list[Point]]:
     """Tasks that differ in n_train are points of one line for each pair of arms."""
-    about = {task["name"]: task for task in study.get("tasks", [])}
+    places = {
+        task: (line, float(n))
+        for line, named in labels.lines(study.get("tasks", [])).items()
+        for n, task in named.items()
+    }
     lines: dict[str, list[Point]] = {}
     for d in differences:
-        task = about.get(d.task, {})
-        if task.get("n_train"):
-            lines.setdefault(f"{task['task']}: {d.a} − {d.b}", []).append((float(task["n_train"]), d))
+        if d.task in places:
+            line, n = places[d.task]
+            lines.setdefault(f"{line}: {d.a} − {d.b}", []).append((n, d))
     return _of_several(lines)
 
 

@@ -80,8 +80,9 @@ def _pretrained(run: "StudyRun", arm: Arm) -> dict[str, Any]:
 
 
 def _recipe(arm: Arm) -> str:
-    """What its pre-training is but for its length: arms that share it lie on one line against tokens."""
+    """What it is but for the length of its pre-training: arms that share it lie on one line against tokens."""
     chosen = [f"{name} {value}" for name, value in sorted(arm.pretraining.set.items()) if name != "steps"]
+    chosen += [f"{name} {value}" for name, value in sorted(arm.settings.items())]
     return ", ".join([f"{arm.pretraining.preset} on {Path(arm.pretraining.shards).name}", *chosen])
 
 

@@ -74,7 +74,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         job.show(shown)
     result = job.result() | ({"withheld_files": withheld} if withheld else {}) | {"agreed": agreed}
     result |= {"seconds": round(time.monotonic() - started, 3), "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3)}
-    storage.write_bytes(storage.join(args.output, "corpus.json"), (json.dumps(result) + "\n").encode())
+    storage.write_json(storage.join(args.output, "corpus.json"), result)
     storage.remove(folders.work)
     return result
 

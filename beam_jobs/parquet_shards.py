@@ -8,9 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.storage import atomic_path, open_bytes, write_bytes
-
-__all__ = ["CORPUS_SCHEMA", "atomic_path", "read_footer", "shard_schema", "write_bytes", "write_json", "write_tables"]
+from beam_jobs import storage
 
 KEY = b"amazon_electra"
 COMPRESSION = "zstd"
@@ -41,10 +39,6 @@ def shard_schema(vocabulary_size: int) -> pa.Schema:
     )
 
 
-def write_json(path: str | os.PathLike, value: Any) -> None:
-    write_bytes(path, (json.dumps(value, ensure_ascii=False) + "\n").encode())
-
-
 def write_tables(
     path: str | os.PathLike,
     schema: pa.Schema,
@@ -57,7 +51,7 @@ def write_tables(
     """
     rows = 0
     with (
-        atomic_path(path) as temporary,
+        storage.atomic_path(path) as temporary,
         pq.ParquetWriter(
             temporary,
             schema,
@@ -78,5 +72,5 @@ def write_tables(
 
 def read_footer(path: str | os.PathLike) -> dict[str, Any]:
     """What `write_tables` put into the footer; {} for a Parquet file that is not ours."""
-    with open_bytes(str(path)) as file:
+    with storage.open_bytes(str(path)) as file:
         return json.loads((pq.read_metadata(file).metadata or {}).get(KEY, b"{}"))

@@ -19,7 +19,6 @@ one aspect of the other polarity among three, 3 stars are split.
 import argparse
 import gzip
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from pathlib import Path
 from random import Random
 from typing import IO, Any, cast
 
+from beam_jobs import storage
 from beam_jobs.command import UserMistake, main
 from beam_jobs.sample_lexicon import (
     ASPECTS,
@@ -321,20 +321,12 @@ def _written(path: Path) -> Iterator[IO[bytes]]:
 
     Gzip carries neither time nor name, so the same reviews give the same bytes.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(partial, "wb") as file:
-            if path.suffix == ".gz":
-                with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
-                    yield cast(IO[bytes], stream)
-            else:
-                yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with storage.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
+                yield cast(IO[bytes], stream)
+        else:
+            yield file
 
 
 def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "seconds": round(time.monotonic() - started, 3),
         "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
     }
-    parquet_shards.write_json(storage.join(args.output, "shards.json"), result)
+    storage.write_json(storage.join(args.output, "shards.json"), result)
     return result
 
 

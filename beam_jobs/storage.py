@@ -5,6 +5,7 @@ object stores do atomically. Either way, whoever finds the final name finds all 
 """
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import fsspec
 
@@ -169,6 +170,10 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    write_bytes(path, (json.dumps(content, ensure_ascii=False) + "\n").encode())
 
 
 def expand(patterns: list[str], option: str = "--input") -> list[str]:

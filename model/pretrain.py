@@ -42,7 +42,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="weights to begin with: a transformers folder or a checkpoint of "
         "google-research/electra (folder or prefix)",
     )
-    parser.add_argument("--start_generator_from", type=Path, help="the generator's transformers folder, if it has one")
+    parser.add_argument(
+        "--start_generator_from", type=Path, help="the generator's transformers folder; with --start_from"
+    )
     parser.add_argument("--device", choices=["auto", "cpu", "cuda", "xla", "xla-spmd"], default="auto")
     parser.add_argument("--threads", type=int, help="threads of the CPU; default: all cores")
     parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard files at the end")
@@ -64,6 +66,18 @@ def configure(arguments: argparse.Namespace) -> Preset:
         return with_settings(PRESETS[arguments.preset], settings)
     except ValueError as error:
         raise UserMistake(str(error)) from None
+
+
+def origin_of(arguments: argparse.Namespace, preset: Preset) -> Origin | None:
+    main, generator = arguments.start_from, arguments.start_generator_from
+    if generator and not main:
+        raise UserMistake(f"--start_generator_from {generator}: give the discriminator's folder too, with --start_from")
+    if generator and preset.pretraining.objective != "electra":
+        raise UserMistake(
+            f"--start_generator_from {generator}: with objective={preset.pretraining.objective} there is no generator; "
+            "leave it out"
+        )
+    return Origin(main, generator) if main else None
 
 
 def resume(training: loop.Training) -> None:
@@ -91,7 +105,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     replay = open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     dev = Shards.open(arguments.validation) if arguments.validation else None
     budget = parse_budget(arguments.budget) if arguments.budget else None
-    origin = Origin(arguments.start_from, arguments.start_generator_from) if arguments.start_from else None
+    origin = origin_of(arguments, preset)
     device = open_device(arguments.device, preset.pretraining.precision)
     try:
         training = build(preset, shards, device, arguments.output, budget, dev, origin, replay)

@@ -1,5 +1,6 @@
 """Puts a run together: model, data, device, budget."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from model.pretraining.batches import Batches, SpecialTokens
 from model.pretraining.budget import Budget, steps_for
 from model.pretraining.electra import Electra
 from model.pretraining.encoder import initialize
-from model.pretraining.initial_weights import Origin, start_from
+from model.pretraining.initial_weights import Origin, describe, start_from
 from model.pretraining.masking import Replacement
 from model.pretraining.mixture import Mixture, Replay
 from model.pretraining.mlm import MaskedLanguageModel
@@ -45,7 +46,9 @@ def build(
     model = build_model(preset, size, device.dtype)
     initialize(model, config.seed, config.initial_deviation)
     if origin:
-        start_from(model, origin, shards.vocabulary)
+        initial = start_from(model, shape, origin, shards.vocabulary)
+        if device.is_first:
+            print(describe(origin, initial), file=sys.stderr)
     model.noise.pooled = device.kind == "cpu"
     device.move(model)
     identity = identify(preset, shards) | {"budget_seconds": budget.seconds if budget else None}

@@ -1,10 +1,12 @@
 """Beginning with other people's weights."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from model.command import UserMistake
@@ -102,7 +104,7 @@ def test_every_weight_of_a_google_checkpoint_arrives(preset, tmp_path):
     write_bundle(tmp_path / "model.ckpt-7", variables)
     (tmp_path / "vocab.txt").write_bytes((vocabulary / "vocab.txt").read_bytes())
     model = fresh(preset, 100)
-    assert start_from(model, Origin(tmp_path), vocabulary) == []
+    assert start_from(model, preset.architecture, Origin(tmp_path), vocabulary) == []
     weights = dict(model.named_parameters())
     for own, trunk in (("electra", "discriminator"), ("generator", "generator")):
         kernels = [variables[f"{own}/encoder/layer_1/attention/self/{p}/kernel"].T for p in ("query", "key", "value")]
@@ -132,7 +134,7 @@ def test_a_discriminator_alone_leaves_only_the_generator_new(preset, tmp_path):
     shards = write_shards(tmp_path / "shards")
     result = run_steps(shards, tmp_path / "first")
     model = fresh(preset, 100, seed=9)
-    new = start_from(model, Origin(Path(result["discriminator"])), shards / "vocabulary")
+    new = start_from(model, preset.architecture, Origin(Path(result["discriminator"])), shards / "vocabulary")
     assert new
     assert all(name.startswith("generator") for name in new)
     theirs = ElectraForPreTraining.from_pretrained(result["discriminator"])
@@ -146,7 +148,7 @@ def test_another_vocabulary(preset, tmp_path):
     result = run_steps(old, tmp_path / "first")
     model = fresh(preset, 100, seed=9)
     origin = Origin(Path(result["discriminator"]), Path(result["generator"]))
-    assert start_from(model, origin, new / "vocabulary") == []
+    assert start_from(model, preset.architecture, origin, new / "vocabulary") == []
     theirs = ElectraForMaskedLM.from_pretrained(result["generator"])
     word = theirs.electra.embeddings.word_embeddings.weight
     torch.testing.assert_close(model.embeddings.word[:60], word)
@@ -163,12 +165,94 @@ def test_words_are_cut_as_wordpiece_cuts_them():
     assert rows_for(old, ["[MASK]", "happiness", "xyz"]) == [[4], [8, 7], [1]]
 
 
-def test_weights_of_another_shape_are_refused_by_name(preset, tmp_path):
-    shards = write_shards(tmp_path / "shards")
-    result = run_steps(shards, tmp_path / "first")
-    other = with_settings(preset, {"intermediate": "128"})
-    with pytest.raises(UserMistake, match="intermediate"):
-        start_from(fresh(other, 100), Origin(Path(result["discriminator"])), shards / "vocabulary")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Shards, and the two folders of a run on them."""
+    folder = tmp_path_factory.mktemp("made")
+    shards = write_shards(folder / "shards")
+    result = run_steps(shards, folder / "out", steps=1)
+    return shards, Path(result["discriminator"]), Path(result["generator"])
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ("layers=3", "layers=2 there, layers=3 in the model here"),
+        ("layers=1", "layers=2 there, layers=1 in the model here"),
+        ("heads=4", "heads=2 there, heads=4 in the model here"),
+        ("intermediate=128", "intermediate=64 there, intermediate=128 in the model here"),
+        ("embedding=32", "embedding=16 there, embedding=32 in the model here"),
+        ("type_vocabulary_size=3", r"embeddings.token_type is \[2, 16\] there"),
+    ],
+)
+def test_weights_of_another_shape_are_refused_by_name(preset, made, other, told):
+    shards, discriminator, _ = made
+    other = with_settings(preset, dict([other.split("=")]))
+    with pytest.raises(UserMistake, match=f"--start_from {discriminator}: {told}"):
+        start_from(fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary")
+
+
+def test_a_generator_of_another_width_is_refused(preset, made):
+    shards, discriminator, generator = made
+    other = with_settings(preset, {"generator_multiplier": "0.25"})
+    with pytest.raises(UserMistake, match=f"--start_generator_from {generator}: hidden=16, intermediate=64 there"):
+        start_from(fresh(other, 100), other.architecture, Origin(discriminator, generator), shards / "vocabulary")
+
+
+def test_more_layers_than_ours_in_a_google_checkpoint_are_refused(preset, tmp_path):
+    vocabulary = write_shards(tmp_path / "shards", sequences=2) / "vocabulary"
+    deeper = with_settings(preset, {"layers": "3"})
+    write_bundle(tmp_path / "model.ckpt-7", google_variables(deeper, 100, np.random.default_rng(0)))
+    (tmp_path / "vocab.txt").write_bytes((vocabulary / "vocab.txt").read_bytes())
+    with pytest.raises(UserMistake, match="layers=3 there, layers=2 in the model here"):
+        start_from(fresh(preset, 100), preset.architecture, Origin(tmp_path), vocabulary)
+
+
+def without_a_weight(folder):
+    held = load_file(folder / "model.safetensors")
+    del held["electra.encoder.layer.1.output.dense.bias"]
+    save_file(held, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (without_a_weight, "1 of 31 weights are missing there, the first is discriminator.layers.1.down.bias"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"junk"), "model.safetensors is damaged"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "neither model.safetensors nor"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
+        (lambda folder: (folder / "config.json").unlink(), "put its config.json beside"),
+        (lambda folder: (folder / "vocab.txt").write_text("[UNK]\n" * 101), "is not that of the weights"),
+    ],
+)
+def test_what_is_missing_or_damaged_is_named(preset, made, tmp_path, spoil, told):
+    shards, discriminator, _ = made
+    copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
+    spoil(copy)
+    with pytest.raises(UserMistake, match=f"--start_from {copy}: .*{told}"):
+        start_from(fresh(preset, 100), preset.architecture, Origin(copy), shards / "vocabulary")
+
+
+def test_what_begins_anew_is_told(preset, made, tmp_path, capsys):
+    shards, discriminator, generator = made
+    run_steps(shards, tmp_path / "alone", "--start_from", str(discriminator), steps=1)
+    assert f"starting from {discriminator}; newly initialized: generator, generator_head\n" in capsys.readouterr().err
+    both = ["--start_from", str(discriminator), "--start_generator_from", str(generator)]
+    run_steps(shards, tmp_path / "both", *both, "--set", "max_positions=600", steps=1)
+    assert "newly initialized: embeddings.position[512:]\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], "give the discriminator's folder too"),
+        (["--start_from", "there", "--set", "objective=mlm"], "with objective=mlm there is no generator"),
+    ],
+)
+def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path, more, told):
+    shards, _, generator = made
+    with pytest.raises(UserMistake, match=f"--start_generator_from {generator}: {told}"):
+        run_steps(shards, tmp_path, "--start_generator_from", str(generator), *more)
 
 
 def test_an_index_cut_short_is_refused(tmp_path):

@@ -7,7 +7,6 @@ import numpy as np
 from model.evaluation.predictions import Predictions
 from model.finetuning.batches import Feature
 from model.finetuning.examples import Example
-from model.finetuning.losses import IGNORED
 
 Entity = tuple[str, int, int]
 """Kind, first word, last word."""
@@ -16,15 +15,18 @@ Entity = tuple[str, int, int]
 def tags(
     logits: Sequence[np.ndarray], features: Sequence[Feature], examples: Sequence[Example], labels: Sequence[str]
 ) -> Predictions:
-    """Logits [tokens, classes] per sentence → a tag per word; words cut off by the maximal length get the first, O."""
+    """Logits [tokens, classes] per sentence → a tag per word.
+
+    Words without a piece (a zero-width space, a control character) and those cut off by the maximal length get the
+    first, O.
+    """
     said, losses = [], []
     for scores, feature, example in zip(logits, features, examples, strict=True):
-        assert isinstance(feature.target, list)
-        targets = np.array(feature.target)
-        firsts = np.flatnonzero(targets != IGNORED)
-        words = scores[firsts].argmax(1).tolist()
-        said.append(words + [0] * (len(example.words) - len(words)))
-        losses.append(_loss(scores[firsts], targets[firsts]))
+        firsts = np.flatnonzero(feature.words >= 0)
+        words = np.zeros(len(example.words), dtype=np.int64)
+        words[feature.words[firsts]] = scores[firsts].argmax(1)
+        said.append(words.tolist())
+        losses.append(_loss(scores[firsts], np.array(feature.target)[firsts]))
     golds = [list(example.tags) for example in examples]
     counts = np.array([_counts(g, s, labels) for g, s in zip(golds, said, strict=True)], dtype=np.float64)
     names = ("right", "predicted", "labelled")

@@ -51,7 +51,7 @@ def _best(example: Example, features: Sequence[Feature], logits: Sequence[np.nda
     best, text, null = -np.inf, "", np.inf
     for feature, (starts, ends) in zip(features, logits, strict=True):
         null = min(null, float(starts[0] + ends[0]))
-        inside = np.array([a >= 0 for a, _ in feature.offsets])
+        inside = feature.offsets[:, 0] >= 0
         for start in _top(starts, inside):
             for end in _top(ends, inside):
                 total = float(starts[start] + ends[end])

@@ -5,6 +5,7 @@ words, the maximum is for the few long ones. Sorting happens within pools of bat
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,27 +13,38 @@ import numpy as np
 import torch
 from tokenizers import Encoding, Tokenizer
 
+from model.command import UserMistake
 from model.finetuning.examples import Example, Shape
 from model.finetuning.losses import IGNORED
 
 POOL = 32
 """Batches whose texts are sorted by length together."""
+AT_ONCE = 1000
+"""Examples tokenized together: what the tokenizer says of them takes fifty times the memory of their features."""
+NO_WORDS = np.empty(0, dtype=np.int32)
+NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
+Ids = Sequence[int] | np.ndarray
 NOT_LETTERS = re.compile(r"[\W\d_]+")
 
 
 @dataclass(slots=True)
 class Feature:
-    """One network input: an example, a window of its passage, or (for `choice`) all its choices."""
+    """One network input: an example, a window of its passage, or (for `choice`) all its choices.
+
+    Numbers lie in arrays of the smallest type that holds them: half a million questions must fit into memory.
+    """
 
     example: int
     """Index into the list of examples."""
-    ids: list[list[int]]
+    ids: Sequence[Ids]
     """One row of token ids, or one per choice."""
-    types: list[list[int]]
+    types: Sequence[Ids]
     target: int | float | list[int] = 0
     """Class, number, label per token, or [start, end] in tokens."""
-    offsets: list[tuple[int, int]] = field(default_factory=list)
-    """For `span`: where each token lies in the passage, in characters; (-1, -1) outside of it."""
+    offsets: np.ndarray = field(default_factory=lambda: NO_OFFSETS)
+    """For `span`: where each token lies in the passage, in characters; (-1, -1) outside of it. Int32 [tokens, 2]."""
+    words: np.ndarray = field(default_factory=lambda: NO_WORDS)
+    """For `tokens`: the number of the word whose first piece each token is; -1 for others. Int32 [tokens]."""
 
     @property
     def length(self) -> int:
@@ -49,84 +61,109 @@ class Encoder:
     stride: int = 64
     clean: str = "none"
 
-    def __call__(self, examples: Sequence[Example]) -> list[Feature]:
-        if self.shape == "tokens":
-            return self._tokens(examples)
-        if self.shape == "span":
-            return self._spans(examples)
-        if self.shape == "choice":
-            return self._choices(examples)
-        return self._texts(examples)
+    def __post_init__(self) -> None:
+        if self.shape == "span" and self.stride >= self.max_length:
+            raise UserMistake(
+                f"fine-tuning: stride is {self.stride}, must be less than max_length={self.max_length}: "
+                "it is the tokens that two windows of so many share"
+            )
 
-    def _texts(self, examples: Sequence[Example]) -> list[Feature]:
+    def __call__(self, examples: Sequence[Example]) -> list[Feature]:
+        encode = {"tokens": self._tokens, "span": self._spans, "choice": self._choices}.get(self.shape, self._texts)
+        features: list[Feature] = []
+        for start in range(0, len(examples), AT_ONCE):
+            chosen = examples[start : start + AT_ONCE]
+            features += encode(range(start, start + len(chosen)), chosen)
+        return features
+
+    def _texts(self, places: Sequence[int], examples: Sequence[Example]) -> Iterator[Feature]:
         self.tokenizer.enable_truncation(self.max_length)
         clean = only_letters if self.clean == "letters" else str
         inputs = [clean(e.text) if e.pair is None else (clean(e.text), clean(e.pair)) for e in examples]
-        encodings = self.tokenizer.encode_batch(inputs)
-        targets = [0 if e.label is None else e.label for e in examples]
-        return [Feature(i, [e.ids], [e.type_ids], t) for i, (e, t) in enumerate(zip(encodings, targets, strict=True))]
+        for i, encoding, example in zip(places, self.tokenizer.encode_batch(inputs), examples, strict=True):
+            yield self._feature(i, [encoding], 0 if example.label is None else example.label)
 
-    def _choices(self, examples: Sequence[Example]) -> list[Feature]:
+    def _choices(self, places: Sequence[int], examples: Sequence[Example]) -> Iterator[Feature]:
         self.tokenizer.enable_truncation(self.max_length)
-        features = []
-        for i, example in enumerate(examples):
+        for i, example in zip(places, examples, strict=True):
             rows = self.tokenizer.encode_batch([(example.text, choice) for choice in example.choices])
-            features.append(Feature(i, [r.ids for r in rows], [r.type_ids for r in rows], int(example.label or 0)))
-        return features
+            yield self._feature(i, rows, int(example.label or 0))
 
-    def _tokens(self, examples: Sequence[Example]) -> list[Feature]:
-        """The label of a word sits on its first piece, as in BERT's NER."""
+    def _tokens(self, places: Sequence[int], examples: Sequence[Example]) -> Iterator[Feature]:
+        """The label of a word sits on its first piece, as in BERT's NER; a word may have no piece at all."""
         self.tokenizer.enable_truncation(self.max_length)
         encodings = self.tokenizer.encode_batch([list(e.words) for e in examples], is_pretokenized=True)
-        return [
-            Feature(i, [encoding.ids], [encoding.type_ids], _first_pieces(encoding, example.tags))
-            for i, (encoding, example) in enumerate(zip(encodings, examples, strict=True))
-        ]
+        for i, encoding, example in zip(places, encodings, examples, strict=True):
+            words = _first_pieces(encoding)
+            feature = self._feature(i, [encoding], [example.tags[w] if w >= 0 else IGNORED for w in words])
+            feature.words = np.array(words, dtype=np.int32)
+            yield feature
 
-    def _spans(self, examples: Sequence[Example]) -> list[Feature]:
+    def _spans(self, places: Sequence[int], examples: Sequence[Example]) -> Iterator[Feature]:
         """Overlapping windows over the passage; a window without the whole answer points to [CLS]."""
-        self.tokenizer.enable_truncation(self.max_length, stride=self.stride, strategy="only_second")
-        encodings = self.tokenizer.encode_batch([(_shorten(e.text), str(e.pair)) for e in examples])
-        return [
-            _window(i, window, example)
-            for i, (encoding, example) in enumerate(zip(encodings, examples, strict=True))
-            for window in (encoding, *encoding.overflowing)
-        ]
+        questions = self._cut_questions([e.text for e in examples])
+        by_stride: dict[int, list[int]] = defaultdict(list)
+        for k, (_, room) in enumerate(questions):
+            by_stride[min(self.stride, room // 2)].append(k)
+        windows: dict[int, list[Feature]] = {}
+        for stride, chosen in by_stride.items():
+            self.tokenizer.enable_truncation(self.max_length, stride=stride, strategy="only_second")
+            encodings = self.tokenizer.encode_batch([(questions[k][0], str(examples[k].pair)) for k in chosen])
+            for k, encoding in zip(chosen, encodings, strict=True):
+                windows[k] = [self._window(places[k], w, examples[k]) for w in (encoding, *encoding.overflowing)]
+        for k in range(len(examples)):
+            yield from windows[k]
+
+    def _cut_questions(self, questions: Sequence[str]) -> list[tuple[str, int]]:
+        """Questions of at most half a window, and the tokens that are then left for the passage."""
+        self.tokenizer.no_truncation()
+        most, special = self.max_length // 2, self.tokenizer.num_special_tokens_to_add(True)
+        result = []
+        for text, encoding in zip(questions, self._bare(questions), strict=True):
+            cut = text[: encoding.offsets[most - 1][1]] if len(encoding) > most else text
+            result.append((cut, self.max_length - special - min(len(encoding), most)))
+        return result
+
+    def _bare(self, texts: Sequence[str]) -> list[Encoding]:
+        return self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+
+    def _window(self, i: int, encoding: Encoding, example: Example) -> Feature:
+        outside = np.array([s != 1 for s in encoding.sequence_ids])
+        offsets = np.array(encoding.offsets, dtype=np.int32)
+        offsets[outside] = -1
+        feature = self._feature(i, [encoding], _answer_tokens(offsets, example))
+        feature.offsets = offsets
+        return feature
+
+    def _feature(self, i: int, rows: Sequence[Encoding], target: int | float | list[int]) -> Feature:
+        small = np.uint16 if self.tokenizer.get_vocab_size() <= 1 << 16 else np.int32
+        ids = [np.array(row.ids, dtype=small) for row in rows]
+        return Feature(i, ids, [np.array(row.type_ids, dtype=np.uint8) for row in rows], target)
 
 
 def only_letters(text: str) -> str:
     return NOT_LETTERS.sub(" ", text).strip()
 
 
-def _shorten(question: str) -> str:
-    """At most 64 words of a question, so that a window always has room for the passage."""
-    return " ".join(question.split()[:64])
-
-
-def _first_pieces(encoding: Encoding, tags: Sequence[int]) -> list[int]:
-    labels, previous = [], None
+def _first_pieces(encoding: Encoding) -> list[int]:
+    """Per token the word it begins, -1 where it begins none."""
+    words, previous = [], None
     for word in encoding.word_ids:
-        labels.append(tags[word] if word is not None and word != previous and word < len(tags) else IGNORED)
+        words.append(word if word is not None and word != previous else -1)
         previous = word
-    return labels
+    return words
 
 
-def _window(i: int, encoding: Encoding, example: Example) -> Feature:
-    inside = [s == 1 for s in encoding.sequence_ids]
-    offsets = [o if here else (-1, -1) for o, here in zip(encoding.offsets, inside, strict=True)]
-    return Feature(i, [encoding.ids], [encoding.type_ids], _answer_tokens(offsets, example), offsets)
-
-
-def _answer_tokens(offsets: list[tuple[int, int]], example: Example) -> list[int]:
+def _answer_tokens(offsets: np.ndarray, example: Example) -> list[int]:
     """[first token, last token] of the first answer, [0, 0] where this window does not hold all of it."""
     if not example.answers:
         return [0, 0]
     text, begin = example.answers[0]
     end = begin + len(text)
-    covering = [i for i, (a, b) in enumerate(offsets) if a >= 0 and b > begin and a < end]
-    if not covering or offsets[covering[0]][0] > begin or offsets[covering[-1]][1] < end:
+    covering = np.flatnonzero((offsets[:, 0] >= 0) & (offsets[:, 1] > begin) & (offsets[:, 0] < end))
+    if not len(covering) or offsets[covering[0], 0] > begin or offsets[covering[-1], 1] < end:
         return [0, 0]
-    return [covering[0], covering[-1]]
+    return [int(covering[0]), int(covering[-1])]
 
 
 def training_batches(

@@ -4,7 +4,8 @@
 
 The set itself can't be downloaded here: a file of its form and size is written from the reviews of dumps (JSON lines,
 gz), ten snippets and two answers a question, the answers being words of a snippet. It is read in a process of its own,
-whose memory at its peak is compared with that of one that reads the same task from a hundredth of the file.
+whose memory at its peak is compared with that of one that reads the same task from a hundredth of the file. What the
+features of a question take is measured too: fine-tuning holds them all.
 """
 
 import argparse
@@ -18,11 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+from tokenizers import BertWordPieceTokenizer, Tokenizer
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model.finetuning.examples import Sampling, load
+from model.finetuning.batches import Encoder
+from model.finetuning.examples import Example, Sampling, load
 from model.finetuning.tasks import find
 
 SNIPPETS, ANSWERS, SNIPPET_WORDS = 10, 2, 40
@@ -72,12 +77,27 @@ def read(folder: Path, n_train: int) -> dict[str, float]:
     examples = load(find("amazonqa"), folder, "train", Sampling(n=n_train))
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert peak, "Linux says how much memory a process has held at most"
+    cpu_seconds = time.process_time()
     return {
         "examples": len(examples),
         "with_span": sum(bool(example.answers) for example in examples),
-        "cpu_seconds": round(time.process_time(), 1),
+        "cpu_seconds": round(cpu_seconds, 1),
         "peak_rss_mb": round(int(peak[1]) / 1024),
+        "feature_bytes_a_question": feature_bytes(examples),
     }
+
+
+def feature_bytes(examples: list[Example]) -> int:
+    """Of the windows of 128 tokens that training holds, with a vocabulary made of the passages."""
+    words = BertWordPieceTokenizer(lowercase=True)
+    words.train_from_iterator((str(e.pair) for e in examples), vocab_size=16_000, show_progress=False)
+    tokenizer = Tokenizer.from_str(words.to_str())
+    tracemalloc.start()
+    features = Encoder(tokenizer, "span", max_length=128)(examples)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert features
+    return round(held / len(examples))
 
 
 def main() -> None:

@@ -1,14 +1,20 @@
 """Answers: the official scores of SQuAD on worked examples, windows, thresholds; entities against seqeval."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from model.command import UserMistake
 from model.evaluation import spans
 from model.evaluation.entities import entities
+from model.evaluation.entities import tags as entity_tags
 from model.evaluation.predictions import Predictions
+from model.finetuning import batches
 from model.finetuning.batches import Encoder
 from model.finetuning.encoders import load_tokenizer
 from model.finetuning.examples import Example
+from model.finetuning.tasks.conll import LABELS
 from tests.model.corpora import write_tokenizer
 
 
@@ -69,8 +75,7 @@ def test_windows_overlap_and_point_at_the_answer(tokenizer):
     for feature in holding:
         first, last = feature.target
         assert passage[feature.offsets[first][0] : feature.offsets[last][1]] == "peter"
-    covered = {place for f in features for place in f.offsets if place != (-1, -1)}
-    assert max(end for _, end in covered) == len(passage)
+    assert max(feature.offsets[:, 1].max() for feature in features) == len(passage)
 
 
 def test_the_best_answer_is_taken_over_all_windows(tokenizer):
@@ -89,6 +94,67 @@ def test_the_best_answer_is_taken_over_all_windows(tokenizer):
     assert said.scores["no_answer"].tolist() == [-18.0]
     silent = spans.answers(logits, features, [example], threshold=-20.0, always_answered=False)
     assert silent.predictions == [""]
+
+
+@pytest.mark.parametrize("question", ["battery " * 200, "0123456789" * 40, "who " * 59, "who"])
+@pytest.mark.parametrize(("max_length", "stride"), [(128, 64), (65, 64), (16, 15), (8, 0)])
+def test_a_long_question_leaves_half_a_window_to_the_passage(tokenizer, question, max_length, stride):
+    passage = "the lamp is great and " * 30 + "peter sat on the mat"
+    examples = [Example("q", question, passage, answers=(("peter", passage.index("peter")),)), Example("r", "who", "")]
+    features = Encoder(tokenizer, "span", max_length, stride)(examples)
+    assert all(feature.length <= max_length for feature in features)
+    covered = {i for f in features if not f.example for a, b in f.offsets if a >= 0 for i in range(a, b)}
+    assert {i for i, character in enumerate(passage) if character != " "} <= covered
+    windows = [f for f in features if not f.example]
+    assert len(windows) <= 4 * sum(map(len, passage.split())) / (max_length / 2 - 3)
+    assert any(f.target != [0, 0] for f in windows)
+
+
+def test_windows_longer_than_their_overlap_are_asked_for(tokenizer):
+    with pytest.raises(UserMistake, match="stride is 64, must be less than max_length=64"):
+        Encoder(tokenizer, "span", max_length=64)
+    assert Encoder(tokenizer, "classification", max_length=64)
+
+
+def test_features_are_small(tokenizer):
+    """A window of 128 tokens takes about 2 KB: arrays, not lists of Python's numbers."""
+    passage = "the lamp is great and sturdy " * 400
+    tracemalloc.start()
+    features = Encoder(tokenizer, "span", max_length=128)([Example(str(i), "who sat?", passage) for i in range(20)])
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert features[0].length == 128
+    assert held / len(features) < 2200
+
+
+def test_more_examples_than_are_tokenized_at_once_keep_their_places(tokenizer, monkeypatch):
+    monkeypatch.setattr(batches, "AT_ONCE", 3)
+    examples = [Example(str(i), f"lamp {i}", label=i) for i in range(8)]
+    features = Encoder(tokenizer, "classification", max_length=16)(examples)
+    assert [(f.example, f.target) for f in features] == [(i, i) for i in range(8)]
+
+
+@pytest.mark.parametrize("nothing", ["\u200b", "\ufffd", "\u00ad", "\x07"])
+def test_a_word_without_pieces_is_no_entity_and_shifts_none(tokenizer, nothing):
+    words = ("peter", nothing, "sat", nothing, "london", "works")
+    tags = (1, 2, 0, 0, 5, 0)
+    example = Example("a", " ".join(words), words=words, tags=tags)
+    (feature,) = Encoder(tokenizer, "tokens", 64)([example])
+    logits = np.zeros((feature.length, len(LABELS)))
+    logits[np.flatnonzero(feature.words >= 0), [1, 0, 5, 0]] = 9.0
+    said = entity_tags([logits], [feature], [example], LABELS)
+    assert said.predictions == [[1, 0, 0, 0, 5, 0]]
+    assert said.scores["right"].tolist() == [1.0]
+
+
+def test_words_cut_off_are_no_entities(tokenizer):
+    example = Example("a", "", words=("peter",) * 20, tags=(1,) * 20)
+    (feature,) = Encoder(tokenizer, "tokens", 8)([example])
+    logits = np.zeros((8, len(LABELS)))
+    logits[:, 1] = 9.0
+    (said,) = entity_tags([logits], [feature], [example], LABELS).predictions
+    assert len(said) == 20
+    assert 1 <= sum(said) < 8
 
 
 def test_entities_are_seqevals():

@@ -26,7 +26,6 @@ from pathlib import Path
 from tokenizers import BertWordPieceTokenizer, Tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model.finetuning.batches import Encoder
 from model.finetuning.examples import Example, Sampling, load
 from model.finetuning.tasks import find
 
@@ -89,6 +88,8 @@ def read(folder: Path, n_train: int) -> dict[str, float]:
 
 def feature_bytes(examples: list[Example]) -> int:
     """Of the windows of 128 tokens that training holds, with a vocabulary made of the passages."""
+    from model.finetuning.batches import Encoder  # brings torch, which reading does without
+
     words = BertWordPieceTokenizer(lowercase=True)
     words.train_from_iterator((str(e.pair) for e in examples), vocab_size=16_000, show_progress=False)
     tokenizer = Tokenizer.from_str(words.to_str())

@@ -19,6 +19,7 @@ REQUIREMENTS = (
     "psutil",
     "py3langid",
     "pyarrow",
+    "s3fs",
     "tokenizers",
     "xxhash",
 )

@@ -1,9 +1,10 @@
-"""What the README tells people to type is accepted, and what it shows is there."""
+"""What the README and the pages beside it tell people to type is accepted, and what they show is there."""
 
 import re
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,48 +12,70 @@ import pytest
 from flows import cli
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+PAGES = [
+    p
+    for top in ("README.md", "deploy", "beam_jobs", "model")
+    for p in sorted([*ROOT.glob(top), *ROOT.glob(f"{top}/**/*.md")])
+    if p.suffix == ".md"
+]
 
 
-def typed() -> list[str]:
-    """Every command of the README's code blocks, continued lines joined, comments cut off."""
-    blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```|((?:^    .*\n)+)", README, re.M | re.S)
+def typed(page: Path) -> list[str]:
+    """Every command of a page: of its code blocks, continued lines joined, comments cut off, and between backquotes."""
+    text = page.read_text()
+    blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```|((?:^    .*\n)+)", text, re.M | re.S)
     lines = "\n".join(a or b for a, b in blocks).replace("\\\n", " ").splitlines()
     found = [re.sub(r"\s+#.*", "", line.strip().removeprefix("$ ")) for line in lines]
-    return [line for line in found if re.match(r"(make|amazon-electra|(\S+=\S+ )*(\S*/)?python -m) ", line)]
+    found += [
+        " ".join(m.split())
+        for m in re.findall(r"(?<!`)`([^`]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    ]
+    return [line for line in found if re.match(r"(make|amazon-electra|(\S+=\S+ )*(\S*/)?python (-m|tests/)) ?", line)]
 
 
-COMMANDS = typed()
-MODULES = sorted({m[1] for c in COMMANDS if (m := re.search(r"python -m ((?:beam_jobs|model|flows)\S*)", c))})
+COMMANDS = {(page, command) for page in PAGES for command in typed(page)}
+PROGRAM = re.compile(r"python (?:-m ((?:beam_jobs|model|flows)[\w.]*)|(tests/bench/\w+\.py))")
+
+
+def by_program() -> dict[str, list[str]]:
+    """The commands that start each of our modules and benches."""
+    found = defaultdict(list)
+    for _, command in COMMANDS:
+        if m := PROGRAM.search(command):
+            found[m[1] or m[2]].append(command)
+    return found
+
+
+PROGRAMS = by_program()
+
+
+def those_of(name: str) -> list[str]:
+    return sorted({command for _, command in COMMANDS if command.startswith(f"{name} ") and "…" not in command})
 
 
 def test_the_readme_has_commands():
-    assert "make demo" in COMMANDS
-    assert "make test" in COMMANDS
+    there = {command for page, command in COMMANDS if page.name == "README.md" and page.parent == ROOT}
+    assert {"make demo", "make test"} <= there
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("make ")])
+@pytest.mark.parametrize("command", those_of("make"))
 def test_make_has_the_target(command):
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     assert [w for w in command.split()[1:] if "=" not in w and w not in targets] == []
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("amazon-electra ")])
+@pytest.mark.parametrize("command", those_of("amazon-electra"))
 def test_the_command_line_takes_it(command):
     cli.parser().parse_args(shlex.split(command)[1:])
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_the_module_knows_its_options(module):
-    told = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, cwd=ROOT).stdout
-    used = {
-        option.split("=")[0]
-        for command in COMMANDS
-        if re.search(rf"python -m {re.escape(module)}\b", command)
-        for option in shlex.split(command)
-        if option.startswith("--")
-    }
-    assert {option for option in used if option not in told and not beam_knows(option)} == set()
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_the_program_knows_its_options(program):
+    start = [program] if program.endswith(".py") else ["-m", program]
+    told = subprocess.run([sys.executable, *start, "--help"], capture_output=True, text=True, cwd=ROOT).stdout
+    known = set(re.findall(r"--[\w-]+", told))
+    used = set(re.findall(r"(?<=\s)--[\w-]+", " ".join(PROGRAMS[program])))
+    assert {option for option in used if option not in known and not beam_knows(option)} == set()
 
 
 def beam_knows(option: str) -> bool:
@@ -65,6 +88,7 @@ def beam_knows(option: str) -> bool:
     return option in names
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"!?\[[^\]]*\]\(([^)#:]+)\)", README))))
-def test_what_the_readme_links_to_is_there(path):
-    assert (ROOT / path).exists()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_links_to_is_there(page):
+    links = set(re.findall(r"!?\[[^\]]*\]\(([^)#:]+)\)", page.read_text()))
+    assert {link for link in links if not (page.parent / link).exists()} == set()

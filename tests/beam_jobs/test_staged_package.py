@@ -25,7 +25,8 @@ def imports() -> set[str]:
 
 
 def test_the_requirements_are_the_imports():
-    needed = {name for name in imports() if PACKAGE_OF.get(name, name)} | {"gcsfs"}  # fsspec loads gcsfs for gs://
+    needed = {name for name in imports() if PACKAGE_OF.get(name, name)}
+    needed |= {"gcsfs", "s3fs"}  # fsspec loads them for gs:// and s3://
     assert needed <= set(staged_package.REQUIREMENTS)
     assert set(staged_package.REQUIREMENTS) - needed <= {"isal", "orjson"}
 

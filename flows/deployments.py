@@ -14,11 +14,15 @@ from typing import Any
 
 from beam_jobs.command import UserMistake
 from flows.servers import CLIENT
+from model.json_file import write_json
 
 TAG = "amazon-electra"
 """Of every run of ours: by it the automations tell them from other people's on the same server."""
 EVENT = "reviews.dump.arrived"
 """Whoever emits it, a storage notification or a webhook, has the watcher look at once."""
+
+READY = Path("logs", "deployments.ready")
+"""In the store: the mark of the process that serves them."""
 
 
 @dataclass(frozen=True)
@@ -157,15 +161,15 @@ def serve_all(store: Path) -> None:
     from prefect.exceptions import TerminationSignal
     from prefect.runner import Runner
 
-    from flows import automations
+    from flows import automations, holding
 
     at_once = int(os.environ.get("AMAZON_ELECTRA_RUNS_AT_ONCE", "4"))
     runner = Runner(name="amazon-electra", pause_on_shutdown=False, limit=at_once)
     known: list[Any] = [runner.add_deployment(deployment) for deployment in served(store)]
     automations.ensure()
     automations.settle(known)
-    (store / "logs").mkdir(parents=True, exist_ok=True)
-    (store / "logs" / "deployments.ready").touch()
+    (store / READY).parent.mkdir(parents=True, exist_ok=True)
+    write_json(store / READY, holding.mark())
     with suppress(KeyboardInterrupt, TerminationSignal):
         asyncio.run(runner.start())
 

@@ -28,6 +28,8 @@ GRACE_SECONDS = 15.0
 POLL_SECONDS = 0.1
 TRANSIENT_EXIT_CODES = {75}
 """EX_TEMPFAIL of sysexits.h."""
+TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
+"""Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and ends so again."""
 TRANSIENT_CAUSES = {
     "ConnectionError",
     "ConnectionResetError",
@@ -238,7 +240,7 @@ class Child:
         if code != 0:
             cause = self.cause()
             transient = (
-                by_signal(code)
+                ended_by(code) in TRANSIENT_SIGNALS
                 or code in TRANSIENT_EXIT_CODES
                 or cause.split(":")[0].split(".")[-1] in TRANSIENT_CAUSES
             )
@@ -250,13 +252,14 @@ class Child:
 
     def cause(self) -> str:
         """Why a job that is over ended otherwise than well."""
-        code = self._guard.returncode or 0
-        return f"ended by {_signal_name(code)}" if by_signal(code) else self.last_words()
+        ending = ended_by(self._guard.returncode or 0)
+        return f"ended by {ending.name}" if ending else self.last_words()
 
     def said(self) -> str:
-        """The end of what it wrote, without what earlier ones wrote to the same log."""
+        """The end of what it wrote, without what earlier ones wrote to the same log, which may be cut meanwhile."""
         with open(self.log, "rb") as log:
-            log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - 16_384))
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start if self._log_start <= size else 0, size - 16_384))
             return log.read().decode(errors="replace")
 
     def last_words(self) -> str:
@@ -272,11 +275,7 @@ def job_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **(extra or {})}
 
 
-def by_signal(code: int) -> bool:
+def ended_by(code: int) -> signal.Signals | None:
     """128 + n is how the guard tells that signal n ended the job."""
-    return code < 0 or code > 128
-
-
-def _signal_name(code: int) -> str:
     number = -code if code < 0 else code - 128
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return signal.Signals(number) if number in set(signal.Signals) else None

@@ -6,7 +6,6 @@ shows the run later.
 """
 
 import importlib.util
-import json
 import os
 import re
 import secrets
@@ -16,11 +15,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from beam_jobs.command import UserMistake
+from flows import holding
 from flows.processes import Child
 
 HOST = "127.0.0.1"
@@ -65,6 +65,11 @@ WITHOUT_SERVICES = {
     )
 }
 """What a server that lives for one run does not need."""
+OLD_DATABASE = {
+    "out-of-date database schema": "the MLflow database is of an older version: copy it, then `mlflow db upgrade URI`",
+    "Can't locate revision": "the database is newer than the installed package: upgrade that, or use another --store",
+    "no such table": "the database is not complete: use another --store, or put back a copy of it",
+}
 
 
 class ServerFailed(RuntimeError):
@@ -99,6 +104,22 @@ def answers(url: str, timeout: float = 2.0) -> bool:
         return refused.code == 401
     except (OSError, ValueError):
         return False
+
+
+def wait_until_well(name: str, process: Child, well: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not well():
+        if process.over():
+            raise ServerFailed(f"{name} did not start: {explained(process)} (log: {process.log})")
+        if time.monotonic() > deadline:
+            raise ServerFailed(f"{name} gave no answer in {START_SECONDS:.0f} s (log: {process.log})")
+        time.sleep(0.1)
+
+
+def explained(process: Child) -> str:
+    """What ended it, or what its last words mean where we know."""
+    said = process.said()
+    return next((meaning for words, meaning in OLD_DATABASE.items() if words in said), process.cause())
 
 
 def prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
@@ -165,34 +186,28 @@ class PrefectServer:
 
     def __init__(self, store: Path, port: int):
         self.url = f"http://{HOST}:{port}/api"
-        self.log = store / "logs" / "prefect.log"
         self.process = prefect_server(store, port, {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES})
 
     def wait(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not answers(f"{self.url}/health"):
-            if self.process.over():
-                raise ServerFailed(f"the Prefect server did not start: {self.process.last_words()} (log: {self.log})")
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"the Prefect server gave no answer in {START_SECONDS:.0f} s (log: {self.log})")
-            time.sleep(0.1)
+        wait_until_well("the Prefect server", self.process, lambda: answers(f"{self.url}/health"))
 
 
 def running(store: Path) -> dict[str, str]:
     """The addresses of the servers that `amazon-electra up` keeps for this store, where they answer."""
-    with suppress(OSError, ValueError):
-        state = json.loads((store / "servers.json").read_text())
-        if answers(f"{state['prefect']}/api/health"):
-            return {name: state[name] for name in ("prefect", "mlflow")}
+    state = holding.state(store)
+    if state and answers(f"{state['prefect']}/api/health"):
+        return {name: state[name] for name in ("prefect", "mlflow")}
     return {}
 
 
 @contextmanager
 def prefect_for(store: Path) -> Iterator[PrefectServer | None]:
     """Sets this process up to talk to a Prefect server; the block must `wait` for one that was started for it."""
-    given = os.environ.get("PREFECT_API_URL") or running(store).get("prefect", "")
+    given = os.environ.get("PREFECT_API_URL")
+    if not given and (up := running(store)):
+        given = f"{up['prefect']}/api"
     if given:
-        os.environ.update(environment(store, given if given.endswith("/api") else f"{given}/api"))
+        os.environ.update(environment(store, given))
         yield None
         return
     server = PrefectServer(store, free_port())

@@ -94,6 +94,8 @@ class Store:
                 "dumps, and what the Beam jobs read and write when they run alone, may lie in gs:// or s3://"
             )
         self.root = Path(root).expanduser().resolve()
+        if file := next((p for p in (self.root, *self.root.parents) if p.exists() and not p.is_dir()), None):
+            raise UserMistake(f"store: {root}: {file} is a file; name a folder")
 
     def folder(self, stage: Stage) -> Path:
         return self.root / stage.name / stage.fingerprint

@@ -19,7 +19,9 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--seconds_a_step", type=float, default=0.0)
     parser.add_argument(
-        "--how", default="well", choices=["well", "mistake", "bug", "killed", "network", "once", "stubborn"]
+        "--how",
+        default="well",
+        choices=["well", "mistake", "bug", "killed", "crashed", "exit 255", "network", "once", "stubborn"],
     )
     chosen = parser.parse_args(argv)
     chosen.output.mkdir(parents=True, exist_ok=True)
@@ -49,6 +51,10 @@ def misbehave(how: str, attempt: int) -> None:
         raise ZeroDivisionError("a bug")
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "crashed":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "exit 255":
+        os._exit(255)
     if how == "network" or (how == "once" and attempt == 1):
         raise ConnectionResetError("the bucket went away")
 

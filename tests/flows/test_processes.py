@@ -58,7 +58,9 @@ def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
     [
         ("bug", "ZeroDivisionError: a bug", False),
         ("killed", "ended by SIGKILL", True),
-        ("network", "ConnectionReset", True),
+        ("crashed", "ended by SIGSEGV", False),
+        ("exit 255", "it said nothing", False),
+        ("network", "the bucket went away", True),
     ],
 )
 def test_a_failure_names_cause_and_log_and_whether_it_may_pass(tmp_path, how, cause, transient):

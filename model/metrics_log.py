@@ -2,9 +2,10 @@
 
 import json
 import math
-import os
 import time
 from pathlib import Path
+
+from model.atomic_file import atomic_path
 
 FILE_NAME = "metrics.jsonl"
 
@@ -18,9 +19,8 @@ class MetricsLog:
         self._path = Path(folder) / FILE_NAME
         self._path.parent.mkdir(parents=True, exist_ok=True)
         kept = [] if after_step is None else [line for line in read_metrics(folder) if line["step"] <= after_step]
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        os.replace(temporary, self._path)
+        with atomic_path(self._path) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
 
     def log(self, step: int, **numbers: float) -> None:
         finite = {name: n for name, n in numbers.items() if math.isfinite(n)}

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,17 @@ class Cell:
         return digest(question)
 
 
-def cells(study: Study, searched: Mapping[str, Any] | None = None) -> Iterator[Cell]:
-    """In the order of the report. What the study says of all holds least, then the task, then the arm."""
+def cells(study: Study, searched: Callable[[Arm], Mapping[str, Any]] = lambda arm: {}) -> Iterator[Cell]:
+    """In the order of the report. `searched`: the settings that were found for an arm."""
     for task in study.tasks:
         for arm in with_grid(study):
             for seed in study.seeds:
-                settings = {**study.settings, **(searched or {}), **task.settings, **arm.settings}
-                yield Cell(arm, task, seed, settings)
+                yield cell(study, arm, task, seed, searched(arm))
+
+
+def cell(study: Study, arm: Arm, task: StudyTask, seed: int, found: Mapping[str, Any]) -> Cell:
+    """What the study says of all holds least, then what was found, then the task, then the arm."""
+    return Cell(arm, task, seed, {**study.settings, **found, **task.settings, **arm.settings})
 
 
 def digest(content: Any) -> str:

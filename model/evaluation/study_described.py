@@ -32,7 +32,8 @@ def described(run: "StudyRun", costs: Mapping[str, Any]) -> dict[str, Any]:
             for arm in study.arms
             if arm.pretraining
         ],
-        "settings": {**dict(study.settings), **run.searched},
+        "settings": dict(study.settings),
+        "searched": run.searched,
         "cells": [_cell(run, cell) for cell in run.cells],
         **_model(run),
         **run.about,

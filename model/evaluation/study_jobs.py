@@ -1,8 +1,10 @@
-"""The child processes of a study: each in a group of its own with a log, tried again once, none left at the end."""
+"""The child processes of a study: each in a group of its own with a log, tried again once, none left at the end.
+
+Nor is one left after a study that was killed: study_guard.py ends it, and the lock on its folder is held until then.
+"""
 
 import fcntl
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +17,9 @@ from model.evaluation.study_tracking import VARIABLE
 
 ATTEMPTS = 2
 """Of each job: a cell that is killed for memory is tried once more."""
+GUARD = Path(__file__).with_name("study_guard.py")
+GRACE_SECONDS = 15.0
+"""In which a trainer that is told to end may write its checkpoint."""
 
 
 class JobFailed(RuntimeError):
@@ -26,8 +31,11 @@ class Jobs:
     _children: set[subprocess.Popen] = field(default_factory=set, repr=False)
     stopping: bool = False
 
-    def run(self, module: str, arguments: Sequence[str], folder: Path, threads: int | None) -> None:
-        """`python -m module arguments…`, its output in folder/log.txt; `threads` None: as many as it likes."""
+    def run(self, module: str, arguments: Sequence[str], folder: Path, threads: int | None, lock: int) -> None:
+        """`python -m module arguments…`, its output in folder/log.txt; `threads` None: as many as it likes.
+
+        `lock`: what `claimed` gave for the folder; the job holds it too.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
         for name in (VARIABLE, "AMAZON_ELECTRA_PROGRESS"):
@@ -35,7 +43,7 @@ class Jobs:
         if threads is not None:
             environment |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         for attempt in range(1, ATTEMPTS + 1):
-            code = self._ended([sys.executable, "-m", module, *arguments], folder / "log.txt", environment)
+            code = self._ended([sys.executable, "-m", module, *arguments], folder / "log.txt", environment, lock)
             if code == 0:
                 return
             if self.stopping:
@@ -47,30 +55,48 @@ class Jobs:
             if attempt == ATTEMPTS:
                 raise JobFailed(f"{module} ended with {code}: {message}; see {folder / 'log.txt'}")
 
-    def _ended(self, command: Sequence[str], log: Path, environment: dict[str, str]) -> int:
+    def _ended(self, command: Sequence[str], log: Path, environment: dict[str, str], lock: int) -> int:
         """The exit code."""
         if self.stopping:
             raise JobFailed("not started: the study is being ended")
+        guarded = [sys.executable, "-I", "-S", str(GUARD), str(GRACE_SECONDS), *command]
         with log.open("ab") as file:
-            child = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
+            child = subprocess.Popen(
+                guarded,
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                start_new_session=True,
+                pass_fds=[lock],
+            )
         self._children.add(child)
         try:
             return child.wait()
         finally:
             self._children.discard(child)
+            _let_go(child)
 
     def stop(self) -> None:
         """Nothing is left running when the study is ended."""
         self.stopping = True
         for child in list(self._children):
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGTERM)
+            _let_go(child)
+
+
+def _let_go(child: subprocess.Popen) -> None:
+    """The guard ends the job when it reads the end of the pipe."""
+    assert child.stdin is not None
+    child.stdin.close()
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """For one process at a time: studies that keep their cells in one place share them. The lock dies with it."""
+def claimed(folder: Path) -> Iterator[int]:
+    """For one process at a time: studies that keep their cells in one place share them.
+
+    Gives the descriptor of the lock, which lasts until this process and the job it is handed to are over.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()

@@ -1,13 +1,12 @@
-"""Runs what a study needs, in order: encoders, then cells (teachers before their students), then the report."""
+"""Runs what a study needs, in order: encoders, then settings searched and cells (teachers first), then the report."""
 
 import json
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +45,7 @@ class StudyRun:
     _jobs: Jobs = field(default_factory=Jobs, repr=False)
     _tracker: Untracked = field(default_factory=Untracked, repr=False)
     _fingerprints: dict[str, str] = field(default_factory=dict, repr=False)
+    _found: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     def plan(self) -> dict[str, Any]:
         """What would be run, and what is complete; starts nothing."""
@@ -66,7 +66,6 @@ class StudyRun:
 
     def _run(self) -> dict[str, Any]:
         self._pretrain()
-        self._search()
         self._finetune()
         costs = self._latencies() if self.study.latency else {}
         write_json(self.output / "study.json", described(self, costs))
@@ -78,14 +77,25 @@ class StudyRun:
     def _kept(self) -> Path:
         return self.keep or self.output
 
-    @cached_property
+    @property
     def cells(self) -> list[Cell]:
-        return list(studies.cells(self.study, self.searched))
+        """Their settings, and so their folders, follow from what is found for their arm."""
+        return list(studies.cells(self.study, self.found))
 
     @property
-    def searched(self) -> dict[str, Any]:
-        file = self._search_folder / "best.json"
-        return json.loads(file.read_text())["settings"] if self.study.search and file.exists() else {}
+    def searched(self) -> dict[str, dict[str, Any]]:
+        """Arm → settings found."""
+        found = {arm.name: self.found(arm) for arm in study_file.with_grid(self.study)}
+        return {name: settings for name, settings in found.items() if settings}
+
+    def found(self, arm: Arm) -> dict[str, Any]:
+        """The settings its search found; none before it is through, or where nothing is searched."""
+        if self.study.search and arm.name not in self._found:
+            file = self._search_folder(arm) / "best.json"
+            if not file.exists():
+                return {}
+            self._found[arm.name] = json.loads(file.read_text())["settings"]
+        return self._found.get(arm.name, {})
 
     def folder(self, cell: Cell) -> Path:
         return self._kept / "cells" / cell.fingerprint(self.study.preset, self._inputs(cell))
@@ -112,12 +122,12 @@ class StudyRun:
     def teacher(self, cell: Cell) -> Cell | None:
         """The teacher's cell of the same task and seed."""
         name = study_file.teacher_of(cell.arm)
+        arms = [arm for arm in study_file.with_grid(self.study) if arm.name == name]
         if not name:
             return None
-        same = [c for c in self.cells if c.arm.name == name and (c.task, c.seed) == (cell.task, cell.seed)]
-        if not same:
-            raise UserMistake(f"arm {cell.arm.name}: its teacher {name} has no cell for {cell.task.name}")
-        return same[0]
+        if not arms:
+            raise UserMistake(f"arm {cell.arm.name}: its teacher {name} is no arm of the study")
+        return studies.cell(self.study, arms[0], cell.task, cell.seed, self.found(arms[0]))
 
     def _inputs(self, cell: Cell) -> dict[str, str]:
         inputs = {"data": self.content(cell.task.data)}
@@ -161,14 +171,14 @@ class StudyRun:
 
     def _pretrain_arm(self, arm: Arm, threads: int | None) -> None:
         folder, settings = self.encoder_folder(arm), self._pretraining_settings(arm)
-        with claimed(folder):
+        with claimed(folder) as lock:
             if (folder / "result.json").exists():
                 return
             sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
             arguments = ["--shards", arm.pretraining.shards, "--output", str(folder), "--device", self.device]
             arguments += ["--preset", arm.pretraining.preset, *sets, *(["--threads", str(threads)] if threads else [])]
             with self._tracker.job(f"pre-training {arm.name}", folder, settings, {"arm": arm.name}):
-                self._jobs.run("model.pretrain", arguments, folder, threads)
+                self._jobs.run("model.pretrain", arguments, folder, threads, lock)
 
     def _pretraining_settings(self, arm: Arm) -> dict[str, Any]:
         settings = dict(arm.pretraining.set)
@@ -198,67 +208,67 @@ class StudyRun:
             raise UserMistake(f"arm {arm.name}: {field} names {other.name}, which the study does not pre-train")
         return arm.pretraining, other.pretraining
 
-    @property
-    def _search_folder(self) -> Path:
-        search = self.study.search
-        question: dict[str, Any] = {
-            "search": search.model_dump() if search else None,
-            "settings": dict(self.study.settings),
-        }
-        task, arm = self.study.tasks[0], self.study.arms[0]
-        question |= {"task": task.task, "data": self.content(task.data), "arm": arm.name, "encoder": self.encoder(arm)}
-        return self._kept / "search" / studies.digest(question)
+    def _search_folder(self, arm: Arm) -> Path:
+        """Named after the search and all that its trials depend on."""
+        first = self._first(arm)
+        cell = first.fingerprint(self.study.preset, self._inputs(first))
+        return self._kept / "search" / studies.digest([self.study.search.model_dump(), cell])
 
-    def _search(self) -> None:
-        """On dev of the first task, with the first arm's encoder; the cells all get what it finds."""
-        search = self.study.search
-        if not search or (self._search_folder / "best.json").exists():
+    def _first(self, arm: Arm) -> Cell:
+        """The cell whose settings are searched: on dev of the first task, with the first seed."""
+        return studies.cell(self.study, arm, self.study.tasks[0], self.study.seeds[0], {})
+
+    def _search(self, arm: Arm) -> None:
+        """Each arm gets what is best for it: settings found for another one would favour that one."""
+        if not self.study.search:
             return
-        first = next(studies.cells(self.study))
-        self._search_folder.mkdir(parents=True, exist_ok=True)
-        write_json(self._search_folder / "space.json", dict(search.space))
-        arguments = [*self._finetune_arguments(first, self._search_folder), "--trials", str(search.trials)]
-        arguments += ["--space", str(self._search_folder / "space.json")]
-        self._jobs.run("model.finetuning.search", arguments, self._search_folder, threads=self.threads)
-        self.__dict__.pop("cells", None)
+        folder = self._search_folder(arm)
+        with claimed(folder) as lock:
+            if (folder / "best.json").exists():
+                return
+            folder.mkdir(exist_ok=True)
+            write_json(folder / "space.json", dict(self.study.search.space))
+            arguments = [*self._finetune_arguments(self._first(arm), folder), "--space", str(folder / "space.json")]
+            arguments += ["--trials", str(self.study.search.trials)]
+            self._jobs.run("model.finetuning.search", arguments, folder, self.threads, lock)
 
     def _finetune(self) -> None:
-        """Teachers first. One failed cell does not stop the others; it is told at the end."""
-        teachers = {study_file.teacher_of(cell.arm) for cell in self.cells}
-        waves = [
-            [c for c in self.cells if not c.arm.teacher or c.arm.name in teachers],
-            [c for c in self.cells if c.arm.teacher and c.arm.name not in teachers],
-        ]
-        waves[0].sort(key=lambda cell: bool(cell.arm.teacher))
+        """Teachers before their students. One failed cell does not stop the others; it is told at the end."""
         done = 0
-        failures: list[str] = []
-        with progress(len(self.cells), "cells", self.study.title) as shown, ThreadPoolExecutor(self.at_once) as pool:
-            for wave in waves:
-                for failure in pool.map(self._cell, wave):
+        failures: list[JobFailed | UserMistake] = []
+        cells = len(self.cells)
+        with progress(cells, "cells", self.study.title) as shown, ThreadPoolExecutor(self.at_once) as pool:
+            for wave in waves(study_file.with_grid(self.study)):
+                list(pool.map(self._search, wave))
+                names = {arm.name for arm in wave}
+                for failure in pool.map(self._cell, [cell for cell in self.cells if cell.arm.name in names]):
                     done += 1
                     shown.update(done)
                     failures += [failure] if failure else []
         if failures:
-            raise JobFailed(f"{len(failures)} of {len(self.cells)} cells failed; the first: {failures[0]}")
+            raise type(failures[0])(f"{len(failures)} of {cells} cells failed; the first: {failures[0]}")
 
-    def _cell(self, cell: Cell) -> str | None:
+    def _cell(self, cell: Cell) -> JobFailed | UserMistake | None:
         """What went wrong, if anything did."""
         if self.complete(cell):
             return None
-        with claimed(self.folder(cell)):
-            return None if self.complete(cell) else self._finetune_cell(cell)
+        teacher = self.teacher(cell)
+        if teacher and not self.complete(teacher):
+            return JobFailed(f"{cell.title}: its teacher failed, {teacher.title}")
+        with claimed(self.folder(cell)) as lock:
+            return None if self.complete(cell) else self._finetune_cell(cell, lock)
 
-    def _finetune_cell(self, cell: Cell) -> str | None:
+    def _finetune_cell(self, cell: Cell, lock: int) -> JobFailed | UserMistake | None:
         folder = self.folder(cell)
         arguments = self._finetune_arguments(cell, folder / "model")
         try:
             arguments += ["--evaluation", str(folder / "evaluation")]
             tags = {"arm": cell.arm.name, "task": cell.task.name, "seed": str(cell.seed), "fingerprint": folder.name}
             with self._tracker.job(cell.title, folder / "model", cell.settings, tags):
-                self._jobs.run("model.finetune", arguments, folder, threads=self.threads)
+                self._jobs.run("model.finetune", arguments, folder, self.threads, lock)
                 self._tracker.measured(cell.title, folder / "evaluation")
-        except JobFailed as failure:
-            return f"{cell.title}: {failure}"
+        except (JobFailed, UserMistake) as failure:
+            return type(failure)(f"{cell.title}: {failure}")
         return None
 
     def _finetune_arguments(self, cell: Cell, output: Path) -> list[str]:
@@ -267,7 +277,8 @@ class StudyRun:
         architecture, taught_by = self.architecture(cell.arm), self.teacher(cell)
         teacher = str(self.folder(taught_by) / "model") if taught_by else cell.arm.teacher
         arguments += ["--architecture", architecture] if architecture else []
-        arguments += ["--teacher", teacher] if teacher else []
+        if teacher:
+            arguments += ["--teacher", teacher, "--teacher_outputs", str(self._kept / "teachers")]
         arguments += ["--preset", self.study.preset] if self.study.preset else []
         return arguments + [part for assignment in cell.assignments() for part in ("--set", assignment)]
 
@@ -278,16 +289,30 @@ class StudyRun:
             if cell.arm.name in measured:
                 continue
             folder = self.folder(cell)
-            if not (folder / "latency.json").exists():
-                arguments = ["--model", str(folder / "model"), "--task", cell.task.task, "--data", cell.task.data]
-                arguments += ["--output", str(folder / "latency.json"), "--device", self.device]
-                self._jobs.run("model.evaluation.latency", arguments, folder, threads=1)
+            with claimed(folder) as lock:
+                if not (folder / "latency.json").exists():
+                    arguments = ["--model", str(folder / "model"), "--task", cell.task.task, "--data", cell.task.data]
+                    arguments += ["--output", str(folder / "latency.json"), "--device", self.device]
+                    self._jobs.run("model.evaluation.latency", arguments, folder, 1, lock)
             measured[cell.arm.name] = json.loads((folder / "latency.json").read_text())
         return measured
 
     def _stop(self, number: int, frame: Any) -> None:
         self._jobs.stop()
         raise KeyboardInterrupt
+
+
+def waves(arms: Sequence[Arm]) -> Iterator[list[Arm]]:
+    """Arms that no arm teaches, then those that these teach, and so on."""
+    waiting, through = list(arms), {""}
+    while waiting:
+        ready = [arm for arm in waiting if study_file.teacher_of(arm) in through]
+        if not ready:
+            named = ", ".join(arm.name for arm in waiting)
+            raise UserMistake(f"arms {named}: each waits for a teacher that waits for another: name one that does not")
+        yield ready
+        through |= {arm.name for arm in ready}
+        waiting = [arm for arm in waiting if arm.name not in through]
 
 
 def _preset(name: str, settings: Mapping[str, Any]) -> Preset:

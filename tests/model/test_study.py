@@ -58,7 +58,7 @@ def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds():
         ),
         "here",
     )
-    cells = list(studies.cells(study, {"n_train": 20}))
+    cells = list(studies.cells(study, lambda arm: {"n_train": 20}))
     assert len(cells) == 8
     of_stars = next(c for c in cells if (c.arm.name, c.task.task) == ("one", "stars"))
     assert of_stars.settings == {"epochs": 2, "batch": 16, "n_train": 20}

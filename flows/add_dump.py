@@ -21,7 +21,7 @@ from flows.stages import finetuning as finetuning_stage
 from flows.stages import report
 from flows.store import Stage, Store
 from flows.tasks import going_through
-from model.tracking import Registry
+from model.registry import Registry
 
 
 def run_name() -> str:

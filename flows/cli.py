@@ -257,7 +257,7 @@ def roll_back(arguments: argparse.Namespace) -> None:
 
 def _registry(arguments: argparse.Namespace) -> Any:
     from flows import servers
-    from model.tracking import Registry
+    from model.registry import Registry
 
     return Registry(servers.mlflow_uri(_store(arguments).root))
 

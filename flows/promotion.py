@@ -18,8 +18,12 @@ from pydantic import Field
 
 from flows.parameters import Promotion
 from flows.presentation import run_logger
-from model.tracking import Registry, Tracking
+from flows.store import Known, Stage, Store
+from model.registry import Registry, RegistryAway
+from model.tracking import Tracking
 
+SETTLE_SECONDS = 120
+"""For MLflow to take what a run has sent, before its model is registered."""
 APPROVAL_SECONDS = 7 * 24 * 3600
 """A run that nobody answered by then fails, and its model stays challenger."""
 
@@ -29,6 +33,25 @@ class Approval(RunInput):
 
     approve: bool = Field(default=False, description="Make this model the champion")
     reason: str = Field(default="", description="Kept with the model")
+
+
+@dataclass(frozen=True)
+class Champion:
+    """The registry's, as a run finds it when it begins."""
+
+    version: str = ""
+    """Empty where there is none."""
+    encoder: Stage | None = None
+    """Where this store has it."""
+
+
+def champion_in(uri: str, store: Store) -> Champion:
+    """RegistryAway where MLflow does not answer: that is not the same as none."""
+    found = Registry(uri).having("champion")
+    fingerprint = found.get("encoder", "")
+    encoder = Known("pretraining", 0, {}, known=fingerprint, title="champion")
+    here = fingerprint and store.manifest(encoder) is not None
+    return Champion(found.get("version", ""), encoder if here else None)
 
 
 @dataclass(frozen=True)
@@ -70,18 +93,43 @@ def between(
 
 
 def consider(
-    wish: Promotion, report: Mapping[str, Any], tracking: Tracking, rival: str, tags: Mapping[str, str]
+    wish: Promotion,
+    report: Mapping[str, Any],
+    tracking: Tracking,
+    rival: str,
+    tags: Mapping[str, str],
+    champion: Champion,
 ) -> Decision:
-    """Registers the model of this run, and makes it champion or challenger."""
+    """Registers the model of this run, and makes it champion or challenger.
+
+    `rival` is the arm it has to beat, `champion` the one that was there when the run began.
+    """
     decision = decide(report["differences"], wish.tasks, wish.margin, rival)
-    if not tracking.settle(120):
-        run_logger().warning("MLflow did not answer: the model is not registered; run the same again later")
+    try:
+        if not tracking.settle(SETTLE_SECONDS):
+            raise RegistryAway("MLflow did not answer")
+        return settled(decision, wish, report, tracking, tags, champion)
+    except RegistryAway as away:
+        run_logger().warning("the model is not registered; run the same again later: %s", away)
         return decision
+
+
+def settled(
+    decision: Decision,
+    wish: Promotion,
+    report: Mapping[str, Any],
+    tracking: Tracking,
+    tags: Mapping[str, str],
+    champion: Champion,
+) -> Decision:
+    """The decision as the registry has it, and as a person had it who was asked."""
     registry = Registry(tracking.uri)
     version = registry.add(tracking.parent.id, "model", tags)
     if is_champion(registry, version):
         run_logger().info("version %s is the champion already", version)
         return decision
+    if against := objection(registry, version, champion):
+        decision = Decision(False, f"{against}; {decision.reason}")
     if wish.mode == "ask":
         decision = asked(decision, report, registry, version)
     if decision.promote:
@@ -91,6 +139,18 @@ def consider(
     role = "champion" if is_champion(registry, version) else "challenger"
     run_logger().info("version %s is %s: %s", version, role, decision.reason)
     return decision
+
+
+def objection(registry: Registry, version: str, champion: Champion) -> str:
+    """Why a model is not to replace the champion of this moment, however it did in the study; empty: nothing."""
+    now = registry.having("champion").get("version", "")
+    if now != champion.version and now:
+        return f"version {now} became champion meanwhile: run the same again to compare with it"
+    if champion.version and champion.encoder is None:
+        return f"the champion, version {champion.version}, is of another store: not compared with it"
+    if back := registry.tags(version).get("rolled_back"):
+        return f"rolled back {back}: only `amazon-electra promote {version}` makes it the champion again"
+    return ""
 
 
 def is_champion(registry: Registry, version: str) -> bool:

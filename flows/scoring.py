@@ -13,7 +13,7 @@ from flows.parameters import Dump, Parameters, Section
 from flows.stages import dump as dump_stage
 from flows.store import Known, Stage, Store
 from flows.tasks import going_through, run_name
-from model.tracking import Registry
+from model.registry import Registry
 
 
 class Scored(Section):

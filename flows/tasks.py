@@ -13,14 +13,14 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows import presentation, servers
+from flows import presentation, promotion, servers
 from flows.cancellation import obeyed
 from flows.completion import Completion, Maker, flat
 from flows.parameters import Parameters
 from flows.processes import JobFailed, none_left
 from flows.stages import dump
-from flows.store import Known, Manifest, Stage, Store
-from model.tracking import Registry, Tracking
+from flows.store import Manifest, Stage, Store
+from model.tracking import Tracking
 
 RETRY_DELAYS = [10.0, 60.0, 300.0]
 """Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
@@ -120,8 +120,8 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
     remembered = store.root / "runs" / str(flow_run.id)
     remembered.mkdir(parents=True, exist_ok=True)
     audiences = [presentation.PrefectRun(), *spectators]
-    champion = champion_of(parameters, tracking.uri)
-    maker = PrefectMaker(Completion(store, audiences, tracking, tags), champion)
+    champion = champion_of(parameters, store, tracking.uri)
+    maker = PrefectMaker(Completion(store, audiences, tracking, tags), champion.encoder)
     values, dataset = flat(parameters.model_dump()), dataset_of(parameters, store)
     tracking.start(flow_run.name or "run", values, tags, dataset, remembered)
     status = "FAILED"
@@ -129,7 +129,7 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
         with none_left(), obeyed(str(flow_run.id)):
             last = graph(parameters, maker)
             summary = present(store, maker.stages, last, tracking, bool(maker.completion.made))
-            promote(parameters, store, maker, last, tracking)
+            promote(parameters, store, maker, last, tracking, champion)
             status = "FINISHED"
     except Pause:
         status = "SCHEDULED"
@@ -154,21 +154,37 @@ def be_silent() -> None:
         context.flow_run.state = Completed()
 
 
-def champion_of(parameters: Parameters, uri: str) -> Stage | None:
-    """The encoder of the registry's champion, where this run asks for it and the store still has it."""
+@task(name="champion", retry_jitter_factor=0.5, retry_condition_fn=may_pass, cache_policy=NO_CACHE)
+def looked_up(uri: str, store: Store) -> promotion.Champion:
+    """A task of its own, so that an MLflow that is away for a moment is asked again."""
+    return promotion.champion_in(uri, store)
+
+
+def champion_of(parameters: Parameters, store: Store, uri: str) -> promotion.Champion:
+    """The registry's champion, where this run asks for it."""
     if parameters.promotion.mode == "off" and "champion" not in parameters.finetuning.arms:
-        return None
-    fingerprint = Registry(uri).having("champion").get("encoder", "")
-    known = Known("pretraining", 0, {}, known=fingerprint, title="champion")
-    return known if fingerprint and Store(parameters.store).manifest(known) else None
+        return promotion.Champion()
+    asked = looked_up.with_options(retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)
+    champion = asked(uri, store)
+    if champion.version and champion.encoder is None:
+        presentation.run_logger().warning(
+            "the champion, version %s, is of another store: nothing is compared with it, and it stays champion",
+            champion.version,
+        )
+    return champion
 
 
-def promote(parameters: Parameters, store: Store, maker: "PrefectMaker", last: Stage, tracking: Tracking) -> None:
+def promote(
+    parameters: Parameters,
+    store: Store,
+    maker: "PrefectMaker",
+    last: Stage,
+    tracking: Tracking,
+    champion: promotion.Champion,
+) -> None:
     """Registers the encoder, with the fine-tuned model that `score` uses, as champion or challenger."""
     if parameters.promotion.mode == "off" or last.name != "report":
         return
-    from flows import promotion
-
     *_, encoder = [stage for stage in maker.stages if stage.name == "pretraining"]
     scorer = next(s for s in maker.stages if s.name == "finetuning" and s.parameters["arm"] == "pre-trained")
     tracking.log_folder(store.folder(last) / "model", "model")
@@ -177,7 +193,7 @@ def promote(parameters: Parameters, store: Store, maker: "PrefectMaker", last: S
     arms = {row["arm"] for row in report["results"]}
     rival = "champion" if maker.champion and not itself else "base" if "base" in arms else "random"
     tags = {"encoder": encoder.fingerprint, "report": last.fingerprint, "scorer": scorer.fingerprint}
-    promotion.consider(parameters.promotion, report, tracking, rival, tags)
+    promotion.consider(parameters.promotion, report, tracking, rival, tags, champion)
 
 
 def dataset_of(parameters: Parameters, store: Store) -> dict[str, str]:

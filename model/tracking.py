@@ -2,14 +2,15 @@
 
 Jobs append their metrics to metrics.jsonl. One thread here reads those files and sends them on, creates runs and logs
 artifacts, in order; what fails is tried again. An MLflow server that is away stops nothing: what could not be sent by
-the end of a run is sent by the next one (`tracking.json` beside the metrics says how far it got). The only import of
-mlflow.
+the end of a run is sent by the next one (`tracking.json` beside the metrics says how far it got). Only this file and
+model/registry.py import mlflow.
 """
 
 import json
 import logging
 import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,6 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 EXPERIMENT = "domain-adaptation"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # what the UI shows first: runs and curves
 BROWSER_ADDRESS = "AMAZON_ELECTRA_MLFLOW_UI"  # where browsers reach MLflow, if not where this process does
-REGISTERED = "amazon-electra"  # name of the model in the registry
 READ_SECONDS = 1.0  # between two looks at the files
 RETRY_SECONDS = 5.0  # between two attempts to reach MLflow
 CLOSE_SECONDS = 20.0  # at most, at the end of a run, for what is still to be sent
@@ -141,11 +141,11 @@ class Tracking:
         self._closing.set()
         self._thread.join(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS)
         if self._thread.is_alive():
-            log.warning("MLflow at %s did not take everything in time; the next run sends the rest", self.uri)
+            log.warning("MLflow at %s did not take everything in time; the next run sends the rest", public(self.uri))
 
     def address(self) -> str:
         """Where a browser finds the parent run; empty until it exists, and where no server shows it."""
-        page = os.environ.get(BROWSER_ADDRESS) or (self.uri if self.uri.startswith("http") else "")
+        page = public(os.environ.get(BROWSER_ADDRESS) or (self.uri if self.uri.startswith("http") else ""))
         known = page and self._experiment_id and self.parent.id
         return f"{page}/#/experiments/{self._experiment_id}/runs/{self.parent.id}" if known else ""
 
@@ -176,7 +176,8 @@ class Tracking:
             work()
         except Exception as error:
             self._failures += 1
-            log.log(logging.WARNING if self._failures == 1 else logging.DEBUG, "MLflow at %s: %s", self.uri, error)
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            log.log(level, "MLflow at %s: %s", public(self.uri), public(str(error)))
             return getattr(error, "error_code", "") in NEVER_PASSES or isinstance(error, MISTAKES)
         self._failures = 0
         return True
@@ -288,78 +289,12 @@ class Tracking:
         self._client.log_artifact(run_id, str(file), name or None)
 
 
+def public(text: str) -> str:
+    """Without the names and passwords that addresses in it may hold: for logs and links."""
+    return re.sub(r"(?<=://)[^/\s]*@", "", text)
+
+
 def beside(uri: str) -> str | None:
     """Where artifacts go that a database has no place for: beside an SQLite file, never where it was started."""
     file = uri.removeprefix("sqlite:///")
     return (Path(file).absolute().parent / "artifacts").as_uri() if file != uri else None
-
-
-class Registry:
-    """The registered model: versions, the alias `champion`, and `challenger` for one that was not better."""
-
-    def __init__(self, uri: str, name: str = REGISTERED):
-        from mlflow import MlflowClient
-
-        self.name, self._client = name, MlflowClient(tracking_uri=uri, registry_uri=uri)
-
-    def add(self, run_id: str, artifact: str, tags: Mapping[str, str]) -> str:
-        """A version made of an artifact of a run; the same content (`tags`) is registered once. Its number."""
-        from mlflow.exceptions import MlflowException
-
-        try:
-            self._client.get_registered_model(self.name)
-        except MlflowException:
-            self._client.create_registered_model(self.name)
-        for known in self._client.search_model_versions(f"name = '{self.name}'"):
-            if all(known.tags.get(name) == value for name, value in tags.items()):
-                return str(known.version)
-        source = f"{self._client.get_run(run_id).info.artifact_uri}/{artifact}"
-        return str(self._client.create_model_version(self.name, source, run_id, dict(tags)).version)
-
-    def having(self, alias: str) -> dict[str, str]:
-        """Version and tags of the one that has the alias; empty where none has."""
-        from mlflow.exceptions import MlflowException
-
-        try:
-            found = self._client.get_model_version_by_alias(self.name, alias)
-        except MlflowException:
-            return {}
-        return {**found.tags, "version": str(found.version), "source": str(found.source)}
-
-    def tags(self, version: str) -> dict[str, str]:
-        return dict(self._client.get_model_version(self.name, version).tags)
-
-    def note(self, version: str, name: str, value: str) -> None:
-        """Keeps a tag with a version."""
-        self._client.set_model_version_tag(self.name, version, name, value)
-
-    def promote(self, version: str, reason: str) -> None:
-        """Makes a version the champion, and notes whom it replaced, for `rollback`."""
-        champion = self.having("champion").get("version", "")
-        if champion == version:
-            return
-        self.note(version, "replaced", champion)
-        self.note(version, "reason", reason)
-        self._client.set_registered_model_alias(self.name, "champion", version)
-        if self.having("challenger").get("version") == version:
-            self._client.delete_registered_model_alias(self.name, "challenger")
-
-    def challenge(self, version: str, reason: str) -> None:
-        self.note(version, "reason", reason)
-        self._client.set_registered_model_alias(self.name, "challenger", version)
-
-    def rollback(self) -> tuple[str, str]:
-        """Gives the alias back to whom the champion replaced: (from, to)."""
-        champion = self.having("champion")
-        before = champion.get("replaced", "")
-        if not before:
-            raise ValueError("there is no champion, or it replaced nobody: nothing to go back to")
-        self._client.set_registered_model_alias(self.name, "champion", before)
-        return champion["version"], before
-
-    def find(self, version: str) -> str:
-        """The number of a version given by its number or by how the fingerprint of its encoder begins."""
-        for known in self._client.search_model_versions(f"name = '{self.name}'"):
-            if version in (str(known.version), known.tags.get("encoder", "")[: len(version)]):
-                return str(known.version)
-        raise ValueError(f"no version {version} of {self.name}; the MLflow UI lists them under Models")

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from model.tracking import REGISTERED, Registry
+from model.registry import REGISTERED, Registry
 
 pytestmark = pytest.mark.timeout(2400)
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from model.tracking import Registry
+from model.registry import Registry
 
 pytestmark = pytest.mark.timeout(2400)
 

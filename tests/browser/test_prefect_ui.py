@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from model.tracking import Registry
+from model.registry import Registry
 from tests.served import eventually
 
 pytestmark = pytest.mark.timeout(2400)

@@ -3,8 +3,11 @@
 import pytest
 
 from flows.parameters import Promotion
-from flows.promotion import consider, decide
-from model.tracking import Registry, Tracking
+from flows.promotion import champion_in, consider, decide
+from flows.servers import free_port
+from flows.store import Known, Store
+from model.registry import Registry, RegistryAway
+from model.tracking import Tracking
 
 
 def difference(task, value, low, high, a="pre-trained", b="champion"):
@@ -38,10 +41,13 @@ def test_every_named_task_has_to_be_better():
 
 @pytest.fixture
 def tracked(tmp_path):
-    """A parent run with a model folder as its artifact, made by the name of its encoder."""
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    """A parent run with a model folder as its artifact, made by the name of its encoder; `meanwhile` happens in it."""
+    uri, store = f"sqlite:///{tmp_path}/mlflow.db", Store(tmp_path / "store")
 
-    def run(encoder, low):
+    def run(encoder, low, meanwhile=lambda: None, store=store):
+        champion = champion_in(uri, store)
+        store.publish(Known("pretraining", 0, {}, known=encoder), {})
+        meanwhile()
         tracking = Tracking(uri, f"file://{tmp_path}/artifacts")
         tracking.start(encoder, {}, {})
         model = tmp_path / encoder
@@ -50,7 +56,7 @@ def tracked(tmp_path):
         tracking.log_folder(model, "model")
         report = {"title": encoder, "answer": "", "differences": [difference("polarity", low + 0.01, low, 0.5)]}
         tags = {"encoder": encoder, "scorer": f"of-{encoder}"}
-        decision = consider(Promotion(mode="automatic"), report, tracking, "champion", tags)
+        decision = consider(Promotion(mode="automatic"), report, tracking, "champion", tags, champion)
         tracking.finish()
         return decision.promote
 
@@ -74,8 +80,46 @@ def test_champion_challenger_and_the_way_back(tracked):
     assert registry.having("champion")["version"] == "2"
     assert registry.rollback() == ("2", "1")
     assert registry.having("champion")["scorer"] == "of-first"
-    registry.promote(registry.find("thi"), "by hand")
+    assert not run("second", 0.02), "what was rolled back stays so until a person says otherwise"
+    assert registry.having("challenger")["reason"].startswith("rolled back to version 1: only `amazon-electra promote")
+    registry.promote("2", "by hand")
+    assert "rolled_back" not in {name for name, value in registry.having("champion").items() if value}
+    registry.promote("3", "by hand")
     assert registry.having("champion")["version"] == "3"
-    assert registry.having("challenger") == {}
-    with pytest.raises(ValueError, match="no version 9"):
-        registry.find("9")
+    registry._client.delete_model_version(registry.name, "2")
+    with pytest.raises(ValueError, match="version 2, which the champion replaced, was deleted"):
+        registry.rollback()
+
+
+def test_one_that_was_not_compared_with_the_champion_of_this_moment_does_not_replace_it(tracked, tmp_path):
+    uri, run = tracked
+    registry = Registry(uri)
+    assert run("first", 0.01)
+    assert not run("slow", 0.01, meanwhile=lambda: run("fast", 0.01))
+    assert registry.having("champion")["encoder"] == "fast"
+    assert registry.having("challenger")["reason"].startswith("version 2 became champion meanwhile: run the same again")
+    assert not run("elsewhere", 0.01, store=Store(tmp_path / "other"))
+    assert registry.having("champion")["encoder"] == "fast"
+    assert registry.having("challenger")["reason"].startswith("the champion, version 2, is of another store")
+
+
+def test_a_registry_that_does_not_answer_is_not_one_without_a_champion(tmp_path):
+    away = f"http://somebody:secret@127.0.0.1:{free_port()}"
+    with pytest.raises(RegistryAway, match="did not answer for the registry") as told:
+        champion_in(away, Store(tmp_path))
+    assert "secret" not in str(told.value)
+    assert isinstance(told.value, ConnectionError), "which tasks try again"
+
+
+def test_a_version_by_its_number_or_by_its_encoder(tmp_path):
+    registry = Registry(f"sqlite:///{tmp_path}/mlflow.db")
+    registry._client.create_registered_model(registry.name)
+    for encoder in ("ffffff", "eeeeee0", "1aaaaaa", "eeeeee1", "cccccc"):
+        registry._client.create_model_version(registry.name, str(tmp_path), tags={"encoder": encoder})
+    found = {asked: registry.find(asked) for asked in ("1", "3", "cccccc", "eeeeee0", "1aaaaaa")}
+    assert found == {"1": "1", "3": "3", "cccccc": "5", "eeeeee0": "2", "1aaaaaa": "3"}
+    for asked, told in (("", "no version .empty."), ("9", "no version 9"), ("ccc", "at least 6 digits")):
+        with pytest.raises(ValueError, match=told):
+            registry.find(asked)
+    with pytest.raises(ValueError, match="eeeeee begins the encoder of the versions 2, 4"):
+        registry.find("eeeeee")

@@ -10,7 +10,8 @@ from mlflow import MlflowClient
 
 from flows import usage
 from flows.processes import started
-from model.tracking import Registry, Tracking
+from model.registry import Registry
+from model.tracking import Tracking
 
 
 def finished(tracking):
@@ -69,6 +70,16 @@ def test_system_metrics_are_of_the_job_and_all_below_it(tmp_path, monkeypatch):
     client = finished(tracking)
     [sent] = client.get_metric_history(run.id, "system/cpu_percent")
     assert (sent.step, sent.value) == (1, line["system/cpu_percent"])
+
+
+def test_passwords_of_addresses_reach_neither_logs_nor_links(tmp_path, monkeypatch, caplog):
+    tracking = Tracking("postgresql+psycopg2://user:pass@word@nowhere/mlflow")
+    tracking._attempt(lambda: None)
+    assert "postgresql+psycopg2://nowhere/mlflow" in caplog.text
+    assert "pass" not in caplog.text
+    tracking = Tracking("http://user:password@127.0.0.1:9")
+    tracking._experiment_id = tracking.parent.id = "1"
+    assert tracking.address() == "http://127.0.0.1:9/#/experiments/1/runs/1"
 
 
 def test_the_address_of_a_job_on_dataflow_is_found_in_what_beam_logs(tmp_path):

@@ -1,6 +1,7 @@
 """SubjQA and AmazonQA: where the answers are in their passages."""
 
 import json
+import random
 from collections import Counter
 
 import pytest
@@ -99,6 +100,40 @@ def test_amazonqa_finds_the_words_that_answer(tmp_path):
         assert example.pair[start : start + len(text)] == text
     labels = {e.id: e.label for part in splits("amazonqa-answerable", tmp_path).values() for e in part}
     assert (labels["4"], labels["5"]) == (0, 1)
+
+
+def every_span(passage, answers):
+    """All runs of words by their BLEU-2, computed one after the other."""
+    words, references = passage.split(" "), [answer.lower().split() for answer in answers]
+    wanted = {word for reference in references for word in reference}
+    found = []
+    for length in range(1, min(9, len(words)) + 1):
+        for i in range(len(words) - length + 1):
+            span = [w.lower() for w in words[i : i + length]]
+            if wanted & set(span):
+                found.append((-amazonqa.bleu2(span, references), length, i))
+    return [" ".join(words[i : i + length]) for _, length, i in sorted(found)[:5]]
+
+
+def test_the_spans_of_highest_bleu2_are_found():
+    draw = random.Random(0)
+    inside = 0
+    for _ in range(150):
+        vocabulary = [f"W{i}" for i in range(draw.choice((4, 8, 30)))]
+        passage = " ".join(draw.choices(vocabulary, k=draw.randint(1, 40)))
+        answers = [" ".join(draw.choices(vocabulary, k=draw.randint(1, 25))).lower() for _ in range(draw.randint(1, 3))]
+        found = amazonqa.best_spans(passage, answers)
+        assert [text for text, _ in found] == every_span(passage, answers)
+        assert all(passage[start : start + len(text)] == text for text, start in found)
+        answer_words = {word for answer in answers for word in answer.split()}
+        inside += any(not {text.lower().split()[0], text.lower().split()[-1]} <= answer_words for text, _ in found)
+    assert inside, "the best span may begin or end with a word no answer has"
+
+
+def test_no_answer_shares_a_word():
+    assert amazonqa.best_spans("it works well", ["no idea"]) == []
+    assert amazonqa.best_spans("it works well", [" "]) == []
+    assert amazonqa.best_spans("", ["no idea"]) == []
 
 
 def test_bleu2_on_worked_examples():

@@ -1,11 +1,14 @@
 """AmazonQA (Gupta et al. 2019, arXiv 1908.04364): questions about products, review snippets, answers, answerability.
 
-The answers are written by people, not taken from the reviews. The authors make extractive ones: among all runs of one
-to nine words of the snippets the one whose BLEU-2 against the written answers is highest (src/convert_squad.py of
-amazonqa/amazonqa). Files are JSON lines, {train,val,test}-qar.jsonl, 1.5 GB; a line is read at a time, and the search
-for spans is done only for the examples that are sampled.
+The answers are written by people, not taken from the reviews. The authors make extractive ones: of all runs of up to
+nine words of the snippets the five whose BLEU-2 against the written answers is highest (find_answer_spans in
+src/lang_models/convert_squad.py of amazonqa/amazonqa, there from two words on and with case; src/prepro's later form
+takes runs of 10 and 20 words). The best one is trained on, each of the five counts as right. Files are JSON lines,
+{train,val,test}-qar.jsonl, 1.5 GB; a line is read at a time, and spans are looked for only in the examples that are
+sampled.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,13 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from model.command import UserMistake
 from model.finetuning.examples import Example, Sampling, Split, Task
 from model.finetuning.tasks.files import column, json_object, open_text
 from model.finetuning.tasks.splits import parts, reader
 
 LONGEST_SPAN = 9
-"""Words (the authors' range(1, 10))."""
+"""Words."""
+SPANS = 5
+"""Kept (the authors' max_num_spans)."""
 
 
 def questions(path: Path) -> Iterator[Example]:
@@ -62,8 +69,8 @@ _read = reader(questions, _parts, key=product, key_is_input=False)
 
 
 def read_span(data: Path, split: Split, sampling: Sampling, left_out: Counter[str]) -> list[Example]:
-    """Answerable questions get the best span of their snippets, others have no answer."""
-    return [_with_span(example) for example in _read(data, split, sampling, left_out)]
+    """Answerable questions get the best spans of their snippets, others have no answer."""
+    return [_with_spans(example) for example in _read(data, split, sampling, left_out)]
 
 
 def answerable(path: Path) -> Iterator[Example]:
@@ -71,33 +78,44 @@ def answerable(path: Path) -> Iterator[Example]:
         yield replace(example, label=int(example.slices["answerable"] == "yes"))
 
 
-def _with_span(example: Example) -> Example:
+def _with_spans(example: Example) -> Example:
     answerable = example.slices["answerable"] == "yes"
-    found = best_span(str(example.pair), [text for text, _ in example.answers]) if answerable else None
+    found = best_spans(str(example.pair), [text for text, _ in example.answers]) if answerable else []
     slices = {name: value for name, value in example.slices.items() if name != "asin"}
-    return replace(example, answers=(found,) if found else (), slices=slices)
+    return replace(example, answers=tuple(found), slices=slices)
 
 
-def best_span(passage: str, answers: Sequence[str]) -> tuple[str, int] | None:
-    """The run of words with the highest BLEU-2 against the answers and where it starts; None if nothing is shared."""
+def best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int]]:
+    """The runs of words with the highest BLEU-2 against the answers and where they start, the best first.
+
+    Of equal ones the shorter, then the earlier; none that shares no word. Scores are computed from the highest upper
+    bound down (each n-gram that occurs in an answer counted, however often), until no other can be among the best.
+    """
     words = passage.split(" ")
-    starts = [0]
-    for word in words:
-        starts.append(starts[-1] + len(word) + 1)
-    references = [[w.lower() for w in answer.split()] for answer in answers if answer.split()]
-    wanted = {w for reference in references for w in reference}
     folded = [w.lower() for w in words]
-    best, place = 0.0, None
-    for length in range(1, LONGEST_SPAN + 1):
-        for i in range(len(words) - length + 1):
-            if folded[i] in wanted and folded[i + length - 1] in wanted:
-                score = bleu2(folded[i : i + length], references)
-                if score > best:
-                    best, place = score, (i, length)
-    if place is None:
-        return None
-    i, length = place
-    return passage[starts[i] : starts[i + length] - 1], starts[i]
+    references = [[w.lower() for w in answer.split()] for answer in answers if answer.split()]
+    bounds = _bounds(folded, references) if references else np.empty((0, 0))
+    lengths, places = np.nonzero(bounds)
+    order = np.argsort(-bounds[lengths, places], kind="stable")
+    best: list[tuple[float, int, int]] = []
+    for length, i in zip((lengths[order] + 1).tolist(), places[order].tolist(), strict=True):
+        if len(best) == SPANS and bounds[length - 1, i] < -best[-1][0]:
+            break
+        best = sorted([*best, (-bleu2(folded[i : i + length], references), length, i)])[:SPANS]
+    starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
+    return [(passage[starts[i] : starts[i + length] - 1], starts[i]) for _, length, i in best]
+
+
+def _bounds(words: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+    """No less than the BLEU-2 of each run of words [length - 1, first word]; 0 where it shares no word."""
+    uni, bi = ({gram for r in references for gram in zip(*(r[k:] for k in range(n)), strict=False)} for n in (1, 2))
+    of_uni = np.cumsum([0, *((word,) in uni for word in words)])
+    of_bi = np.cumsum([0, *(pair in bi for pair in itertools.pairwise(words))])
+    bounds = np.zeros((LONGEST_SPAN, len(words)))
+    for length in range(1, min(LONGEST_SPAN, len(words)) + 1):
+        one, two = of_uni[length:] - of_uni[:-length], of_bi[length - 1 :] - of_bi[: len(of_bi) - length + 1]
+        bounds[length - 1, : len(one)] = np.where(one > 0, _score(length, (one, two), references) * (1 + 1e-9), 0)
+    return bounds
 
 
 def bleu2(candidate: Sequence[str], references: Sequence[Sequence[str]]) -> float:
@@ -106,17 +124,22 @@ def bleu2(candidate: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     As in the COCO scorer the authors use, precisions are (matches + 1e-15) / (n-grams + 1e-9) and the penalty is
     against the reference of nearest length.
     """
-    product = 1.0
+    matches = []
     for n in (1, 2):
         grams = Counter(zip(*(candidate[i:] for i in range(n)), strict=False))
         allowed: Counter = Counter()
         for reference in references:
             allowed |= Counter(zip(*(reference[i:] for i in range(n)), strict=False))
-        matches = sum((grams & allowed).values())
-        product *= (matches + 1e-15) / (sum(grams.values()) + 1e-9)
-    nearest = min((abs(len(r) - len(candidate)), len(r)) for r in references)[1]
-    ratio = (len(candidate) + 1e-15) / (nearest + 1e-9)
-    return math.sqrt(product) * (math.exp(1 - 1 / ratio) if ratio < 1 else 1.0)
+        matches.append(sum((grams & allowed).values()))
+    return float(_score(len(candidate), matches, references))
+
+
+def _score(length: int, matches: Sequence[Any], references: Sequence[Sequence[str]]) -> Any:
+    """BLEU-2 of so many words of which so many 1- and 2-grams match (numbers or arrays)."""
+    precisions = [(m + 1e-15) / (length - n + 1e-9) for n, m in enumerate(matches)]
+    nearest = min((abs(len(r) - length), len(r)) for r in references)[1]
+    ratio = (length + 1e-15) / (nearest + 1e-9)
+    return np.sqrt(precisions[0] * precisions[1]) * (math.exp(1 - 1 / ratio) if ratio < 1 else 1.0)
 
 
 TASKS = (
@@ -126,7 +149,7 @@ TASKS = (
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
         read=read_span,
-        source="AmazonQA: {train,val,test}-qar.jsonl; spans by BLEU-2",
+        source="AmazonQA: {train,val,test}-qar.jsonl; the five spans of highest BLEU-2 count as right",
         question="which words of the reviews answer a question about a product, if any do?",
     ),
     Task(

@@ -1,12 +1,10 @@
 """What a user may set for the corpus job, and what the job makes of it."""
 
 import argparse
-import hashlib
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from beam_jobs import languages, splits, storage
+from beam_jobs import evaluation_texts, languages, splits, storage
 from beam_jobs.cleaning import Cleaning
 from beam_jobs.command import UserMistake
 from beam_jobs.formats import fields, layout
@@ -209,14 +207,11 @@ def agreed(args: argparse.Namespace, withheld: list[str]) -> dict[str, Any]:
     """What corpora that follow one another must have in common: all that decides what becomes of a text."""
     bounds = [0.0, *splits.parse_shares(args.split)]
     shares = {side: round(100 * (b - a), 6) for side, a, b in zip(splits.SPLITS, bounds, bounds[1:], strict=False)}
-    evaluation = [
-        f"{os.path.basename(path)} {hashlib.sha256(storage.read_bytes(path)).hexdigest()[:16]}" for path in withheld
-    ]
     return {
         "version": VERSION,
         "split": ",".join(f"{side}={share:g}" for side, share in shares.items()),
         **{name: getattr(args, name) for name in ("seed", "repair_run_ons", "mask_personal_data", "min_words")},
         **{name: getattr(args, name) for name in ("max_characters", "near_duplicates")},
         "languages": sorted(args.languages),
-        "withhold": sorted(evaluation),
+        "withhold": sorted(map(evaluation_texts.named, withheld)),
     }

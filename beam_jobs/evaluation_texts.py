@@ -5,8 +5,10 @@ question answering as well as the sentences of GLUE. Fields of fewer than three 
 """
 
 import csv
+import hashlib
 import io
 import json
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +21,11 @@ from beam_jobs.formats.lines import Tally, decode
 
 LEAST_WORDS = 3
 TAGGED = re.compile(r"<(?:review_text|title)>(.*?)</(?:review_text|title)>", re.DOTALL)
+
+
+def named(path: str) -> str:
+    """What results call an evaluation file: its name and the first 16 hex digits of its SHA-256."""
+    return f"{os.path.basename(path)} {hashlib.sha256(storage.read_bytes(path)).hexdigest()[:16]}"
 
 
 def texts_of(path: str) -> Iterator[str]:

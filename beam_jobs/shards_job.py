@@ -25,7 +25,7 @@ import apache_beam as beam
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from beam_jobs import engine, general_text, options, parquet_shards, shard_units, storage
+from beam_jobs import engine, evaluation_texts, general_text, options, parquet_shards, shard_units, storage
 from beam_jobs.command import UserMistake, main
 from beam_jobs.general_text import TextUnit
 from beam_jobs.packing import Counts, Tokens, pack
@@ -114,6 +114,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             return {"staged": options.describe(beam_options), "units": len(units)}
         show(shown, units, packing, len(units))
     result = add_up(packing, args.corpus or "the text") | {
+        "made_of": made_of(args.corpus, args.withhold),
         "seconds": round(time.monotonic() - started, 3),
         "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
     }
@@ -271,6 +272,20 @@ def add_up(packing: Packing, corpus: str) -> dict[str, Any]:
         "vocabulary_size": packing.vocabulary_size,
         "vocabulary_fingerprint": packing.vocabulary_fingerprint,
     }
+
+
+def made_of(corpus: str, withhold: Sequence[str]) -> dict[str, Any]:
+    """For whoever asks what pre-training has seen: the corpus, and the evaluation files whose texts were kept out.
+
+    The corpus is known by the SHA-256 of its corpus.json; general text and a corpus without one have none.
+    """
+    path = storage.join(corpus, "corpus.json") if corpus else ""
+    if not path or not storage.exists(path):
+        files = storage.expand(list(withhold), "--withhold") if withhold else []
+        return {"corpus": "", "withheld": sorted(map(evaluation_texts.named, files))}
+    content = storage.read_bytes(path)
+    withheld = json.loads(content).get("agreed", {}).get("withhold", [])
+    return {"corpus": hashlib.sha256(content).hexdigest(), "withheld": withheld}
 
 
 def check_documents(counts: Counts, split: str, corpus: str) -> None:

@@ -81,10 +81,12 @@ def origin_of(arguments: argparse.Namespace, preset: Preset) -> Origin | None:
 
 
 def resume(training: loop.Training) -> None:
-    """From the newest checkpoint in the output folder, if there is one and it is of this run."""
-    kept = checkpoint.found(training.writer.folder)
-    if kept:
-        state = checkpoint.load(kept[-1])
+    """From the newest checkpoint in the output folder, if there is one and it is of this run; process 0 chooses."""
+    folder, device = training.writer.folder, training.device
+    state = checkpoint.newest(folder) if device.is_first else None
+    step = int(device.from_first(state.step if state else -1))
+    if step >= 0:
+        state = state or checkpoint.load(checkpoint.path_of(folder, step))
         demand_same(training.identity, state.numbers["identity"], training.folder)
         loop.restore(training, state)
 
@@ -93,7 +95,8 @@ def more_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was chosen besides the preset's fields."""
     replayed = [str(folder) for folder in arguments.replay or []]
     ratio = arguments.replay_ratio if replayed else "0"
-    return {"budget": arguments.budget, "replay": replayed, "replay_ratio": ratio}
+    begun = str(arguments.start_from or "")
+    return {"budget": arguments.budget, "replay": replayed, "replay_ratio": ratio, "start_from": begun}
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:

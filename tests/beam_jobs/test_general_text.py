@@ -101,6 +101,17 @@ def test_punkt_is_trained_once_for_a_text(vocabulary, tmp_path, monkeypatch):  #
     assert len(trained) == 2
 
 
+def test_the_shards_name_what_was_withheld(vocabulary, tmp_path):  # noqa: F811
+    (tmp_path / "text").write_text(AS_LINES)
+    (tmp_path / "own.csv").write_text("said\nThe mixer works. Great!\n")
+    words = ["--general_text", str(tmp_path / "text"), "--withhold", str(tmp_path / "own.csv"), "--max_length", "64"]
+    words += ["--vocabulary", str(vocabulary), "--output", str(tmp_path / "out")]
+    result = shards_job.run([*words, "--direct_running_mode", "in_memory"])
+    assert (result["documents"], result["empty_documents"]) == (2, 1)
+    sha256 = hashlib.sha256((tmp_path / "own.csv").read_bytes()).hexdigest()
+    assert result["made_of"] == {"corpus": "", "withheld": [f"own.csv {sha256[:16]}"]}
+
+
 def test_text_that_is_not_utf8_is_read(tmp_path):
     (tmp_path / "text").write_bytes("café\n".encode("cp1252"))
     (unit,) = general_text.plan([str(tmp_path / "text")], str(tmp_path), None)

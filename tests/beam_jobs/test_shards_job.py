@@ -86,6 +86,15 @@ def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_pat
         assert (tmp_path / "vocabulary" / name).read_bytes() == (vocabulary / name).read_bytes()
 
 
+def test_shards_say_what_they_are_made_of(corpus, vocabulary, tmp_path):
+    told = shutil.copytree(corpus, tmp_path / "told") / "corpus.json"
+    told.write_text(json.dumps({"agreed": {"withhold": ["sst2.tsv 0123456789abcdef"]}}))
+    assert job(told.parent, vocabulary, tmp_path / "shards")["made_of"] == {
+        "corpus": hashlib.sha256(told.read_bytes()).hexdigest(),
+        "withheld": ["sst2.tsv 0123456789abcdef"],
+    }
+
+
 def test_same_bytes_with_worker_processes(corpus, vocabulary, tmp_path):
     job(corpus, vocabulary, tmp_path / "one")
     job(corpus, vocabulary, tmp_path / "two", "--direct_running_mode", "multi_processing", "--direct_num_workers", "2")

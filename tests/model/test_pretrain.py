@@ -58,6 +58,7 @@ def test_what_a_run_leaves(shards, tmp_path):
     resolved = json.loads((tmp_path / "config.json").read_text())
     assert resolved["pretraining"]["steps"] == 20
     assert resolved["architecture"]["hidden"] == 32
+    assert (resolved["shards"], resolved["start_from"]) == (str(shards), "")
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines if "loss" in line] == list(range(2, 21, 2))
     wanted = {"generator_loss", "discriminator_loss", "learning_rate", "gradient_norm", "tokens_per_second", "flops"}
@@ -96,6 +97,34 @@ def test_terminated_it_leaves_a_checkpoint_and_continues_to_the_same_weights(sha
     assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
     steps = [line["step"] for line in read_metrics(tmp_path / "cut")]
     assert len(steps) == len(set(steps))
+
+
+def cut_tensors(path):
+    (path / checkpoint.TENSORS).write_bytes((path / checkpoint.TENSORS).read_bytes()[:1000])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [cut_tensors, lambda path: (path / checkpoint.NUMBERS).write_text(""), lambda path: (path / "state.json").unlink()],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(shards, tmp_path, capsys, damage):
+    run(arguments(shards, tmp_path))
+    before = digest(tmp_path)
+    damage(tmp_path / "checkpoints" / "step-00000020")
+    run(arguments(shards, tmp_path))
+    assert "step-00000020 is damaged" in capsys.readouterr().err
+    assert digest(tmp_path) == before
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["damaged-step-00000020", "step-00000018", "step-00000020"]
+
+
+def test_where_every_checkpoint_is_damaged_that_is_said_before_anything_begins_anew(shards, tmp_path):
+    run(arguments(shards, tmp_path))
+    for path in checkpoint.found(tmp_path / "checkpoints"):
+        cut_tensors(path)
+    with pytest.raises(UserMistake, match="every checkpoint was damaged"):
+        run(arguments(shards, tmp_path))
+    assert run(arguments(shards, tmp_path))["steps"] == 20
 
 
 def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, tmp_path):

@@ -8,6 +8,7 @@ whatever happens while it is written. No pickle.
 import json
 import os
 import shutil
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from torch import Tensor
 from model.command import UserMistake
 
 TENSORS, NUMBERS = "state.safetensors", "state.json"
-PREFIX, TEMPORARY = "step-", "writing-"
+PREFIX, TEMPORARY, DAMAGED = "step-", "writing-", "damaged-"
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,13 @@ class State:
     numbers: dict[str, Any]
 
 
+def path_of(folder: Path, step: int) -> Path:
+    return folder / f"{PREFIX}{step:08}"
+
+
 def save(folder: Path, state: State) -> Path:
     """Writes the state as <folder>/step-…; what a write that failed left behind is removed."""
-    final = folder / f"{PREFIX}{state.step:08}"
+    final = path_of(folder, state.step)
     temporary = folder / f"{TEMPORARY}{final.name}"
     try:
         _clear(temporary)
@@ -56,6 +61,23 @@ def load(path: Path) -> State:
     return State(numbers["step"], load_file(path / TENSORS), numbers)
 
 
+def newest(folder: Path) -> State | None:
+    """The state of the newest checkpoint; a damaged one is named on stderr, set aside as `damaged-step-…`, and the one
+    before it taken."""
+    kept = found(folder)
+    for path in reversed(kept):
+        try:
+            return load(path)
+        except (SafetensorError, ValueError, KeyError, FileNotFoundError) as error:
+            aside = folder / f"{DAMAGED}{path.name}"
+            _clear(aside)
+            path.rename(aside)
+            print(f"{path} is damaged ({error}); it is {aside.name} now, the one before it is taken", file=sys.stderr)
+    if kept:
+        raise UserMistake(f"{folder}: every checkpoint was damaged; run the same command again to begin anew")
+    return None
+
+
 def found(folder: Path) -> list[Path]:
     """The whole checkpoints of a folder, oldest first."""
     return sorted(folder.glob(f"{PREFIX}*")) if folder.exists() else []
@@ -63,9 +85,9 @@ def found(folder: Path) -> list[Path]:
 
 def prune(folder: Path, keep: int, best_step: int | None = None) -> None:
     """Removes all but the newest `keep` and the best, and what interrupted writes left."""
-    best = f"{PREFIX}{best_step:08}" if best_step is not None else None
+    best = path_of(folder, best_step) if best_step is not None else None
     for path in found(folder)[:-keep]:
-        if path.name != best:
+        if path != best:
             _clear(path)
     for path in folder.glob(f"{TEMPORARY}*"):
         _clear(path)

@@ -61,7 +61,7 @@ class Batches:
             "masked_positions": masked.positions,  # [sequences, slots]
             "masked_weights": masked.weights,  # [sequences, slots]
             "keys": masked.keys,  # [sequences, slots]
-            "masked_total": np.asarray(masked.weights.sum(), dtype=np.float32),  # over all processes
+            "masked_total": np.asarray(max(1.0, masked.weights.sum()), dtype=np.float32),  # over all processes
             "real_total": np.asarray((documents > 0).sum(), dtype=np.float32),  # over all processes
         }
 

@@ -227,12 +227,14 @@ def state_of(training: Training) -> checkpoint.State:
 
 
 def restore(training: Training, state: checkpoint.State) -> None:
-    """Puts a checkpoint's state into the model and the optimizer."""
+    """Puts a checkpoint's state into the model and the optimizer. A fused optimizer counts its steps on the device,
+    any other on the CPU."""
+    on_cpu = set() if training.device.fused_optimizer else {"step"}
     with torch.no_grad():
         for name, parameter in training.model.named_parameters():
             parameter.copy_(state.tensors[f"model.{name}"])
             training.optimizer.state[parameter] = {
-                kind: state.tensors[f"optimizer.{kind}.{name}"].to("cpu" if kind == "step" else parameter.device)
+                kind: state.tensors[f"optimizer.{kind}.{name}"].to("cpu" if kind in on_cpu else parameter.device)
                 for kind in ("step", "exp_avg", "exp_avg_sq")
                 if f"optimizer.{kind}.{name}" in state.tensors
             }

@@ -1,7 +1,7 @@
 """What runs on a GPU, as far as it can run without one: one graph without breaks, the fused attention's shapes, and
 the offsets it is given. With a GPU also the numbers."""
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -81,7 +81,33 @@ def test_the_fused_attention_takes_our_shapes():
     assert mixed.dtype == torch.bfloat16
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+without_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=without_gpu)])
+def test_what_was_restored_goes_on_as_if_never_stopped(shards, tmp_path, kind):
+    """The fused optimizer counts its steps on the device of the parameters."""
+    whole = training(shards, kind, tmp_path)
+    batches = list(islice(whole.batches.steps(0), 4))
+    for arrays in batches[:2]:
+        loop.step(whole, arrays)
+        whole.totals.step += 1
+    again = training(shards, kind, tmp_path)
+    loop.restore(again, loop.state_of(whole))
+    assert all(
+        tensor.device == parameter.device
+        for parameter, moments in again.optimizer.state.items()
+        for tensor in moments.values()
+    )
+    for arrays in batches[2:]:
+        for one in (whole, again):
+            loop.step(one, arrays)
+            one.totals.step += 1
+    first, second = loop.state_of(whole).tensors, loop.state_of(again).tensors
+    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+
+
+@without_gpu
 def test_twenty_steps_on_a_gpu_are_those_of_the_cpu(shards, tmp_path):
     losses = {}
     for kind in ("cpu", "cuda"):
@@ -95,7 +121,7 @@ def test_twenty_steps_on_a_gpu_are_those_of_the_cpu(shards, tmp_path):
     assert losses["cuda"] == pytest.approx(losses["cpu"], abs=1e-3)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@without_gpu
 def test_the_fused_attention_equals_the_dense_one_on_a_gpu(shards, tmp_path):
     run = training(shards, "cuda", tmp_path, precision="bf16", dropout="0")
     batch = run.device.put(next(run.batches.steps(0)))

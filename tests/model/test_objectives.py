@@ -13,8 +13,9 @@ from model.device import open_device
 from model.metrics_log import read_metrics
 from model.presets import PRESETS, with_settings
 from model.pretrain import run
-from model.pretraining.assembly import build, build_batches, build_validation
+from model.pretraining.assembly import build, build_batches, build_model, build_validation
 from model.pretraining.budget import Budget, parse_budget
+from model.pretraining.encoder import initialize
 from model.pretraining.next_sentence import pair
 from model.pretraining.sequences import Shards, Stream
 from model.pretraining.validation import Scores
@@ -48,6 +49,19 @@ def test_the_control_trains_and_exports(shards, tmp_path, objective):
     _, info = ElectraForMaskedLM.from_pretrained(result["encoder"], output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
+def test_a_batch_without_a_masked_token_is_no_loss_and_no_nan(shards, objective):
+    preset = with_settings(PRESETS["tiny"], SETTINGS | {"objective": objective, "masked_fraction": "1e-9"})
+    arrays = next(build_batches(preset.pretraining, Shards.open(shards)).steps(0))
+    assert not arrays["masked_weights"].any()
+    model = build_model(preset, 100, torch.float32)
+    initialize(model, seed=0)
+    result = model(open_device("cpu", "fp32").put(arrays))
+    result.loss.backward()
+    assert result.loss.isfinite()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
 def test_equal_flops(shards, tmp_path):

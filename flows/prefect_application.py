@@ -1,4 +1,6 @@
-"""Prefect's own server, with SQLite transactions that take the write lock when they begin.
+"""Prefect's own server, for requests to its own names alone, with SQLite transactions that begin with the write lock.
+
+A page that gets its own name to stand for this machine's address would else pass for the UI, and start runs.
 
 Prefect begins most of them DEFERRED: they read first, and if another connection commits before they write, SQLite can't
 let them go on and refuses at once ("database is locked", no time-out helps). The API then answers 503; clients retry,
@@ -6,6 +8,7 @@ the UI does not: a click on Submit or Resume is lost. Begun IMMEDIATE they wait 
 `with_for_update` transactions do (prefect/server/models/deployments.py, `mark_deployments_ready`).
 """
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -16,6 +19,11 @@ from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteC
 from prefect.server.utilities.database import get_dialect
 from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+LOCAL = ["127.0.0.1", "localhost"]
+HOSTS = "AMAZON_ELECTRA_PREFECT_HOSTS"
+"""Environment variable with further names, by commas, under which browsers and workers reach the server."""
 
 
 class ImmediateSqlite(AioSqliteConfiguration):
@@ -37,4 +45,7 @@ def create_app() -> FastAPI:
     url = PREFECT_API_DATABASE_CONNECTION_URL.value()
     if get_dialect(url).name == "sqlite":
         dependencies.set_database_config(ImmediateSqlite(connection_url=url))
-    return server.create_app()
+    application = server.create_app()
+    named = [name.strip() for name in os.environ.get(HOSTS, "").split(",")]
+    application.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, *filter(None, named)], www_redirect=False)
+    return application

@@ -129,11 +129,17 @@ def prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> 
     address = ["--host", HOST, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "5"]
     command = [sys.executable, "-m", "uvicorn", *application, *address]
     url = f"http://{HOST}:{port}/api"
-    own = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true", **SERVER}
+    own = {"PREFECT_SERVER_UI_API_URL": url, **protection(port), **SERVER}
     for name in PREFECT_DATABASE:
         if os.environ.get(name):
             own[name] = with_driver(os.environ[name], "asyncpg")
     return Child(command, store / "logs" / "prefect.log", {**environment(store, url), **own, **settings})
+
+
+def protection(port: int) -> dict[str, str]:
+    """A change needs a token, and no page but the server's own UI may read one: Prefect lets all pages."""
+    pages = ",".join(f"http://{name}:{port}" for name in (HOST, "localhost"))
+    return {"PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true", "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": pages}
 
 
 def with_driver(url: str, driver: str) -> str:

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 
 import httpx
+from fastapi import FastAPI
 
 STARTS, WRITERS, EACH = 4, 3, 12
 
@@ -36,3 +37,36 @@ def test_every_click_starts_a_run_while_others_write(prefect_home):
     codes, runs = asyncio.run(answers_to_clicks_beside_writers())
     assert codes == {201: (STARTS + WRITERS) * EACH}
     assert runs == STARTS * EACH
+
+
+def asked(path, **headers):
+    """The answer of the tests' server."""
+    return httpx.get(f"{os.environ['PREFECT_API_URL']}{path}", headers=headers, timeout=30)
+
+
+def test_no_page_but_the_ui_may_read_a_token(prefect_home):
+    own = os.environ["PREFECT_API_URL"].removesuffix("/api")
+    allowed = "access-control-allow-origin"
+    for page in (own, own.replace("127.0.0.1", "localhost")):
+        assert asked("/csrf-token?client=page", Origin=page).headers[allowed] == page
+    for page in ("http://elsewhere.example", "null", "http://127.0.0.1:1"):
+        assert allowed not in asked("/csrf-token?client=page", Origin=page).headers
+
+
+def test_the_server_answers_under_its_own_names_alone(prefect_home):
+    port = os.environ["PREFECT_API_URL"].split(":")[2].removesuffix("/api")
+    assert asked("/health", Host=f"localhost:{port}").status_code == 200
+    assert asked("/health", Host="elsewhere.example").status_code == 400
+    assert asked("/health", Host=f"127.0.0.1.elsewhere.example:{port}").status_code == 400
+
+
+def test_further_names_of_the_server_are_those_of_the_variable(monkeypatch):
+    from fastapi.testclient import TestClient
+
+    from flows import prefect_application
+
+    monkeypatch.setenv(prefect_application.HOSTS, "prefect, flows.example")
+    monkeypatch.setattr(prefect_application.server, "create_app", FastAPI)
+    application = prefect_application.create_app()
+    codes = {host: TestClient(application, f"http://{host}").get("/").status_code for host in ("flows.example", "x.y")}
+    assert codes == {"flows.example": 404, "x.y": 400}

@@ -74,9 +74,9 @@ def _fingerprint(folder: Path, examples: Sequence[Example]) -> str:
     return sources.hexdigest()[:16]
 
 
-def half_of(folder: Path) -> nn.Module:
+def half_of(folder: Path, dropout: float | None = None) -> nn.Module:
     """The teacher with every second of its layers, from the first on; head and embeddings stay."""
-    model, _, _ = encoders.load(folder)
+    model, _, _ = encoders.load(folder, dropout)
     for module in model.modules():
         layers = getattr(module, "layer", None)
         if isinstance(layers, nn.ModuleList):

@@ -21,6 +21,8 @@ from model.finetuning.examples import Shape, Task
 from model.finetuning.heads import MeanPooledClassifier
 from model.json_file import write_json
 
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
+"""As the architectures call them in config.json."""
 COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
 """Architectures whose first position is the one after the padding's index."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
@@ -44,11 +46,7 @@ class Head:
 def build(encoder: str, architecture: str | None, task: Task, pooling: str, dropout: float | None = None) -> nn.Module:
     """The network before fine-tuning. Seed torch first: the head (and a random encoder) is drawn here."""
     folder = source_folder(encoder, architecture)
-    config = _config(folder, task)
-    if dropout is not None:
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout"):
-            if hasattr(config, name):
-                setattr(config, name, dropout)
+    config = _config(folder, task, dropout)
     auto = _auto_class(task.shape, pooling)
     model = auto.from_config(config) if encoder == "random" else _pretrained(auto, folder, config)
     return MeanPooledClassifier(model, config.num_labels) if uses_mean(task.shape, pooling) else model
@@ -76,7 +74,7 @@ def source_folder(encoder: str, architecture: str | None) -> str:
     return architecture
 
 
-def _config(folder: str, task: Task) -> Any:
+def _config(folder: str, task: Task, dropout: float | None = None) -> Any:
     from transformers import AutoConfig
     from transformers.utils import logging
 
@@ -90,6 +88,9 @@ def _config(folder: str, task: Task) -> Any:
         if task.labels:
             config.id2label = dict(enumerate(task.labels))
             config.label2id = {label: i for i, label in enumerate(task.labels)}
+    for name in DROPOUTS if dropout is not None else ():
+        if hasattr(config, name):
+            setattr(config, name, dropout)
     config.problem_type = {"classification": "single_label_classification", "regression": "regression"}.get(task.shape)
     return config
 
@@ -199,11 +200,11 @@ def read_head(folder: Path) -> Head:
     return Head(**{n: read[n] for n in Head.__dataclass_fields__ if n in read} | {"labels": tuple(read["labels"])})
 
 
-def load(folder: Path) -> tuple[nn.Module, Head, Tokenizer]:
-    """A folder written by `save`, ready to predict."""
+def load(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, Tokenizer]:
+    """A folder written by `save`, ready to predict; `dropout`: for one that is trained further, None: its own."""
     head = read_head(folder)
     task = Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
-    config = _config(str(folder), task)
+    config = _config(str(folder), task, dropout)
     model = _pretrained(_auto_class(head.shape, head.pooling), str(folder), config)
     if uses_mean(head.shape, head.pooling):
         from safetensors.torch import load_file

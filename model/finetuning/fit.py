@@ -59,7 +59,7 @@ class Start:
 
     def build(self, task: Task, settings: FinetuningSettings) -> nn.Module:
         if self.encoder == "half":
-            return half_of(self._teacher())
+            return half_of(self._teacher(), settings.dropout)
         return encoders.build(self.encoder, self.architecture, task, settings.pooling, settings.dropout)
 
     def _teacher(self) -> Path:
@@ -90,7 +90,7 @@ def fit(
     device: str = "auto",
 ) -> dict[str, Any]:
     started, cpu_started = time.perf_counter(), time.process_time()
-    check(start, task, settings, seed)
+    check(task, settings, seed)
     question = _question(start, task, data, settings, seed)
     make_folder(output)
     write_json(output / "run.json", question)
@@ -145,13 +145,11 @@ def _question(start: Start, task: Task, data: Path, settings: FinetuningSettings
     }
 
 
-def check(start: Start, task: Task, settings: FinetuningSettings, seed: int) -> None:
+def check(task: Task, settings: FinetuningSettings, seed: int) -> None:
     """What can be refused before anything is read."""
     settings.check(task)
     if not 0 <= seed < 2**32:
         raise UserMistake(f"--seed {seed}: give a number from 0 to {2**32 - 1}")
-    if start.encoder == "half" and settings.dropout is not None:
-        raise UserMistake("dropout: half a teacher has its teacher's own; leave it out, or set it for the teacher")
 
 
 def make_folder(output: Path) -> None:

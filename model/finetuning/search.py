@@ -48,7 +48,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     from model.finetuning.fit import check, load_teacher_of, make_folder, prepare
 
     start = start_of(arguments)
-    check(start, task, settings, arguments.seed)
+    check(task, settings, arguments.seed)
     make_folder(arguments.output)
     prepared = prepare(start, task, arguments.data, settings, arguments.seed)
     device = open_device(arguments.device, settings.precision)

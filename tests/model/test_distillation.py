@@ -134,6 +134,13 @@ def test_hidden_losses_need_the_same_tokens(made):
     assert tune(made, "other-student", *arguments)["teacher"]
 
 
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_dropout_is_that_of_the_settings(made, pooling):
+    model = distillation.half_of(made / f"teacher-{pooling}", dropout=0.3)
+    rates = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
+    assert rates == {0.3}
+
+
 def test_half_of_nothing_is_a_mistake(made):
     with pytest.raises(UserMistake, match="needs --teacher"):
         tune(made, "nothing", "--encoder", "half")

@@ -204,7 +204,6 @@ def test_balanced_samples_and_nested_samples(made):
         (["--seed", "-1"], "--seed -1: give a number from 0"),
         (["--set", "max_length=1024"], "max_length is 1024, but .*electra has 512 positions"),
         (["--output", "/dev/null/model"], "--output /dev/null/model: no folder can be made there"),
-        (["--encoder", "half", "--teacher", "t", "--set", "dropout=0.1"], "dropout: half a teacher has"),
     ],
 )
 def test_mistakes_are_named(made, arguments, words):

@@ -1,0 +1,69 @@
+"""Evaluation files are streamed, each form as before: only a JSON document of many lines is held as a whole."""
+
+import gzip
+import json
+import tracemalloc
+
+import pytest
+
+from beam_jobs.command import UserMistake
+from beam_jobs.evaluation_texts import texts_of
+
+TEXT = "so many words of a review that nobody has to read " * 40
+
+
+def rows(form, n):
+    texts = [f"{i} {TEXT}" for i in range(n)]
+    if form == "jsonl":
+        return "".join(json.dumps({"deep": [text]}) + "\n" for text in texts)
+    if form == "array":
+        return "[\n" + ",\n".join(json.dumps({"deep": [text]}) for text in texts) + "\n]\n"
+    if form == "fasttext":
+        return "".join(f"__label__1 {text}\n" for text in texts)
+    if form == "review":
+        return "".join(f"<review>\n<review_text>\n{text}\n</review_text>\n</review>\n" for text in texts)
+    separator = {"tsv": "\t", "csv": ",", "txt": " "}[form]
+    return f"id{separator}text\n" + "".join(f"{i}{separator}{text}\n" for i, text in enumerate(texts))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "array", "fasttext", "review", "tsv", "csv", "txt"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_long_file_takes_little_memory(tmp_path, form, packed):
+    content = rows(form, 6000).encode()
+    path = tmp_path / f"test.{form}"
+    path.write_bytes(gzip.compress(content, 1) if packed else content)
+    tracemalloc.start()
+    found = sum(TEXT.strip() in text for text in texts_of(str(path)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found >= 6000
+    assert peak < len(content) / 1.5
+
+
+def test_a_document_of_many_lines_is_read_as_one(tmp_path):
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps({"data": [{"context": "three little\nwords of it"}]}, indent=2))
+    assert list(texts_of(str(path))) == ["three little\nwords of it"]
+
+
+def test_a_line_that_is_no_json_is_a_text_itself(tmp_path):
+    path = tmp_path / "lines.json"
+    path.write_text('{"a": "one two three"}\n{"a": "four five six\n[]\n')
+    assert list(texts_of(str(path))) == ["one two three", '{"a": "four five six']
+
+
+def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("beam_jobs.evaluation_texts.LONGEST_FIELD", 200)
+    broken = 'id{0}text\n1{0}"one two three\n' + "".join(f"{i}{{0}}four five six {i}\n" for i in range(30))
+    (tmp_path / "test.tsv").write_text(broken.format("\t"))
+    assert {f"four five six {i}" for i in range(30)} <= set(texts_of(str(tmp_path / "test.tsv")))
+    (tmp_path / "test.csv").write_text(broken.format(","))
+    with pytest.raises(UserMistake, match=r"test.csv, line \d+: field larger.*is a quote not closed"):
+        list(texts_of(str(tmp_path / "test.csv")))
+
+
+def test_a_file_that_breaks_off_is_refused(tmp_path):
+    path = tmp_path / "test.txt"
+    path.write_bytes(gzip.compress(rows("txt", 50).encode())[:-20])
+    with pytest.raises(UserMistake, match=r"--withhold .*test.txt: damaged file.*fetch it again"):
+        list(texts_of(str(path)))

@@ -74,7 +74,7 @@ def added(form: Addition) -> Callable[[Parameters, Maker], Stage]:
         compared = new.encoder, make.champion, base.encoder
         cells = list(finetuning_stage.cells(p, first.corpus, base.vocabulary, *compared))
         make.side_by_side([(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once)
-        return make(report.stage(p, new.dump, new.stages, new.encoder, cells))
+        return make(report.stage(form, p.preset, new.dump, new.stages, new.encoder, cells))
 
     return graph
 

@@ -37,7 +37,7 @@ def graph(p: Parameters, make: Maker) -> Stage:
     encoder = make(pretraining.stage(p, sequences))
     cells = list(finetuning.cells(p, sentences, words, encoder, make.champion))
     make.side_by_side([(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once)
-    return make(report.stage(p, reviews, [reviews, sentences, words, sequences, encoder], encoder, cells))
+    return make(report.stage(p, p.preset, reviews, [reviews, sentences, words, sequences, encoder], encoder, cells))
 
 
 @flow(name="domain-adaptation", flow_run_name=run_name, **NOTED)

@@ -266,6 +266,21 @@ def filled(form: type[Form], settings: Sequence[str] = (), **given: Any) -> Form
         raise UserMistake(_in_one_line(invalid)) from None
 
 
+def settings_of(form: Section) -> list[str]:
+    """`section.field=value` for every field of a section that is not its default; `filled` reads them back."""
+    found = []
+    for section, described in type(form).model_fields.items():
+        chosen, default = getattr(form, section), described.default
+        for name in type(chosen).model_fields if isinstance(chosen, Section) else ():
+            value = getattr(chosen, name)
+            if value == getattr(default, name):
+                continue
+            texts = {f"{section}.{key}": text for key, text in value.items()} if isinstance(value, dict) else {}
+            texts = texts or {f"{section}.{name}": value if isinstance(value, str) else json.dumps(value)}
+            found += [f"{field}={text}" for field, text in texts.items()]
+    return found
+
+
 def _set(form: type[Section], values: dict[str, Any], section: str, name: str, text: str) -> None:
     """`pretraining.anything` that is no field of the form is a setting of the trainer's."""
     model = form.model_fields[section].annotation if section in form.model_fields else None

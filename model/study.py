@@ -7,6 +7,7 @@ report.
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         at_once=arguments.at_once,
         threads=arguments.threads,
         device=arguments.device,
-        command=[
-            *["python", "-m", "model.study", arguments.study, "--output", str(arguments.output)],
-            *(part for variable in arguments.var for part in ("--var", variable)),
-            *(part for change in arguments.set for part in ("--set", change)),
-        ],
+        command=["python", "-m", "model.study", *(sys.argv[1:] if argv is None else argv)],
         about=json.loads(arguments.about.read_text()) if arguments.about else {},
     )
     return runner.plan() if arguments.dry_run else runner.run()
@@ -64,9 +61,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--at_once", type=_at_least_one, default=2, help="cells side by side (default 2)")
     parser.add_argument("--threads", type=_at_least_one, default=1, help="threads of each cell (default 1)")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "xla"))
-    parser.add_argument(
-        "--about", type=Path, metavar="FILE", help="JSON for the report: dump, stages, withheld, command"
-    )
+    parser.add_argument("--about", type=Path, metavar="FILE", help="JSON for the report: dump, stages, command")
     parser.add_argument("--dry_run", action="store_true", help="print the cells and which are already complete")
     return parser
 

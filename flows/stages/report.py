@@ -1,23 +1,26 @@
 """The report: every comparison with its interval and test, the loss curves, the model card."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.parameters import Parameters
+from flows.parameters import Addition, Parameters, settings_of
 from flows.stages.finetuning import Cell
 from flows.store import Manifest, Stage, Store
 from model.json_file import write_json
 
 
-def stage(parameters: Parameters, dump: Stage, made: Sequence[Stage], encoder: Stage, cells: Sequence[Cell]) -> Stage:
+def stage(
+    asked: Parameters | Addition, preset: str, dump: Stage, made: Sequence[Stage], encoder: Stage, cells: Sequence[Cell]
+) -> Stage:
     """`made` are the stages whose counts the report shows, in the order of the graph."""
     inputs = {cell.title: cell.evaluated for cell in cells}
-    title = f"{dump.result['name']} with preset {parameters.preset}"
+    title = f"{dump.result['name']} with preset {preset}"
 
     def arguments(store: Store, folder: Path) -> list[str]:
         study = folder / "study.json"
-        write_json(study, described(store, title, parameters, made, encoder, cells))
+        write_json(study, described(store, title, asked, made, encoder, cells))
         return ["--study", str(study), "--output", str(folder)]
 
     return Stage("report", 1, {"title": title}, {**inputs, "encoder": encoder}, "model.evaluation.report", arguments)
@@ -26,7 +29,7 @@ def stage(parameters: Parameters, dump: Stage, made: Sequence[Stage], encoder: S
 def described(
     store: Store,
     title: str,
-    parameters: Parameters,
+    asked: Parameters | Addition,
     made: Sequence[Stage],
     encoder: Stage,
     cells: Sequence[Cell],
@@ -34,8 +37,9 @@ def described(
     """The study as the report's job reads it."""
     return {
         "title": title,
-        "command": command(parameters, encoder),
+        "command": command(asked),
         **described_stages(store, made),
+        "arms": _arms(store, cells),
         "pretraining": [{"name": "in-domain ELECTRA", "metrics": str(store.folder(encoder) / "metrics.jsonl")}],
         "model": str(store.folder(encoder) / "discriminator"),
         "cells": [
@@ -44,18 +48,45 @@ def described(
     }
 
 
-def command(parameters: Parameters, encoder: Stage) -> str:
-    """What gives this report again."""
-    base = encoder.inputs.get("base")
-    how = f"--add-to {base.fingerprint}" if base else f"--preset {parameters.preset}"
-    return f"amazon-electra run --dump {' '.join(parameters.dump.paths)} {how}"
+def command(asked: Parameters | Addition) -> str:
+    """What gives this report again, as a shell reads it."""
+    words = ["amazon-electra", "run", "--dump", *asked.dump.paths, "--store", asked.store]
+    words += ["--add-to", asked.increment.base] if isinstance(asked, Addition) else ["--preset", asked.preset]
+    return shlex.join([*words, *changes(asked)])
+
+
+def changes(asked: Parameters | Addition) -> list[str]:
+    """`--set` for whatever is not as by default; the dump and the base have options of their own."""
+    texts = [text for text in settings_of(asked) if not text.startswith(("dump.paths=", "increment.base="))]
+    return [word for text in texts for word in ("--set", text)]
+
+
+def _arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Whether the store tells what each arm's encoder has seen, and that the test texts were no part of it."""
+    told: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        encoder, corpus = cell.finetuned.inputs.get("encoder"), cell.finetuned.inputs["corpus"]
+        if cell.arm not in told:
+            told[cell.arm] = {"name": cell.arm}
+            if encoder:
+                made = store.manifest(encoder)
+                held_out = made is not None and _is_held_out(store, made, corpus.fingerprint)
+                tasks = list(dict.fromkeys(c.task for c in cells)) if held_out else []
+                told[cell.arm] |= {"data_known": made is not None, **({"held_out": tasks} if made else {})}
+    return list(told.values())
+
+
+def _is_held_out(store: Store, encoder: Manifest, corpus: str) -> bool:
+    """Whether every corpus the encoder was made of is this one, or was made later without the texts of this one."""
+    corpora = [made for _, made in store.lineage(encoder) if made["stage"] == "corpus"]
+    every = [{made["fingerprint"] for _, made in store.lineage(one)} for one in corpora]
+    return bool(every) and all(corpus in made_of for made_of in every)
 
 
 def described_stages(store: Store, made: Sequence[Stage]) -> dict[str, Any]:
-    """The dump, what every stage that is complete counted, and how many texts were withheld."""
+    """The dump, and what every stage that is complete counted."""
     manifests = [manifest for stage in made if (manifest := store.manifest(stage))]
     dump = next((stage for stage in made if stage.name == "dump"), None)
-    corpus: Manifest = next((m["result"] for m in manifests if m["stage"] == "corpus"), {})
     return {
         "dump": {"name": dump.result["name"], "fingerprint": dump.fingerprint, **dump.parameters} if dump else {},
         "stages": [
@@ -68,5 +99,4 @@ def described_stages(store: Store, made: Sequence[Stage]) -> dict[str, Any]:
             }
             for m in manifests
         ],
-        "withheld": corpus.get("withheld", {}),
     }

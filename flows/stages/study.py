@@ -2,6 +2,7 @@
 studies' in the store, so that studies share what they have in common and a changed one repeats what changed.
 """
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from beam_jobs.command import UserMistake
 from flows import servers
 from flows.parameters import Parameters, StudyChoice
 from flows.stages import dump, shards
-from flows.stages.report import described_stages
+from flows.stages.report import changes, described_stages
 from flows.store import Stage, Store
 from model.command import UserMistake as ModelMistake
 from model.evaluation import study_file, study_reading
@@ -82,7 +83,9 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
         variables = _variables(parameters, choice, folders)
         about, written = folder / "about.json", folder / "study.yaml"
         written.write_text(text(choice), encoding="utf-8")
-        write_json(about, {"command": command(parameters, choice), **described_stages(store, list(sources.values()))})
+        write_json(
+            about, {"command": command(parameters, choice, written), **described_stages(store, list(sources.values()))}
+        )
         return [
             str(written),
             *["--output", str(folder), "--keep", str(store.root / SHARED), "--about", str(about)],
@@ -108,17 +111,15 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
     )
 
 
-def command(parameters: Parameters, choice: StudyChoice) -> str:
-    """What makes it again."""
-    words = ["amazon-electra", "study", "study.yaml" if choice.is_own else choice.file]
-    words += ["--preset", parameters.preset]
-    if wanted(choice):
-        words += ["--dump", *parameters.dump.paths]
-    if choice.general_text:
-        words += ["--general", *choice.general_text]
-    if parameters.pretraining.steps:
-        words += ["--set", f"pretraining.steps={parameters.pretraining.steps}"]
-    return " ".join([*words, *(f"--set {n}={v}" for n, v in {**choice.variables, **choice.settings}.items())])
+def command(parameters: Parameters, choice: StudyChoice, written: Path) -> str:
+    """What makes it again, as a shell reads it; `written` is the file with a study that was filled into the form."""
+    words = ["amazon-electra", "study", str(written) if choice.is_own else choice.file]
+    words += ["--preset", parameters.preset, "--store", parameters.store]
+    words += ["--dump", *parameters.dump.paths] if wanted(choice) else []
+    words += ["--general", *choice.general_text] if choice.general_text else []
+    words += ["--at-once", str(choice.at_once)] if choice.at_once != StudyChoice().at_once else []
+    own = [f"{name}={value}" for name, value in {**choice.variables, **choice.settings}.items()]
+    return shlex.join([*words, *changes(parameters), *(word for text in own for word in ("--set", text))])
 
 
 def _variables(parameters: Parameters, choice: StudyChoice, folders: Mapping[str, str]) -> dict[str, str]:

@@ -7,13 +7,14 @@ report.json and model/, the discriminator's folder with its model card.
 
 import argparse
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from model.command import UserMistake, main
-from model.evaluation import card, results
+from model.evaluation import card, leaks, results
 from model.evaluation.costs import cost_blocks
 from model.evaluation.crossings import crossing_blocks
 from model.evaluation.document import Block, Code, Document, Heading, Paragraph, Table
@@ -121,7 +122,7 @@ def _blocks(
     blocks += crossing_blocks(study, differences)
     blocks += cost_blocks(study, found)
     blocks += curves(study, base)
-    blocks += _data_blocks(study)
+    blocks += _data_blocks(study, found.tasks)
     blocks += [Heading("Each run"), *learning_curves(found), *details(found)]
     blocks += _again(study)
     return blocks
@@ -134,14 +135,7 @@ def _question(found: Results) -> str:
 
 
 def _warnings(study: Mapping[str, Any], found: Results) -> list[Block]:
-    blocks: list[Block] = []
-    for arm in study.get("arms", []):
-        if arm.get("data_known") is False:
-            text = (
-                f"what the encoder of {arm['name']} was trained on is unknown; the test reviews may be in it, and its "
-                "results may be too good."
-            )
-            blocks.append(Paragraph(text, "warning"))
+    blocks = leaks.warnings(study, found.tasks)
     if any(len(found.of(arm, task)) < 2 for arm in found.arms for task in found.tasks):
         text = "Some arms have one seed: their intervals count the test examples only, not how much seeds vary."
         blocks.append(Paragraph(text))
@@ -188,7 +182,7 @@ def probability(p: float | None) -> str:
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _data_blocks(study: Mapping[str, Any]) -> list[Block]:
+def _data_blocks(study: Mapping[str, Any], tasks: Sequence[str]) -> list[Block]:
     blocks: list[Block] = []
     dump = study.get("dump") or {}
     if dump:
@@ -201,10 +195,7 @@ def _data_blocks(study: Mapping[str, Any]) -> list[Block]:
             for s in stages
         ]
         blocks += [Heading("Counts of each stage"), Table(("stage", "counts", "seconds", "CPU seconds"), rows)]
-    blocks += [
-        Heading("Withheld from pre-training"),
-        Paragraph(_leak_statement(study.get("withheld") or _withheld(stages))),
-    ]
+    blocks += leaks.statement(study, tasks)
     lineage = [("dump", dump["fingerprint"])] if dump.get("fingerprint") else []
     lineage += [
         (s["stage"], s.get("fingerprint") or "") for s in stages if s.get("fingerprint") != dump.get("fingerprint")
@@ -218,30 +209,9 @@ def _data_blocks(study: Mapping[str, Any]) -> list[Block]:
     return blocks
 
 
-def _leak_statement(withheld: Mapping[str, Any]) -> str:
-    if not withheld:
-        return "This study tells no counts of what was withheld from pre-training."
-    total = sum(value for value in withheld.values() if isinstance(value, int))
-    return (
-        "No text of an evaluation set reaches the pre-training made here, not even as a repetition: "
-        f"{total:,} texts were withheld ({_counts(withheld)})."
-    )
-
-
-def _withheld(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """From the corpus stage: its own dev and test sets, and what was dropped for being in another evaluation set."""
-    for stage in stages:
-        counts = stage.get("counts") or {}
-        if "splits" in counts:
-            own = {f"own {split}": int(counts["splits"].get(split, 0)) for split in ("dev", "test")}
-            dropped = counts.get("dropped") or {}
-            return own | {name: int(n) for name, n in dropped.items() if name.startswith("withheld")}
-    return {}
-
-
 def _again(study: Mapping[str, Any]) -> list[Block]:
     commands = study.get("commands") or ([study["command"]] if study.get("command") else [])
-    lines = [c if isinstance(c, str) else " ".join(c) for c in commands]
+    lines = [c if isinstance(c, str) else shlex.join(c) for c in commands]
     return [Heading("To make it again"), Code("\n".join(lines))] if lines else []
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.evaluation import held_out, study_file
 from model.evaluation import study as studies
-from model.evaluation import study_file
 from model.evaluation.study_file import Arm
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def described(run: "StudyRun", costs: Mapping[str, Any]) -> dict[str, Any]:
         "question": study.question,
         "command": list(run.command),
         "comparisons": [list(pair) for pair in study_file.pairs(study)],
-        "arms": [_arm(arm, _pretrained(run, arm), costs) for arm in study_file.with_grid(study)],
+        "arms": [_arm(run, arm, costs) for arm in study_file.with_grid(study)],
         "tasks": [
             {"name": t.name, "task": t.task, "data": t.data, **dict(study.settings), **dict(t.settings)}
             for t in study.tasks
@@ -87,16 +87,12 @@ def _recipe(arm: Arm) -> str:
     return ", ".join([f"{arm.pretraining.preset} on {Path(arm.pretraining.shards).name}", *chosen])
 
 
-def known(arm: Arm) -> bool:
-    """model.pretrain leaves its log beside the folders it exports."""
-    if arm.training_data:
-        return arm.training_data == "known"
-    pretrained_here = bool(arm.encoder) and (Path(arm.encoder).parent / "metrics.jsonl").exists()
-    return bool(arm.pretraining) or arm.encoder in ("random", "half") or pretrained_here
-
-
-def _arm(arm: Arm, pretrained: Mapping[str, Any], costs: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": arm.name, "data_known": known(arm)}
+def _arm(run: "StudyRun", arm: Arm, costs: Mapping[str, Any]) -> dict[str, Any]:
+    """`held_out`: the tasks whose test texts are shown to be none that its encoder was pre-trained on."""
+    arms, pretrained = {one.name: one for one in study_file.with_grid(run.study)}, _pretrained(run, arm)
+    told: dict[str, Any] = {"name": arm.name, "data_known": held_out.known(arm, arms)}
+    if shards := held_out.seen(arm, arms):
+        told["held_out"] = [task.name for task in run.study.tasks if held_out.is_held_out(task.data, shards)]
     told |= {
         name: pretrained[name] for name in ("flops", "tokens", "seconds", "fingerprint", "recipe") if name in pretrained
     }

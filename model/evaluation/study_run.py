@@ -41,7 +41,7 @@ class StudyRun:
     device: str = "auto"
     command: Sequence[str] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What is known of where the data are from: dump, stages, withheld, command; for the report."""
+    """What is known of where the data are from: dump, stages, command; for the report."""
     _jobs: Jobs = field(default_factory=Jobs, repr=False)
     _tracker: Untracked = field(default_factory=Untracked, repr=False)
     _fingerprints: dict[str, str] = field(default_factory=dict, repr=False)

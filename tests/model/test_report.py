@@ -19,6 +19,13 @@ from model.finetuning.tasks import find
 from model.json_file import write_json
 from tests.model.corpora import write_electra
 
+COUNTS = {
+    "read": 2000,
+    "kept": 1990,
+    "splits": {"pretrain": 9, "dev": 5, "test": 7},
+    "dropped": {"withheld (exact)": 3},
+}
+
 
 def said(accuracy: float, seed: int, n: int = 400) -> Predictions:
     """Predictions for the same n examples, right with this probability."""
@@ -69,11 +76,13 @@ def study(tmp_path_factory):
         "title": "Adaptation <of> a model",
         "command": ["amazon-electra", "run", "--dump", "x.json.gz"],
         "dump": {"files": 1, "sha256": "abc"},
-        "stages": [{"stage": "corpus", "fingerprint": "f00", "counts": {"read": 2000, "kept": 1990}, "seconds": 1}],
-        "withheld": {"test": 12, "IMDb": 3},
+        "stages": [{"stage": "corpus", "fingerprint": "f00", "counts": COUNTS, "seconds": 1}],
         "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
         "model": "discriminator",
-        "arms": [{"name": "random", "data_known": False}, {"name": "in-domain", "fingerprint": "e9c0de"}],
+        "arms": [
+            {"name": "random", "data_known": False},
+            {"name": "in-domain", "fingerprint": "e9c0de", "held_out": ["polarity"]},
+        ],
         "cells": cells,
     }
     (folder / "study.json").write_text(json.dumps(content))
@@ -170,6 +179,9 @@ def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path)
         "Confusion matrix", "By stars", "By words", "calibration error", "Worst mistakes", "p (Holm)",
         "p (randomization)",
         "**Warning:** what the encoder of random was trained on is unknown",
+        "**Warning:** nothing shows that the test texts of stars were withheld from what in-domain was pre-trained on",
+        "No text that is tested on in polarity reaches the pre-training of in-domain, not even as a repetition",
+        "(own dev 5, own test 7, withheld (exact) 3)",
     ],
 )  # fmt: skip
 def test_the_markdown_has_every_part(written, part):

@@ -1,0 +1,86 @@
+"""What the encoders of a study have seen, by the files that the jobs leave, and which test texts were kept out of it.
+
+Shards say of which corpus they are and which evaluation files were withheld (shards.json), a pre-training on which
+shards it was made (config.json). Where these say nothing, nothing is known.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from model.evaluation.study_file import Arm, teacher_of
+
+
+def known(arm: Arm, arms: Mapping[str, Arm]) -> bool:
+    """Whether it can be told what the arm's encoder, and those of its teachers, were trained on."""
+    return all(_is_known(one) for one in _with_teachers(arm, arms))
+
+
+def seen(arm: Arm, arms: Mapping[str, Arm]) -> frozenset[str]:
+    """The folders of shards that the arm's encoder, and those of its teachers, were pre-trained on."""
+    return frozenset(shards for one in _with_teachers(arm, arms) for shards in _shards_of(one))
+
+
+def is_held_out(data: str, shards: Iterable[str]) -> bool:
+    """Whether the test texts of a task were kept out of every one of these folders of shards.
+
+    `data` of a corpus: the shards are of its pretrain split, which shares no text with the others. Other `data`: each
+    of its files was withheld.
+    """
+    return all(_is_kept_out(Path(data), Path(folder)) for folder in shards)
+
+
+def _with_teachers(arm: Arm, arms: Mapping[str, Arm]) -> Iterator[Arm]:
+    yield arm
+    if teacher_of(arm):
+        yield from _with_teachers(arms[teacher_of(arm)], arms)
+
+
+def _is_known(arm: Arm) -> bool:
+    if arm.training_data:
+        return arm.training_data == "known"
+    if arm.teacher and not teacher_of(arm):
+        return False
+    return arm.encoder in ("random", "half") or bool(_shards_of(arm))
+
+
+def _shards_of(arm: Arm) -> list[str]:
+    if arm.pretraining:
+        return [arm.pretraining.shards]
+    return [] if arm.encoder in ("random", "half") else shards_behind(Path(arm.encoder))
+
+
+def shards_behind(encoder: Path) -> list[str]:
+    """Of a folder that model.pretrain exported; none where it is another, or was begun from other weights."""
+    config, result = encoder.parent / "config.json", encoder.parent / "result.json"
+    if not config.is_file() or not result.is_file():
+        return []
+    told = json.loads(config.read_text())
+    if "shards" not in told or told.get("start_from") != "":
+        return []
+    return [told["shards"], *told.get("replay", [])]
+
+
+def _is_kept_out(data: Path, shards: Path) -> bool:
+    made_of = _made_of(shards)
+    if (data / "corpus.json").is_file():
+        return made_of.get("corpus") == _sha256(data / "corpus.json")
+    files = [data] if data.is_file() else [p for p in data.rglob("*") if p.is_file() and not p.name.startswith(".")]
+    withheld = {named.rpartition(" ")[2] for named in made_of.get("withheld", [])}
+    return bool(files) and all(_sha256(file)[:16] in withheld for file in files)
+
+
+def _made_of(shards: Path) -> Mapping[str, Any]:
+    file = shards / "shards.json"
+    told = json.loads(file.read_text()) if file.is_file() else {}
+    return told.get("made_of", {}) if told.get("split", "pretrain") == "pretrain" else {}
+
+
+@cache
+def _sha256(file: Path) -> str:
+    """Evaluation sets may be large, and every arm asks for the same ones."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

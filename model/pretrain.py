@@ -106,7 +106,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         torch.set_num_threads(arguments.threads)
     shards = Shards.open(arguments.shards)
     replay = open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
-    dev = Shards.open(arguments.validation) if arguments.validation else None
+    dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
     budget = parse_budget(arguments.budget) if arguments.budget else None
     origin = origin_of(arguments, preset)
     device = open_device(arguments.device, preset.pretraining.precision)

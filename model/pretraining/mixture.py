@@ -40,7 +40,7 @@ class Replay:
 
 def open_replay(new: Shards, folders: Sequence[Path], ratio: str) -> Replay:
     """The earlier shards, found to be of the same vocabulary and length as the new ones."""
-    earlier = [Shards.open(folder) for folder in folders]
+    earlier = [Shards.open(folder, "--replay") for folder in folders]
     for old in earlier:
         if old.vocabulary_fingerprint != new.vocabulary_fingerprint:
             raise UserMistake(
@@ -94,7 +94,3 @@ class Mixture:
     def is_old(self, start: int, size: int) -> NDArray[np.bool_]:
         """[size], for the places from `start` on."""
         return np.diff(np.array([self.old_before(place) for place in range(start, start + size + 1)])) > 0
-
-    def close(self) -> None:
-        self._new.close()
-        self._old.close()

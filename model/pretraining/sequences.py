@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -73,15 +74,22 @@ class Shards:
     fingerprint: str  # of names, sizes and footers: tells one set of shards from another without reading the rows
 
     @staticmethod
-    def open(folder: Path) -> "Shards":
+    def open(folder: Path, option: str = "--shards", split: str = "pretrain") -> "Shards":
+        """Refuses shards of another split, and those of a job that has not finished; `option` is who asks for them."""
         paths = sorted(folder.glob("shard-*.parquet"))
         if not paths:
-            raise UserMistake(f"--shards {folder}: no shard-*.parquet there; make them with beam_jobs.shards_job")
+            raise UserMistake(f"{option} {folder}: no shard-*.parquet there; make them with beam_jobs.shards_job")
         footers = [_footer(path) for path in paths]
         for path, footer in zip(paths, footers, strict=True):
-            for name in ("version", "vocabulary_fingerprint", "vocabulary_size", "max_length"):
+            for name in ("version", "vocabulary_fingerprint", "vocabulary_size", "max_length", "split"):
                 if footer[name] != footers[0][name]:
                     raise UserMistake(f"{path}: {name} is {footer[name]}, in {paths[0].name} it is {footers[0][name]}")
+        if footers[0]["split"] != split:
+            raise UserMistake(
+                f"{option} {folder}: made of the split {footers[0]['split']}; "
+                f"give those that beam_jobs.shards_job makes with --split {split}"
+            )
+        _check_whole(folder, footers, option)
         first = footers[0]
         _check_vocabulary(folder, first["vocabulary_fingerprint"])
         listing = [[p.name, p.stat().st_size, footer] for p, footer in zip(paths, footers, strict=True)]
@@ -119,13 +127,33 @@ class Shards:
 
 
 def _footer(path: Path) -> dict[str, Any]:
-    metadata = pq.read_metadata(path).metadata or {}
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except pa.ArrowInvalid:
+        raise UserMistake(f"{path}: cut short or damaged; copy it again, or make it again") from None
     if FOOTER_KEY not in metadata:
         raise UserMistake(f"{path}: not a shard of this project (no {FOOTER_KEY.decode()} footer)")
     footer: dict[str, Any] = json.loads(metadata[FOOTER_KEY])
     if footer["version"] != SHARD_VERSION:
         raise UserMistake(f"{path}: shard version {footer['version']}, this code reads {SHARD_VERSION}; make it again")
     return footer
+
+
+def _check_whole(folder: Path, footers: list[dict[str, Any]], option: str) -> None:
+    """Against the totals the job writes last."""
+    path = folder / "shards.json"
+    if not path.exists():
+        raise UserMistake(
+            f"{option} {folder}: no shards.json there, so some shards may be missing; let beam_jobs.shards_job finish, "
+            "or copy the whole folder"
+        )
+    told = json.loads(path.read_text(encoding="utf-8"))
+    found = {"shards": len(footers), "sequences": sum(footer["sequences"] for footer in footers)}
+    for name, number in found.items():
+        if told[name] != number:
+            raise UserMistake(
+                f"{option} {folder}: {number} {name} there, {told[name]} by its shards.json; copy the whole folder"
+            )
 
 
 def _check_vocabulary(folder: Path, fingerprint: str) -> None:
@@ -236,6 +264,3 @@ class Stream:
     def _read(self, epoch: int, number: int) -> Rows:
         rows = self._shards.read(self._plan(epoch)[number])
         return rows.take(np.random.default_rng([self._seed, epoch, number]).permutation(len(rows.lengths)))
-
-    def close(self) -> None:
-        self._reader.shutdown(wait=True, cancel_futures=True)

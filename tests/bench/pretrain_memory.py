@@ -42,7 +42,8 @@ def main() -> None:
     sets = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        shards, dev = (write_shards(folder / name, 400, seed=i) for i, name in enumerate(("shards", "dev")))
+        shards = write_shards(folder / "shards", 400, seed=0)
+        dev = write_shards(folder / "dev", 400, seed=1, split="dev")
         fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(arguments.steps)]
         held: list[tuple[int, float]] = []
         done = threading.Event()

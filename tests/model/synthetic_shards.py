@@ -52,10 +52,17 @@ def pack(rng: np.random.Generator, size: int, length: int) -> dict[str, list[int
 
 
 def write_shards(
-    folder: Path, sequences: int = 256, size: int = 100, length: int = 32, shards: int = 2, seed: int = 0
+    folder: Path,
+    sequences: int = 256,
+    size: int = 100,
+    length: int = 32,
+    shards: int = 2,
+    seed: int = 0,
+    split: str = "pretrain",
 ) -> Path:
     fingerprint = write_vocabulary(folder / "vocabulary", size)
     rng = np.random.default_rng(seed)
+    written = 0
     for number in range(shards):
         rows = [pack(rng, size, length) for _ in range(sequences // shards)]
         table = pa.table({name: pa.array([row[name] for row in rows], pa.list_(pa.uint16())) for name in rows[0]})
@@ -64,6 +71,7 @@ def write_shards(
             "vocabulary_fingerprint": fingerprint,
             "vocabulary_size": size,
             "max_length": length,
+            "split": split,
             "sequences": len(rows),
             "tokens": sum(len(row["input_ids"]) for row in rows),
             "documents": sum(len(row["document_starts"]) for row in rows),
@@ -71,4 +79,6 @@ def write_shards(
         }
         table = table.replace_schema_metadata({"amazon_electra": json.dumps(footer)})
         pq.write_table(table, folder / f"shard-{number:05}.parquet", row_group_size=32, compression="zstd")
+        written += len(rows)
+    (folder / "shards.json").write_text(json.dumps({"shards": shards, "sequences": written}))
     return folder

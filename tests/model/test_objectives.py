@@ -31,7 +31,7 @@ def shards(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory):
-    return write_shards(tmp_path_factory.mktemp("dev"), sequences=40, length=64, seed=7)
+    return write_shards(tmp_path_factory.mktemp("dev"), sequences=40, length=64, seed=7, split="dev")
 
 
 def start(shards, output, *more, **settings):
@@ -110,7 +110,7 @@ def test_validation_is_the_same_each_time_and_written_down(shards, dev, tmp_path
 def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards, dev, tmp_path):
     preset = with_settings(PRESETS["tiny"], SETTINGS)
     opened = Shards.open(shards)
-    training = build(preset, opened, open_device("cpu", "fp32"), tmp_path, dev=Shards.open(dev))
+    training = build(preset, opened, open_device("cpu", "fp32"), tmp_path, dev=Shards.open(dev, "--validation", "dev"))
     state = torch.random.get_rng_state()
     first, second = (training.validation(training.model, training.device) for _ in range(2))
     assert first == second

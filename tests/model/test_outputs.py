@@ -26,7 +26,8 @@ def arguments(shards, output, *more):
 
 
 def test_the_card_tells_data_counts_curve_and_lineage(shards, tmp_path):
-    result = run(arguments(shards, tmp_path, "--validation", str(shards)))
+    dev = write_shards(tmp_path / "dev", sequences=60, split="dev")
+    result = run(arguments(shards, tmp_path / "out", "--validation", str(dev)))
     for role in ("discriminator", "generator"):
         card = (Path(result[role]) / "README.md").read_text()
         assert card.startswith("---\nlibrary_name: transformers\n")

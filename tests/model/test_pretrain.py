@@ -142,7 +142,8 @@ def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, 
 
 def test_the_best_state_is_kept_besides_the_newest(shards, tmp_path):
     """A learning rate this high undoes what the first steps learned: the best validation is not the last."""
-    more = ["--validation", str(shards), "--set", "validate_every=4", "--set", "keep_checkpoints=1"]
+    dev = write_shards(tmp_path / "dev", sequences=100, split="dev")
+    more = ["--validation", str(dev), "--set", "validate_every=4", "--set", "keep_checkpoints=1"]
     run(arguments(shards, tmp_path, *more, "--set", "learning_rate=0.02", "--set", "warmup=0.9"))
     validated = {line["step"]: line["validation_loss"] for line in read_metrics(tmp_path) if "validation_loss" in line}
     best = min(validated, key=lambda number: validated[number])
@@ -187,6 +188,15 @@ def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
     with pytest.raises(Diverged, match="at the start"):
         run(arguments(shards, tmp_path, "--set", "learning_rate=20"))
     assert not (tmp_path / "discriminator").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "split"), [("--shards", "test"), ("--replay", "train"), ("--validation", "pretrain")]
+)
+def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
+    other = write_shards(tmp_path / "other", sequences=20, split=split)
+    with pytest.raises(UserMistake, match=f"{option} {other}: made of the split {split}"):
+        run(arguments(shards, tmp_path / "out", option, str(other)))
 
 
 def test_continuing_with_another_vocabulary_is_refused(tmp_path):

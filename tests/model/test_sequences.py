@@ -79,6 +79,35 @@ def test_a_folder_without_shards_is_refused(tmp_path):
         Shards.open(tmp_path)
 
 
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda folder: (folder / "shards.json").unlink(), "{folder}: no shards.json there"),
+        (lambda folder: (folder / "shard-00001.parquet").unlink(), "{folder}: 1 shards there, 2 by its shards.json"),
+        (lambda folder: cut(folder / "shard-00001.parquet"), "{folder}/shard-00001.parquet: cut short or damaged"),
+    ],
+)
+def test_shards_that_are_not_whole_are_refused(tmp_path, spoil, told):
+    folder = write_shards(tmp_path, sequences=20)
+    spoil(folder)
+    with pytest.raises(UserMistake, match=told.format(folder=folder)):
+        Shards.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("option", "split", "wanted"), [("--shards", "test", "pretrain"), ("--validation", "pretrain", "dev")]
+)
+def test_shards_of_another_split_are_refused(tmp_path, option, split, wanted):
+    folder = write_shards(tmp_path, sequences=20, split=split)
+    assert Shards.open(folder, option, split).sequences == 20
+    with pytest.raises(UserMistake, match=f"{option} {folder}: made of the split {split}; give .* --split {wanted}"):
+        Shards.open(folder, option, wanted)
+
+
 def test_an_error_while_preparing_reaches_the_loop():
     def broken():
         yield {"a": np.zeros(1)}

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from model.command import UserMistake
 from model.device import open_device
-from model.evaluation import metrics, predictions
+from model.evaluation import metrics, predictions, spans
 from model.evaluation.predict import predict
 from model.evaluation.predictions import Predictions
 from model.evaluation.significance import interval
@@ -33,9 +34,11 @@ def evaluate(
     _check(folder, task)
     asked = json.loads((folder / "run.json").read_text())
     settings = FinetuningSettings.of_run(asked)
-    examples = load(task, data, split, settings.sampling_of(split, asked["seed"]))
+    left_out: Counter[str] = Counter()
+    examples = load(task, data, split, settings.sampling_of(split, asked["seed"]), left_out)
     said = _said(folder, task, examples, settings, device)
     result = summary(said, task, split) | {
+        "left_out": dict(left_out),
         "model": str(folder),
         "data": str(data),
         "learning_rate": json.loads((folder / "result.json").read_text())["learning_rate"],
@@ -82,7 +85,7 @@ def _said(
 
 
 def summary(said: Predictions, task: Task, split: str) -> dict[str, Any]:
-    """Every metric with its 95% interval; for classes also confusion matrix and slices."""
+    """Every metric with its 95% interval; for classes also the confusion matrix, for answers the official numbers."""
     result: dict[str, Any] = {
         "task": task.name,
         "split": split,
@@ -92,6 +95,8 @@ def summary(said: Predictions, task: Task, split: str) -> dict[str, Any]:
     }
     if task.shape == "classification":
         result |= {"labels": list(task.labels), "confusion": metrics.confusion(said)}
+    if task.shape == "span":
+        result["official"] = spans.official(said, task.always_answered)
     result["slices"] = metrics.slices(said, task.metrics[:2])
     return result
 

@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -78,6 +79,8 @@ class Prepared:
     dev: list[Example]
     train_features: list[Feature]
     dev_features: list[Feature]
+    left_out: dict[str, dict[str, int]]
+    """Examples of train and dev that are not used, by reason."""
 
 
 def fit(
@@ -107,6 +110,7 @@ def fit(
         "tried": [attempt.summary() for attempt in attempts],
         "n_train": len(prepared.train),
         "n_dev": len(prepared.dev),
+        "left_out": prepared.left_out,
         "parameters": sum(p.numel() for p in model.parameters()),
         "examples_per_second": best.examples_per_second,
         "device": target.kind,
@@ -161,13 +165,16 @@ def make_folder(output: Path) -> None:
 
 def prepare(start: Start, task: Task, data: Path, settings: FinetuningSettings, seed: int) -> Prepared:
     """Reads and tokenizes train and dev."""
-    train_examples = load(task, data, "train", settings.sampling_of("train", seed))
-    dev_examples = load(task, data, "dev", settings.sampling_of("dev", seed))
+    left_out: dict[str, Counter[str]] = {"train": Counter(), "dev": Counter()}
+    train_examples = load(task, data, "train", settings.sampling_of("train", seed), left_out["train"])
+    dev_examples = load(task, data, "dev", settings.sampling_of("dev", seed), left_out["dev"])
     pooling = start.pooling(settings) if task.shape in ("classification", "regression") else "none"
     head = Head(task.name, task.shape, task.labels, pooling, settings.max_length, settings.stride, settings.clean)
     tokenizer = encoders.load_tokenizer(start.tokenizer_folder)
     encode = Encoder(tokenizer, task.shape, settings.max_length, settings.stride, settings.clean)
-    return Prepared(head, encode, train_examples, dev_examples, encode(train_examples), encode(dev_examples))
+    features, dev_features = encode(train_examples), encode(dev_examples)
+    counts = {split: dict(of_split) for split, of_split in left_out.items()}
+    return Prepared(head, encode, train_examples, dev_examples, features, dev_features, counts)
 
 
 def _best(

@@ -11,9 +11,9 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 from model import evaluate, finetune
 from model.command import UserMistake
 from model.finetuning import encoders
-from model.finetuning.examples import Sampling
+from model.finetuning.examples import Sampling, load
 from model.finetuning.loop import train
-from model.finetuning.tasks import corpus
+from model.finetuning.tasks import find
 from model.metrics_log import read_metrics
 from tests.model.corpora import write_bert, write_corpus, write_distilbert, write_electra
 
@@ -43,6 +43,7 @@ def tune(made, name, *more, task="polarity", encoder="electra"):
 def test_a_fine_tuned_folder_predicts_what_it_learnt(made, pooling):
     result = tune(made, pooling, "--set", f"pooling={pooling}", "--evaluation", str(made / f"{pooling}-test"))
     assert result["dev"]["accuracy"] > 0.9
+    assert result["left_out"] == {"train": {}, "dev": {}}
     evaluation = json.loads((made / f"{pooling}-test" / "metrics.json").read_text())
     accuracy = evaluation["metrics"]["accuracy"]
     assert 0.9 < accuracy["low"] <= accuracy["value"] <= accuracy["high"] <= 1.0
@@ -176,16 +177,16 @@ def test_every_seed_is_tested_on_the_same_examples_but_trained_on_others(made):
         ids.append(pq.read_table(made / f"ids-test-{seed}" / "predictions.parquet")["example_id"].to_pylist())
     assert ids[0] == ids[1]
     assert len(ids[0]) == 40
-    train = [{e.id for e in corpus.read_polarity(made / "corpus", "train", Sampling(50, seed))} for seed in (0, 1)]
+    train = [{e.id for e in load(find("polarity"), made / "corpus", "train", Sampling(50, seed))} for seed in (0, 1)]
     assert train[0] != train[1]
 
 
 def test_balanced_samples_and_nested_samples(made):
-    balanced = corpus.read_stars(made / "corpus", "train", Sampling(50, 0, balanced=True))
+    balanced = load(find("stars"), made / "corpus", "train", Sampling(50, 0, balanced=True))
     assert np.bincount([e.label for e in balanced]).tolist() == [10] * 5
-    small, large = ({e.id for e in corpus.read_polarity(made / "corpus", "train", Sampling(n, 3))} for n in (20, 60))
+    small, large = ({e.id for e in load(find("polarity"), made / "corpus", "train", Sampling(n, 3))} for n in (20, 60))
     assert small < large
-    everything = corpus.read_polarity(made / "corpus", "test", Sampling())
+    everything = load(find("polarity"), made / "corpus", "test", Sampling())
     assert all(e.slices["stars"] != "3" for e in everything)
 
 

@@ -46,13 +46,18 @@ def test_threshold_is_where_most_is_gained():
         labels=[["x"], [], ["y"], []],
         predictions=["x", "wrong", "y", "wrong"],
         loss=np.zeros(4),
-        scores={"f1": np.array([1.0, 0.0, 1.0, 0.0]), "no_answer": np.array([-2.0, 3.0, -1.0, 2.0])},
+        scores={
+            "answered_f1": np.array([1.0, 0.0, 1.0, 0.0]),
+            "answered": np.ones(4),
+            "no_answer": np.array([-2.0, 3.0, -1.0, 2.0]),
+        },
     )
     assert spans.best_threshold(said) == (-1.0, 1.0)
 
 
 def test_where_answering_never_helps_nothing_is_answered():
-    said = Predictions(["a"], [[]], ["wrong"], np.zeros(1), scores={"f1": np.zeros(1), "no_answer": np.array([-2.0])})
+    scores = {"answered_f1": np.zeros(1), "answered": np.ones(1), "no_answer": np.array([-2.0])}
+    said = Predictions(["a"], [[]], ["wrong"], np.zeros(1), scores=scores)
     threshold, best = spans.best_threshold(said)
     assert threshold < -2.0
     assert best == 1.0

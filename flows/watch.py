@@ -3,7 +3,8 @@
 Before a run is started a note of it is written, with its place in the order and all its parameters; a watcher that dies
 in between leaves a note without a run, and the next look starts exactly that run. Watchers of one store look one at a
 time. What makes it once even where they cannot see each other is the server: a run is created under the fingerprint of
-its dump as idempotency key, and the server gives the same run to whoever asks a second time.
+its dump, store and deployment as idempotency key, and the server gives the same run to whoever asks a second time.
+A dump whose run cannot be started does not keep the others waiting: it is tried again at every look.
 
 Dumps that are added to a model chain: the base of each is what the one before it makes, finished or not.
 """
@@ -12,26 +13,23 @@ import fcntl
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from fnmatch import fnmatch
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from prefect import flow
 from pydantic import Field
 
-from beam_jobs import storage
 from flows import add_dump, increments
+from flows.arrivals import Arrival, arrivals
 from flows.failures import NOTED
 from flows.parameters import Addition, Increment, PresetName, Section
 from flows.presentation import run_logger
 from flows.store import Store
 from model.json_file import write_json
-
-UNFINISHED = (".*", "*.tmp", "*.part", "*.partial", "*.crdownload", "*~")
-"""Names under which files are written before they are whole."""
 
 
 class Watch(Section):
@@ -46,7 +44,8 @@ class Watch(Section):
         default=60.0,
         ge=0,
         le=86_400,
-        description="A file that changed less than this long ago may still be being written",
+        description="A file that changed less than this long ago may still be being written; one that changed within "
+        "the last 15 minutes must besides be the same in two looks. 0: neither is asked",
     )
     each: Literal["whole run", "added"] = Field(
         default="whole run",
@@ -60,52 +59,8 @@ Note = dict[str, Any]
 DEPLOYMENTS = {"whole run": "domain-adaptation/domain-adaptation", "added": "add-dump/add-dump"}
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """A dump that lies there, whole as far as one can see."""
-
-    path: str
-    size: int
-    changed: float
-    """Seconds since the epoch."""
-
-    @property
-    def key(self) -> str:
-        """The same file under the same name is the same dump; a file that was replaced is a new one."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:32]
-
-
-def arrivals(places: Iterable[str], settle_seconds: float, now: float) -> list[Arrival]:
-    """Everything that lies there, oldest first; what is still being written is left alone."""
-    from fsspec.core import url_to_fs
-
-    found: dict[str, Arrival] = {}
-    for place in places:
-        with storage.reaching(place, "watch.places"):
-            files, path = url_to_fs(place)
-            pattern = f"{path.rstrip('/')}/*" if files.isdir(path) else path
-            listing = files.glob(pattern, detail=True)
-        for name, info in listing.items():
-            arrival = Arrival(
-                files.unstrip_protocol(name).removeprefix("file://"), info.get("size") or 0, changed(info)
-            )
-            if info["type"] == "file" and whole(arrival, settle_seconds, now):
-                found[arrival.path] = arrival
-    return sorted(found.values(), key=lambda arrival: (arrival.changed, arrival.path))
-
-
-def whole(arrival: Arrival, settle_seconds: float, now: float) -> bool:
-    """An object store shows an object when it is whole; a file in a folder grows."""
-    name = arrival.path.rsplit("/", 1)[-1]
-    if arrival.size == 0 or any(fnmatch(name, pattern) for pattern in UNFINISHED):
-        return False
-    return "://" in arrival.path or now - arrival.changed >= settle_seconds
-
-
-def changed(info: dict[str, Any]) -> float:
-    """When a file changed, as the different file systems tell it."""
-    value = next((info[k] for k in ("mtime", "updated", "LastModified", "last_modified", "created") if k in info), 0.0)
-    return value.timestamp() if hasattr(value, "timestamp") else float(value or 0.0)
+class NotStarted(RuntimeError):
+    """Runs that could not be started, of dumps that are tried again at the next look."""
 
 
 @flow(name="watch-dumps", flow_run_name="watch-dumps", **NOTED)
@@ -127,22 +82,45 @@ def watch_dumps(
 
 
 def look(store: Store, watch: Watch, preset: str = "tiny", increment: Increment = Increment()) -> list[str]:  # noqa: B008
-    """Starts what is new; the paths of it."""
+    """Starts what is new; the paths of it. Raises NotStarted at the end, where that failed for some."""
     places = [place if "://" in place else str(store.root / Path(place).expanduser()) for place in watch.places]
+    failed: dict[str, str] = {}
+
+    def wanted(arrival: Arrival) -> Note:
+        if watch.each == "added":
+            return addition(store, arrival, increment)
+        return {"parameters": {"preset": preset, "dump": {"paths": [arrival.path]}, "store": str(store.root)}}
+
+    def begin(arrival: Arrival) -> None:
+        start(store, noted(store, arrival, {"deployment": DEPLOYMENTS[watch.each], **wanted(arrival)}))
+
     with looking(store):
         for note in notes_of(store):
             if "flow_run" not in note:
-                start(store, note)
-        found = arrivals(places, watch.settle_seconds, time.time())
-        new = [arrival for arrival in found if not _path(store, arrival.key).exists()]
+                failed |= attempted(note["path"], partial(start, store, note))
+        found = arrivals(places, watch.settle_seconds, time.time(), sizes(store))
+        write_json(_sizes(store), found.sizes)
+        new = [arrival for arrival in found.whole if not _path(store, arrival.key).exists()]
         for arrival in new:
-            if watch.each == "added":
-                wanted = addition(store, arrival, increment)
-            else:
-                wanted = {"parameters": {"preset": preset, "dump": {"paths": [arrival.path]}, "store": str(store.root)}}
-            start(store, noted(store, arrival, {"deployment": DEPLOYMENTS[watch.each], **wanted}))
-    run_logger().info("%d dumps there, %d of them new", len(found), len(new))
+            failed |= attempted(arrival.path, partial(begin, arrival))
+    for path, why in found.left_alone.items():
+        run_logger().info("left alone: %s: %s", path, why)
+    run_logger().info("%d dumps there, %d of them new", len(found.whole), len(new))
+    if failed:
+        told = "; ".join(f"{path}: {why}" for path, why in failed.items())
+        raise NotStarted(f"{len(failed)} runs could not be started, the next look tries again: {told}")
     return [arrival.path for arrival in new]
+
+
+def attempted(path: str, begin: Callable[[], None]) -> dict[str, str]:
+    """Why it could not be begun, by the dump's path; empty if it could. What goes wrong with one dump is its own."""
+    try:
+        begin()
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        run_logger().error("%s: its run could not be started: %s", path, why)
+        return {path: why}
+    return {}
 
 
 @contextmanager
@@ -183,13 +161,19 @@ def start(store: Store, note: Note) -> None:
     run: Any = run_deployment(
         note["deployment"],
         parameters=note["parameters"],
-        idempotency_key=f"dump-{note['key']}",
+        idempotency_key=idempotency_key(store, note),
         timeout=0,
         as_subflow=False,
         tags=["new-dump"],
     )
     write_json(_path(store, note["key"]), {**note, "flow_run": str(run.id)})
     run_logger().info("new dump %s: started %s", note["path"], run.name)
+
+
+def idempotency_key(store: Store, note: Note) -> str:
+    """Two stores on one server have a run each, of the same dump."""
+    identity = json.dumps([str(store.root), note["deployment"], note["key"]])
+    return f"dump-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def notes_of(store: Store) -> list[Note]:
@@ -200,3 +184,15 @@ def notes_of(store: Store) -> list[Note]:
 
 def _path(store: Store, key: str) -> Path:
     return store.root / "arrivals" / f"{key}.json"
+
+
+def sizes(store: Store) -> dict[str, str]:
+    """What the last look saw; nothing before the first one."""
+    try:
+        return dict(json.loads(_sizes(store).read_text()))
+    except FileNotFoundError:
+        return {}
+
+
+def _sizes(store: Store) -> Path:
+    return store.root / "arrivals" / "last_look"

@@ -1,5 +1,6 @@
 """New dumps: what is taken for whole, and one run for each, once, whatever happens to the watchers."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,8 +10,9 @@ import time
 
 import pytest
 
+from flows.arrivals import arrivals, is_named_like_a_dump
 from flows.store import Store
-from flows.watch import Watch, arrivals, look, notes_of
+from flows.watch import NotStarted, Watch, look, notes_of
 from tests.flows.made import made_run
 
 LONG_AGO = 1_000_000.0
@@ -33,8 +35,39 @@ def test_what_is_still_being_written_is_left_alone(tmp_path):
     dump(tmp_path / ".hidden.json")
     (tmp_path / "folder").mkdir()
     for place in (str(tmp_path), f"{tmp_path}/*"):
-        assert [a.path for a in arrivals([place], 60, now)] == [older, newer]
-    assert len(arrivals([str(tmp_path)], 1, now)) == 3
+        assert [a.path for a in arrivals([place], 60, now).whole] == [older, newer]
+    first = arrivals([str(tmp_path)], 1, now)
+    assert [os.path.basename(path) for path in first.left_alone] == ["growing.json"], "it is seen for the first time"
+    assert len(arrivals([str(tmp_path)], 1, now, first.sizes).whole) == 3
+    dump(tmp_path / "growing.json", text="{} {}", changed=now - 5)
+    assert len(arrivals([str(tmp_path)], 1, now, first.sizes).whole) == 2, "an upload that had stalled went on"
+
+
+def test_only_what_is_named_like_a_dump_is_one():
+    dumps = "a.json a.JSONL a.ndjson.gz a.csv a.tsv.gz train.ft.txt.bz2 a.parquet a.json.zst a.zip a.gz b.2018.json.gz"
+    assert [name for name in dumps.split() if not is_named_like_a_dump(f"/x.y/{name}")] == []
+    others = "README.md c.json.sha256 SUCCESS notes.md.gz model.pt a.json.md5 a"
+    assert [name for name in others.split() if is_named_like_a_dump(f"/x.y/{name}")] == []
+
+
+def test_what_lies_beside_dumps_is_left_alone_and_it_is_said_why(tmp_path):
+    for name in ("README.md", "_SUCCESS", "_temporary.json", "a.json.aria2", "a.json.filepart", ".a.json.swp"):
+        dump(tmp_path / name)
+    ahead = dump(tmp_path / "ahead.json", changed=time.time() + 5000)
+    found = arrivals([str(tmp_path)], 60, time.time())
+    assert found.whole == []
+    assert {os.path.basename(path): why for path, why in found.left_alone.items()}.keys() == {"README.md", "ahead.json"}
+    assert "in the future; set its time" in found.left_alone[ahead]
+
+
+def test_a_link_is_what_it_leads_to(tmp_path):
+    dump(tmp_path / "elsewhere" / "a.json", text="{12345}")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link.json").symlink_to("../elsewhere/a.json")
+    (tmp_path / "in" / "broken.json").symlink_to("nowhere")
+    (tmp_path / "in" / "folder.json").symlink_to(tmp_path)
+    [found] = arrivals([str(tmp_path / "in")], 60, time.time()).whole
+    assert (found.path, found.size, found.changed) == (str(tmp_path / "in" / "link.json"), 7, LONG_AGO)
 
 
 def test_an_object_store_is_looked_at_the_same_way():
@@ -42,15 +75,15 @@ def test_an_object_store_is_looked_at_the_same_way():
 
     store = fsspec.filesystem("memory")
     store.pipe("/reviews/2024/a.json", b"{}")
-    [found] = arrivals(["memory://reviews/2024/*.json"], 60, time.time())
+    [found] = arrivals(["memory://reviews/2024/*.json"], 60, time.time()).whole
     assert (found.path, found.size) == ("memory:///reviews/2024/a.json", 2)
 
 
 def test_a_file_that_was_replaced_is_a_new_dump(tmp_path):
     dump(tmp_path / "a.json")
-    [first] = arrivals([str(tmp_path)], 60, time.time())
+    [first] = arrivals([str(tmp_path)], 60, time.time()).whole
     dump(tmp_path / "a.json", changed=LONG_AGO + 7)
-    [second] = arrivals([str(tmp_path)], 60, time.time())
+    [second] = arrivals([str(tmp_path)], 60, time.time()).whole
     assert first.key != second.key
 
 
@@ -150,11 +183,28 @@ def test_dumps_that_are_added_chain_in_the_order_of_their_arrival(store):
     assert len(set(bases)) == 3
 
 
-def test_without_a_model_to_add_to_nothing_is_started(store):
-    from beam_jobs.command import UserMistake
+def test_two_stores_on_one_server_each_have_their_run(store, tmp_path):
+    path = dump(tmp_path / "shared" / "a.json")
+    other = Store(tmp_path / "other")
+    for one in (store, other):
+        look(one, Watch(places=[path]))
+    assert [paths(runs(one)) for one in (store, other)] == [["a.json"], ["a.json"]]
 
+
+def test_a_note_that_cannot_be_started_keeps_no_other_waiting(store):
+    bad = {"path": "/bad.json", "key": "bad", "number": 1, "deployment": "no-such/deployment", "parameters": {}}
+    (store.root / "arrivals").mkdir(parents=True)
+    (store.root / "arrivals" / "bad.json").write_text(json.dumps(bad))
     dump(store.root / "inbox" / "a.json")
-    with pytest.raises(UserMistake, match=r"increment\.base: last is no model in"):
+    for _ in range(2):
+        with pytest.raises(NotStarted, match=r"1 runs could not be started.*/bad\.json: "):
+            look(store, Watch())
+    assert paths(runs(store)) == ["a.json"]
+
+
+def test_without_a_model_to_add_to_nothing_is_started(store):
+    dump(store.root / "inbox" / "a.json")
+    with pytest.raises(NotStarted, match=r"increment\.base: last is no model in"):
         look(store, Watch(each="added"))
     assert runs(store) == []
     assert notes_of(store) == []

@@ -52,7 +52,6 @@ class Completion:
     audiences: Sequence[Audience]
     tracking: Tracking
     tags: Mapping[str, str] = field(default_factory=dict)
-    made: list[Stage] = field(default_factory=list)
     mirrored: list[Stage] = field(default_factory=list)
 
     def complete(self, stage: Stage) -> Manifest:
@@ -91,7 +90,6 @@ class Completion:
             raise UserMistake(f"{stage.label}: {mistake}") from None
         result = cost.pop("result", dict(stage.result))
         manifest = self.store.publish(stage, result, **cost)
-        self.made.append(stage)
         self._tell("completed", stage, manifest, False)
         return manifest
 

@@ -128,7 +128,7 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
     try:
         with none_left(), obeyed(str(flow_run.id)):
             last = graph(parameters, maker)
-            summary = present(store, maker.stages, last, tracking, bool(maker.completion.made))
+            summary = present(store, maker.stages, last, tracking)
             promote(parameters, store, maker, last, tracking, champion)
             status = "FINISHED"
     except Pause:
@@ -202,9 +202,7 @@ def dataset_of(parameters: Parameters, store: Store) -> dict[str, str]:
     return {"name": reviews.result["name"], "digest": reviews.fingerprint, "source": " ".join(reviews.result["paths"])}
 
 
-def present(
-    store: Store, stages: Sequence[Stage], last: Stage, tracking: Tracking, anything_made: bool
-) -> dict[str, Any]:
+def present(store: Store, stages: Sequence[Stage], last: Stage, tracking: Tracking) -> dict[str, Any]:
     """The report and the table of stages, in Prefect and MLflow."""
     folder = store.folder(last)
     made = [(manifest, str(store.folder(stage))) for stage in stages if (manifest := store.manifest(stage))]
@@ -228,11 +226,12 @@ def present(
             for n, v in presentation.numbers(m["result"]).items()
         }
     )
-    if anything_made:
+    if not tracking.has_taken(folder):
         for name in ("report.md", "report.html", "report.json", "model"):
             if (folder / name).exists():
                 tracking.log_folder(folder / name, "model" if name == "model" else "")
                 link_to(name, folder, tracking)
+        tracking.remember_taken(folder)
     return {"report": str(folder / "report.html"), "model": str(folder / "model"), "folder": str(folder)}
 
 

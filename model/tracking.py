@@ -132,6 +132,15 @@ class Tracking:
         put = self._log_folder if folder.is_dir() else self._log_file
         self._work.put(lambda: put((run or self.parent).id, folder, name))
 
+    def remember_taken(self, folder: Path) -> None:
+        """Once all that was asked so far has arrived, `has_taken` says so of this folder, to later processes too."""
+        self._work.put(lambda: Run("", folder, self.parent.id, over=True).remember())
+
+    def has_taken(self, folder: Path) -> bool:
+        run = Run("", folder)
+        run.recall()
+        return run.over
+
     def tag(self, tags: Mapping[str, str]) -> None:
         self._work.put(lambda: self._tag(tags))
 

@@ -55,6 +55,19 @@ def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(store):
     assert (dataset.dataset.name, dataset.dataset.digest) in {("sample-100", f) for f in manifests}
 
 
+def test_a_report_that_mlflow_did_not_take_is_sent_by_the_next_run_that_makes_nothing(store):
+    run_toy(store, {})
+    [report] = [path.parent for path in store.glob("report/*/manifest.json")]
+    (report / "report.md").write_text("a report")
+    (report / "tracking.json").unlink()
+    run_toy(store, {})
+    assert attempts(store, "report") == 1
+    client, runs = mlflow_runs(store)
+    [with_report] = [run for run in runs if client.list_artifacts(run.info.run_id)]
+    assert [file.path for file in client.list_artifacts(with_report.info.run_id)] == ["report.md"]
+    assert "mlflow.parentRunId" not in with_report.data.tags
+
+
 def test_prefect_shows_progress_counts_and_the_name_of_the_run(store):
     from prefect.client.orchestration import get_client
 

@@ -10,6 +10,7 @@ from mlflow import MlflowClient
 
 from flows import usage
 from flows.processes import started
+from flows.servers import free_port
 from model.registry import Registry
 from model.tracking import Tracking
 
@@ -70,6 +71,21 @@ def test_system_metrics_are_of_the_job_and_all_below_it(tmp_path, monkeypatch):
     client = finished(tracking)
     [sent] = client.get_metric_history(run.id, "system/cpu_percent")
     assert (sent.step, sent.value) == (1, line["system/cpu_percent"])
+
+
+def test_what_did_not_arrive_is_not_taken_for_sent(tmp_path, monkeypatch):
+    monkeypatch.setattr("model.tracking.CLOSE_SECONDS", 0.1)
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "report.md").write_text("a report")
+    for uri, taken in ((f"http://127.0.0.1:{free_port()}", False), (f"sqlite:///{tmp_path}/mlflow.db", True)):
+        tracking = Tracking(uri)
+        tracking.start("a run", {}, {})
+        tracking.log_folder(report / "report.md", "")
+        tracking.remember_taken(report)
+        assert tracking.settle(60 if taken else 0.5) is taken
+        tracking.finish()
+        assert tracking.has_taken(report) is taken
 
 
 def test_passwords_of_addresses_reach_neither_logs_nor_links(tmp_path, monkeypatch, caplog):

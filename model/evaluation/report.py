@@ -171,9 +171,10 @@ def _difference_blocks(differences: list[Difference]) -> list[Block]:
     how = (
         "Arms are compared on the same test examples, seed by seed. The interval and p count both the examples (paired "
         "bootstrap) and the seeds (two-way random effects, t with Satterthwaite's degrees of freedom). p "
-        "(randomization) swaps the arms at random on the examples, for accuracy McNemar's test, and takes the seeds as "
-        "they are; with one seed it is p. p (Holm) is corrected for all tasks and pairs of this table; a difference is "
-        "called one where it is below 0.05."
+        "(randomization) swaps the two arms' answers to randomly chosen examples, in all seeds together, and takes the "
+        "seeds as they are; with one seed it is p (of accuracies: McNemar's exact test, by sampling). p (Holm) is p "
+        "corrected for all tasks and pairs of this table (Holm's step-down method); a difference is called one where p "
+        "(Holm) is below 0.05."
     )
     return [*difference_chart(differences), Table(header, rows), Paragraph(how)]
 

@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from model.command import UserMistake
-from model.evaluation.metrics import Metric
+from model.evaluation.metrics import BINS, Metric
 from model.evaluation.predictions import Predictions
 
 SAMPLES = 2000
 """Bootstrap samples, and permutations of the randomization test."""
 LEVEL = 0.95
+PROPORTIONS = ("accuracy", "exact_match")
 LARGEST_BLOCK = 4_000_000
 """Weights (samples × examples) held at once, 32 MB."""
 
@@ -36,7 +37,8 @@ class Comparison:
     p: float
     """Two-sided, seeds included where there are several, else the randomization test's."""
     p_randomization: float
-    """Approximate randomization over examples, the seeds as they are (Noreen 1989; McNemar's test for accuracy)."""
+    """Approximate randomization over examples, the seeds as they are (Noreen 1989); of one seed's accuracies it is
+    McNemar's exact test, by sampling."""
     examples: int
     seeds: int
     p_holm: float | None = None
@@ -62,23 +64,54 @@ class Comparison:
 
 
 def interval(metric: Metric, predictions: Predictions, seed: int = 0) -> dict[str, float]:
-    """Value with its percentile bootstrap interval over examples."""
+    """Value with its percentile bootstrap interval over examples; see `_around` for where that would be wrong."""
     columns = metric.columns(predictions)
-    values = metric.value(_resampled([columns], seed)[0])
+    sums, resampled = columns.sum(0), _resampled([columns], seed)[0]
+    value, values = float(metric.value(sums)), metric.value(resampled)
     low, high = _percentiles(values)
-    return {"value": float(metric.value(columns.sum(0))), "low": low, "high": high}
+    if metric.name == "ece":
+        half = _half_width(np.array([value]), values[None], len(columns))
+        low, high = _around(metric, value, half, _lift(sums, resampled))
+    if metric.name in PROPORTIONS and value in (0.0, 1.0):
+        low, high = _all_or_none(value, len(columns))
+    return {"value": value, "low": low, "high": high}
 
 
 def pooled(metric: Metric, seeds: Sequence[Predictions], seed: int = 0) -> dict[str, float]:
     """Mean over the seeds with an interval over examples and seeds."""
-    columns = [metric.columns(p) for p in _aligned(seeds)]
-    full = np.array([float(metric.value(c.sum(0))) for c in columns])
     if len(seeds) == 1:
         return interval(metric, seeds[0], seed)
-    resampled = metric.value(_resampled(columns, seed))
-    half = _half_width(full, resampled, len(columns[0]))
-    low, high = np.clip([full.mean() - half, full.mean() + half], *metric.bounds)
-    return {"value": float(full.mean()), "low": float(low), "high": float(high)}
+    columns = [metric.columns(p) for p in _aligned(seeds)]
+    sums, resampled = np.array([c.sum(0) for c in columns]), _resampled(columns, seed)
+    full = metric.value(sums)
+    value, half = float(full.mean()), _half_width(full, metric.value(resampled), len(columns[0]))
+    lift = float(np.mean([_lift(*one) for one in zip(sums, resampled, strict=True)])) if metric.name == "ece" else 0.0
+    low, high = _around(metric, value, half, lift)
+    if metric.name in PROPORTIONS and (full == full[0]).all() and value in (0.0, 1.0):
+        low, high = _all_or_none(value, len(columns[0]))
+    return {"value": value, "low": low, "high": high}
+
+
+def _around(metric: Metric, value: float, half: float, lift: float) -> tuple[float, float]:
+    """`lift` is what noise alone may have added: the truth may lie so much lower."""
+    low, high = np.clip([value - lift - half, value + half], *metric.bounds)
+    return float(low), float(high)
+
+
+def _lift(sums: np.ndarray, resampled: np.ndarray) -> float:
+    """How far noise lifts a calibration error: its bins count by their absolute value, so that errors add up.
+
+    sums [BINS + 1], resampled [samples, BINS + 1]. A bin within two standard errors of none is taken to have none.
+    """
+    error, noise = sums[:BINS], resampled[:, :BINS] - sums[:BINS]
+    shown = np.where(np.abs(error) > 2 * noise.std(0), error, 0.0)
+    return float((np.abs(shown + noise).sum(1).mean() - np.abs(shown).sum()) / sums[BINS])
+
+
+def _all_or_none(value: float, n: int) -> tuple[float, float]:
+    """Of a share of n examples that is 0 or 1 (Clopper and Pearson 1934): a bootstrap of equal values has no width."""
+    edge = ((1 - LEVEL) / 2) ** (1 / n)
+    return (edge, 1.0) if value == 1.0 else (0.0, 1.0 - edge)
 
 
 def compare(metric: Metric, a: Sequence[Predictions], b: Sequence[Predictions], seed: int = 0) -> Comparison:
@@ -115,16 +148,6 @@ def holm(ps: Sequence[float]) -> list[float]:
         running = max(running, min(1.0, (len(ps) - rank) * ps[i]))
         adjusted[i] = running
     return adjusted
-
-
-def mcnemar(a: Predictions, b: Predictions) -> float:
-    """Exact two-sided p for two classifiers on the same examples (binomial over those they disagree on)."""
-    from scipy.stats import binomtest
-
-    a, b = _aligned([a, b])
-    a_right, b_right = a.classes() == a.golds(), b.classes() == b.golds()
-    only_a, only_b = int((a_right & ~b_right).sum()), int((~a_right & b_right).sum())
-    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
 
 
 def _aligned(every: Sequence[Predictions]) -> list[Predictions]:

@@ -1,5 +1,7 @@
 """Simulated studies: intervals cover what they should, and tests find nothing where there is nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -77,6 +79,35 @@ def test_the_interval_covers_the_true_accuracy_of_an_arm():
     assert plausible(covered, 0.95) or covered > 0.95 * STUDIES
 
 
+def calibrated(number: int, n: int, off: float = 0.0) -> Predictions:
+    """Right as often as the confidence says, less `off`."""
+    generator = np.random.default_rng([5, number])
+    confidence = np.clip(generator.beta(5, 1, n), 0.5, 1.0)
+    right = generator.random(n) < confidence - off
+    return replace(predictions(right), probabilities=np.stack([confidence, 1 - confidence], axis=1))
+
+
+@pytest.mark.parametrize(("n", "off"), [(200, 0.0), (600, 0.0), (2000, 0.0), (200, 0.1), (600, 0.1), (600, 0.02)])
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_the_interval_of_a_calibration_error_covers_the_truth_and_the_value(n, off, seeds):
+    ece, covered = METRICS["ece"], 0
+    truth = ece.of(calibrated(0, 400_000, off)) if off else 0.0
+    for i in range(STUDIES // 2):
+        found = significance.pooled(ece, [calibrated(1 + seeds * i + k, n, off) for k in range(seeds)], seed=i)
+        assert 0 <= found["low"] <= found["value"] <= found["high"] <= 1
+        covered += found["low"] <= truth <= found["high"]
+    assert covered >= 0.91 * (STUDIES // 2)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_hundred_percent_of_few_examples_is_not_certain(seeds):
+    found = significance.pooled(METRICS["accuracy"], [predictions(np.ones(50, dtype=bool))] * seeds)
+    assert (found["value"], found["high"]) == (1.0, 1.0)
+    assert found["low"] == pytest.approx(binomtest(50, 50).proportion_ci().low)
+    none = significance.pooled(METRICS["accuracy"], [predictions(np.zeros(50, dtype=bool))] * seeds)
+    assert (none["low"], none["high"]) == (0.0, pytest.approx(binomtest(0, 50).proportion_ci().high))
+
+
 def test_a_large_difference_is_found():
     found = [significance.compare(METRICS["accuracy"], *study(i, 3, 0.05, effect=0.9), seed=i) for i in range(20)]
     assert sum(c.p < 0.05 and c.low > 0 for c in found) >= 18
@@ -107,12 +138,15 @@ def test_other_examples_cannot_be_compared():
         significance.compare(METRICS["accuracy"], a, [b[0].take(range(50))])
 
 
-def test_mcnemar_counts_only_disagreements():
-    right = np.ones(100, dtype=bool)
-    worse = right.copy()
-    worse[:8] = False
-    assert significance.mcnemar(predictions(right), predictions(worse)) == pytest.approx(2 * 0.5**8)
-    assert significance.mcnemar(predictions(right), predictions(right)) == 1.0
+@pytest.mark.parametrize(("only_a", "only_b"), [(8, 0), (12, 4), (30, 22), (5, 5)])
+def test_the_randomization_test_of_one_seeds_accuracies_is_mcnemars(only_a, only_b, monkeypatch):
+    """Exact: binomial over the examples on which the two disagree."""
+    monkeypatch.setattr(significance, "SAMPLES", 4000)
+    a, b = np.ones(100, dtype=bool), np.ones(100, dtype=bool)
+    b[:only_a], a[only_a : only_a + only_b] = False, False
+    found = significance.compare(METRICS["accuracy"], [predictions(a)], [predictions(b)])
+    exact = binomtest(only_a, only_a + only_b).pvalue
+    assert found.p == found.p_randomization == pytest.approx(exact, abs=0.03)
 
 
 def test_holm():

@@ -74,7 +74,7 @@ class StudyTask(Part):
 
 
 class Search(Part):
-    """Settings searched on dev by Optuna before the cells are run; the best ones are used for every arm alike."""
+    """Settings searched on dev by Optuna before the cells are run, for each arm by itself."""
 
     trials: int = Field(default=20, ge=1, le=1000, description="Fine-tunings tried; bad ones are pruned")
     space: dict[str, Any] = Field(

@@ -5,11 +5,10 @@ arm of a comparison, a random encoder included.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from model.command import UserMistake, assigned, main
+from model.command import assigned, main
 from model.finetuning.config import FinetuningSettings
 from model.finetuning.tasks import TASKS, find
 
@@ -80,14 +79,6 @@ def settings_of(arguments: argparse.Namespace) -> FinetuningSettings:
     if arguments.learning_rate:
         changes["learning_rates"] = tuple(arguments.learning_rate)
     return replace(base, **changes)
-
-
-def read_result(folder: Path) -> dict[str, Any]:
-    """result.json of a finished fine-tuning."""
-    file = folder / "result.json"
-    if not file.exists():
-        raise UserMistake(f"{folder}: no result.json; not a finished fine-tuning")
-    return json.loads(file.read_text())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 from model.evaluation.study_file import Arm, Study, StudyTask, as_text, with_grid
 
-VERSION = 1
+VERSION = 2
 """Of what a cell computes; raised when results of the same question would change."""
 
 

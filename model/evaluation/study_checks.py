@@ -8,7 +8,9 @@ from typing import Any
 
 from model.command import UserMistake
 from model.evaluation.study_file import Arm, Study, architecture_of, as_text, combinations, teacher_of, with_grid
+from model.finetuning import search_space
 from model.finetuning.config import FinetuningSettings
+from model.finetuning.examples import Task
 from model.finetuning.tasks import TASKS, find, table
 from model.presets import PRESETS, with_settings
 
@@ -174,42 +176,29 @@ def _of_settings(study: Study) -> Iterator[str]:
     for task in study.tasks:
         for arm in with_grid(study):
             together = {**study.settings, **task.settings, **arm.settings}
-            yield from _wrong(base, f"{arm.name} on {task.name}", together)
+            yield from _wrong(base, f"{arm.name} on {task.name}", together, TASKS.get(task.task))
 
 
-def _wrong(base: FinetuningSettings, field: str, settings: Mapping[str, Any]) -> Iterator[str]:
-    """What the settings say that fine-tuning does not take."""
+def _wrong(
+    base: FinetuningSettings, field: str, settings: Mapping[str, Any], task: Task | None = None
+) -> Iterator[str]:
+    """What the settings say that fine-tuning, or the task, does not take."""
     for name in settings:
         if name not in FinetuningSettings.__dataclass_fields__:
             yield f"{field}: no such setting; there are {', '.join(FinetuningSettings.__dataclass_fields__)}"
             return
     try:
-        replace(base, **{name: FinetuningSettings.parse(name, as_text(value)) for name, value in settings.items()})
+        values = {name: FinetuningSettings.parse(name, as_text(value)) for name, value in settings.items()}
+        asked = replace(base, **values)
+        if task:
+            asked.check(task)
     except UserMistake as mistake:
         yield f"{field}: {str(mistake).removeprefix('fine-tuning: ')}"
 
 
 def _of_search(study: Study) -> Iterator[str]:
-    """`learning_rate` is the grid of one; a range has low and high, and may be drawn on a logarithmic scale."""
-    for name, choices in study.search.space.items():
-        field, setting = f"search.space.{name}", "learning_rates" if name == "learning_rate" else name
-        if setting not in FinetuningSettings.__dataclass_fields__:
-            known = ", ".join(["learning_rate", *FinetuningSettings.__dataclass_fields__])
-            yield f"{field}: no such setting; there are {known}"
-            continue
-        if isinstance(choices, list) and choices:
-            values = choices
-        elif isinstance(choices, dict) and {"low", "high"} <= choices.keys() <= {"low", "high", "log"}:
-            values = [choices["low"], choices["high"]]
-            if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values) or values[0] > values[1]:
-                yield f"{field}: low and high must be numbers, low the smaller one"
-            elif choices.get("log") and values[0] <= 0:
-                yield f"{field}: low must be above 0 where it is drawn on a logarithmic scale"
-        else:
-            yield f"{field}: give a list of choices, or {{low, high, log}}"
-            continue
-        for value in values:
-            yield from _wrong(FinetuningSettings(), field, {setting: value})
+    distils = any(arm.teacher for arm in study.arms)
+    yield from (f"search.space.{mistake}" for mistake in search_space.mistakes(study.search.space, distils))
 
 
 def _of_comparisons(study: Study) -> Iterator[str]:

@@ -20,6 +20,7 @@ from model.evaluation.study_described import described
 from model.evaluation.study_file import Arm, Pretraining, Study
 from model.evaluation.study_jobs import JobFailed, Jobs, claimed
 from model.evaluation.study_tracking import Untracked, tracked
+from model.finetuning import search_space
 from model.json_file import write_json
 from model.presets import PRESETS, Preset, with_settings
 from model.pretraining.flops import train_flops
@@ -220,14 +221,15 @@ class StudyRun:
 
     def _search(self, arm: Arm) -> None:
         """Each arm gets what is best for it: settings found for another one would favour that one."""
-        if not self.study.search:
+        space = self.study.search.space if arm.teacher else search_space.without_teacher(self.study.search.space)
+        if not space:
             return
         folder = self._search_folder(arm)
         with claimed(folder) as lock:
             if (folder / "best.json").exists():
                 return
             folder.mkdir(exist_ok=True)
-            write_json(folder / "space.json", dict(self.study.search.space))
+            write_json(folder / "space.json", space)
             arguments = [*self._finetune_arguments(self._first(arm), folder), "--space", str(folder / "space.json")]
             arguments += ["--trials", str(self.study.search.trials)]
             self._jobs.run("model.finetuning.search", arguments, folder, self.threads, lock)

@@ -41,7 +41,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     if arguments.trials < 1:
         raise UserMistake(f"--trials {arguments.trials}: give at least 1")
     settings = settings_of(arguments)
-    space = search_space.read(arguments.space, settings, distils=arguments.teacher is not None)
+    space = search_space.read(arguments.space, distils=arguments.teacher is not None)
     task = find(arguments.task, arguments.data)
     optuna = _optuna()
     from model.device import open_device
@@ -62,7 +62,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     )
     objective = Objective(start, task, prepared, settings, arguments.seed, device, teacher, space)
     for number in range(len(_finished(study)), arguments.trials):
-        study.sampler = optuna.samplers.TPESampler(seed=arguments.seed + number)
+        study.sampler = optuna.samplers.TPESampler(seed=(arguments.seed + number) % 2**32)
         study.optimize(objective, n_trials=1)
     return _write(study, task.metrics[0], arguments.output)
 

@@ -1,7 +1,7 @@
 """What a search draws from: setting → choices, or a range; read with its mistakes named, drawn by Optuna."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,11 @@ OF_DATA = ("max_length", "stride", "n_train", "n_dev", "n_test", "sampling", "ba
 OF_TEACHER = ("temperature", "soft_weight", "hidden_weight", "attention_weight")
 
 
-def read(file: Path, settings: FinetuningSettings, distils: bool) -> Space:
+EXAMPLE = '{"batch": [16, 32], "learning_rate": {"low": 1e-4, "high": 3e-3, "log": true}}'
+
+
+def read(file: Path, distils: bool) -> Space:
+    """`distils`: whether there is a teacher."""
     try:
         space = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -26,51 +30,60 @@ def read(file: Path, settings: FinetuningSettings, distils: bool) -> Space:
         raise UserMistake(f"--space {file}: not JSON: {error}") from None
     if not isinstance(space, dict) or not space:
         raise UserMistake(f"--space {file}: write an object of setting → choices or range, such as {EXAMPLE}")
-    for name, choices in space.items():
-        mistake = _mistake(name, choices, settings, distils)
-        if mistake:
-            raise UserMistake(f"--space {file}: {name}: {mistake}")
+    for mistake in mistakes(space, distils):
+        raise UserMistake(f"--space {file}: {mistake}")
     return space
 
 
-EXAMPLE = '{"batch": [16, 32], "learning_rate": {"low": 1e-4, "high": 3e-3, "log": true}}'
+def mistakes(space: Space, distils: bool) -> Iterator[str]:
+    """Each begins with its setting."""
+    for name, choices in space.items():
+        mistake = _of_name(name, distils) or _of_choices(name, choices)
+        if mistake:
+            yield f"{name}: {mistake}"
 
 
-def _mistake(name: str, choices: Any, settings: FinetuningSettings, distils: bool) -> str:
+def _of_name(name: str, distils: bool) -> str:
     if name == "learning_rates":
         return "a trial has one rate: write learning_rate"
     if name in OF_DATA:
-        return "has no effect in a search, whose trials all meet the same examples: give it with --set"
+        return "has no effect in a search, whose trials all meet the same examples: set it for all"
     if name in OF_TEACHER and not distils:
-        return "has no effect without --teacher"
+        return "has no effect without a teacher"
     if name != "learning_rate" and name not in FinetuningSettings.__dataclass_fields__:
-        return "no such setting"
+        known = [n for n in FinetuningSettings.__dataclass_fields__ if n not in (*OF_DATA, "learning_rates")]
+        return f"no such setting; there are {', '.join(['learning_rate', *known])}"
+    return ""
+
+
+def _of_choices(name: str, choices: Any) -> str:
     if isinstance(choices, list) and choices:
-        return _refused(name, choices, settings)
+        return _refused(name, choices)
     if not isinstance(choices, dict) or not {"low", "high"} <= choices.keys() <= {"low", "high", "log"}:
-        return 'give a list of choices, or {"low": …, "high": …}, with "log": true for a logarithmic scale'
+        return "give a list of choices, or {low, high, log}"
     low, high = choices["low"], choices["high"]
     if any(isinstance(end, bool) or not isinstance(end, int | float) for end in (low, high)) or low > high:
         return "low and high must be numbers, low the smaller one"
     if choices.get("log") and low <= 0:
-        return "low must be above 0 on a logarithmic scale"
-    return _refused(name, [low, high], settings)
+        return "low must be above 0 where it is drawn on a logarithmic scale"
+    return _refused(name, [low, high])
 
 
-def _refused(name: str, values: list[Any], settings: FinetuningSettings) -> str:
+def _refused(name: str, values: list[Any]) -> str:
     """What fine-tuning says to one of the values; nothing if it takes them all."""
     setting = "learning_rates" if name == "learning_rate" else name
     try:
         for value in values:
-            text = {True: "true", False: "false", None: "none"}.get(value, value) if _is_word(value) else value
-            replace(settings, **{setting: FinetuningSettings.parse(setting, str(text))})
+            text = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+            replace(FinetuningSettings(), **{setting: FinetuningSettings.parse(setting, text)})
     except UserMistake as mistake:
         return str(mistake).removeprefix("fine-tuning: ")
     return ""
 
 
-def _is_word(value: Any) -> bool:
-    return value is None or isinstance(value, bool)
+def without_teacher(space: Space) -> dict[str, Any]:
+    """What is left of it for an arm that nobody teaches."""
+    return {name: choices for name, choices in space.items() if name not in OF_TEACHER}
 
 
 def draw(trial: Any, space: Space) -> dict[str, Any]:

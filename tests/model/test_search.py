@@ -7,7 +7,6 @@ import torch
 
 from model.command import UserMistake
 from model.finetuning import search, search_space
-from model.finetuning.config import FinetuningSettings
 from tests.model.corpora import write_corpus, write_electra
 
 optuna = pytest.importorskip("optuna")
@@ -101,7 +100,7 @@ def test_a_search_is_taught_too(made, monkeypatch):
         ({"max_length": [64, 128]}, "max_length: has no effect in a search"),
         ({"n_train": [64, 128]}, "n_train: has no effect in a search"),
         ({"clean": ["letters"]}, "clean: has no effect in a search"),
-        ({"soft_weight": [0.5]}, "soft_weight: has no effect without --teacher"),
+        ({"soft_weight": [0.5]}, "soft_weight: has no effect without a teacher"),
         ({"learning_rates": [[1e-3]]}, "write learning_rate"),
         ({"colour": ["red"]}, "colour: no such setting"),
         ({"learning_rate": {"low": 1e-4}}, "learning_rate: give a list of choices, or"),
@@ -122,15 +121,15 @@ def test_mistakes_in_a_space_are_named(made, space, words):
 def test_a_space_may_hold_words_numbers_and_nothing(tmp_path):
     space = {"length_grouped": [True, False], "patience": [None, 2], "dropout": [0, 0.1], "pooling": ["cls", "mean"]}
     (tmp_path / "space.json").write_text(json.dumps(space))
-    assert search_space.read(tmp_path / "space.json", FinetuningSettings(), distils=False) == space
+    assert search_space.read(tmp_path / "space.json", distils=False) == space
 
 
 def test_files_that_are_no_space(tmp_path):
     with pytest.raises(UserMistake, match="--space /nowhere: cannot be read"):
-        search_space.read(search_space.Path("/nowhere"), FinetuningSettings(), distils=False)
+        search_space.read(search_space.Path("/nowhere"), distils=False)
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UserMistake, match="not JSON"):
-        search_space.read(tmp_path / "bad.json", FinetuningSettings(), distils=False)
+        search_space.read(tmp_path / "bad.json", distils=False)
     with pytest.raises(UserMistake, match="--trials 0"):
         search.run(["--encoder", "e", "--task", "t", "--data", "d", "--output", "o", "--space", "s", "--trials", "0"])
 

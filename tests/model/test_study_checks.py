@@ -62,7 +62,13 @@ def space(**choices):
             "here: search.space.epochs: low and high must be numbers, low the smaller",
         ),
         (space(learning_rate={"low": 0, "high": 1, "log": True}), "search.space.learning_rate: low must be above 0"),
+        (
+            {"settings": {"loss": "focal"}, "tasks": [{"task": "squad2", "data": "d"}]},
+            "here: one on squad2: loss has no effect on squad2, a task of shape span",
+        ),
         (space(loss=["focall"]), "here: search.space.loss: loss=focall: expected"),
+        (space(max_length=[64]), "here: search.space.max_length: has no effect in a search"),
+        (space(soft_weight=[0.5]), "here: search.space.soft_weight: has no effect without a teacher"),
     ],
 )
 def test_mistakes_are_named(changes, words):

@@ -124,6 +124,13 @@ def test_every_arm_is_searched_by_itself_and_students_after_their_teachers(made,
     assert noted == []
 
 
+def test_only_students_are_searched_for_what_a_teacher_gives(made, noted):
+    run = run_of(made, "soft", chain(made), search={"trials": 3, "space": {"soft_weight": {"low": 0.1, "high": 0.9}}})
+    run._finetune()
+    searched = [option(arguments, "--teacher") for module, arguments in noted if "search" in module]
+    assert len(searched) == 2
+
+
 def test_a_search_belongs_to_all_that_its_trials_depend_on(made):
     search = {"trials": 3, "space": SPACE}
     polarity = {"task": "polarity", "data": str(made / "corpus")}

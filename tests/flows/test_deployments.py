@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from beam_jobs.command import UserMistake
 from flows import deployments
 from flows.servers import CLIENT
 
@@ -39,20 +40,13 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
 @pytest.mark.usefixtures("prefect_home")
 def test_prefect_takes_the_file_for_work_pools():
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.actions import WorkPoolCreate
 
-    prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
-    environment = {**os.environ, "AMAZON_ELECTRA_STORE": ""}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "AMAZON_ELECTRA_STORE": "/data/store"}
+    command = ["sh", str(ROOT / "deploy" / "deployments.sh")]
+    subprocess.run(command, check=True, env=environment, timeout=200)
     with get_client(sync_client=True) as client:
-        for pool in ("cpu", "accelerator"):
-            client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
-    command = [*prefect, "deploy", "--all", "--prefect-file", "deploy/prefect.yaml"]
-    refused = subprocess.run(command, cwd=ROOT, env=environment, timeout=200, capture_output=True, text=True)
-    assert refused.returncode == 1
-    assert "AMAZON_ELECTRA_STORE is '': set it to the store's folder" in refused.stderr
-    environment["AMAZON_ELECTRA_STORE"] = "/data/store"
-    subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=200)
-    with get_client(sync_client=True) as client:
+        assert {a.name for a in client.read_automations()} >= {"lost runs are crashed", "failures are told"}
         taken = {d.name: d for d in client.read_deployments()}
     for offer in deployments.OFFERS:
         assert taken[offer.name].work_pool_name == offer.pool
@@ -60,6 +54,19 @@ def test_prefect_takes_the_file_for_work_pools():
         assert taken[offer.name].job_variables == {"env": CLIENT}
         assert taken[offer.name].pull_steps == [{SET_FOLDER: {"directory": "/"}}], "one that every worker has"
         assert [s.schedule.cron for s in taken[offer.name].schedules] == ([offer.cron] if offer.cron else [])
+
+
+def test_a_store_that_nobody_named_is_refused_before_anything_is_said_to_prefect():
+    environment = {**os.environ, "AMAZON_ELECTRA_STORE": "", "PATH": ""}
+    command = ["/bin/sh", str(ROOT / "deploy" / "deployments.sh")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "AMAZON_ELECTRA_STORE: set it to the folder of the store as the workers see it" in done.stderr
+    described = deployments.described()
+    assert described["build"] == [{"flows.deployments.check_store": {"store": "{{ $AMAZON_ELECTRA_STORE }}"}}]
+    for store in ("", "store"):
+        with pytest.raises(UserMistake, match=f"^AMAZON_ELECTRA_STORE is '{store}': set it to the store's folder"):
+            deployments.check_store(store)
 
 
 def test_the_shipped_files_are_read_as_what_they_are():

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Tells the server of PREFECT_API_URL of the work pools, the automations and the deployments; again after an upgrade.
+#   AMAZON_ELECTRA_STORE=/data/store sh deploy/deployments.sh      (the store's folder as the workers see it)
+set -eu
+: "${AMAZON_ELECTRA_STORE:?set it to the folder of the store as the workers see it}"
+cd "$(dirname "$0")/.."
+prefect work-pool create cpu --type process --overwrite
+prefect work-pool create accelerator --type process --overwrite
+python -m flows.automations
+prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml

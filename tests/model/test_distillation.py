@@ -134,6 +134,20 @@ def test_hidden_losses_need_the_same_tokens(made):
     assert tune(made, "other-student", *arguments)["teacher"]
 
 
+def test_hidden_states_of_choices(made):
+    """A question is a row for each choice."""
+    header = "video-id,sent1,sent2,ending0,ending1,ending2,ending3,label"
+    (made / "swag").mkdir()
+    for split, n in (("train", 60), ("val", 20)):
+        rows = [f"v,the {split} {i}.,the,lamp {i} is,kettle is,book is,knife is,{i % 4}" for i in range(n)]
+        (made / "swag" / f"{split}.csv").write_text("\n".join([header, *rows]))
+    swag = ["--task", "swag", "--data", str(made / "swag"), "--set", "max_length=32", "--learning_rate", "1e-3"]
+    finetune.run(["--encoder", str(made / "electra"), "--output", str(made / "chooser"), *swag, "--set", "epochs=1"])
+    inside = ["--set", "hidden_weight=1.0", "--set", "attention_weight=1.0", "--set", "epochs=1"]
+    student = ["--encoder", "half", "--teacher", str(made / "chooser"), "--output", str(made / "chosen")]
+    assert finetune.run([*student, *swag, *inside])["dev"]["accuracy"] >= 0
+
+
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_dropout_is_that_of_the_settings(made, pooling):
     model = distillation.half_of(made / f"teacher-{pooling}", dropout=0.3)

@@ -165,9 +165,9 @@ def _boundary_after(stream: PlainStream, start: int, size: int, found: Layout) -
     while len(stretch) > least:
         if (at := boundaries.next_boundary(stretch, least, found)) >= 0:
             return start + at
-        if not (block := stream.read()):
+        if not (more := b"".join(_at_least(stream, len(stretch)))):
             break
-        stretch += block
+        stretch += more
     return None
 
 
@@ -186,7 +186,7 @@ def _stretches(stream: PlainStream, size: int, found: Layout) -> Iterator[tuple[
     """All of a stream in stretches of `size` bytes and a little more; with the last, why the stream broke off."""
     rest, first = b"", True
     while True:
-        blocks = list(_at_least(stream, size + 1 - len(rest)))
+        blocks = list(_at_least(stream, size + 1 - len(rest) if len(rest) <= size else len(rest)))
         rest = b"".join([rest, *blocks])
         while len(rest) > size and (at := boundaries.next_boundary(rest, size, found)) >= 0:
             yield rest[:at], ""
@@ -198,7 +198,10 @@ def _stretches(stream: PlainStream, size: int, found: Layout) -> Iterator[tuple[
 
 
 def _at_least(stream: PlainStream, size: int) -> Iterator[bytes]:
-    """Blocks of `size` bytes or a little more; none only if the stream has ended."""
+    """Blocks of `size` bytes or a little more; none only if the stream has ended.
+
+    Where no boundary was found as much again is read: a search that begins anew costs no more than twice the bytes.
+    """
     while block := stream.read():
         yield block
         size -= len(block)

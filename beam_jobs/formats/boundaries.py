@@ -3,7 +3,7 @@
 from beam_jobs.formats import json_records
 from beam_jobs.formats.layout import Layout
 
-GIVE_UP = 4  # a stretch without a boundary for so many times its size has broken quotes: cut at a line end
+GIVE_UP = 4  # a stretch without a boundary for so many times its size is broken: cut where a record may begin
 
 
 def is_stateless(found: Layout) -> bool:
@@ -18,9 +18,10 @@ def next_boundary(stretch: bytes, least: int, found: Layout) -> int:
     if found.name == "snap":
         return _blank_line(stretch, least)
     if found.name == "json_objects":
-        return next((stop for _, stop in json_records.whole_objects(stretch) if stop >= least), -1)
+        at = next((stop for _, stop in json_records.whole_objects(stretch) if stop >= least), -1)
+        return at if at >= 0 or len(stretch) < GIVE_UP * least else json_records.next_object(stretch, least)
     if found.name == "delimited" and found.quoted:
-        at = _line_end_outside_quotes(stretch, least)
+        at = _line_end_outside_quotes(stretch, least, found)
         if 0 <= at <= GIVE_UP * least or len(stretch) < GIVE_UP * least:
             return at
     return stretch.find(b"\n", max(least - 1, 0)) + 1 or -1
@@ -31,12 +32,16 @@ def _blank_line(stretch: bytes, least: int) -> int:
     return min(ends, default=-1)
 
 
-def _line_end_outside_quotes(stretch: bytes, least: int) -> int:
-    inside = stretch.count(b'"', 0, least) % 2 == 1
+def _line_end_outside_quotes(stretch: bytes, least: int, found: Layout) -> int:
+    inside = _quotes(stretch, 0, least, found) % 2 == 1
     position = least
     while (end := stretch.find(b"\n", position)) >= 0:
-        inside ^= stretch.count(b'"', position, end) % 2 == 1
+        inside ^= _quotes(stretch, position, end, found) % 2 == 1
         if not inside:
             return end + 1
         position = end + 1
     return -1
+
+
+def _quotes(stretch: bytes, start: int, stop: int, found: Layout) -> int:
+    return stretch.count(b'"', start, stop) - (stretch.count(b'\\"', start, stop) if found.escaped else 0)

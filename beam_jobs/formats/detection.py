@@ -121,18 +121,21 @@ def columns_in(head: bytes, found: Layout) -> set[str]:
 
 
 def delimited_layout(head: bytes, found: Layout) -> Layout:
-    """The delimiter and the use of quotes with which most records have as many fields as the header."""
+    """The delimiter and the use of quotes with which most records have as many fields as the header.
+
+    A tab-separated file in whose beginning there are no quotes is taken to have none that mean something.
+    """
     whole = head[: head.rfind(b"\n") + 1] or head
     text = decode(whole, Tally(), found.encoding).lstrip("\ufeff")
     first = text.split("\n", 1)[0]
     delimiter = max(DELIMITERS, key=first.count)
     tries = []
-    for quoted in (True, False):
-        candidate = replace(found, delimiter=delimiter, quoted=quoted)
+    for quoted, escaped in ((True, False), (False, False), (True, True)):
+        candidate = replace(found, delimiter=delimiter, quoted=quoted, escaped=escaped)
         header = next(csv.reader([first.rstrip("\r")], **delimited.dialect(candidate)))
         candidate = replace(candidate, columns=tuple(name.strip() for name in header))
         records = list(delimited.read(io.BytesIO(whole), replace(candidate, longest=HEAD_BYTES), Tally()))
         good = sum(not isinstance(record, Rejected) for record in records)
-        as_published = not quoted and delimiter == "\t" and "marketplace" in header
+        as_published = not quoted and delimiter == "\t" and ("marketplace" in header or b'"' not in whole)
         tries.append((as_published, 2 * good - len(records), candidate))
     return max(tries, key=lambda tried: tried[:2])[2]

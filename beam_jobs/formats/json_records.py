@@ -18,8 +18,14 @@ from beam_jobs.formats.lines import BLOCK_BYTES, Rejected, Stream, Tally, decode
 Item = tuple[int, dict[str, Any]] | Rejected
 BLANK = b" \t\r\n"
 AROUND = BLANK + b",[]\xef\xbb\xbf"  # of an object in an array, and the BOM
-TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}]', re.DOTALL)
-NEXT_OBJECT = re.compile(rb"[\r\n,\[]\s*\{")
+AROUND_BROKEN = BLANK + b","
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# Over strings that end where one may: a quote too many, or one too few, shows at the first that does not.
+UP_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|%b(?=\s*+[:,\]}]))*+' % STRING.pattern, re.DOTALL)
+OPENED_BY = {b"}": b"{", b"]": b"["}
+MOST_BLANKS = 1 << 10
+NEXT_OBJECT = re.compile(rb'[^\s\[:]\s*+(?=\{\s*+")')  # neither the first of a list nor the value of a field
+NESTED_OBJECT = re.compile(rb"[\r\n,\[]\s*\{")
 
 
 def read_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
@@ -101,33 +107,62 @@ def read_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]
 
 
 def _junk(raw: bytes, line: int, reason: str = "not an object") -> Iterator[Rejected]:
-    if raw.strip(AROUND):
-        yield rejected(line, reason, raw)
+    if inner := raw.lstrip(AROUND):
+        yield rejected(line + raw.count(b"\n", 0, len(raw) - len(inner)), reason, inner)
 
 
 def _object(raw: bytes, line: int, tally: Tally, layout: Layout) -> Item:
     try:
         record = orjson.loads(raw)
     except ValueError:
-        record = as_json(raw, line, tally, layout.encoding)
+        record = as_json(raw.rstrip(AROUND_BROKEN), line, tally, layout.encoding)
     return (line, record) if type(record) is dict else record
 
 
 def whole_objects(buffer: bytes) -> Iterator[tuple[int, int]]:
-    """Where each object that is whole begins and ends."""
-    depth = start = 0
-    for token in TOKEN.finditer(buffer, max(buffer.find(b"{"), 0)):
-        first = buffer[token.start()]
-        if first == 0x7B:
-            start = token.start() if depth == 0 else start
-            depth += 1
-        elif first == 0x7D and depth:
-            depth -= 1
-            if depth == 0:
-                yield start, token.end()
+    """Where each object that is whole begins and ends; one that is broken ends where the next seems to begin."""
+    start = buffer.find(b"{")
+    while start >= 0 and (stop := _end_of(buffer, start)) >= 0:
+        yield start, stop
+        start = buffer.find(b"{", stop)
+
+
+def _end_of(buffer: bytes, start: int) -> int:
+    """The end of the object at `start`; -1 if it is not in the buffer."""
+    inside = bytearray()  # the brackets that are open
+    at = start
+    while bracket := buffer[at : at + 1]:
+        if bracket == b"[" or (bracket == b"{" and (inside[-1:] != b"{" or _is_value(buffer, at))):
+            inside += bracket
+        elif OPENED_BY.get(bracket) == inside[-1:]:
+            inside.pop()
+            if not inside:
+                return at + 1
+        elif bracket == b'"' and _is_cut_off(buffer, at):
+            return -1
+        else:
+            return at if bracket == b"{" else next_object(buffer, at)
+        at = UP_TO_BRACKET.match(buffer, at + 1).end()  # type: ignore[union-attr]
+    return -1
+
+
+def _is_value(buffer: bytes, at: int) -> bool:
+    return buffer[max(at - MOST_BLANKS, 0) : at].rstrip().endswith(b":")
+
+
+def _is_cut_off(buffer: bytes, at: int) -> bool:
+    """Whether what comes after the quote at `at` may still show it to be in order."""
+    string = STRING.match(buffer, at)
+    return not string or not buffer[string.end() : string.end() + MOST_BLANKS].strip()
+
+
+def next_object(buffer: bytes, least: int) -> int:
+    """Where after `least` an object seems to begin that is not a field of another; -1 if nowhere."""
+    following = NEXT_OBJECT.search(buffer, least)
+    return following.end() if following else -1
 
 
 def _from_next_object(buffer: bytes) -> bytes:
-    """What follows an object that never ends: from the next place where one may begin."""
-    following = NEXT_OBJECT.search(buffer, buffer.find(b"{") + 1)
+    """What follows an object that never ends: from the next place where one may begin, within it too."""
+    following = NESTED_OBJECT.search(buffer, buffer.find(b"{") + 1)
     return buffer[following.end() - 1 :] if following else b""

@@ -14,5 +14,6 @@ class Layout:
     columns: tuple[str, ...] = ()  # of a delimited file, from its header
     delimiter: str = ","
     quoted: bool = True  # fields of a delimited file may stand in quotes, and then hold delimiters and line ends
+    escaped: bool = False  # a backslash stands before quotes within them, as Spark and MySQL write
     encoding: str = "utf-8"  # as declared; what does not follow it is read as cp1252
     longest: int = 16_000_000  # bytes of one record

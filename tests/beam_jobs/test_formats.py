@@ -51,6 +51,7 @@ FORMS = {
     "customer.csv": csv_text(","),
     "customer.tsv": csv_text("\t"),
     "semicolons.csv": csv_text(";").replace("\n", "\r\n"),
+    "escaped.csv": csv_text(",").replace('""w', '\\"w').replace('w""', 'w\\"'),
     "unquoted.tsv": lines(
         ["marketplace\tstar_rating\treview_headline\treview_body"]
         + [f"US\t{s}\t{t}\t{' '.join(x.split())}" for x, t, s in REVIEWS]

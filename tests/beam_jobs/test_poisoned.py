@@ -3,6 +3,7 @@
 import io
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,95 @@ def test_an_empty_dump_is_named(tmp_path):
     Path(tmp_path / "empty.json").write_bytes(b"")
     with pytest.raises(UserMistake, match="no usable review in the dump: read 0"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "empty.json")
+
+
+def middle(record: str) -> int:
+    return record.index("arrived") + 3
+
+
+HURTS: dict[str, Callable[[str], str]] = {
+    "a quote too many": lambda r: r[: middle(r)] + '"' + r[middle(r) :],
+    "two quotes too many": lambda r: r[: middle(r)] + '"x" ' + r[middle(r) :],
+    "a quote too few": lambda r: r.replace('"verified', "verified"),
+    "a backslash before the last quote": lambda r: r.replace('"}', '\\"}').replace('"\n}', '\\"\n}'),
+    "no closing brace": lambda r: r.rstrip("}\n "),
+    "a list that does not end": lambda r: r.replace("]", ""),
+    "a bracket that closes nothing": lambda r: r.replace("]", "]]"),
+    "cut off in a text": lambda r: r[: middle(r)],
+    "cut off in a key": lambda r: r[: r.index("erall")],
+}
+
+
+@pytest.mark.parametrize("form", ["array", "pretty", "objects"])
+@pytest.mark.parametrize("how", HURTS)
+def test_a_broken_object_costs_no_other(how, form):
+    """One reject for each, which names its line; all other objects are read."""
+    fields_of = [review(i, images=["a", "b"], style={"x": f"{i}"}, summary="end") for i in range(300)]
+    records = [json.dumps(r, indent=1 if form == "pretty" else None) for r in fields_of]
+    for i in (0, 100, 101, 299):
+        records[i] = HURTS[how](records[i])
+    start, between, end = ("", "\n", "\n") if form == "objects" else ("[", ",\n", "]")
+    content = (start + between.join(records) + end).encode()
+    items = list(detection.read(io.BytesIO(content), Layout("json_objects"), Tally(), header=True))
+    assert [item[1] for item in items if not isinstance(item, Rejected)] == [
+        r for i, r in enumerate(fields_of) if i not in (0, 100, 101, 299)
+    ]
+    starts = [1 + sum(record.count("\n") + 1 for record in records[:i]) for i in (0, 100, 101, 299)]
+    assert [item.line for item in items if isinstance(item, Rejected)][:4] == starts
+
+
+ROWS = 400
+
+
+def rows_with(delimiter: str, quoted: bool, *others: tuple[int, str]) -> bytes:
+    mark = '"' if quoted else ""
+    rows = [f"r{i}{delimiter}{i % 5 + 1}{delimiter}{mark}text number {i}, it is fine{mark}" for i in range(ROWS)]
+    rows = rows if quoted or delimiter != "," else [row.replace(", it", " it") for row in rows]
+    for number, row in others:
+        rows[number] = row.replace("|", delimiter)
+    return "\n".join([delimiter.join(["id", "stars", "text"]), *rows]).encode() + b"\n"
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+@pytest.mark.parametrize("places", [[0], [200], [200, 201], [200, 330], [398], [399]])
+def test_a_quote_that_never_ends_costs_its_own_record_only(delimiter, quoted, places):
+    content = rows_with(delimiter, quoted, *((i, 'r|3|"this one never ends') for i in places))
+    found = detection.delimited_layout(
+        b'id,stars,text\n1,5,"a"\n'.replace(b",", delimiter.encode()), Layout("delimited")
+    )
+    tally = Tally()
+    items = list(detection.read(io.BytesIO(content), found, tally, header=True))
+    ids = {item[1]["id"] for item in items if not isinstance(item, Rejected)}
+    assert ids - {"r"} == {f"r{i}" for i in range(ROWS) if i not in places}
+    rejects = [item for item in items if isinstance(item, Rejected)]
+    last = [399] if 399 in places else []  # ends with the file: nothing is swallowed, and it is read
+    assert [item.line for item in rejects] == [i + 2 for i in places if i not in last]
+    assert {item.reason for item in rejects} <= {"broken CSV"}
+    assert len(items) == ROWS
+    assert tally.lines == ROWS + 1
+
+
+def test_texts_of_many_lines_with_commas_stay_in_one_piece():
+    """Even if some of their lines have as many commas as a record."""
+    text = "First, this.\nIt broke, of course, again.\nNo, thanks.\nHe said, she said, nothing.\n" * 40
+    content = f'id,stars,text\n1,5,"{text}"\n2,4,short\n3,3,"{text}'.encode()
+    items = list(
+        detection.read(io.BytesIO(content), Layout("delimited", columns=("id", "stars", "text")), Tally(), True)
+    )
+    assert items[0][1]["text"] == text
+    assert items[1][1] == {"id": "2", "stars": "4", "text": "short"}
+
+
+def test_a_large_file_with_a_stray_quote_is_cut_and_read_whole(tmp_path):
+    content = rows_with("\t", False, (7, 'r7|3|"this one never ends')) * 20
+    (tmp_path / "d.tsv").write_bytes(content)
+    (file,) = work_units.look_at([str(tmp_path / "d.tsv")], None, {}, Layout("json_lines"), 0)
+    units = work_units.cut(file, 20_000, str(tmp_path / "cut"))
+    assert len(units) > 5
+    read = []
+    for unit in units:
+        with work_units.open_unit(unit) as stream:
+            read += detection.read(stream, file.layout, Tally(), header=unit.piece == 0)
+    assert len(read) == 20 * (ROWS + 1) - 1
+    assert sum(isinstance(item, Rejected) for item in read) == 20 * file.layout.quoted

@@ -178,3 +178,35 @@ def test_an_object_store_out_of_reach_is_told_in_one_line(option, other, tmp_pat
     write_lines(tmp_path / "a.json", [review(1)])
     with pytest.raises(UserMistake, match=rf"^{option} nowhere://bucket/x cannot be reached: Protocol not known"):
         corpus_job.run([option, "nowhere://bucket/x", *other])
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_a_broken_object_hinders_no_cut(tmp_path, packed):
+    """Of a large array all units but the one with the broken object are as they would be without it."""
+    records = [json.dumps(review(i), indent=1) for i in range(RECORDS)]
+    records[3] = records[3].replace("arrived", 'arri"ved').rstrip("}\n ")
+    file = look_at(write(tmp_path / "d.json", "[" + ",\n".join(records) + "]", packed))
+    units = work_units.cut(file, 5000, str(tmp_path / "cut"))
+    assert max(unit.plain_size for unit in units) < 5000 * 3 // 2 + 1000
+    items = [item for unit in units for item in items_of(unit)]
+    assert [isinstance(item, Rejected) for item in items] == [i == 3 for i in range(RECORDS)]
+
+
+def items_of(unit: work_units.Unit) -> list:
+    with work_units.open_unit(unit) as stream:
+        return list(detection.read(stream, unit.file.layout, Tally(), header=unit.piece == 0))
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_a_stretch_without_boundaries_is_not_searched_again_and_again(tmp_path, monkeypatch, packed):
+    content = '{"reviewText": "ok"}\n\n{"a": "' + "x" * 3_000_000 + '"}'
+    path = write(tmp_path / "d.json", content, packed)
+    file = replace(look_at(path), layout=Layout("json_objects"))
+    searched = []
+    search = work_units.boundaries.next_boundary
+    monkeypatch.setattr(
+        work_units.boundaries, "next_boundary", lambda b, *rest: searched.append(len(b)) or search(b, *rest)
+    )
+    monkeypatch.setattr("beam_jobs.compression.PLAIN_BLOCK", 1 << 14)
+    assert sum(len(items_of(unit)) for unit in work_units.cut(file, 5000, str(tmp_path / "cut"))) == 2
+    assert sum(searched) < 5 * len(content)

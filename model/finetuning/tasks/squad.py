@@ -22,9 +22,10 @@ def questions(path: Path) -> Iterator[Example]:
     try:
         yield from _of_articles(articles)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"no field {error}" if isinstance(error, KeyError) else str(error)
         raise UserMistake(
-            f"{path}: not the official form ({type(error).__name__}: {error}); expected data, paragraphs, context, "
-            "qas, id, question, answers, text and answer_start as squad-explorer publishes them"
+            f"{path}: not SQuAD's official form ({what}); expected data, paragraphs, context, qas, id, question, "
+            "answers, text and answer_start"
         ) from error
 
 

@@ -1,15 +1,21 @@
 """A graph started from the command line: shown in this terminal, recorded by a Prefect server, or only planned."""
 
+import argparse
 import os
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flows.deployments import TAG
-
 if TYPE_CHECKING:
     from flows.completion import Plan
     from flows.parameters import Addition, Parameters
+
+
+def add_store(command: argparse.ArgumentParser) -> None:
+    default = os.environ.get("AMAZON_ELECTRA_STORE") or "store"
+    command.add_argument(
+        "--store", default=default, help="folder of the results (default: AMAZON_ELECTRA_STORE, or store)"
+    )
 
 
 def shown(form: "Parameters | Addition", run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -26,6 +32,7 @@ def shown(form: "Parameters | Addition", run: Callable[[], dict[str, Any]]) -> d
         from prefect import tags
 
         from flows import presentation, tasks
+        from flows.deployments import TAG
 
         with presentation.Terminal() as terminal:
             tasks.spectators.append(terminal)

@@ -5,13 +5,18 @@ same.
 """
 
 import time
-from pathlib import Path
 from typing import Any, TypedDict
+
+from beam_jobs.command import UserMistake
+from flows.store import Store
 
 
 def note(flow: Any, flow_run: Any, state: Any) -> None:
     """A hook of a flow: time, run and the cause in one line. Prefect gives the three by these names."""
-    log = Path((flow_run.parameters or {}).get("store") or "store") / "logs" / "failures.log"
+    try:
+        log = Store((flow_run.parameters or {}).get("store") or "store").root / "logs" / "failures.log"
+    except UserMistake:  # what failed is the store: there is no place for a log
+        return
     cause = " ".join((state.message or "").removeprefix("Flow run encountered an exception: ").split())
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a", encoding="utf-8") as lines:

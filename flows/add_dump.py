@@ -66,6 +66,7 @@ def added(form: Addition) -> Callable[[Parameters, Maker], Stage]:
     """The graph: base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning → report."""
 
     def graph(p: Parameters, make: Maker) -> Stage:
+        finetuning_stage.demand_discriminator(p)
         base = increments.resolve(form.increment.base, make)
         grown = increments.grown(form, base, make)
         if grown is base:

@@ -16,8 +16,7 @@ from typing import Any
 
 from beam_jobs.command import UserMistake
 from flows import dumps, in_terminal, study_command
-
-PRESETS = ("tiny", "small", "base", "large", "amazon-base")
+from model.presets import PRESETS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_sample(commands)
     _add_run(commands)
-    study_command.add_study(commands, PRESETS)
+    study_command.add_study(commands, tuple(PRESETS))
     dumps.add_commands(commands)
     runs = commands.add_parser("runs", help="what is in the store", description="The complete stages of a store.")
     runs.set_defaults(do=list_runs)
@@ -55,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     rollback = commands.add_parser("rollback", help="make the model the champion that the champion replaced")
     rollback.set_defaults(do=roll_back)
     for command in (runs, show, up, status, down, promote, rollback):
-        command.add_argument("--store", default="store", help="folder of the results (default: store)")
+        in_terminal.add_store(command)
     return main_parser
 
 
@@ -77,13 +76,15 @@ def _add_run(commands: Any) -> None:
         "already is not made again; a run that was interrupted continues.",
     )
     run.add_argument("--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER")
-    run.add_argument("--preset", choices=PRESETS, help="size of the model and length of its training (default: tiny)")
+    run.add_argument(
+        "--preset", choices=tuple(PRESETS), help="size of the model and length of its training (default: tiny)"
+    )
     run.add_argument(
         "--add-to",
         metavar="BASE",
         help="add the dump to what this model has seen: a fingerprint of `runs`, champion, or last (newest model)",
     )
-    run.add_argument("--store", default="store", help="folder of the results (default: store)")
+    in_terminal.add_store(run)
     run.add_argument(
         "--set",
         action="append",
@@ -116,7 +117,8 @@ def run_graph(arguments: argparse.Namespace) -> None:
 
 def asked(arguments: argparse.Namespace) -> Any:
     """The form of a whole run, or of one that adds a dump to a base."""
-    from flows.parameters import Addition, Parameters, filled
+    from flows.parameters import Addition, Parameters
+    from flows.settings import filled
 
     given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}
     store = str(_root(arguments))

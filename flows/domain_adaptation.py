@@ -30,6 +30,7 @@ from flows.tasks import going_through, run_name
 
 def graph(p: Parameters, make: Maker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
+    finetuning.demand_discriminator(p)
     reviews = make(dump.stage(p, make.store))
     sentences = make(corpus.stage(p, reviews, make.store))
     words = make(vocabulary.stage(p, sentences))

@@ -20,6 +20,7 @@ from beam_jobs.command import UserMistake
 from flows.completion import Maker
 from flows.parameters import Addition, Corpus, Finetuning, Parameters, Pretraining, Shards, Vocabulary
 from flows.presentation import run_logger
+from flows.processes import JobFailed
 from flows.stages import corpus, dump, pretraining, shards, vocabulary
 from flows.store import Known, Manifest, Stage, Store, read_manifest
 from model.json_file import write_json
@@ -117,11 +118,17 @@ def named(name: str, new: Stage, store: Store, champion: str) -> str:
         models = [model_of(store, m) for m in found if m["stage"] in ("pretraining", "report")]
         if len({m["fingerprint"] for m in models}) > 1:
             raise UserMistake(f"increment.base: several models begin with {name}; write more of the fingerprint")
-    bases = [earlier for m in models if (earlier := history(store, m).before(new))]
-    if not bases:
-        why = "what there is began with this dump" if models else "`amazon-electra runs` lists them"
-        raise UserMistake(f"increment.base: {name} is no model in {store.root} that this dump can be added to: {why}")
-    return bases[0].encoder.fingerprint
+    for model in models:
+        try:
+            base = history(store, model).before(new)
+        except UserMistake:  # what it was made of is gone; the newest of the others will do, if any will
+            if name != "last":
+                raise
+            continue
+        if base:
+            return base.encoder.fingerprint
+    why = "what there is began with this dump, or is not whole" if models else "`amazon-electra runs` lists them"
+    raise UserMistake(f"increment.base: {name} is no model in {store.root} that this dump can be added to: {why}")
 
 
 def model_of(store: Store, found: Manifest) -> Manifest:
@@ -163,8 +170,8 @@ def _note(store: Store, ticket: str) -> Path:
 def resolve(base: str, make: Maker) -> Base:
     """The model with this fingerprint, or of this ticket: then it is made now, unless that was done.
 
-    A promised dump that cannot be used is left out, as it was when its own run failed: it must not keep those after it
-    from being added.
+    A promised dump that cannot be used, or whose job fails whatever one does, is left out, as it was when its own run
+    failed: it must not keep those after it from being added.
     """
     if note := promised(make.store, base):
         if "made" in note:
@@ -173,7 +180,9 @@ def resolve(base: str, make: Maker) -> Base:
         before = resolve(form.increment.base, make)
         try:
             return grown(form, before, make)
-        except UserMistake as unusable:
+        except (UserMistake, JobFailed) as unusable:
+            if isinstance(unusable, JobFailed) and unusable.transient:
+                raise
             run_logger().warning("left out %s: %s", " ".join(form.dump.paths), unusable)
             return before
     encoder = make.store.manifest(Known("pretraining", 0, {}, known=base))
@@ -221,6 +230,11 @@ def inherited(form: Addition, base: Base) -> Parameters:
         raise UserMistake(
             f"increment.base: put back {gone[0]}; its texts were withheld from the base, and must be again"
         )
+    if first.corpus.parameters.get("near_duplicates"):
+        raise UserMistake(
+            "increment.base: its corpus is without near duplicates (corpus.near_duplicates), and keeps nothing to tell "
+            "by whether a new text is one; run all dumps anew"
+        )
     asked = form.increment
     return Parameters(
         dump=form.dump,
@@ -229,6 +243,7 @@ def inherited(form: Addition, base: Base) -> Parameters:
             split=first.corpus.parameters["split"],
             seed=first.corpus.parameters["seed"],
             withhold=withheld,
+            languages=first.corpus.parameters.get("languages", []),
             workers=asked.workers,
         ),
         vocabulary=Vocabulary(**base.vocabulary.parameters),

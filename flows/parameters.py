@@ -1,23 +1,28 @@
-"""Everything a user sets: the form in the Prefect UI, `--set section.field=value`, and the validation of both.
+"""Everything a user sets: the form in the Prefect UI, which `--set section.field=value` fills too, and its validation.
 
 Every field has a description, bounds and a default that works; 0 or an empty list mean "as the preset says", because
 forms have no way to say nothing. Sections and fields appear in the order written here.
 """
 
-import json
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar, get_args
+import codecs
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from beam_jobs.command import UserMistake
+from beam_jobs.formats import fields
 from model.evaluation.study_file import Seed, Study
+from model.presets import PRESETS, Preset, with_settings
 
 PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
+Format = Literal["", "json_lines", "json_objects", "python_lines", "delimited", "fasttext", "snap", "parquet"]
 Device = Literal["auto", "cpu", "cuda", "xla"]
 Arm = Literal["pre-trained", "random", "champion", "base", "published"]
 Task = Literal["polarity", "stars"]
 MOST_AT_ONCE = 64
+HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 
 
 class Section(BaseModel):
@@ -32,9 +37,15 @@ class Dump(Section):
     paths: list[str] = Field(
         default=["sample:20000"],
         min_length=1,
-        description="Files or globs of reviews: JSON lines (2014, 2018, 2023 releases), CSV, TSV, fastText; "
-        "also gz; gs:// and s3:// too. `sample:20000` writes a synthetic dump of 20,000 reviews",
+        description="Files or globs of reviews: JSON (2014, 2018, 2023 releases), CSV, TSV, fastText, SNAP, Parquet; "
+        "also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a synthetic dump of 20,000 reviews",
     )
+    columns: str = Field(
+        default="",
+        description=f"Columns of a format of your own, for example text=body,stars=score: {', '.join(fields.FIELDS)}",
+    )
+    format: Format = Field(default="", description="Empty: found out from the content")
+    encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
 
     @field_validator("paths")
     @classmethod
@@ -42,9 +53,28 @@ class Dump(Section):
         for path in paths:
             if not path.strip():
                 raise ValueError("an empty path; name a file, a glob or sample:NUMBER")
-            if path.startswith("sample:") and not path.removeprefix("sample:").isdecimal():
+            number = path.removeprefix("sample:")
+            if path.startswith("sample:") and not (number.isdecimal() and int(number)):
                 raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
         return paths
+
+    @field_validator("columns")
+    @classmethod
+    def _of_known_fields(cls, columns: str) -> str:
+        try:
+            fields.parse_overrides(columns)
+        except UserMistake as mistake:
+            raise ValueError(str(mistake).removeprefix("--columns ")) from None
+        return columns
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_to_python(cls, encoding: str) -> str:
+        try:
+            codecs.lookup(encoding or "utf-8")
+        except LookupError:
+            raise ValueError("not an encoding Python knows") from None
+        return encoding
 
 
 class Corpus(Section):
@@ -60,7 +90,20 @@ class Corpus(Section):
         default=[],
         description="Files of evaluation texts that must never reach pre-training, besides the corpus's own test split",
     )
+    languages: list[Annotated[str, Field(pattern=r"^[a-z]{2}$")]] = Field(
+        default=[], description="Keep only reviews in these, for example en; empty: all. Slow"
+    )
+    near_duplicates: float = Field(
+        default=0.0, ge=0, le=1, description="Drop texts this similar to an earlier one too, for example 0.8; 0: none"
+    )
     workers: int = Field(default=0, ge=0, le=1024, description="Processes of the Beam job; 0: one per core")
+
+    @field_validator("split")
+    @classmethod
+    def _all_of_it(cls, split: str) -> str:
+        if (total := sum(int(part.partition("=")[2]) for part in split.split(","))) != 100:
+            raise ValueError(f"the shares add up to {total}, not to 100")
+        return split
 
 
 class Vocabulary(Section):
@@ -78,11 +121,19 @@ class Shards(Section):
     max_length: int = Field(default=0, ge=0, le=512, description="Tokens in one sequence; 0: as the preset says")
 
 
+def checked(preset: Preset, settings: dict[str, str]) -> Preset:
+    """The preset with these settings of pre-training; ValueError, as a form wants it, says which one is wrong."""
+    try:
+        return with_settings(preset, settings)
+    except ValueError as wrong:
+        raise ValueError(str(wrong).removeprefix("--set ")) from None
+
+
 class Pretraining(Section):
     """ELECTRA: a generator proposes tokens, the discriminator tells which were replaced."""
 
     steps: int = Field(default=0, ge=0, le=10_000_000, description="Optimizer steps; 0: as the preset says")
-    device: Device = Field(default="auto", description="auto takes a GPU or TPU where there is one")
+    device: Device = Field(default="auto", description="auto takes a GPU where there is one; a TPU is xla")
     seed: Seed = Field(default=0, description="Of the weights, the order of the sequences and the masked positions")
     settings: dict[str, str] = Field(
         default={},
@@ -123,6 +174,18 @@ class Finetuning(Section):
                 raise ValueError(f"{value} is named twice")
         return chosen
 
+    @field_validator("published")
+    @classmethod
+    def _a_model(cls, name: str) -> str:
+        folder = Path(name).expanduser()
+        if name.startswith(("/", ".", "~")) and not folder.is_dir():
+            raise ValueError(f"no folder {name}")
+        if name and folder.is_dir() and not (folder / "config.json").exists():
+            raise ValueError(f"{name} is no transformers folder, it has no config.json")
+        if name and not folder.is_dir() and not re.fullmatch(HUB_NAME, name):
+            raise ValueError(f"{name} is no folder, and no name on the hub: those are like google/electra-small")
+        return name
+
 
 class Increment(Section):
     """What a new dump is added to, and how training goes on."""
@@ -143,11 +206,19 @@ class Increment(Section):
     warmup: float = Field(
         default=0.1, ge=0, le=1, description="Share of the steps in which the learning rate rises again from nothing"
     )
-    device: Device = Field(default="auto", description="auto takes a GPU or TPU where there is one")
+    device: Device = Field(default="auto", description="auto takes a GPU where there is one; a TPU is xla")
     seed: Seed = Field(default=0, description="Of the order of the sequences and the masked positions")
     settings: dict[str, str] = Field(
         default={}, description='Where pre-training is to differ from the base, for example {"learning_rate": "1e-4"}'
     )
+
+    @field_validator("settings")
+    @classmethod
+    def _known(cls, settings: dict[str, str]) -> dict[str, str]:
+        """By their names and kinds; whether they suit the base is known with the base."""
+        checked(PRESETS["tiny"], settings)
+        return settings
+
     workers: int = Field(default=0, ge=0, le=1024, description="Processes of the Beam jobs; 0: one per core")
     unknown_rate: float = Field(
         default=0.005,
@@ -212,6 +283,16 @@ class StudyChoice(Section):
         return self.own != Study()
 
 
+def promotable(study: Finetuning, promotion: Promotion) -> None:
+    """ValueError where the study could not say what the promotion asks: it would be known only at the end."""
+    if promotion.mode == "off":
+        return
+    if "pre-trained" not in study.arms:
+        raise ValueError(f"promotion.mode={promotion.mode} needs pre-trained among finetuning.arms")
+    if missing := [task for task in promotion.tasks if task not in study.tasks]:
+        raise ValueError(f"promotion.tasks: {', '.join(missing)} is not among finetuning.tasks")
+
+
 class Parameters(Section):
     """All of it: what one run of the graph is asked to do."""
 
@@ -225,6 +306,15 @@ class Parameters(Section):
     promotion: Promotion = Promotion()
     store: str = "store"
 
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        try:
+            checked(PRESETS[self.preset], self.pretraining.settings)
+        except ValueError as wrong:
+            raise ValueError(f"pretraining.settings: {wrong}") from None
+        promotable(self.finetuning, self.promotion)
+        return self
+
 
 class Addition(Section):
     """What a run that adds a new dump is asked to do; everything else it has from its base."""
@@ -235,85 +325,11 @@ class Addition(Section):
     promotion: Promotion = Promotion()
     store: str = "store"
 
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        promotable(self.finetuning, self.promotion)
+        return self
+
     def based_on(self, base: str) -> "Addition":
         """The same with another base."""
         return self.model_copy(update={"increment": self.increment.model_copy(update={"base": base})})
-
-
-Form = TypeVar("Form", Parameters, Addition)
-
-
-def from_settings(settings: Sequence[str] = (), **given: Any) -> Parameters:
-    """Parameters of a whole run; see `filled`."""
-    return filled(Parameters, settings, **given)
-
-
-def filled(form: type[Form], settings: Sequence[str] = (), **given: Any) -> Form:
-    """A form from `--set section.field=value` texts and fields known by name; a mistake names the field."""
-    values: dict[str, Any] = {name: dict(v) if isinstance(v, dict) else v for name, v in given.items()}
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        section, _, name = path.partition(".")
-        if not equals:
-            raise UserMistake(f"--set {setting}: write --set section.field=value")
-        if not name:
-            values[section] = text
-        else:
-            _set(form, values, section, name, text)
-    try:
-        return form.model_validate(values)
-    except ValidationError as invalid:
-        raise UserMistake(_in_one_line(invalid)) from None
-
-
-def settings_of(form: Section) -> list[str]:
-    """`section.field=value` for every field of a section that is not its default; `filled` reads them back."""
-    found = []
-    for section, described in type(form).model_fields.items():
-        chosen, default = getattr(form, section), described.default
-        for name in type(chosen).model_fields if isinstance(chosen, Section) else ():
-            value = getattr(chosen, name)
-            if value == getattr(default, name):
-                continue
-            texts = {f"{section}.{key}": text for key, text in value.items()} if isinstance(value, dict) else {}
-            texts = texts or {f"{section}.{name}": value if isinstance(value, str) else json.dumps(value)}
-            found += [f"{field}={text}" for field, text in texts.items()]
-    return found
-
-
-def _set(form: type[Section], values: dict[str, Any], section: str, name: str, text: str) -> None:
-    """`pretraining.anything` that is no field of the form is a setting of the trainer's."""
-    model = form.model_fields[section].annotation if section in form.model_fields else None
-    group = values.setdefault(section, {})
-    if not isinstance(group, dict) or not isinstance(model, type) or not issubclass(model, Section):
-        known = sorted(n for n, f in form.model_fields.items() if isinstance(f.annotation, type))
-        raise UserMistake(f"--set {section}.{name}: no such section; there are {', '.join(known)}")
-    if name not in model.model_fields and model in (Pretraining, Increment):
-        group.setdefault("settings", {})[name] = text
-    else:
-        group[name] = _read(model, name, text)
-
-
-def _read(model: type[Section], name: str, text: str) -> Any:
-    """Lists may be written a,b,c; everything else is left to pydantic, which reads numbers and booleans from text."""
-    if name not in model.model_fields:
-        raise UserMistake(
-            f"--set {model.__name__.lower()}.{name}: no such field; there are {', '.join(model.model_fields)}"
-        )
-    if text[:1] in "[{" and text:
-        return json.loads(text)
-    is_list = "list" in str(model.model_fields[name].annotation)
-    return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
-
-
-def _in_one_line(invalid: ValidationError) -> str:
-    """Every wrong field with what was given and what is expected."""
-    lines = []
-    for error in invalid.errors():
-        where = ".".join(str(part) for part in error["loc"])
-        lines.append(f"{where}: {error['msg'].removeprefix('Value error, ')} (given: {error['input']!r})")
-    return "; ".join(lines)
-
-
-def preset_names() -> tuple[str, ...]:
-    return get_args(PresetName)

@@ -56,7 +56,7 @@ def scoring_graph(version: dict[str, str], workers: int) -> Any:
     def graph(p: Parameters, make: Maker) -> Stage:
         reviews = make(dump_stage.stage(p, make.store))
         program = make(exported(version))
-        return make(scores(version["version"], reviews, program, workers))
+        return make(scores(version["version"], reviews, program, workers, dump_stage.reading(p.dump)))
 
     return graph
 
@@ -73,16 +73,17 @@ def exported(version: dict[str, str]) -> Stage:
     )
 
 
-def scores(version: str, reviews: Stage, program: Stage, workers: int) -> Stage:
+def scores(version: str, reviews: Stage, program: Stage, workers: int, reading: dict[str, Any]) -> Stage:
     return Stage(
         "scores",
         1,
-        {"version": version},
+        {"version": version, **reading},
         {"dump": reviews, "scorer": program},
         "beam_jobs.scoring_job",
         lambda store, folder: [
             *["--scorer", str(store.folder(program)), "--model_version", version],
             *["--input", *reviews.result["paths"], "--output", str(folder)],
+            *dump_stage.as_words(reading),
             *(["--direct_num_workers", str(workers)] if workers else []),
         ],
     )

@@ -23,7 +23,7 @@ def add_study(commands: Any, presets: tuple[str, ...]) -> None:
     study.add_argument("--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER")
     study.add_argument("--general", nargs="+", default=[], metavar="PATH", help="text that is not reviews")
     study.add_argument("--preset", choices=presets, default="tiny", help="of what is made of the dump")
-    study.add_argument("--store", default="store", help="folder of the results (default: store)")
+    in_terminal.add_store(study)
     study.add_argument("--at-once", type=int, default=2, help="cells side by side, one thread each (default: 2)")
     study.add_argument(
         "--set",
@@ -57,7 +57,8 @@ def run_study(arguments: argparse.Namespace) -> None:
 
 def asked(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """Parameters of the graph, and which study with which variables and settings."""
-    from flows.parameters import MOST_AT_ONCE, StudyChoice, from_settings
+    from flows.parameters import MOST_AT_ONCE, StudyChoice
+    from flows.settings import from_settings
     from model.finetuning.config import FinetuningSettings
 
     given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}

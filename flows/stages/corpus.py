@@ -1,8 +1,9 @@
 """The corpus: reviews → cleaned sentences in four splits (Beam)."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from flows.parameters import Parameters
+from flows.parameters import Corpus, Parameters
 from flows.stages import dump
 from flows.store import Stage, Store
 
@@ -14,11 +15,12 @@ def stage(parameters: Parameters, reviews: Stage, store: Store, earlier: Sequenc
     before it.
     """
     chosen = parameters.corpus
-    withheld = [path for given in chosen.withhold for path in dump.files(given, store)]
+    withheld = [path for given in chosen.withhold for path in dump.files(given, store, "corpus.withhold")]
+    options = {**dump.reading(parameters.dump), **selection(chosen)}
     return Stage(
         "corpus",
         2,
-        {"split": chosen.split, "seed": chosen.seed, "withhold": [store.digest(path) for path in withheld]},
+        {"split": chosen.split, "seed": chosen.seed, "withhold": [store.digest(path) for path in withheld], **options},
         {"dump": reviews, **({"earlier": earlier[-1]} if earlier else {})},
         "beam_jobs.corpus_job",
         lambda store, folder: [
@@ -27,6 +29,13 @@ def stage(parameters: Parameters, reviews: Stage, store: Store, earlier: Sequenc
             *["--split", chosen.split, "--seed", str(chosen.seed)],
             *(["--seen", *(str(store.folder(corpus)) for corpus in earlier)] if earlier else []),
             *(["--withhold", *map(str, withheld)] if withheld else []),
+            *dump.as_words(options),
             *(["--direct_num_workers", str(chosen.workers)] if chosen.workers else []),
         ],
     )
+
+
+def selection(chosen: Corpus) -> dict[str, Any]:
+    """Which texts are kept, as the corpus job's options; only what was set, like `dump.reading`."""
+    options: dict[str, Any] = {"languages": sorted(chosen.languages), "near_duplicates": chosen.near_duplicates}
+    return {name: value for name, value in options.items() if value}

@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from beam_jobs import storage
 from beam_jobs.command import UserMistake
-from flows.parameters import Addition, Parameters
+from flows.parameters import Addition, Dump, Parameters
 from flows.store import Stage, Store
 
 READ_AT_ONCE = 1 << 24  # bytes
@@ -71,18 +72,33 @@ def digest(there: Any, path: str) -> str:
     return read.hexdigest()
 
 
-def files(given: str, store: Store) -> list[Path]:
-    """What one entry of dump.paths stands for, in order of name."""
+def reading(chosen: Dump) -> dict[str, Any]:
+    """How its files are to be read, as options of the jobs that read them; only what was set, so that what was made
+    before there was a setting is still found."""
+    options = {"columns": chosen.columns, "format": chosen.format, "encoding": chosen.encoding}
+    return {name: value for name, value in options.items() if value}
+
+
+def as_words(options: Mapping[str, Any]) -> list[str]:
+    """Options as a job's command line has them."""
+    words: list[str] = []
+    for name, value in options.items():
+        words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return words
+
+
+def files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:
+    """What one entry of dump.paths stands for, in order of name; mistakes name the field."""
     if given.startswith("sample:"):
         return [sample(int(given.removeprefix("sample:")), store)]
     found = sorted(Path(path).resolve() for path in glob.glob(str(Path(given).expanduser()), recursive=True))
     if not found:
-        raise UserMistake(f"dump.paths: no file {given}")
+        raise UserMistake(f"{field}: no file {given}")
     for path in found:
         if not path.is_file():
-            raise UserMistake(f"dump.paths: {path} is a folder; name its files, for example {path}/*.json.gz")
+            raise UserMistake(f"{field}: {path} is a folder; name its files, for example {path}/*.json.gz")
         if path.stat().st_size == 0:
-            raise UserMistake(f"dump.paths: {path} is empty")
+            raise UserMistake(f"{field}: {path} is empty")
     return found
 
 

@@ -9,6 +9,7 @@ from flows.parameters import Arm, Parameters
 from flows.stages.pretraining import architecture
 from flows.store import Stage, sha256
 from model.finetuning.config import FinetuningSettings
+from model.presets import PRESETS
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Cells run side by side; more threads each would only fight for the cores."""
@@ -25,6 +26,16 @@ class Cell:
     @property
     def title(self) -> str:
         return f"{self.arm} · {self.task} · seed {self.seed}"
+
+
+def demand_discriminator(parameters: Parameters) -> None:
+    """Told before anything is made: what is fine-tuned, promoted and described is ELECTRA's discriminator."""
+    objective = parameters.pretraining.settings.get("objective", PRESETS[parameters.preset].pretraining.objective)
+    if objective != "electra":
+        raise UserMistake(
+            f"pretraining.objective={objective}: a whole run adapts an ELECTRA; the deployment pre-train makes such "
+            "an encoder, and a study may compare them (`amazon-electra study`)"
+        )
 
 
 def arms(parameters: Parameters, encoder: Stage, champion: Stage | None, base: Stage | None = None) -> dict[Arm, Stage]:
@@ -54,12 +65,8 @@ def published(name: str) -> Stage | None:
         return None
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        if name.startswith(("/", ".", "~")):
-            raise UserMistake(f"finetuning.published: no folder {name}")
         return Stage("published", 1, {"name": name}, result={"path": name})
     files = {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file()}
-    if "config.json" not in files:
-        raise UserMistake(f"finetuning.published: {name} is no transformers folder, it has no config.json")
     return Stage("published", 1, {"files": files}, result={"path": str(folder.resolve())})
 
 

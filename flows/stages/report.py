@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.parameters import Addition, Parameters, settings_of
+from flows.parameters import Addition, Parameters
+from flows.settings import settings_of
 from flows.stages.finetuning import Cell
 from flows.store import Manifest, Stage, Store
 from model.json_file import write_json

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from flows.completion import Plan
 from flows.domain_adaptation import graph
-from flows.parameters import from_settings
+from flows.settings import from_settings
 from flows.store import Stage, Store
 
 RESULTS = {

@@ -9,7 +9,8 @@ from beam_jobs.command import UserMistake
 from flows import add_dump
 from flows.cli import attempt, parser
 from flows.completion import Plan
-from flows.parameters import Addition, filled
+from flows.parameters import Addition
+from flows.settings import filled
 from flows.stages.finetuning import arms
 from flows.store import Known, Store
 from tests.beam_jobs.dumps import review, write_lines
@@ -168,7 +169,7 @@ def test_files_that_the_base_withheld_must_be_there_again(store, new, tmp_path):
 def test_an_object_in_a_bucket_is_a_dump_too(store):
     import fsspec
 
-    from flows.parameters import from_settings
+    from flows.settings import from_settings
     from flows.stages import dump
 
     bucket = fsspec.filesystem("memory")

@@ -6,7 +6,7 @@ import pytest
 
 from flows import automations, in_terminal, servers
 from flows.deployments import TAG
-from flows.parameters import from_settings
+from flows.settings import from_settings
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,9 @@ from tokenizers import Tokenizer
 from beam_jobs.command import UserMistake
 from flows import increments
 from flows.completion import Completion
-from flows.parameters import Addition, filled, from_settings
+from flows.parameters import Addition
 from flows.parts import encoder_graph
+from flows.settings import filled, from_settings
 from flows.stages import dump as dump_stage
 from flows.store import Store
 from model.tracking import Tracking
@@ -186,6 +187,13 @@ def test_a_base_by_its_name(turns):
     assert named("champion", other, champion=encoders[0]) == encoders[0]
     assert named("last", kept["mango"]) == encoders[1], "the same request again means the same base"
     assert named(encoders[-1], kept["apple"]) == encoders[0]
+    later = store.folder(bases[-1].rounds[-1].corpus) / "manifest.json"
+    whole = later.read_bytes()
+    later.unlink()
+    assert named("last", other) == encoders[1], "of what is whole, the newest"
+    with pytest.raises(UserMistake, match="which is not in"):
+        named(encoders[-1], other)
+    later.write_bytes(whole)
     with pytest.raises(UserMistake, match=r"increment\.base: there is no champion"):
         named("champion", other)
     with pytest.raises(UserMistake, match="began with this dump"):

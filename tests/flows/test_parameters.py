@@ -1,17 +1,21 @@
 """Settings: defaults that work, bounds that hold, mistakes that name the field."""
 
+from typing import get_args
+
 import pytest
 from pydantic import BaseModel
 
 from beam_jobs.command import UserMistake
-from flows.cli import PRESETS as CLI_PRESETS
-from flows.parameters import Addition, Parameters, Section, StudyChoice, from_settings, preset_names
+from beam_jobs.formats import layout
+from flows.parameters import Addition, Format, Parameters, PresetName, Section, StudyChoice
+from flows.settings import filled, from_settings
 from model.evaluation import study_file
 from model.presets import PRESETS
 
 
 def test_the_presets_of_the_form_are_the_models():
-    assert set(preset_names()) == set(PRESETS) == set(CLI_PRESETS)
+    assert get_args(PresetName) == tuple(PRESETS)
+    assert get_args(Format) == ("", *layout.NAMES)
 
 
 def test_every_field_of_the_form_has_a_description_and_a_default():
@@ -65,9 +69,44 @@ def test_what_is_no_field_of_pretraining_is_a_setting_of_the_trainer():
         ("models.size=3", "no such section"),
         ("preset=huge", "preset: Input should be 'tiny'"),
         ("dump.paths=sample:many", "sample:NUMBER"),
+        ("dump.paths=sample:0", "sample:NUMBER"),
+        ("dump.columns=txt=body", "dump.columns: txt: write FIELD=NAME,…; the fields are text"),
+        ("dump.format=xml", "dump.format"),
+        ("dump.encoding=utf-9", "dump.encoding: not an encoding"),
+        ("corpus.split=pretrain=80,train=80,dev=4,test=8", "corpus.split: the shares add up to 172, not to 100"),
+        ("corpus.languages=english", "corpus.languages.0"),
+        ("pretraining.lerning_rate=3", "pretraining.settings: lerning_rate: no such field"),
+        ('pretraining.settings={"lerning_rate": "3"}', "pretraining.settings: lerning_rate: no such field"),
+        ("pretraining.batch=abc", "pretraining.settings: batch=abc: expected int"),
+        ("finetuning.published=/nowhere", "finetuning.published: no folder /nowhere"),
+        ("finetuning.published=no name", "finetuning.published: no name is no folder"),
+        ("finetuning.seeds=[0,", r"--set finetuning.seeds=\[0,: not valid JSON"),
+        ('pretraining.settings={"a"', "--set pretraining.settings=.*not valid JSON"),
         ("steps", "write --set section.field=value"),
     ],
 )
 def test_a_mistake_names_the_field(setting, words):
-    with pytest.raises(UserMistake, match=words):
+    with pytest.raises(UserMistake, match=words) as told:
         from_settings([setting])
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("finetuning.arms=random",), "promotion.mode=automatic needs pre-trained among finetuning.arms"),
+        (("finetuning.tasks=stars",), "promotion.tasks: polarity is not among finetuning.tasks"),
+    ],
+)
+@pytest.mark.parametrize("form", [Parameters, Addition])
+def test_a_promotion_that_could_not_be_decided_is_refused_at_once(form, settings, words):
+    with pytest.raises(UserMistake, match=words):
+        filled(form, ["promotion.mode=automatic", *settings])
+    filled(form, settings)
+
+
+def test_a_mistake_in_an_addition_names_its_own_section():
+    with pytest.raises(UserMistake, match=r"--set finetuning\.seed: no such field; there are arms"):
+        filled(Addition, ["finetuning.seed=1"])
+    with pytest.raises(UserMistake, match=r"increment\.settings: lerning_rate: no such field"):
+        filled(Addition, ["increment.lerning_rate=1"])

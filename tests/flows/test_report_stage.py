@@ -7,7 +7,8 @@ import pytest
 from flows.cli import asked, parser
 from flows.completion import Plan
 from flows.domain_adaptation import graph
-from flows.parameters import Addition, Parameters, StudyChoice, filled
+from flows.parameters import Addition, Parameters, StudyChoice
+from flows.settings import filled
 from flows.stages import report, study
 from flows.stages.finetuning import Cell
 from flows.store import Known, Stage, Store

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from beam_jobs.command import UserMistake
 from flows.completion import Plan
 from flows.domain_adaptation import graph
-from flows.parameters import from_settings
+from flows.settings import from_settings
 from flows.store import Store
 from model import presets
 
@@ -33,6 +34,44 @@ def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     assert changed(before, fingerprints("pretraining.steps=9")) == {"pre-training", "pre-trained", "report"}
     assert changed(before, fingerprints("corpus.seed=1")) == {n.split(" · ")[0] for n in before} - {"dump"}
     assert changed(before, fingerprints("pretraining.device=cpu", "finetuning.at_once=1", "corpus.workers=3")) == set()
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """The words that the corpus job is started with, by the settings of a run."""
+    store = Store(tmp_path / "store")
+
+    def of(*settings):
+        plan = Plan(store)
+        graph(from_settings(settings, dump={"paths": ["sample:50"]}), plan)
+        [stage] = [stage for stage, _ in plan.stages if stage.name == "corpus"]
+        return stage.arguments(store, tmp_path)
+
+    return of
+
+
+def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(fingerprints, corpus):
+    settings = ("dump.columns=text=body,stars=score", "dump.format=delimited", "dump.encoding=cp1252")
+    chosen = ("corpus.languages=es,en", "corpus.near_duplicates=0.8")
+    words = " ".join(corpus(*settings, *chosen))
+    assert "--columns text=body,stars=score --format delimited --encoding cp1252" in words
+    assert "--languages en es --near_duplicates 0.8" in words
+    assert not {"--columns", "--format", "--encoding", "--languages", "--near_duplicates"} & set(corpus())
+    before = fingerprints()
+    for setting in (*settings, *chosen):
+        assert "corpus" in changed(before, fingerprints(setting))
+    assert "dump" not in changed(before, fingerprints(*settings))
+    from beam_jobs import corpus_options
+
+    read, rest = corpus_options.parse(corpus(*settings, *chosen))
+    assert (read.columns, read.languages, read.near_duplicates, rest) == ("text=body,stars=score", ["en", "es"], 0.8, [])
+
+
+def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints):
+    with pytest.raises(UserMistake, match=r"corpus\.withhold: no file nofile"):
+        fingerprints("corpus.withhold=nofile")
+    with pytest.raises(UserMistake, match=r"pretraining\.objective=mlm: a whole run adapts an ELECTRA"):
+        fingerprints("pretraining.objective=mlm")
 
 
 def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from beam_jobs.command import UserMistake
+from flows import cli
 from flows.store import Stage, Store
 
 
@@ -93,3 +94,12 @@ def test_a_digest_is_remembered_until_the_file_changes(store, tmp_path):
 def test_a_store_without_a_name_is_a_mistake():
     with pytest.raises(UserMistake, match=r"^store: it has no name"):
         Store("")
+
+
+@pytest.mark.parametrize("words", [["run"], ["up"], ["runs"], ["study", "losses"]])
+def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch, words):
+    monkeypatch.delenv("AMAZON_ELECTRA_STORE", raising=False)
+    assert cli.parser().parse_args(words).store == "store"
+    monkeypatch.setenv("AMAZON_ELECTRA_STORE", "/data/store")
+    assert cli.parser().parse_args(words).store == "/data/store"
+    assert cli.parser().parse_args([*words, "--store", "other"]).store == "other"

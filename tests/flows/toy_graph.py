@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.completion import Maker
-from flows.parameters import Parameters, from_settings
+from flows.parameters import Parameters
+from flows.settings import from_settings
 from flows.stages import dump
 from flows.store import Stage
 

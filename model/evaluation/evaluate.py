@@ -15,6 +15,7 @@ from model.evaluation import metrics, predictions, spans
 from model.evaluation.predict import predict
 from model.evaluation.predictions import Predictions
 from model.evaluation.significance import interval
+from model.evaluation.slices import slices, with_what_all_have
 from model.finetuning import encoders
 from model.finetuning.batches import Encoder
 from model.finetuning.config import FinetuningSettings
@@ -36,7 +37,7 @@ def evaluate(
     settings = FinetuningSettings.of_run(asked)
     left_out: Counter[str] = Counter()
     examples = load(task, data, split, settings.sampling_of(split, asked["seed"]), left_out)
-    said = _said(folder, task, examples, settings, device)
+    said = with_what_all_have(_said(folder, task, examples, settings, device), examples, task)
     result = summary(said, task, split) | {
         "left_out": dict(left_out),
         "model": str(folder),
@@ -97,7 +98,7 @@ def summary(said: Predictions, task: Task, split: str) -> dict[str, Any]:
         result |= {"labels": list(task.labels), "confusion": metrics.confusion(said)}
     if task.shape == "span":
         result["official"] = spans.official(said, task.always_answered)
-    result["slices"] = metrics.slices(said, task.metrics[:2])
+    result["slices"] = slices(said, task.metrics[:2])
     return result
 
 
@@ -111,13 +112,21 @@ def _write_mistakes(said: Predictions, examples: Sequence[Example], task: Task, 
             example = examples[i]
             row = {
                 "example_id": example.id,
-                "label": _name(task, said.labels[i]),
-                "prediction": _name(task, said.predictions[i]),
+                "label": _in_words(task, example, said.labels[i]),
+                "prediction": _in_words(task, example, said.predictions[i]),
                 "loss": float(said.loss[i]),
                 "text": example.text,
             }
             file.write(json.dumps(row | ({"pair": example.pair} if example.pair else {}), ensure_ascii=False) + "\n")
 
 
-def _name(task: Task, value: Any) -> Any:
-    return task.labels[value] if task.shape == "classification" and isinstance(value, int) else value
+def _in_words(task: Task, example: Example, said: Any) -> Any:
+    """A label or prediction as a reader knows it: the class, the ending, every word with its tag; else as it is."""
+    match task.shape:
+        case "classification" if isinstance(said, int):
+            return task.labels[said]
+        case "choice" if isinstance(said, int):
+            return example.choices[said]
+        case "tokens":
+            return " ".join(f"{word}/{task.labels[tag]}" for word, tag in zip(example.words, said, strict=False))
+    return said

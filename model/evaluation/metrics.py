@@ -5,8 +5,7 @@ Accuracy sums one column; macro-F1 three per class; a correlation five. Values e
 seqeval and the official SQuAD script (tests/model/test_metrics.py).
 """
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -171,36 +170,3 @@ def confusion(predictions: Predictions) -> list[list[int]]:
     counts = np.zeros((predictions.n_classes, predictions.n_classes), dtype=int)
     np.add.at(counts, (predictions.golds(), predictions.classes()), 1)
     return counts.tolist()
-
-
-def slices(predictions: Predictions, names: Sequence[str], smallest: int = 20) -> dict[str, list[dict]]:
-    """Metrics on parts of the examples (length, stars, source …); parts of fewer than `smallest` are left out."""
-    result: dict[str, list[dict]] = {}
-    for name, values in predictions.slices.items():
-        parts = _parts(values)
-        rows = []
-        for part in sorted(set(parts), key=str):
-            here = np.array([p == part for p in parts])
-            if here.sum() >= smallest:
-                chosen = predictions.take(np.flatnonzero(here))
-                rows.append({"part": part, "n": len(chosen), **{m: value(m, chosen) for m in names}})
-        if len(rows) > 1:
-            result[name] = rows
-    return result
-
-
-def _parts(values: Sequence[str | float | None]) -> list[str]:
-    """Numbers are cut at their quartiles; words stay as they are."""
-    numbers = [v for v in values if isinstance(v, int | float)]
-    if len(numbers) < len(values):
-        return ["unknown" if v is None else str(v) for v in values]
-    edges = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75]))
-    bounds = [-np.inf, *edges, np.inf]
-    names = [f"{i + 1}: {_range(low, high)}" for i, (low, high) in enumerate(itertools.pairwise(bounds))]
-    return [names[int(np.searchsorted(edges, v, side="left"))] for v in numbers]
-
-
-def _range(low: float, high: float) -> str:
-    if low == -np.inf:
-        return f"up to {high:g}"
-    return f"over {low:g}" if high == np.inf else f"{low:g} to {high:g}"

@@ -15,7 +15,6 @@ MISTAKES_IN_MARKDOWN = 10
 """Of the hundred kept beside each evaluation, which are all on the page."""
 TEXT_SHOWN = 300
 """Characters of a text."""
-LOSSES = ("generator_loss", "discriminator_loss", "mlm_loss", "loss")
 
 
 def title_of(metric: str) -> str:
@@ -166,8 +165,8 @@ def _cell(cell: Cell) -> list[Block]:
         rows = [(label, *map(str, row)) for label, row in zip(labels, cell.about["confusion"], strict=True)]
         blocks.append(Table(("label ↓ said →", *labels), rows, "Confusion matrix"))
     for name, parts in cell.about.get("slices", {}).items():
-        metrics = [m for m in parts[0] if m in METRICS]
-        rows = [(p["part"], f"{p['n']:,}", *(number(m, p[m]) for m in metrics)) for p in parts]
+        metrics = [m for m in METRICS if any(m in part for part in parts)]
+        rows = [(p["part"], f"{p['n']:,}", *(_of_part(m, p.get(m)) for m in metrics)) for p in parts]
         blocks.append(Table((name, "n", *map(title_of, metrics)), rows, f"By {name}"))
     mistakes = cell.folder / "mistakes.jsonl"
     if mistakes.exists():
@@ -175,6 +174,13 @@ def _cell(cell: Cell) -> list[Block]:
         rows = [(_short(m["label"]), _short(m["prediction"]), f"{m['loss']:.2f}", _text(m)) for m in read]
         blocks.append(Table(("label", "said", "loss", "text"), rows, "Worst mistakes", MISTAKES_IN_MARKDOWN))
     return blocks or [Paragraph("Nothing more is kept of this run.")]
+
+
+def _of_part(metric: str, value: Mapping[str, float] | float | None) -> str:
+    """Evaluations of before parts had intervals have plain numbers; macro-F1 of one class is left out."""
+    if value is None:
+        return "–"
+    return number(metric, value) if isinstance(value, int | float) else with_interval(metric, value)
 
 
 def _short(said: Any) -> str:

@@ -63,10 +63,10 @@ class Comparison:
         return replace(self, difference=-self.difference, low=-self.high, high=-self.low)
 
 
-def interval(metric: Metric, predictions: Predictions, seed: int = 0) -> dict[str, float]:
+def interval(metric: Metric, predictions: Predictions, seed: int = 0, samples: int | None = None) -> dict[str, float]:
     """Value with its percentile bootstrap interval over examples; see `_around` for where that would be wrong."""
     columns = metric.columns(predictions)
-    sums, resampled = columns.sum(0), _resampled([columns], seed)[0]
+    sums, resampled = columns.sum(0), _resampled([columns], seed, samples or SAMPLES)[0]
     value, values = float(metric.value(sums)), metric.value(resampled)
     low, high = _percentiles(values)
     if metric.name == "ece":
@@ -82,7 +82,7 @@ def pooled(metric: Metric, seeds: Sequence[Predictions], seed: int = 0) -> dict[
     if len(seeds) == 1:
         return interval(metric, seeds[0], seed)
     columns = [metric.columns(p) for p in _aligned(seeds)]
-    sums, resampled = np.array([c.sum(0) for c in columns]), _resampled(columns, seed)
+    sums, resampled = np.array([c.sum(0) for c in columns]), _resampled(columns, seed, SAMPLES)
     full = metric.value(sums)
     value, half = float(full.mean()), _half_width(full, metric.value(resampled), len(columns[0]))
     lift = float(np.mean([_lift(*one) for one in zip(sums, resampled, strict=True)])) if metric.name == "ece" else 0.0
@@ -122,7 +122,7 @@ def compare(metric: Metric, a: Sequence[Predictions], b: Sequence[Predictions], 
     of_a = [metric.columns(p) for p in every[: len(a)]]
     of_b = [metric.columns(p) for p in every[len(a) :]]
     full = np.array([float(metric.value(x.sum(0)) - metric.value(y.sum(0))) for x, y in zip(of_a, of_b, strict=True)])
-    both = metric.value(_resampled([*of_a, *of_b], seed))
+    both = metric.value(_resampled([*of_a, *of_b], seed, SAMPLES))
     resampled = both[: len(a)] - both[len(a) :]
     difference = float(full.mean())
     p_randomization = _randomization(metric, of_a, of_b, seed)
@@ -166,7 +166,7 @@ def _aligned(every: Sequence[Predictions]) -> list[Predictions]:
     return aligned
 
 
-def _resampled(columns: Sequence[np.ndarray], seed: int, samples: int = SAMPLES) -> np.ndarray:
+def _resampled(columns: Sequence[np.ndarray], seed: int, samples: int) -> np.ndarray:
     """Sums of statistics on bootstrap samples, the same samples for all: [len(columns), samples, k]."""
     n, generator = len(columns[0]), np.random.default_rng(seed)
     sums = np.empty((len(columns), samples, columns[0].shape[1]))

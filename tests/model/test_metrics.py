@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from model.evaluation.metrics import METRICS, confusion, slices, value
+from model.evaluation.metrics import METRICS, confusion, value
 from model.evaluation.predictions import Predictions, read, write
 
 
@@ -87,14 +87,6 @@ def test_weights_are_the_same_as_repeating_examples(name):
 def test_confusion_has_labels_down():
     said = classes()
     assert confusion(said) == sk.confusion_matrix(said.labels, said.predictions).tolist()
-
-
-def test_slices_cut_numbers_at_quartiles_and_leave_small_parts_out():
-    found = slices(classes(), ["accuracy"])
-    assert [part["n"] for part in found["words"]] == [75, 75, 75, 75]
-    assert {part["part"] for part in found["source"]} == {"a", "b"}
-    few = classes(n=30)
-    assert slices(few, ["accuracy"], smallest=20) == {}
 
 
 def test_predictions_survive_the_file(tmp_path):

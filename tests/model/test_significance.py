@@ -21,7 +21,6 @@ NOMINAL = 0.06
 def fewer_samples(monkeypatch):
     """Simulations run hundreds of studies; 250 samples each are enough for a rate."""
     monkeypatch.setattr(significance, "SAMPLES", 250)
-    monkeypatch.setattr(significance._resampled, "__defaults__", (250,))
 
 
 def predictions(right: np.ndarray) -> Predictions:

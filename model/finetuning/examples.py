@@ -10,6 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -125,8 +126,9 @@ def split_by_text(text: str, shares: Mapping[Split, int]) -> Split:
     raise AssertionError("the shares cover every place")
 
 
+@lru_cache(maxsize=2)
 def folded(text: str) -> str:
-    """Case and spaces aside."""
+    """Case and spaces aside; asked of a text for its split and then for its hash."""
     return " ".join(text.casefold().split())
 
 

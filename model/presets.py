@@ -8,12 +8,24 @@ Sources, by their short names below:
   ours     measured in this project on two CPU cores
 """
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 Objective = Literal["electra", "mlm", "mlm+nsp"]
 Precision = Literal["auto", "fp32", "bf16"]
 Pooling = Literal["cls", "mean"]
+LARGEST_SEED = 2**32 - 1
+
+
+def _demand(holds: bool, name: str, value: Any, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name}={value}: must be {expected}")
+
+
+def _demand_finite(config: Any) -> None:
+    for name, value in vars(config).items():
+        _demand(not isinstance(value, float) or math.isfinite(value), name, value, "a finite number")
 
 
 @dataclass(frozen=True)
@@ -30,19 +42,18 @@ class Architecture:
     type_vocabulary_size: int = 2  # google
 
     def __post_init__(self) -> None:
-        if self.hidden % self.heads:
-            raise ValueError(f"hidden={self.hidden} must be a multiple of heads={self.heads}")
+        _demand_finite(self)
+        for name in ("layers", "hidden", "intermediate", "heads", "embedding", "max_positions", "type_vocabulary_size"):
+            _demand(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        _demand(self.hidden % self.heads == 0, "hidden", self.hidden, f"a multiple of heads={self.heads}")
 
     def generator(self) -> "Architecture":
-        """Same depth, narrower; heads of 64 as in google's configuration."""
+        """Same depth, narrower; heads of 64 as in google's configuration. ValueError where no such network exists."""
         hidden = int(self.hidden * self.generator_multiplier)
         heads = max(1, hidden // 64)
+        told = f"such that the generator's width, {hidden}, is at least 1 and a multiple of its heads, {heads}"
+        _demand(hidden >= 1 and hidden % heads == 0, "generator_multiplier", self.generator_multiplier, told)
         return replace(self, hidden=hidden, intermediate=4 * hidden, heads=heads, generator_multiplier=1.0)
-
-
-def _demand(holds: bool, name: str, value: Any, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"{name}={value}: must be {expected}")
 
 
 @dataclass(frozen=True)
@@ -77,15 +88,20 @@ class PretrainingConfig:
     compile: bool = True  # torch.compile, on the devices where it pays (CUDA)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "log_every", "checkpoint_every", "keep_checkpoints"):
+        _demand_finite(self)
+        for name in ("steps", "batch", "log_every", "checkpoint_every", "keep_checkpoints", "validate_sequences"):
             _demand(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        for name in ("masked_fraction", "temperature", "learning_rate", "clip", "initial_deviation"):
+        for name in ("masked_fraction", "temperature", "learning_rate", "adam_epsilon", "clip", "initial_deviation"):
             _demand(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("masked_fraction", "warmup", "mask_token_fraction", "dropout", "adam_beta1", "adam_beta2"):
+        for name in ("discriminator_weight", "generator_weight", "weight_decay", "device_batch", "validate_every"):
+            _demand(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        for name in ("masked_fraction", "warmup", "mask_token_fraction"):
             _demand(0 <= getattr(self, name) <= 1, name, getattr(self, name), "between 0 and 1")
+        for name in ("dropout", "adam_beta1", "adam_beta2"):
+            _demand(0 <= getattr(self, name) < 1, name, getattr(self, name), "at least 0 and less than 1")
+        _demand(0 <= self.seed <= LARGEST_SEED, "seed", self.seed, f"between 0 and {LARGEST_SEED}")
         _demand(self.objective in get_args(Objective), "objective", self.objective, " or ".join(get_args(Objective)))
         _demand(self.precision in get_args(Precision), "precision", self.precision, " or ".join(get_args(Precision)))
-        _demand(self.device_batch >= 0, "device_batch", self.device_batch, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -113,6 +129,17 @@ class Preset:
     max_length: int  # tokens in one packed sequence
     pretraining: PretrainingConfig
     finetuning: FinetuningConfig
+
+    def __post_init__(self) -> None:
+        if self.pretraining.objective == "electra":
+            self.architecture.generator()
+        types = self.architecture.type_vocabulary_size
+        _demand(
+            self.pretraining.objective != "mlm+nsp" or types >= 2,
+            "type_vocabulary_size",
+            types,
+            "at least 2 for mlm+nsp",
+        )
 
 
 _SMALL = Architecture(layers=12, hidden=256, intermediate=1024, heads=4, embedding=128, generator_multiplier=1 / 4)
@@ -210,9 +237,8 @@ def with_settings(preset: Preset, settings: dict[str, str]) -> Preset:
         if name not in known:
             raise ValueError(f"--set {name}: no such field; there are {', '.join(sorted(known))}")
         changes[known[name]][name] = _parse(type(getattr(preset, known[name])), name, text)
-    for part, values in changes.items():
-        preset = replace(preset, **{part: replace(getattr(preset, part), **values)})
-    return preset
+    parts: dict[str, Any] = {part: replace(getattr(preset, part), **values) for part, values in changes.items()}
+    return replace(preset, **parts)
 
 
 def _parse(config: type, name: str, text: str) -> Any:

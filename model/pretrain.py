@@ -60,12 +60,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def configure(arguments: argparse.Namespace) -> Preset:
     settings = assigned("--set", arguments.set, "FIELD=VALUE")
+    for name, value in (("steps", arguments.steps), ("threads", arguments.threads)):
+        if value is not None and value < 1:
+            raise UserMistake(f"--{name} {value}: must be at least 1")
     if arguments.steps is not None:
         settings["steps"] = str(arguments.steps)
     try:
         return with_settings(PRESETS[arguments.preset], settings)
     except ValueError as error:
-        raise UserMistake(str(error)) from None
+        raise UserMistake(f"--set {str(error).removeprefix('--set ')}") from None
 
 
 def origin_of(arguments: argparse.Namespace, preset: Preset) -> Origin | None:
@@ -107,6 +110,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     shards = Shards.open(arguments.shards)
     replay = open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
+    outputs.check_writable(arguments.output)
     budget = parse_budget(arguments.budget) if arguments.budget else None
     origin = origin_of(arguments, preset)
     device = open_device(arguments.device, preset.pretraining.precision)

@@ -123,6 +123,11 @@ def _check(preset: Preset, shards: Shards, device: Device) -> None:
         raise UserMistake(f"--set max_positions: shards of length {shards.max_length} need at least as many")
     if config.batch % device.ranks:
         raise UserMistake(f"--set batch={config.batch}: must be a multiple of the {device.ranks} processes")
+    if config.masked_fraction * config.batch * shards.max_length < 1:
+        raise UserMistake(
+            f"--set masked_fraction={config.masked_fraction}: masks no token of {config.batch} sequences of length "
+            f"{shards.max_length}"
+        )
     share = config.batch // device.ranks
     if config.device_batch and share % config.device_batch:
         raise UserMistake(

@@ -1,5 +1,6 @@
 """How long a run lasts: a number of steps, a time, or a number of operations."""
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -18,12 +19,13 @@ class Budget:
 
 def parse_budget(text: str) -> Budget:
     """30min, 2h, 45s, 1d, or operations by the published count: 1.5e15flops."""
-    match = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]+)", text.strip().lower())
-    if match and match[2] == "flops":
-        return Budget(flops=float(match[1]))
-    if match and match[2] in SECONDS:
-        return Budget(seconds=float(match[1]) * SECONDS[match[2]])
-    raise UserMistake(f"--budget {text}: write a time (45s, 30min, 2h, 1d) or operations (1.5e15flops)")
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)", text.strip().lower())
+    if not match or match[2] not in (*SECONDS, "flops"):
+        raise UserMistake(f"--budget {text}: write a time (45s, 30min, 2h, 1d) or operations (1.5e15flops)")
+    number = float(match[1])
+    if not 0 < number < math.inf:
+        raise UserMistake(f"--budget {text}: must be more than 0, and finite")
+    return Budget(flops=number) if match[2] == "flops" else Budget(seconds=number * SECONDS[match[2]])
 
 
 def steps_for(flops: float, flops_per_step: float) -> int:

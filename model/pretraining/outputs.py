@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from model import export
@@ -15,9 +16,17 @@ from model.pretraining.electra import Electra
 from model.pretraining.sequences import Shards
 
 
+def check_writable(output: Path) -> None:
+    """Before anything is computed that could not be kept."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=output).close()
+    except OSError as error:
+        raise UserMistake(f"--output {output}: no files can be written there ({error.strerror})") from None
+
+
 def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, Any]) -> None:
     """The resolved configuration, beside what it produces."""
-    output.mkdir(parents=True, exist_ok=True)
     resolved = asdict(preset) | {"shards": str(shards.folder), "shards_fingerprint": shards.fingerprint} | more
     (output / "config.json").write_text(json.dumps(resolved, indent=2) + "\n")
 

@@ -80,17 +80,17 @@ class Shards:
         if not paths:
             raise UserMistake(f"{option} {folder}: no shard-*.parquet there; make them with beam_jobs.shards_job")
         footers = [_footer(path) for path in paths]
+        first = footers[0]
         for path, footer in zip(paths, footers, strict=True):
             for name in ("version", "vocabulary_fingerprint", "vocabulary_size", "max_length", "split"):
-                if footer[name] != footers[0][name]:
-                    raise UserMistake(f"{path}: {name} is {footer[name]}, in {paths[0].name} it is {footers[0][name]}")
-        if footers[0]["split"] != split:
+                if footer.get(name) != first.get(name):
+                    raise UserMistake(f"{path}: {name} is {footer.get(name)}, in {paths[0].name} {first.get(name)}")
+        if first.get("split") != split:
             raise UserMistake(
-                f"{option} {folder}: made of the split {footers[0]['split']}; "
+                f"{option} {folder}: made of the split {first.get('split')}; "
                 f"give those that beam_jobs.shards_job makes with --split {split}"
             )
         _check_whole(folder, footers, option)
-        first = footers[0]
         _check_vocabulary(folder, first["vocabulary_fingerprint"])
         listing = [[p.name, p.stat().st_size, footer] for p, footer in zip(paths, footers, strict=True)]
         return Shards(

@@ -156,7 +156,9 @@ def test_budgets(text, budget):
     assert parse_budget(text) == budget
 
 
-@pytest.mark.parametrize("text", ["30", "min", "3 weeks", "-5min"])
+@pytest.mark.parametrize(
+    "text", ["30", "min", "3 weeks", "-5min", "1.2.3min", ".min", "0s", "0.0h", "1e999d", "0flops"]
+)
 def test_budgets_nobody_understands(text):
     with pytest.raises(UserMistake, match="--budget"):
         parse_budget(text)

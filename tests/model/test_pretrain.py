@@ -211,9 +211,28 @@ def test_continuing_with_another_vocabulary_is_refused(tmp_path):
     [
         (["--set", "dropot=0.1"], "dropot"),
         (["--set", "dropout=much"], "dropout=much"),
-        (["--set", "dropout=1.5"], "between 0 and 1"),
+        (["--set", "warmup=1.5"], "between 0 and 1"),
         (["--set", "dropout"], "FIELD=VALUE"),
-        (["--set", "heads=5"], "heads=5"),
+        (["--set", "heads=5"], "hidden=32: must be a multiple of heads=5"),
+        (["--set", "heads=0"], "heads=0: must be at least 1"),
+        (["--set", "hidden=0"], "hidden=0: must be at least 1"),
+        (["--set", "layers=-1"], "layers=-1: must be at least 1"),
+        (["--set", "embedding=0"], "embedding=0: must be at least 1"),
+        (["--set", "type_vocabulary_size=0"], "type_vocabulary_size=0: must be at least 1"),
+        (["--set", "objective=mlm+nsp", "--set", "type_vocabulary_size=1"], "must be at least 2 for mlm"),
+        (["--set", "generator_multiplier=0.001"], "generator_multiplier=0.001: .* the generator's width, 0,"),
+        (["--set", "generator_multiplier=inf"], "generator_multiplier=inf: must be a finite number"),
+        (["--set", "hidden=200", "--set", "heads=4", "--set", "generator_multiplier=1"], "width, 200, .* its heads, 3"),
+        (["--set", "dropout=1"], "dropout=1.0: .* less than 1"),
+        (["--set", "adam_beta1=1"], "adam_beta1=1.0: .* less than 1"),
+        (["--set", "adam_epsilon=0"], "adam_epsilon=0.0: must be more than 0"),
+        (["--set", "learning_rate=inf"], "learning_rate=inf: must be a finite number"),
+        (["--set", "temperature=nan"], "temperature=nan: must be a finite number"),
+        (["--set", "weight_decay=-1"], "weight_decay=-1.0: must be 0 or more"),
+        (["--set", "seed=-1"], "--set seed=-1: must be between 0 and 4294967295"),
+        (["--set", "masked_fraction=1e-9"], "--set masked_fraction=1e-09: masks no token of 8 sequences of length 32"),
+        (["--steps", "0"], "--steps 0: must be at least 1"),
+        (["--threads", "0"], "--threads 0: must be at least 1"),
         (["--set", "objective=gpt"], "objective=gpt"),
         (["--set", "max_positions=8"], "max_positions"),
     ],
@@ -221,6 +240,18 @@ def test_continuing_with_another_vocabulary_is_refused(tmp_path):
 def test_the_users_mistakes_are_named(shards, tmp_path, more, told):
     with pytest.raises(UserMistake, match=told):
         run(arguments(shards, tmp_path, *more))
+
+
+def test_the_control_has_no_generator_to_be_asked_about():
+    settings = {"objective": "mlm", "hidden": "200", "heads": "4", "generator_multiplier": "1"}
+    assert with_settings(PRESETS["tiny"], settings).architecture.hidden == 200
+
+
+@pytest.mark.parametrize("output", ["file", "file/below", "/proc/here"])
+def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(shards, tmp_path, output):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserMistake, match=r"--output .*: no files can be written there"):
+        run(arguments(shards, tmp_path / output))
 
 
 def test_schedule():

@@ -18,8 +18,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     settings = settings_of(arguments)
     task = find(arguments.task, arguments.data)
 
-    from model.finetuning.fit import fit, fitted
+    from model.finetuning.fit import fit, fitted, make_folder
 
+    if arguments.evaluation:
+        make_folder("--evaluation", arguments.evaluation)
     start = start_of(arguments)
     asked = (start, task, arguments.data, arguments.output, settings, arguments.seed)
     ended_in_the_evaluation = arguments.evaluation and not (arguments.evaluation / "metrics.json").exists()

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def fit(
     started, cpu_started = time.perf_counter(), time.process_time()
     check(task, settings, seed)
     question = _question(start, task, data, settings, seed)
-    make_folder(output)
+    make_folder("--output", output)
     write_json(output / "run.json", question)
     target = open_device(device, settings.precision)
     prepared = prepare(start, task, data, settings, seed)
@@ -156,11 +157,13 @@ def check(task: Task, settings: FinetuningSettings, seed: int) -> None:
         raise UserMistake(f"--seed {seed}: give a number from 0 to {2**32 - 1}")
 
 
-def make_folder(output: Path) -> None:
+def make_folder(option: str, folder: Path) -> None:
+    """Before anything is computed that could not be kept."""
     try:
-        output.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise UserMistake(f"--output {output}: no folder can be made there ({error.strerror})") from None
+        raise UserMistake(f"{option} {folder}: no files can be written there ({error.strerror})") from None
 
 
 def prepare(start: Start, task: Task, data: Path, settings: FinetuningSettings, seed: int) -> Prepared:

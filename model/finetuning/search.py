@@ -49,7 +49,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
     start = start_of(arguments)
     check(task, settings, arguments.seed)
-    make_folder(arguments.output)
+    make_folder("--output", arguments.output)
     prepared = prepare(start, task, arguments.data, settings, arguments.seed)
     device = open_device(arguments.device, settings.precision)
     teacher = load_teacher_of(start, task, prepared, device, arguments.output)

@@ -204,7 +204,8 @@ def test_balanced_samples_and_nested_samples(made):
         (["--set", "dropout=5"], "dropout is 5.0, must be from 0 to 0.95"),
         (["--seed", "-1"], "--seed -1: give a number from 0"),
         (["--set", "max_length=1024"], "max_length is 1024, but .*electra has 512 positions"),
-        (["--output", "/dev/null/model"], "--output /dev/null/model: no folder can be made there"),
+        (["--output", "/dev/null/model"], "--output /dev/null/model: no files can be written there"),
+        (["--evaluation", "/dev/null/test"], "--evaluation /dev/null/test: no files can be written there"),
     ],
 )
 def test_mistakes_are_named(made, arguments, words):

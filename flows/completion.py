@@ -1,6 +1,7 @@
 """Brings stages to completeness: found in the store, or made by their job, tracked and shown while that lasts."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from flows.processes import JobFailed, run_job
 from flows.store import Manifest, Stage, Store
 from model.tracking import Run as TrackedRun
 from model.tracking import Tracking
+
+log = logging.getLogger("amazon_electra")
 
 
 class Maker(Protocol):
@@ -124,8 +127,12 @@ class Completion:
         return {**self.tags, "amazon_electra.stage": stage.name, "amazon_electra.fingerprint": stage.fingerprint}
 
     def _tell(self, event: str, *what: Any) -> None:
+        """What one cannot show stops neither the others nor the run."""
         for audience in self.audiences:
-            getattr(audience, event)(*what)
+            try:
+                getattr(audience, event)(*what)
+            except Exception as error:
+                log.warning("%s could not show %r: %s", type(audience).__name__, event, error)
 
 
 def _made_along(stage: Stage, folder: Path) -> dict[str, Any]:

@@ -7,9 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flows.store import Manifest, Stage
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 UPDATE_SECONDS = 2.0
 """Between two updates of a progress artifact: each is a request to the server."""
@@ -47,10 +50,10 @@ class Terminal:
 
         self.console = Console(stderr=True, highlight=False)
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self.console,
@@ -68,8 +71,9 @@ class Terminal:
     def __exit__(self, *exception: object) -> None:
         self._bars.stop()
 
-    def say(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True)
+    def say(self, text: "str | Text") -> None:
+        """What is in brackets is said as it is: names of files and extras have them."""
+        self.console.print(text, soft_wrap=True, markup=False)
 
     def begun(self, stage: Stage, log: str) -> None:
         if self.console.is_terminal:
@@ -101,13 +105,13 @@ class Terminal:
         self._remove_bar(stage)
         how = "found complete" if found else f"{manifest.get('seconds', 0.0):,.1f} s"
         self.found += found
-        self.say(f"[green]✓[/green] {stage.label:<32} {how:<16} [dim]{one_line(manifest)}[/dim]")
+        self.say(marked("✓", "green", f"{stage.label:<32} {how:<16} ", one_line(manifest)))
         for warning in manifest["result"].get("warnings", []):
-            self.say(f"[yellow]![/yellow] {stage.label}: {warning}")
+            self.say(marked("!", "yellow", f"{stage.label}: {warning}"))
 
     def failed(self, stage: Stage, cause: str) -> None:
         self._remove_bar(stage)
-        self.say(f"[red]✗[/red] {stage.label:<32} {cause}")
+        self.say(marked("✗", "red", f"{stage.label:<32} {cause}"))
 
     def waiting(self, stage: Stage) -> None:
         self.say(f"{stage.label}: another run is making it; waiting")
@@ -119,6 +123,12 @@ class Terminal:
         bar = self._bar_of.pop(stage.fingerprint, None)
         if bar is not None:
             self._bars.remove_task(bar)
+
+
+def marked(mark: str, colour: str, text: str, aside: str = "") -> "Text":
+    from rich.text import Text
+
+    return Text.assemble((mark, colour), " ", text, (aside, "dim"))
 
 
 class PrefectRun:

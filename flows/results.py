@@ -16,7 +16,7 @@ def print_results(folder: Path) -> None:
     from rich.table import Table
 
     report = json.loads((folder / "report.json").read_text())
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.width = max(console.width, TABLE_WIDTH)
     table = Table(
         title=report["title"], title_justify="left", caption="test split, 95% intervals", caption_justify="left"

@@ -64,7 +64,8 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(fing
     from beam_jobs import corpus_options
 
     read, rest = corpus_options.parse(corpus(*settings, *chosen))
-    assert (read.columns, read.languages, read.near_duplicates, rest) == ("text=body,stars=score", ["en", "es"], 0.8, [])
+    assert (read.columns, read.format, read.encoding) == ("text=body,stars=score", "delimited", "cp1252")
+    assert (read.languages, read.near_duplicates, rest) == (["en", "es"], 0.8, [])
 
 
 def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints):

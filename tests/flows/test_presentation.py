@@ -1,0 +1,36 @@
+"""What a terminal shows: every character of a message, and nothing that could stop a run."""
+
+from flows.completion import Completion
+from flows.presentation import Terminal
+from flows.store import Stage, Store
+from model.tracking import Tracking
+
+STAGE = Stage("dump", 1, {}, result={"files": 1}, title="dump [gcp]")
+
+
+def test_brackets_are_shown_as_they_are(capsys):
+    terminal = Terminal()
+    terminal.say("pip install 'amazon-electra[gcp]'")
+    terminal.failed(STAGE, "[/data/x.json] cannot be read")
+    manifest = {"stage": "dump", "seconds": 1.0, "result": {"files": 1, "warnings": ["[red]is a colour"]}}
+    terminal.completed(STAGE, manifest, False)
+    shown = capsys.readouterr().err
+    for text in ("amazon-electra[gcp]", "[/data/x.json] cannot", "✓ dump [gcp] ", "1 files", "[red]is a colour"):
+        assert text in shown
+
+
+def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the_run(tmp_path, caplog):
+    told = []
+
+    class Broken:
+        def __getattr__(self, event):
+            raise ValueError("nothing to show it on")
+
+    class Listening:
+        def __getattr__(self, event):
+            return lambda *what: told.append(event)
+
+    completion = Completion(Store(tmp_path), [Broken(), Listening()], Tracking(f"sqlite:///{tmp_path}/unused.db"))
+    assert completion.complete(STAGE)["result"] == {"files": 1}
+    assert told == ["begun", "completed"]
+    assert "Broken could not show 'begun': nothing to show it on" in caplog.text

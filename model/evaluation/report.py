@@ -57,7 +57,7 @@ def report(study_file: Path, output: Path) -> dict[str, Any]:
     (output / "report.md").write_text(document.markdown(), encoding="utf-8")
     (output / "report.html").write_text(document.html(), encoding="utf-8")
     if study.get("model"):
-        card.write_model_folder(study_file.parent / study["model"], output / "model", study, found, differences, answer)
+        card.write_model_folder(study_file.parent / study["model"], output / "model", study, found, answer)
     summary = _summary(study, found, differences, answer, output)
     write_json(output / "report.json", summary)
     return summary

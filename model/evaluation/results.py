@@ -49,6 +49,10 @@ class Results:
     def metrics(self, task: str) -> list[str]:
         return list(next(c for c in self.cells if c.task == task).about["metrics"])
 
+    def asked(self, task: str) -> str:
+        """The task by its own name, whatever the study calls it."""
+        return next(c for c in self.cells if c.task == task).about["task"]
+
     def main_metric(self, task: str) -> str:
         return next(c for c in self.cells if c.task == task).about["main_metric"]
 

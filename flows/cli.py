@@ -102,9 +102,12 @@ def write_sample(arguments: argparse.Namespace) -> None:
 
     if arguments.reviews < 1:
         raise UserMistake(f"--reviews {arguments.reviews}: write at least 1")
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    result = write_sample(arguments.output, arguments.reviews, arguments.seed)
-    print(json.dumps(result if isinstance(result, dict) else {"path": str(arguments.output)}))
+    try:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        result = write_sample(arguments.output, arguments.reviews, arguments.seed)
+    except OSError as error:
+        raise UserMistake(f"--output {arguments.output}: cannot be written: {error.strerror or error}") from None
+    print(json.dumps(result))
 
 
 def run_graph(arguments: argparse.Namespace) -> None:
@@ -298,14 +301,14 @@ def attempt(arguments: argparse.Namespace) -> int:
     except UserMistake as mistake:
         print(f"error: {mistake}", file=sys.stderr)
         return 2
-    except (JobFailed, ServerFailed) as failure:
-        print(f"failed: {failure}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("interrupted; the same command continues where it stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0
+    except (JobFailed, ServerFailed, OSError) as failure:
+        print(f"failed: {failure}", file=sys.stderr)
+        return 1
     except Exception:
         traceback.print_exc()
         return 1

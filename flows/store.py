@@ -94,6 +94,8 @@ class Store:
                 "dumps, and what the Beam jobs read and write when they run alone, may lie in gs:// or s3://"
             )
         self.root = Path(root).expanduser().resolve()
+        if self.root.is_file():
+            raise UserMistake(f"store: {root} is a file; give the folder of the results")
         if file := next((p for p in (self.root, *self.root.parents) if p.exists() and not p.is_dir()), None):
             raise UserMistake(f"store: {root}: {file} is a file; name a folder")
 
@@ -199,12 +201,21 @@ def package_versions() -> dict[str, str]:
 
 
 def code_version() -> dict[str, str]:
-    """The package's version and, in a checkout, its commit."""
+    """The package's version and, in a checkout, its commit.
+
+    A repository that an installed package happens to lie in says nothing about it: this file must be one of its own.
+    """
     version = {"version": metadata.version("amazon-electra")}
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     with suppress(OSError, subprocess.SubprocessError):
-        version["commit"] = subprocess.run(git, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        _git("ls-files", "--error-unmatch", Path(__file__).name)
+        version["commit"] = _git("describe", "--always", "--dirty")
     return version
+
+
+def _git(*words: str) -> str:
+    """What git says in the folder of this file; CalledProcessError where it says no."""
+    command = ["git", "-C", str(Path(__file__).parent), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
 
 
 def _try_lock(descriptor: int) -> bool:

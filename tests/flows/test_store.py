@@ -1,6 +1,8 @@
 """Stage folders: what decides a fingerprint, what makes a stage complete, one maker at a time."""
 
 import json
+import re
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -9,7 +11,8 @@ import pytest
 
 from beam_jobs.command import UserMistake
 from flows import cli
-from flows.store import Stage, Store
+from flows.servers import free_port
+from flows.store import Stage, Store, code_version
 
 
 @pytest.fixture
@@ -94,6 +97,46 @@ def test_a_digest_is_remembered_until_the_file_changes(store, tmp_path):
 def test_a_store_without_a_name_is_a_mistake():
     with pytest.raises(UserMistake, match=r"^store: it has no name"):
         Store("")
+
+
+def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_path, monkeypatch):
+    def git(*words):
+        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+
+    installed = tmp_path / "venv" / "flows" / "store.py"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("")
+    (tmp_path / "somebody's.py").write_text("")
+    git("init", "-q")
+    git("add", "somebody's.py")
+    git("commit", "-qm", "theirs")
+    monkeypatch.setattr("flows.store.__file__", str(installed))
+    assert "commit" not in code_version()
+    git("add", "venv")
+    git("commit", "-qm", "ours")
+    assert code_version()["commit"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["run", "--store", "FILE"], 2, "error: store: .* is a file; give the folder of the results"),
+        (["run", "--set", "store=FILE"], 2, "error: store: .* is a file; give the folder of the results"),
+        (["runs", "--store", "FILE"], 2, "error: store: .* is a file"),
+        (["run", "--dump", "sample:0"], 2, "error: dump.paths: 'sample:0': write sample:NUMBER"),
+        (["sample", "--output", "FILE/a.json"], 2, "error: --output .*a.json: cannot be written: "),
+        (["promote", "1", "--store", "STORE"], 1, "failed: MLflow at http://127.0.0.1:.* did not answer"),
+        (["rollback", "--store", "STORE"], 1, "failed: MLflow at http://127.0.0.1:.* did not answer"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_told_in_one_line(tmp_path, monkeypatch, capsys, words, code, told):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "store").mkdir()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    given = [w.replace("FILE", str(tmp_path / "file")).replace("STORE", str(tmp_path / "store")) for w in words]
+    assert cli.attempt(cli.parser().parse_args(given)) == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.match(told, line)
 
 
 @pytest.mark.parametrize("words", [["run"], ["up"], ["runs"], ["study", "losses"]])

@@ -72,7 +72,7 @@ def submit(folder: Path, task: Task, data: Path, output: Path, device: str = "au
 
 def _check(folder: Path, task: Task) -> None:
     trained = encoders.read_head(folder).task
-    if trained != task.name:
+    if trained not in (task.name, *task.trained_as):
         raise UserMistake(f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}")
 
 

@@ -32,7 +32,7 @@ class FinetuningSettings:
     max_length: int = 128
     """Tokens; longer texts are cut (questions with passages are cut into overlapping windows instead)."""
     stride: int = 64
-    """Tokens two neighbouring windows of a passage share."""
+    """Tokens two neighbouring windows of a passage share, at most half of those a question leaves to it."""
     n_train: int | None = 500_000
     n_dev: int | None = 1000
     n_test: int | None = 50_000

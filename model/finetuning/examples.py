@@ -75,6 +75,8 @@ class Task:
     """What the report asks of it, in words."""
     always_answered: bool = False
     """For `span`: no question is without an answer."""
+    trained_as: tuple[str, ...] = ()
+    """Tasks of the same training examples: a model of theirs can be measured on this one."""
 
 
 def sample(examples: Iterable[Example], sampling: Sampling) -> list[Example]:

@@ -132,3 +132,23 @@ def test_a_pair_with_a_glue_submission(made):
     assert len(lines) == 8
     with pytest.raises(UserMistake, match="was fine-tuned on rte, not on wnli"):
         evaluate.run([*arguments[:2], "--task", "wnli", *arguments[4:]])
+
+
+def test_a_model_of_mnli_is_measured_on_both_dev_sets(made):
+    data = made / "MNLI"
+    data.mkdir()
+    generator = np.random.default_rng(0)
+    words = {"entailment": GOOD, "contradiction": BAD, "neutral": THINGS}
+    for name, n in (("train", 240), ("dev_matched", 40), ("dev_mismatched", 50), ("test_mismatched", 5)):
+        rows = ["index\tsentence1\tsentence2\tgold_label"]
+        for i in range(n):
+            label = str(generator.choice(list(words)))
+            rows.append(f"{i}\t{generator.choice(words[label])} {name} {i}\tthe lamp\t{label}")
+        (data / f"{name}.tsv").write_text("\n".join(rows) + "\n")
+    output, metrics = learn(made, "mnli", data)
+    assert metrics["accuracy"] > 0.9
+    arguments = ["--model", str(output), "--task", "mnli-mm", "--data", str(data), "--output", str(made / "mm")]
+    mismatched = evaluate.run(arguments)
+    assert (mismatched["task"], mismatched["n"]) == ("mnli-mm", 50)
+    assert mismatched["metrics"]["accuracy"]["value"] > 0.9
+    assert evaluate.run([*arguments, "--split", "submission"])["submission"].endswith("MNLI-mm.tsv")

@@ -36,6 +36,8 @@ class Spec:
     """Files of the folder that are another task's."""
     header: tuple[str, ...] = ()
     """Columns of files that have no header line."""
+    trained_as: tuple[str, ...] = ()
+    """Tasks of the same train.tsv."""
 
 
 STSB_HEADER = (
@@ -59,10 +61,12 @@ SPECS: Mapping[str, Spec] = {
     "mnli": Spec(
         "MNLI", "sentence1", "sentence2", "gold_label", ("contradiction", "entailment", "neutral"),
         ("accuracy", "macro_f1", "loss"), "MNLI-m", leave_out=("*mismatched*",),
+        trained_as=("mnli-mm",),
     ),
     "mnli-mm": Spec(
         "MNLI", "sentence1", "sentence2", "gold_label", ("contradiction", "entailment", "neutral"),
         ("accuracy", "macro_f1", "loss"), "MNLI-mm", leave_out=("*_matched*",),
+        trained_as=("mnli",),
     ),
     "qnli": Spec("QNLI", "question", "sentence", "label", ENTAILMENT, ("accuracy", "loss"), "QNLI"),
     "rte": Spec("RTE", "sentence1", "sentence2", "label", ENTAILMENT, ("accuracy", "loss"), "RTE"),
@@ -151,6 +155,7 @@ def _task(name: str, spec: Spec) -> Task:
         metrics=spec.metrics,
         read=reader(partial(examples, spec), split_parts),
         source=f"GLUE: {spec.folder}/train.tsv, dev.tsv (test.tsv for a submission)",
+        trained_as=spec.trained_as,
     )
 
 

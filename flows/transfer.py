@@ -6,6 +6,7 @@ the same (If-Range), and begins again where the server does not do that. Servers
 lengths; what each of these leads to is in `_receive`, `_retry` and `_check_whole`.
 """
 
+import fcntl
 import gzip
 import hashlib
 import http.client
@@ -17,9 +18,11 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from beam_jobs.command import UserMistake
@@ -82,9 +85,16 @@ def fetch(transfer: Transfer) -> dict[str, Any]:
     """Fetches the file unless it is there; returns path, bytes and how it went."""
     started = time.monotonic()
     if transfer.target.exists():
-        _check_checksum(transfer.target, transfer.sha256)
+        _check_present(transfer)
         return _result(transfer, 0, started)
     transfer.target.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(transfer):
+        received = _fetch(transfer)
+    return _result(transfer, received, started)
+
+
+def _fetch(transfer: Transfer) -> int:
+    """Bytes received."""
     _take_up(transfer)
     transfer.resumed_from = transfer.arrived()
     read = _read_http if urlsplit(transfer.address).scheme in ("http", "https") else _read_store
@@ -94,7 +104,25 @@ def fetch(transfer: Transfer) -> dict[str, Any]:
     received = transfer.arrived() - transfer.resumed_from
     os.replace(transfer.part, transfer.target)
     transfer.note.unlink(missing_ok=True)
-    return _result(transfer, received, started)
+    return received
+
+
+@contextmanager
+def _alone(transfer: Transfer) -> Iterator[None]:
+    """One fetch of a file at a time, for two would write into one part; the lock dies with its process."""
+    path = transfer.part.with_name(transfer.part.name + ".lock")
+    with open(path, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
+        except BlockingIOError:
+            mine = False
+        if not mine:
+            raise UserMistake(f"{transfer.target}: another process is fetching it; wait for that one")
+        try:
+            yield
+        finally:
+            path.unlink()
 
 
 def _result(transfer: Transfer, received: int, started: float) -> dict[str, Any]:
@@ -192,8 +220,7 @@ def _receive(transfer: Transfer, response: Any, at: int, shown: Progress) -> Non
     _check_room(transfer, size, first)
     blocks = iter(lambda: response.read1(BLOCK), b"")
     _write(transfer, blocks, first, size, shown)
-    if size is not None and transfer.arrived() < size:
-        raise _TryAgain(f"the server broke off after {transfer.arrived():,} of {size:,} bytes")
+    _check_length(transfer, size, "the server")
 
 
 def _extent(response: Any, at: int) -> tuple[int, int | None]:
@@ -217,6 +244,16 @@ def _check_size(transfer: Transfer, size: int | None) -> None:
         raise TransferFailed(f"{transfer.address}: the server says {size:,} bytes, published are {transfer.size:,}")
 
 
+def _check_length(transfer: Transfer, size: int | None, who: str) -> None:
+    """What arrived is as long as was announced; `size` None: nothing was."""
+    arrived = transfer.arrived()
+    if size is not None and arrived < size:
+        raise _TryAgain(f"{who} broke off after {arrived:,} of {size:,} bytes")
+    if size is not None and arrived > size:
+        transfer.begin_again()
+        raise _TryAgain(f"{who} sent {arrived:,} bytes and had announced {size:,}")
+
+
 def _check_room(transfer: Transfer, size: int | None, first: int) -> None:
     free = shutil.disk_usage(transfer.target.parent).free
     if size is not None and size - first > free:
@@ -225,24 +262,32 @@ def _check_room(transfer: Transfer, size: int | None, first: int) -> None:
 
 def _write(transfer: Transfer, blocks: Iterator[bytes], first: int, size: int | None, shown: Progress) -> None:
     done = first
-    with open(transfer.part, "ab" if first else "wb") as part:
-        try:
-            for block in blocks:
+    with _on_disk(transfer.part):
+        part = FileIO(transfer.part, "a" if first else "w")
+    with part:
+        for block in blocks:
+            with _on_disk(transfer.part):
                 _append(part, block)
-                done += len(block)
-                shown.total = max(size or 0, done)
-                shown.update(done)
-        finally:
-            part.flush()
+            done += len(block)
+            shown.total = max(size or 0, done)
+            shown.update(done)
+        with _on_disk(transfer.part):
             os.fsync(part.fileno())
 
 
-def _append(part: IO[bytes], block: bytes) -> None:
+def _append(part: FileIO, block: bytes) -> None:
+    left = memoryview(block)
+    while left:
+        left = left[part.write(left) :]
+
+
+@contextmanager
+def _on_disk(path: Path) -> Iterator[None]:
     """A disk that fails is not a connection that fails: another attempt would not help."""
     try:
-        part.write(block)
+        yield
     except OSError as error:
-        raise UserMistake(f"{part.name}: {error.strerror}; what arrived is kept, the same command continues") from error
+        raise UserMistake(f"{path}: {error.strerror}; what arrived is kept, the same command continues") from error
 
 
 def _read_store(transfer: Transfer, shown: Progress) -> None:
@@ -269,14 +314,16 @@ def _read_store(transfer: Transfer, shown: Progress) -> None:
             _write(transfer, iter(lambda: file.read(BLOCK), b""), at, size, shown)
     except OSError as error:
         raise _TryAgain(f"the store failed ({error})") from error
-    if transfer.arrived() < size:
-        raise _TryAgain(f"the store broke off after {transfer.arrived():,} of {size:,} bytes")
+    _check_length(transfer, size, "the store")
 
 
 def _check_whole(transfer: Transfer) -> None:
     """Size, checksum and, for .gz, that it unpacks to its end: a server that says too short a length is found here."""
-    if transfer.size is not None and transfer.arrived() != transfer.size:
-        raise TransferFailed(f"{transfer.part}: {transfer.arrived():,} bytes, published are {transfer.size:,}")
+    arrived = transfer.arrived()
+    if transfer.size is not None and arrived != transfer.size:
+        if arrived > transfer.size:
+            transfer.begin_again()
+        raise TransferFailed(f"{transfer.part}: {arrived:,} bytes, published are {transfer.size:,}")
     try:
         _check_checksum(transfer.part, transfer.sha256)
         if transfer.target.suffix == ".gz":
@@ -284,6 +331,16 @@ def _check_whole(transfer: Transfer) -> None:
     except TransferFailed:
         transfer.begin_again()
         raise
+
+
+def _check_present(transfer: Transfer) -> None:
+    """A file that is there already is the one asked for, as far as that was said."""
+    found = transfer.target.stat().st_size
+    if transfer.size is not None and found != transfer.size:
+        raise TransferFailed(
+            f"{transfer.target}: {found:,} bytes, published are {transfer.size:,}; remove it, or fetch elsewhere"
+        )
+    _check_checksum(transfer.target, transfer.sha256)
 
 
 def _check_checksum(path: Path, sha256: str | None) -> None:

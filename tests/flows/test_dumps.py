@@ -258,6 +258,54 @@ def test_the_published_checksum_and_size_are_demanded(server: Server, tmp_path: 
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_that_is_there_is_held_to_the_published_size_too(
+    server: Server, tmp_path: Path, waits: list[float]
+) -> None:
+    fetch(order(server, tmp_path, waits, size=len(DUMP)))
+    with pytest.raises(TransferFailed, match="published are 7; remove it"):
+        fetch(order(server, tmp_path, waits, size=7))
+    assert fetch(order(server, tmp_path, waits, size=len(DUMP)))["received"] == 0
+
+
+def test_more_than_was_announced_is_not_taken(server: Server, tmp_path: Path, waits: list[float]) -> None:
+    def sending_more(handler: Any) -> None:
+        at = int(handler.headers["Range"].removeprefix("bytes=").rstrip("-"))
+        rest = DUMP[at:] + b"more"
+        handler.send_response(206)
+        handler.send_header("Content-Range", f"bytes {at}-{len(DUMP) - 1}/{len(DUMP)}")
+        handler.send_header("Content-Length", str(len(rest)))
+        handler.end_headers()
+        handler.wfile.write(rest)
+
+    server.answers = [breaking_after(100_000), sending_more, whole]
+    fetch(order(server, tmp_path, waits))
+    assert "Range" not in server.asked[2]
+    assert only_the_dump_is_there(tmp_path)
+
+
+def test_a_full_disk_is_told_as_such_and_not_tried_again(server: Server, tmp_path: Path, waits: list[float]) -> None:
+    (tmp_path / "All_Beauty.json.gz.part").symlink_to("/dev/full")
+    (tmp_path / "All_Beauty.json.gz.part.json").write_text(json.dumps({"address": server.address}))
+    with pytest.raises(UserMistake, match=r"json\.gz\.part: No space left on device; what arrived is kept"):
+        fetch(order(server, tmp_path, waits))
+    assert waits == []
+
+
+def test_two_do_not_fetch_one_file_at_once(server: Server, tmp_path: Path, waits: list[float]) -> None:
+    second: list[str] = []
+
+    def while_the_first_waits(handler: Any) -> None:
+        with pytest.raises(UserMistake, match="another process is fetching it") as told:
+            fetch(order(server, tmp_path, waits))
+        second.append(str(told.value))
+        whole(handler)
+
+    server.answers = [while_the_first_waits]
+    fetch(order(server, tmp_path, waits))
+    assert len(second) == 1
+    assert only_the_dump_is_there(tmp_path)
+
+
 def test_a_wrong_address_is_the_users_mistake_and_not_tried_again(
     server: Server, tmp_path: Path, waits: list[float]
 ) -> None:

@@ -86,6 +86,7 @@ def from_transformers(weights: dict[str, Tensor], mapping: dict[str, tuple[str, 
 
 
 def transformers_config(role: Role, architecture: Architecture, vocabulary_size: int, dropout: float) -> dict[str, Any]:
+    """What goes into config.json; `architecture` is that of the network exported, a generator's its own."""
     head = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     return {
         "architectures": [head],

@@ -54,11 +54,14 @@ def keep_factors(elements: int, rate: float, generator: torch.Generator) -> Tens
 
 
 class Dropout(nn.Module):
+    """By the model's one Noise; while not training, nothing is dropped."""
+
     def __init__(self, noise: Noise) -> None:
         super().__init__()
         self.noise = noise
 
     def forward(self, states: Tensor) -> Tensor:
+        """States of any shape → the same."""
         if not self.training or self.noise.rate == 0.0:
             return states
         if not self.noise.pooled:
@@ -66,7 +69,7 @@ class Dropout(nn.Module):
         return states * self.noise.factors(states)
 
     def add(self, states: Tensor, change: Tensor) -> Tensor:
-        """states + dropout(change), in one pass."""
+        """states + dropout(change), both of one shape, in one pass."""
         if not self.training or self.noise.rate == 0.0:
             return states + change
         if not self.noise.pooled:

@@ -74,6 +74,8 @@ class ReplacedHead(nn.Module):
 
 
 class Electra(nn.Module):
+    """Both networks on one table of embeddings; what a batch must hold is in batches.py."""
+
     def __init__(
         self,
         vocabulary_size: int,
@@ -94,6 +96,7 @@ class Electra(nn.Module):
         multiply_in(self, dtype)
 
     def forward(self, batch: Batch) -> Step:
+        """A batch of [sequences, length] each → its share of the loss, a scalar, and sums of its tokens."""
         attention = within_documents(batch, self.dtype)
         vectors = self.propose(batch, attention)
         token_loss, sampled, right = self.generator_head.losses(

@@ -22,6 +22,8 @@ INITIAL_DEVIATION = 0.02  # google: truncated normal; of the embeddings always
 
 
 class Linear(nn.Linear):
+    """[…, width in] → […, width out]."""
+
     products = torch.float32  # the type the product is made and given in: multiply_in
 
     def forward(self, states: Tensor) -> Tensor:
@@ -64,6 +66,8 @@ class Embeddings(nn.Module):
 
 
 class Layer(nn.Module):
+    """Attention, then feed-forward; each adds to the states, which are then normed (post-norm)."""
+
     def __init__(self, architecture: Architecture, noise: Noise) -> None:
         super().__init__()
         hidden = architecture.hidden

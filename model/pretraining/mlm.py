@@ -24,11 +24,14 @@ class PairHead(nn.Module):
         self.out = nn.Linear(hidden, 2)
 
     def forward(self, states: Tensor) -> Tensor:
+        """[pairs, hidden] → [pairs, 2]."""
         logits: Tensor = self.out(torch.tanh(self.pool(states)).float())
         return logits
 
 
 class MaskedLanguageModel(nn.Module):
+    """One network; with objective `mlm+nsp` it also says whether two texts belong together."""
+
     def __init__(
         self,
         vocabulary_size: int,
@@ -47,6 +50,7 @@ class MaskedLanguageModel(nn.Module):
         multiply_in(self, dtype)
 
     def forward(self, batch: Batch) -> Step:
+        """A batch of [sequences, length] each → its share of the loss, a scalar, and sums of its tokens."""
         attention = within_documents(batch, self.dtype)
         embedded = self.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
         states = self.encoder(embedded, attention)

@@ -60,8 +60,7 @@ def _code() -> str:
     folder = Path(__file__).parent
     digest = hashlib.sha256()
     for name in COMPUTING_CODE:
-        path = folder / f"{name}.py"
-        digest.update(path.read_bytes() if path.exists() else b"")
+        digest.update((folder / f"{name}.py").read_bytes())
     return digest.hexdigest()
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from model.command import UserMistake
 
 FOOTER_BYTES, MAGIC = 48, 0xDB4775248B80FB57
-TRAILER_BYTES = 5  # after each block: compression, checksum
 TYPES = {1: np.float32, 2: np.float64, 3: np.int32, 9: np.int64, 19: np.float16}  # tensorflow's DataType
 
 
@@ -59,7 +58,8 @@ def _table(data: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _block(data: bytes, offset: int, size: int, path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Keys share prefixes with the key before; the restart points at the end are not needed to read all."""
+    """Keys share prefixes with the key before; the restart points at the end are not needed to read all. After the
+    block come one byte for its compression and its checksum."""
     if data[offset + size] != 0:
         raise UserMistake(f"{path}: a compressed index, which this reader does not know")
     block = data[offset : offset + size]

@@ -140,6 +140,7 @@ figcaption { font-size: .9rem; padding: .3rem; color: #57606a; } details { margi
 summary { cursor: pointer; font-weight: 600; }
 @media (min-width: 60rem) { table { width: auto; } }
 @media print {
-  details > * { display: block; } pre { white-space: pre-wrap; } .wide { overflow: visible; } table { width: auto; }
+  details > * { display: block; } details::details-content { content-visibility: visible; block-size: auto; }
+  pre { white-space: pre-wrap; } .wide { overflow: visible; } table { width: auto; }
 }
 """

@@ -155,11 +155,14 @@ def _first_pieces(encoding: Encoding) -> list[int]:
 
 
 def _answer_tokens(offsets: np.ndarray, example: Example) -> list[int]:
-    """[first token, last token] of the first answer, [0, 0] where this window does not hold all of it."""
+    """[first token, last token] of the first answer, [0, 0] where this window does not hold all of it.
+
+    White space around an answer is in no token.
+    """
     if not example.answers:
         return [0, 0]
-    text, begin = example.answers[0]
-    end = begin + len(text)
+    text, start = example.answers[0]
+    begin, end = start + len(text) - len(text.lstrip()), start + len(text.rstrip())
     covering = np.flatnonzero((offsets[:, 0] >= 0) & (offsets[:, 1] > begin) & (offsets[:, 0] < end))
     if not len(covering) or offsets[covering[0], 0] > begin or offsets[covering[-1], 1] < end:
         return [0, 0]

@@ -83,6 +83,14 @@ def test_windows_overlap_and_point_at_the_answer(tokenizer):
     assert max(feature.offsets[:, 1].max() for feature in features) == len(passage)
 
 
+def test_white_space_around_an_answer_is_in_no_token(tokenizer):
+    passage = "the lamp  peter  works"
+    example = Example("q", "who works?", passage, answers=(("  peter ", passage.index("peter") - 2),))
+    (feature,) = Encoder(tokenizer, "span", max_length=64)([example])
+    first, last = feature.target
+    assert passage[feature.offsets[first][0] : feature.offsets[last][1]] == "peter"
+
+
 def test_the_best_answer_is_taken_over_all_windows(tokenizer):
     passage = "the lamp is great and " * 20 + "peter sat on the mat in london ."
     example = Example("q", "who sat?", passage, answers=(("peter", passage.index("peter")),))

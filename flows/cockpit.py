@@ -26,6 +26,8 @@ from flows.service import Service, say, trim
 from model.json_file import write_json
 
 WATCH_SECONDS = 1.0
+HEALTH_SECONDS = 10.0
+"""For an answer: a server of a loaded machine is slow, and not to be taken for one that hangs."""
 DOWN_SECONDS = 120.0
 """Three services, one after the other, each with the grace of its jobs; and as much again for a loaded machine."""
 
@@ -62,12 +64,12 @@ def services_of(store: Path, prefect_port: int, mlflow_port: int) -> list[Servic
         Service(
             "Prefect server",
             lambda: servers.prefect_server(store, prefect_port),
-            lambda: servers.answers(f"http://{HOST}:{prefect_port}/api/health"),
+            lambda: servers.answers(f"http://{HOST}:{prefect_port}/api/health", HEALTH_SECONDS),
         ),
         Service(
             "MLflow server",
             lambda: servers.mlflow_server(store, mlflow_port),
-            lambda: servers.answers(f"http://{HOST}:{mlflow_port}/health"),
+            lambda: servers.answers(f"http://{HOST}:{mlflow_port}/health", HEALTH_SECONDS),
         ),
         Service("deployments", lambda: serving(store, mlflow_port), lambda: served(store)),
     ]

@@ -15,13 +15,23 @@ import psutil
 
 from beam_jobs.command import UserMistake
 
-CLOCK_SECONDS = 5.0
-"""A birth is counted from the machine's start, which moves a little when its clock is set."""
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+ROUNDING_SECONDS = 1.0
 
 
 def mark() -> dict[str, Any]:
     """What this process writes into a file to be found by."""
-    return {"pid": os.getpid(), "born": psutil.Process().create_time()}
+    return {"pid": os.getpid(), "born": born(psutil.Process()), "boot": boot()}
+
+
+def born(process: psutil.Process) -> float:
+    """Seconds from the machine's start, which stay the same when its clock is set."""
+    return process.create_time() - psutil.boot_time()
+
+
+def boot() -> str:
+    """Tells one start of the machine from another."""
+    return BOOT.read_text().strip() if BOOT.exists() else f"{psutil.boot_time():.0f}"
 
 
 def bearer(file: Path) -> psutil.Process | None:
@@ -29,7 +39,8 @@ def bearer(file: Path) -> psutil.Process | None:
     with suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
         left = json.loads(file.read_text())
         process = psutil.Process(left["pid"])
-        if abs(process.create_time() - left["born"]) < CLOCK_SECONDS and process.status() != psutil.STATUS_ZOMBIE:
+        same = left["boot"] == boot() and abs(left["born"] - born(process)) < ROUNDING_SECONDS
+        if same and process.status() != psutil.STATUS_ZOMBIE:
             return process
     return None
 

@@ -94,10 +94,8 @@ class Store:
                 "dumps, and what the Beam jobs read and write when they run alone, may lie in gs:// or s3://"
             )
         self.root = Path(root).expanduser().resolve()
-        if self.root.is_file():
-            raise UserMistake(f"store: {root} is a file; give the folder of the results")
         if file := next((p for p in (self.root, *self.root.parents) if p.exists() and not p.is_dir()), None):
-            raise UserMistake(f"store: {root}: {file} is a file; name a folder")
+            raise UserMistake(f"store: {root}: {file} is a file; give the folder of the results")
 
     def folder(self, stage: Stage) -> Path:
         return self.root / stage.name / stage.fingerprint

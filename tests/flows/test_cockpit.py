@@ -1,6 +1,7 @@
 """`up`, `status`, `down` about processes that died, hang, or are not theirs; the real servers are in tests/faults."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -53,7 +54,8 @@ def test_what_a_killed_up_left_is_no_state_and_down_leaves_its_number_alone(tmp_
     with holder(tmp_path, "") as killed:
         assert holding.is_up(tmp_path)
         assert holding.bearer(tmp_path / "up.lock").pid == killed.pid
-    left = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2", "pid": stranger.pid, "born": 1.0}
+    addresses = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2"}
+    left = {**addresses, **holding.mark(), "pid": stranger.pid, "born": 1.0}
     for name in ("servers.json", "up.lock"):
         (tmp_path / name).write_text(json.dumps(left))
     assert holding.state(tmp_path) == servers.running(tmp_path) == {}
@@ -63,6 +65,14 @@ def test_what_a_killed_up_left_is_no_state_and_down_leaves_its_number_alone(tmp_
     with holder(tmp_path, ""):
         assert not (tmp_path / "servers.json").exists(), "the next one takes it away at once"
     assert stranger.poll() is None
+
+
+def test_a_process_of_before_a_reboot_is_not_taken_for_another_of_its_number(tmp_path):
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps(holding.mark()))
+    assert holding.bearer(file).pid == os.getpid()
+    file.write_text(json.dumps({**holding.mark(), "boot": "an earlier one"}))
+    assert holding.bearer(file) is None
 
 
 def test_down_ends_an_up_that_is_starting(tmp_path, capsys):
@@ -102,7 +112,8 @@ def test_status_is_well_only_while_somebody_serves_the_deployments(tmp_path, str
         (tmp_path / "servers.json").write_text(
             json.dumps({"prefect": address, "mlflow": address, "started": 0, **holding.mark()})
         )
-        ready.write_text(json.dumps({"pid": stranger.pid, "born": psutil.Process(stranger.pid).create_time()}))
+        born = holding.born(psutil.Process(stranger.pid))
+        ready.write_text(json.dumps({"pid": stranger.pid, "born": born, "boot": holding.boot()}))
         assert cockpit.status(tmp_path) is True
         assert "deployments served\n" in capsys.readouterr().out
         stranger.kill()
@@ -177,7 +188,7 @@ def test_a_store_that_is_a_file_is_a_mistake(tmp_path, capsys, words):
     file.write_text("")
     for store in (file, file / "store"):
         assert cli.attempt(cli.parser().parse_args([*words, "--store", str(store)])) == 2
-        assert capsys.readouterr().err == f"error: store: {store}: {file} is a file; name a folder\n"
+        assert capsys.readouterr().err == f"error: store: {store}: {file} is a file; give the folder of the results\n"
 
 
 def test_a_detached_up_that_ends_is_told_as_in_the_terminal_and_is_not_taken_for_another(tmp_path, capsys):

@@ -86,7 +86,7 @@ def test_windows_overlap_and_point_at_the_answer(tokenizer):
 def test_white_space_around_an_answer_is_in_no_token(tokenizer):
     passage = "the lamp  peter  works"
     example = Example("q", "who works?", passage, answers=(("  peter ", passage.index("peter") - 2),))
-    (feature,) = Encoder(tokenizer, "span", max_length=64)([example])
+    (feature,) = Encoder(tokenizer, "span", max_length=64, stride=16)([example])
     first, last = feature.target
     assert passage[feature.offsets[first][0] : feature.offsets[last][1]] == "peter"
 

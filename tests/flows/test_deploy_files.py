@@ -138,7 +138,7 @@ def test_what_the_containers_of_prefect_write_is_theirs_to_write():
     (home,) = [volume.split(":")[1] for volume in prefect["volumes"]]
     assert re.search(rf"mkdir -p .*{home} .*chown electra:electra .*{home}", lines)
     assert "PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/electra/" in lines
-    assert prefect["environment"]["AMAZON_ELECTRA_PREFECT_HOSTS"] == "prefect"
+    assert prefect["environment"]["AMAZON_ELECTRA_PREFECT_HOSTS"].split(",")[0] == "prefect"
     assert import_module("flows.prefect_application").HOSTS == "AMAZON_ELECTRA_PREFECT_HOSTS"
     assert all(service["init"] for name, service in SERVICES.items() if name != "database")
 

@@ -20,17 +20,13 @@ from flows.stages import dump as dump_stage
 from flows.stages import finetuning as finetuning_stage
 from flows.stages import report
 from flows.store import Stage, Store
-from flows.tasks import going_through
+from flows.tasks import chosen, going_through, titled
 from model.registry import Registry
 
 
 def run_name() -> str:
     """Dump, base and date."""
-    given = flow_run.parameters
-    dump, increment = given.get("dump"), given.get("increment")
-    paths = dump["paths"] if isinstance(dump, dict) else getattr(dump, "paths", ["dump"])
-    base = increment.get("base", "last") if isinstance(increment, dict) else getattr(increment, "base", "last")
-    return f"{dump_stage.name(paths)} · added to {base[:8]} · {flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"
+    return titled(f"added to {chosen('increment', 'base', 'last')[:8]}")
 
 
 @flow(name="add-dump", flow_run_name=run_name, **NOTED)

@@ -1,9 +1,11 @@
 """Parts of the graph to start alone: whatever they make, the whole graph finds complete later."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from prefect import flow
+from prefect.runtime import flow_run
 
 from flows.completion import Maker
 from flows.failures import NOTED
@@ -15,7 +17,7 @@ from flows.stages import shards as shards_stage
 from flows.stages import study as study_stage
 from flows.stages import vocabulary as vocabulary_stage
 from flows.store import Stage
-from flows.tasks import going_through, run_name
+from flows.tasks import going_through, run_name, titled
 
 
 def prepared(p: Parameters, make: Maker) -> tuple[Stage, Stage]:
@@ -97,7 +99,13 @@ def pre_train(
     return going_through(encoder_graph, parameters)
 
 
-@flow(name="study", flow_run_name=run_name, **NOTED)
+def study_name() -> str:
+    """Dump, study and date."""
+    choice = StudyChoice.model_validate(flow_run.parameters.get("study") or {})
+    return titled(f"study {choice.own.title if choice.is_own else Path(choice.file).stem}")
+
+
+@flow(name="study", flow_run_name=study_name, **NOTED)
 def study(
     study: StudyChoice = StudyChoice(),  # noqa: B008
     dump: Dump = Dump(),  # noqa: B008

@@ -12,7 +12,7 @@ from flows.failures import NOTED
 from flows.parameters import Dump, Parameters, Section
 from flows.stages import dump as dump_stage
 from flows.store import Known, Stage, Store
-from flows.tasks import going_through, run_name
+from flows.tasks import chosen, going_through, titled
 from model.registry import Registry
 
 
@@ -21,6 +21,11 @@ class Scored(Section):
 
     alias: str = Field(default="champion", min_length=1, description="champion, or challenger")
     workers: int = Field(default=0, ge=0, le=1024, description="Processes of the Beam job; 0: as many as it takes")
+
+
+def run_name() -> str:
+    """Dump, model and date."""
+    return titled(f"labelled by the {chosen('model', 'alias', 'champion')}")
 
 
 @flow(name="score", flow_run_name=run_name, **NOTED)

@@ -102,11 +102,20 @@ class PrefectMaker:
 
 
 def run_name() -> str:
-    """Dump, preset and date: what one looks for in a list of runs."""
-    given = flow_run.parameters
-    chosen, started = given.get("dump"), flow_run.scheduled_start_time
-    paths = chosen["paths"] if isinstance(chosen, dict) else getattr(chosen, "paths", ["dump"])
-    return f"{dump.name(paths)} · {given.get('preset', 'tiny')} · {started:%Y-%m-%d %H:%M}"
+    """Of a flow with a preset."""
+    return titled(flow_run.parameters.get("preset", "tiny"))
+
+
+def titled(what: str) -> str:
+    """Dump, what is made of it, and date: what one looks for in a list of runs."""
+    name = dump.name(chosen("dump", "paths", ["dump"]))
+    return f"{name} · {what} · {flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"
+
+
+def chosen(section: str, field: str, default: Any) -> Any:
+    """What this flow run was given; the name of a run is asked for before its parameters are validated."""
+    given = flow_run.parameters.get(section)
+    return given.get(field, default) if isinstance(given, dict) else getattr(given, field, default)
 
 
 def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Parameters) -> dict[str, Any]:

@@ -6,8 +6,11 @@ import re
 import pytest
 
 from beam_jobs.command import UserMistake
+from flows import add_dump, parts, scoring, tasks
+from flows.parameters import Dump, StudyChoice
 from flows.processes import JobFailed
 from flows.store import Store
+from model.evaluation.study_file import Study
 from tests.flows.toy_graph import run_toy
 
 pytestmark = pytest.mark.usefixtures("prefect_home")
@@ -77,6 +80,31 @@ def test_prefect_shows_progress_counts_and_the_name_of_the_run(store):
         runs = client.read_flow_runs(limit=200)
     assert {"corpus-progress", "corpus-counts", "pretraining-progress", "stages"} <= names
     assert any(run.name.startswith("sample-100 · tiny · 2") for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        (tasks.run_name, {"dump": {"paths": ["a/Toys.json.gz", "b.json"]}, "preset": "base"}, "Toys+1 · base · "),
+        (scoring.run_name, {"dump": Dump(paths=["new.csv"]), "model": {}}, "new · labelled by the champion · "),
+        (parts.study_name, {"study": {"file": "own/losses.yaml"}, "dump": Dump()}, "sample-20000 · study losses · "),
+        (parts.study_name, {"study": StudyChoice(own=Study(title="Mine"))}, "dump · study Mine · "),
+        (
+            add_dump.run_name,
+            {"dump": {"paths": ["c.json"]}, "increment": {"base": "0123456789"}},
+            "c · added to 01234567 · ",
+        ),
+    ],
+)
+def test_runs_are_named_after_what_is_made_of_what(name, given, expected):
+    from prefect import flow
+    from prefect.runtime import flow_run
+
+    @flow(flow_run_name=name)
+    def named(dump=None, preset="tiny", model=None, study=None, increment=None):
+        return flow_run.name
+
+    assert named(**given).startswith(expected)
 
 
 @pytest.mark.parametrize(

@@ -170,21 +170,26 @@ def _note(store: Store, ticket: str) -> Path:
 def resolve(base: str, make: Maker) -> Base:
     """The model with this fingerprint, or of this ticket: then it is made now, unless that was done.
 
-    A promised dump that cannot be used, or whose job fails whatever one does, is left out, as it was when its own run
-    failed: it must not keep those after it from being added.
+    A promised dump that cannot be used is left out, as it was when its own run failed: it must not keep those after it
+    from being added. One whose job fails is not tried again here; its own run may be started again.
     """
     if note := promised(make.store, base):
         if "made" in note:
             return resolve(note["made"], make)
         form = Addition.model_validate({**note["form"], "store": str(make.store.root)})
         before = resolve(form.increment.base, make)
+        if "left_out" in note:
+            return before
         try:
             return grown(form, before, make)
-        except (UserMistake, JobFailed) as unusable:
-            if isinstance(unusable, JobFailed) and unusable.transient:
-                raise
+        except UserMistake as unusable:
             run_logger().warning("left out %s: %s", " ".join(form.dump.paths), unusable)
-            return before
+        except JobFailed as failure:
+            if failure.transient:
+                raise
+            run_logger().warning("left out %s: %s", " ".join(form.dump.paths), failure)
+            write_json(_note(make.store, base), {**note, "left_out": str(failure)})
+        return before
     encoder = make.store.manifest(Known("pretraining", 0, {}, known=base))
     if encoder is None:
         raise UserMistake(f"increment.base: no model {base} in {make.store.root}; `amazon-electra runs` lists them")

@@ -37,6 +37,7 @@ def general(
 ) -> Stage:
     """Shards of text that is not reviews, for a study's control arm: the reviews' vocabulary, sentences and length."""
     max_length = parameters.shards.max_length or PRESETS[parameters.preset].max_length
+    workers = parameters.corpus.workers
     return Stage(
         "shards",
         1,
@@ -54,6 +55,7 @@ def general(
             *["--output", str(folder)],
             *["--max_length", str(max_length)],
             *(["--withhold", *map(str, withheld)] if withheld else []),
+            *(["--direct_num_workers", str(workers)] if workers else []),
         ],
         title="general-text shards",
     )

@@ -11,14 +11,16 @@ from tokenizers import Tokenizer
 
 from beam_jobs.command import UserMistake
 from flows import increments
-from flows.completion import Completion
+from flows.completion import Completion, Plan
 from flows.parameters import Addition
 from flows.parts import encoder_graph
+from flows.processes import JobFailed
 from flows.settings import filled, from_settings
 from flows.stages import dump as dump_stage
 from flows.store import Store
 from model.tracking import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.flows.made import made_run
 
 REVIEWS = {"zebra": range(300), "apple": range(250, 400), "mango": range(350, 450)}
 """The numbers of the texts in each dump, in the order of arrival: 50 of apple's are zebra's, 50 of mango's apple's."""
@@ -171,6 +173,30 @@ def test_promised_additions_are_made_by_whoever_needs_them_and_unusable_dumps_ar
     assert increments.promised(make.store, tickets[0])["made"] == bases[1].encoder.fingerprint
     with pytest.raises(UserMistake, match="its format is not known"):
         increments.grown(form_of(make.store.root, arrived[1], bases[1].encoder.fingerprint), bases[1], make)
+
+
+def test_an_addition_whose_job_fails_keeps_no_other_waiting(tmp_path):
+    store = Store(tmp_path / "store")
+    encoder = made_run(store.root)
+    dump = write_lines(tmp_path / "new.json", [review(1)])
+    ticket = increments.promise(store, form_of(store.root, dump, encoder))
+    started = []
+
+    class Failing(Plan):
+        transient = True
+
+        def __call__(self, stage):
+            if stage.name == "corpus":
+                started.append(stage)
+                raise JobFailed("corpus", 1, "ZeroDivisionError: a bug", tmp_path / "log.txt", self.transient)
+            return stage
+
+    with pytest.raises(JobFailed):
+        increments.resolve(ticket, Failing(store))
+    Failing.transient = False
+    for _ in range(2):
+        assert increments.resolve(ticket, Failing(store)).encoder.fingerprint == encoder
+    assert len(started) == 2, "what failed for good is not tried again"
 
 
 def test_a_base_by_its_name(turns):

@@ -8,7 +8,8 @@ from beam_jobs.command import UserMistake
 from flows.completion import Plan
 from flows.domain_adaptation import graph
 from flows.settings import from_settings
-from flows.store import Store
+from flows.stages import shards
+from flows.store import Stage, Store
 from model import presets
 
 
@@ -73,6 +74,14 @@ def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints)
         fingerprints("corpus.withhold=nofile")
     with pytest.raises(UserMistake, match=r"pretraining\.objective=mlm: a whole run adapts an ELECTRA"):
         fingerprints("pretraining.objective=mlm")
+
+
+def test_general_text_is_cut_by_as_many_processes_as_the_corpus(tmp_path):
+    (tmp_path / "text.txt").write_text("other text\n")
+    made = Stage("corpus", 1, {}), Stage("vocabulary", 1, {})
+    chosen, store = from_settings(["corpus.workers=3"]), Store(tmp_path)
+    stage = shards.general(chosen, [tmp_path / "text.txt"], [], *made, store)
+    assert stage.arguments(store, tmp_path)[-2:] == ["--direct_num_workers", "3"]
 
 
 def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):

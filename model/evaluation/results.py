@@ -31,6 +31,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Results:
+    """Every cell of a study, and what its numbers say: [arms × tasks × seeds] evaluations on the same test examples."""
+
     cells: Sequence[Cell]
     _pooled: dict[tuple[str, str], dict[str, dict[str, float]]] = field(default_factory=dict, repr=False)
 
@@ -41,12 +43,15 @@ class Results:
 
     @property
     def tasks(self) -> list[str]:
+        """As the study calls them, in its order."""
         return list(dict.fromkeys(cell.task for cell in self.cells))
 
     def of(self, arm: str, task: str) -> list[Cell]:
+        """One cell for each seed, by seed; empty where the arm was not run on the task."""
         return sorted((c for c in self.cells if c.arm == arm and c.task == task), key=lambda c: c.seed)
 
     def metrics(self, task: str) -> list[str]:
+        """Their names in model/evaluation/metrics.py, the main one first."""
         return list(next(c for c in self.cells if c.task == task).about["metrics"])
 
     def asked(self, task: str) -> str:
@@ -54,6 +59,7 @@ class Results:
         return next(c for c in self.cells if c.task == task).about["task"]
 
     def main_metric(self, task: str) -> str:
+        """The one that arms are compared by."""
         return next(c for c in self.cells if c.task == task).about["main_metric"]
 
     def pooled(self, arm: str, task: str) -> dict[str, dict[str, float]]:
@@ -92,6 +98,8 @@ class Results:
 
 @dataclass(frozen=True)
 class Difference:
+    """Arm `a` minus arm `b` on a task."""
+
     a: str
     b: str
     task: str
@@ -99,6 +107,7 @@ class Difference:
 
     @property
     def words(self) -> str:
+        """Which arm is better, by name, or that there is no evidence of it."""
         return self.comparison.words(self.a, self.b, METRICS[self.comparison.metric].better)
 
     @property

@@ -192,6 +192,10 @@ def _variance(full: np.ndarray, resampled: np.ndarray, n: int) -> tuple[float, f
     only what is left of the first is added. What the few seeds told has seeds − 1 degrees of freedom, and the sum
     has no fewer.
     """
+    if n < 2:
+        raise UserMistake(
+            "the test set has one example, which tells nothing of others: give more (n_test, or the data)"
+        )
     seeds = len(full)
     examples = float(resampled.mean(0).var(ddof=1))
     if seeds == 1:

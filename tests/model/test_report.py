@@ -267,6 +267,40 @@ def test_writing_twice_gives_the_same_page(written, study):
     assert (study / "again" / "report.html").read_text() == (written / "report.html").read_text()
 
 
+def test_each_way_to_compare_is_rendered(study, tmp_path):
+    """Without comparisons the first arm with the others; the named ones; one arm alone; one seed."""
+    content = json.loads((study / "study.json").read_text())
+    cells = [cell | {"evaluation": str(study / cell["evaluation"])} for cell in content["cells"]]
+
+    def rendered(**changes):
+        told = {name: value for name, value in content.items() if name in ("title", "arms")}
+        (tmp_path / "study.json").write_text(json.dumps(told | {"cells": cells} | changes))
+        summary = report.report(tmp_path / "study.json", tmp_path)
+        return summary, (tmp_path / "report.md").read_text()
+
+    summary, text = rendered()
+    assert [(d["a"], d["b"]) for d in summary["differences"]] == [("in-domain", "random")] * 2
+    assert "in-domain − random" in text
+    assert "McNemar's exact test, by sampling" in text
+    assert "Holm's step-down method" in text
+
+    summary, text = rendered(comparisons=[["random", "in-domain"]])
+    assert {(d["a"], d["b"], d["words"]) for d in summary["differences"]} == {
+        ("random", "in-domain", "in-domain is better than random"),
+        ("random", "in-domain", "no evidence of a difference between random and in-domain"),
+    }
+    assert "random − in-domain" in text
+
+    summary, text = rendered(cells=[cell for cell in cells if cell["arm"] == "random"])
+    assert summary["differences"] == []
+    assert summary["answer"].endswith("there is no second arm to compare it with.")
+    assert "## Differences" not in text
+
+    summary, text = rendered(cells=[cell for cell in cells if cell["seed"] == 0])
+    assert all(d["p"] == d["p_randomization"] for d in summary["differences"])
+    assert "Some arms have one seed" in text
+
+
 def test_a_pair_without_cells_and_a_seed_counted_twice_are_the_users_mistakes(study):
     cells = json.loads((study / "study.json").read_text())["cells"]
     with pytest.raises(UserMistake, match="'in-domain' and 'general' have no task and seed in common; the arms are in"):

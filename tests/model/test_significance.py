@@ -131,6 +131,13 @@ def test_the_order_of_examples_does_not_matter():
     assert significance.compare(METRICS["accuracy"], a, b) == significance.compare(METRICS["accuracy"], a, shuffled)
 
 
+def test_one_example_tells_nothing():
+    right, wrong = predictions(np.ones(1, dtype=bool)), predictions(np.zeros(1, dtype=bool))
+    for found in (significance.pooled, lambda metric, seeds: significance.compare(metric, seeds, seeds[::-1])):
+        with pytest.raises(UserMistake, match="the test set has one example"):
+            found(METRICS["accuracy"], [right, wrong])
+
+
 def test_other_examples_cannot_be_compared():
     a, b = study(0, 1, 0.0)
     with pytest.raises(UserMistake, match="different examples"):

@@ -212,3 +212,26 @@ def test_only_an_unlabelled_test_file_is_not_enough(tmp_path):
     (tmp_path / "test.csv").write_text("x")
     with pytest.raises(UserMistake, match=r"only test.csv, whose labels are not published"):
         splits("swag", tmp_path)
+
+
+def test_reviews_of_a_book_named_train_are_no_training_set(tmp_path):
+    for name in ("The_Girl_on_the_Train", "1984"):
+        rows = "".join(f"5,{name} {i}\n1,bad {name} {i}\n" for i in range(N))
+        (tmp_path / f"{name}.csv").write_text("star_rating,review_body\n" + rows)
+    assert sum(map(len, splits("us-reviews-stars", tmp_path).values())) == 4 * N
+
+
+def test_domains_of_subjqa_are_found_below_their_folder(tmp_path):
+    (tmp_path / "about.json").write_text("{}")
+    for domain in ("books", "grocery"):
+        folder = tmp_path / "SubjQA" / domain / "splits"
+        folder.mkdir(parents=True)
+        for split in SPLITS:
+            (folder / f"{split}.csv").write_text(content("subjqa", f"{domain}-{split}"))
+    read = splits("subjqa", tmp_path)
+    assert {split: {e.pair.split()[0] for e in read[split]} for split in SPLITS} == {
+        split: {f"books-{split}", f"grocery-{split}"} for split in SPLITS
+    }
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UserMistake, match=r"none: no <domain>/train.csv"):
+        splits("subjqa", tmp_path / "none")

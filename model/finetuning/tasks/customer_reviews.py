@@ -6,7 +6,7 @@ from pathlib import Path
 from model.finetuning.examples import Example, LeftOut, Task
 from model.finetuning.tasks.corpus import POLARITY, STARS
 from model.finetuning.tasks.files import column, is_short, table_rows, whole
-from model.finetuning.tasks.splits import reader
+from model.finetuning.tasks.splits import reader, undivided
 
 
 def reviews(classes: Mapping[int, int]) -> Callable[[Path], Iterator[Example | LeftOut]]:
@@ -37,7 +37,7 @@ TASKS = (
         shape="classification",
         labels=("negative", "positive"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=reader(reviews(POLARITY)),
+        read=reader(reviews(POLARITY), undivided),
         source="Amazon Customer Reviews, TSV or CSV with star_rating and review_body",
         question="is a review negative (1–2 stars) or positive (4–5)?",
     ),
@@ -46,7 +46,7 @@ TASKS = (
         shape="classification",
         labels=tuple(f"{stars} stars" for stars in STARS),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=reader(reviews(STARS)),
+        read=reader(reviews(STARS), undivided),
         source="Amazon Customer Reviews, TSV or CSV with star_rating and review_body",
         question="how many stars, 1 to 5, did the writer give?",
     ),

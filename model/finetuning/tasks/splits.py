@@ -60,9 +60,14 @@ def _hidden(path: Path, data: Path) -> bool:
 
 
 def split_files(data: Path, leave_out: Iterable[str] = ()) -> dict[Split, list[Path]]:
-    """Files by the split that a word of their own name tells, or of the nearest folder above them that tells one."""
+    """Files by the split that their names tell; those of one that tells none are not among them."""
+    return by_name([] if data.is_file() else data_files(data, leave_out), data)
+
+
+def by_name(files: Iterable[Path], data: Path) -> dict[Split, list[Path]]:
+    """A word of a file's own name tells its split, or of the nearest folder above it that tells one."""
     found: dict[Split, list[Path]] = {split: [] for split in SPLITS}
-    for path in [] if data.is_file() else data_files(data, leave_out):
+    for path in files:
         for name in reversed(path.relative_to(data).parts):
             told = {SPLIT_OF[word] for word in re.findall("[a-z]+", CAMEL.sub(" ", name).lower()) if word in SPLIT_OF}
             if len(told) > 1:
@@ -81,10 +86,7 @@ def parts(data: Path, leave_out: Iterable[str] = (), labelled_test: bool = True)
     """
     found = split_files(data, leave_out)
     if not any(found.values()):
-        files = tuple(data_files(data, leave_out))
-        if not files:
-            raise UserMistake(f"{data}: no data file in it")
-        return {split: Part(files, SHARES) for split in SPLITS}
+        return undivided(data, leave_out)
     if not labelled_test:
         if not found["train"] and not found["dev"]:
             raise UserMistake(
@@ -92,6 +94,14 @@ def parts(data: Path, leave_out: Iterable[str] = (), labelled_test: bool = True)
             )
         found["test"] = []
     return planned(found)
+
+
+def undivided(data: Path, leave_out: Iterable[str] = ()) -> dict[Split, Part]:
+    """All files cut, whatever their names: for formats that publish no split."""
+    files = tuple(data_files(data, leave_out))
+    if not files:
+        raise UserMistake(f"{data}: no data file in it")
+    return {split: Part(files, SHARES) for split in SPLITS}
 
 
 def planned(found: Mapping[Split, list[Path]]) -> dict[Split, Part]:

@@ -5,17 +5,27 @@ Files are <domain>/{train,dev,test}.csv.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from model.command import UserMistake
-from model.finetuning.examples import Example, LeftOut, Task
+from model.finetuning.examples import Example, LeftOut, Split, Task
 from model.finetuning.tasks.files import column, table_rows
-from model.finetuning.tasks.splits import passage, reader
+from model.finetuning.tasks.splits import Part, by_name, passage, planned, reader, undivided
 
 NO_ANSWER = "ANSWERNOTFOUND"
 """Stands at the end of every review; chosen by annotators as the answer that is not there."""
+
+
+def split_parts(data: Path) -> Mapping[Split, Part]:
+    """Every domain below the folder; a file alone is cut."""
+    if data.is_file():
+        return undivided(data)
+    found = by_name(sorted(data.rglob("*.csv*")), data)
+    if not any(found.values()):
+        raise UserMistake(f"{data}: no <domain>/train.csv, dev.csv or test.csv of SubjQA, plain or gz")
+    return planned(found)
 
 
 def questions(path: Path) -> Iterator[Example | LeftOut]:
@@ -73,7 +83,7 @@ TASKS = (
         shape="span",
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
-        read=reader(questions, key=passage),
+        read=reader(questions, split_parts, key=passage),
         source="SubjQA: <domain>/{train,dev,test}.csv, plain or gz",
         question="which words of a review answer a question about the product, if any do?",
     ),

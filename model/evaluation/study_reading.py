@@ -38,7 +38,7 @@ def from_text(
     try:
         content = yaml.safe_load(_filled(text, variables, where, option))
     except yaml.YAMLError as error:
-        raise UserMistake(f"{where}: not YAML: {error}") from error
+        raise UserMistake(f"{where}: not YAML: {' '.join(str(error).split())}") from error
     if isinstance(content, dict) and changes:
         content = _changed(content, changes)
     return parse(content, where)

@@ -128,6 +128,22 @@ def test_equal_tokens_gives_shards_that_are_filled_less_more_steps(tmp_path):
         study_reading.parse(content(arms=arms), "here")
 
 
+def test_a_fine_tuned_folder_may_teach_and_decides_what_a_cell_is(tmp_path):
+    (tmp_path / "teacher").mkdir()
+    (tmp_path / "teacher" / "task.json").write_text("{}")
+    student = {"name": "student", "encoder": "half", "teacher": str(tmp_path / "teacher")}
+
+    def cell():
+        run = StudyRun(study_reading.parse(content(arms=[student]), "here"), tmp_path / "out")
+        [only] = run.cells
+        return run.folder(only), run._finetune_arguments(only, tmp_path / "model")
+
+    before, arguments = cell()
+    assert arguments[arguments.index("--teacher") + 1] == str(tmp_path / "teacher")
+    (tmp_path / "teacher" / "task.json").write_text('{"task": "polarity"}')
+    assert cell()[0] != before
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("studies")

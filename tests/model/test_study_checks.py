@@ -183,6 +183,11 @@ def test_nothing_at_once_is_the_users_mistake(option, capsys):
     assert "must be a whole number of at least 1" in capsys.readouterr().err
 
 
+def test_what_is_not_yaml_is_told_in_one_line():
+    with pytest.raises(UserMistake, match=r"^here: not YAML: while parsing [^\n]*line 1, column 8[^\n]*$"):
+        study_reading.from_text("arms: [{name: a\n", "here", {})
+
+
 def test_a_setting_of_the_command_line_is_checked_too():
     with pytest.raises(UserMistake, match=r"losses.yaml: settings.epochs: epochs is 0.0, must be from 0.01"):
         study_reading.read("losses", {"encoder": "e", "reviews": "r"}, {"epochs": "0"})

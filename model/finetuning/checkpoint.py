@@ -29,7 +29,7 @@ def save(
         "network": network.state_dict(),
         "optimizer": optimizer.state_dict(),
         "best": attempt.state,
-        "losses": [float(loss) for loss in position.losses],
+        "losses": torch.stack(position.losses).cpu() if position.losses else torch.empty(0),
         "numbers": {
             "dev": attempt.dev,
             "best_step": attempt.best_step,
@@ -66,4 +66,4 @@ def resume(
     torch.set_rng_state(state["random"])
     if state["random_cuda"]:
         torch.cuda.set_rng_state_all(state["random_cuda"])
-    return Position(numbers["step"], numbers["worse"], list(torch.tensor(state["losses"], device=device)))
+    return Position(numbers["step"], numbers["worse"], list(state["losses"].to(device)))

@@ -12,7 +12,6 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
 from prefect.server.api import server
 from prefect.server.database import dependencies
 from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
@@ -41,11 +40,10 @@ class ImmediateSqlite(AioSqliteConfiguration):
             yield transaction
 
 
-def create_app() -> FastAPI:
+def create_app() -> TrustedHostMiddleware:
+    """Prefect's application behind a check of the name it is asked under; its own services ask it directly."""
     url = PREFECT_API_DATABASE_CONNECTION_URL.value()
     if get_dialect(url).name == "sqlite":
         dependencies.set_database_config(ImmediateSqlite(connection_url=url))
-    application = server.create_app()
     named = [name.strip() for name in os.environ.get(HOSTS, "").split(",")]
-    application.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, *filter(None, named)], www_redirect=False)
-    return application
+    return TrustedHostMiddleware(server.create_app(), [*LOCAL, *filter(None, named)], www_redirect=False)

@@ -60,13 +60,15 @@ def test_the_server_answers_under_its_own_names_alone(prefect_home):
     assert asked("/health", Host=f"127.0.0.1.elsewhere.example:{port}").status_code == 400
 
 
-def test_further_names_of_the_server_are_those_of_the_variable(monkeypatch):
+def test_further_names_of_the_server_are_those_of_the_variable_and_its_own_services_need_none(monkeypatch):
     from fastapi.testclient import TestClient
 
     from flows import prefect_application
 
+    inner = FastAPI()
     monkeypatch.setenv(prefect_application.HOSTS, "prefect, flows.example")
-    monkeypatch.setattr(prefect_application.server, "create_app", FastAPI)
-    application = prefect_application.create_app()
-    codes = {host: TestClient(application, f"http://{host}").get("/").status_code for host in ("flows.example", "x.y")}
+    monkeypatch.setattr(prefect_application.server, "create_app", lambda: inner)
+    outer = prefect_application.create_app()
+    codes = {host: TestClient(outer, f"http://{host}").get("/").status_code for host in ("flows.example", "x.y")}
     assert codes == {"flows.example": 404, "x.y": 400}
+    assert TestClient(inner, "http://prefect-in-memory").get("/").status_code == 404

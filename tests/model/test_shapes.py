@@ -145,8 +145,13 @@ def test_a_model_of_mnli_is_measured_on_both_dev_sets(made):
             label = str(generator.choice(list(words)))
             rows.append(f"{i}\t{generator.choice(words[label])} {name} {i}\tthe lamp\t{label}")
         (data / f"{name}.tsv").write_text("\n".join(rows) + "\n")
+    repeated = (data / "dev_matched.tsv").read_text().splitlines()[1]
+    with (data / "train.tsv").open("a") as file:
+        file.write(repeated + "\n")
     output, metrics = learn(made, "mnli", data)
     assert metrics["accuracy"] > 0.9
+    left_out = json.loads((output / "result.json").read_text())["left_out"]
+    assert sorted(left_out.values(), key=len) == [{}, {"input also in a later split": 1}]
     arguments = ["--model", str(output), "--task", "mnli-mm", "--data", str(data), "--output", str(made / "mm")]
     mismatched = evaluate.run(arguments)
     assert (mismatched["task"], mismatched["n"]) == ("mnli-mm", 50)

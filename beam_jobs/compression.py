@@ -22,12 +22,45 @@ with suppress(ImportError):
 BROKEN = (zlib.error, inflating.error, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, ValueError)
 Compression = Literal["", "gz", "bz2", "zst", "zip"]
 MAGIC: dict[Compression, bytes] = {"gz": b"\x1f\x8b", "bz2": b"BZh", "zst": b"\x28\xb5\x2f\xfd", "zip": b"PK\x03\x04"}
+NOT_READ = {  # what has no lines to read, and how to get at them
+    b"\xfd7zXZ\0": ("packed with xz, which is not read", "unpack it first: xz -d"),
+    b"\x28\xb5\x2f\xfd": ("packed twice", "unpack it first: zstd -d"),
+    b"\x1f\x8b": ("packed twice", "unpack it first: gzip -d"),
+    b"BZh": ("packed twice", "unpack it first: bzip2 -d"),
+    b"7z\xbc\xaf\x27\x1c": ("packed with 7z, which is not read", "unpack it first: 7z x"),
+    b"Rar!\x1a": ("packed with rar, which is not read", "unpack it first: unrar x"),
+    b"\x04\x22\x4d\x18": ("packed with lz4, which is not read", "unpack it first: lz4 -d"),
+    b"\x1f\x9d": ("packed with compress, which is not read", "unpack it first: uncompress"),
+    b"PK\x05\x06": ("an empty zip file", "leave it out:"),
+    b"PAR1": ("a Parquet file", "give it as it is, neither packed nor in an archive:"),
+    b"\xff\xfe": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
+}
+TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
+CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
+MOST_CONTROLS = 0.05  # of the bytes of a text
 PACKED_BLOCK, PLAIN_BLOCK = 1 << 17, 1 << 20  # bytes taken in and given out at once
 FREE_BYTES = 1 << 26  # the expansion limit does not look at what stays below
 
 
 def compression_of(head: bytes) -> Compression:
     return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
+
+
+def refuse_unless_text(head: bytes, name: str) -> None:
+    """Says of a file, by its first (uncompressed) bytes, what it is if it is no text that can be read."""
+    for magic, (what, advice) in NOT_READ.items():
+        if head.startswith(magic):
+            raise UserMistake(f"{name} is {what}; {advice} {name}")
+    if head.startswith(TAR_MAGIC, TAR_MAGIC_AT):
+        raise UserMistake(f"{name} is a tar archive, which is not read; unpack it first: tar -xf {name}")
+    if len(head) - len(head.translate(None, CONTROLS)) <= MOST_CONTROLS * len(head):
+        return
+    zeros, odd = head.count(0), head[1::2].count(0)
+    if zeros > len(head) / 4 and not 0.1 < odd / zeros < 0.9:
+        code = "UTF-16LE" if odd > zeros / 2 else "UTF-16BE"
+        raise UserMistake(f"{name} is UTF-16 without a mark; convert it first: iconv -f {code} -t UTF-8 {name}")
+    raise UserMistake(f"{name} is a binary file, no text; leave it out")
 
 
 def open_plain(path: str, compression: Compression = "", member: str = "", most: float = 0) -> "PlainStream":
@@ -48,7 +81,9 @@ def open_plain(path: str, compression: Compression = "", member: str = "", most:
 def _zip_member(source: BinaryIO, path: str, member: str) -> Any:
     try:
         return zipfile.ZipFile(source).open(member)
-    except RuntimeError as error:  # zipfile's way to ask for a password
+    except zipfile.BadZipFile as error:
+        raise UserMistake(f"{path}: not a whole zip file ({error}); fetch it again") from None
+    except (RuntimeError, NotImplementedError) as error:  # a password, another method than deflate
         raise UserMistake(f"{path}: {error}") from None
 
 

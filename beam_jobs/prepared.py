@@ -22,8 +22,10 @@ import xxhash
 
 from beam_jobs import deduplication, languages, near_duplicates, personal_data, splits, storage, withholding, work_units
 from beam_jobs.cleaning import Cleaning, clean
+from beam_jobs.command import UserMistake
 from beam_jobs.formats import detection, fields, parquet_records
 from beam_jobs.formats.lines import Rejected, Tally, rejected
+from beam_jobs.formats.marked_text import OtherLabel
 from beam_jobs.work_units import Unit
 
 BATCH_REVIEWS = 4096
@@ -193,7 +195,10 @@ class Reading:
                 yield from parquet_records.read(file, found, self.tally, self.unit.start, self.unit.stop)
             return
         with work_units.open_unit(self.unit) as stream:
-            yield from detection.read(stream, found, self.tally, header=self.unit.piece == 0)
+            try:
+                yield from detection.read(stream, found, self.tally, header=self.unit.piece == 0)
+            except OtherLabel as error:
+                raise UserMistake(f"{self.unit.file.name} {error}") from None
             if stream.damage:
                 self.tally.notes["damaged_files"] += 1
                 yield rejected(self.tally.lines, stream.damage, b"")

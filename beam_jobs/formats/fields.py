@@ -13,9 +13,11 @@ verified   verified        verified_purchase  verified_purchase  –            
 The last column is `NAMES` below; the first name of a list that a file has is taken. Everything else (votes, images,
 style, names of reviewers) is not read. `--columns text=NAME,stars=NAME,…` overrides the names for any format. Stars
 are 1 to 5 or null: "5.0", 5, 5.0 and "5.0 out of 5 stars" are 5; fractions, NaN and whatever lies outside are null,
-counted as `stars_unknown`, and the review stays. fastText knows only the polarity: its label 1 stands for 1 and 2
-stars, its label 2 for 4 and 5; they become 2 and 4, right for polarity and a guess for the number of stars, so they are
-counted as `stars_from_polarity`. README.md beside this file is the same table for readers, with the drop reasons.
+counted as `stars_unknown`, and the review stays. fastText's labels 1 to 5 are stars where a 3, 4 or 5 is among those at
+the beginning of the file. Where there are but 1 and 2, as in Kaggle's file, they know only the polarity: label 1 stands
+for 1 and 2 stars, label 2 for 4 and 5; they become 2 and 4, right for polarity and a guess for the number of stars, so
+they are counted as `stars_from_polarity`. A column named `label` is not taken: in most files it counts classes from 0.
+README.md beside this file is the same table for readers, with the drop reasons.
 """
 
 import math
@@ -32,7 +34,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("review", "body", "content", "comment", "Review", "reviews.text"),
     ),
     "title": ("summary", "review_headline", "review/summary", "title", "Summary", "headline", "reviews.title"),
-    "stars": ("overall", "star_rating", "review/score", "rating", "Score", "stars", "score", "label", "reviews.rating"),
+    "stars": ("overall", "star_rating", "review/score", "rating", "Score", "stars", "score", "reviews.rating"),
     "item_id": ("asin", "product_id", "product/productId", "ProductId", "item_id", "parent_asin", "item"),
     "user_id": ("reviewerID", "customer_id", "review/userId", "user_id", "UserId", "user"),
     "timestamp": ("unixReviewTime", "review_date", "review/time", "timestamp", "Time", "date", "reviewTime"),
@@ -41,6 +43,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 FIELDS = tuple(NAMES)
 
 STARS_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:out of 5(?: stars?)?|stars?)?\s*", re.IGNORECASE)
+ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 LONGEST_STARS = 40  # characters; what is longer is no number of stars, and not worth remembering
 TRUE, FALSE = {"y", "yes", "true", "1", "t"}, {"n", "no", "false", "0", "f"}
 
@@ -82,7 +85,7 @@ def parse_overrides(text: str | None) -> dict[str, str]:
 
 def reader_of(mapping: dict[str, str]) -> Callable[[dict[str, Any]], Review]:
     """A function from a record to a Review."""
-    text, title, stars, item, user, time, verified = (mapping.get(field, "") for field in FIELDS)
+    text, title, stars, item, user, time, verified = (mapping.get(field, ABSENT) for field in FIELDS)
 
     def read(record: dict[str, Any]) -> Review:
         get = record.get

@@ -33,10 +33,19 @@ def read(
         expected = tally.lines + parquet.metadata.row_group(group).num_rows
         try:
             for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
-                yield from enumerate(batch.to_pylist(), tally.lines + 1)
+                yield from enumerate(with_numbers(batch).to_pylist(), tally.lines + 1)
                 tally.lines += batch.num_rows
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             storage.raise_unless_of_content(error, "a Parquet file")
             for row in range(tally.lines + 1, expected + 1):
                 yield rejected(row, "broken Parquet", str(error).encode(), 0)
         tally.lines = expected
+
+
+def with_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Times as numbers: those of Python end with the year 9999 and know no nanoseconds."""
+    for i, column in enumerate(batch.columns):
+        if pa.types.is_temporal(column.type) and column.type.bit_width <= 64:
+            number = pa.int64() if column.type.bit_width == 64 else pa.int32()
+            batch = batch.set_column(i, batch.schema.names[i], column.view(number))
+    return batch

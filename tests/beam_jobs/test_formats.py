@@ -4,7 +4,10 @@ import base64
 import bz2
 import gzip
 import hashlib
+import io
 import json
+import lzma
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -71,12 +74,138 @@ def test_a_format_is_found_out_and_read(tmp_path, name):
     assert sorted(row["stars"] for row in rows_of(tmp_path / "corpus")) == [1, 3, 5]
 
 
-def test_fasttext_knows_polarity_only(tmp_path):
-    (tmp_path / "test.ft.txt").write_text("__label__1 Sad: It broke. Never again!\n__label__2 all text\n")
+@pytest.mark.parametrize(
+    ("content", "notes", "rows"),
+    [
+        (
+            "__label__1 Sad: It broke. Never again!\n" * 10 + "__label__2 all text\n",
+            {"stars_from_polarity": 11},
+            {(2, "It broke. Never again!"), (4, "all text")},
+        ),
+        (
+            "__label__2 I love this: it works\n__label__1 No title here\n",
+            {"stars_from_polarity": 2},
+            {(4, "I love this: it works"), (2, "No title here")},
+        ),
+        (
+            "".join(f"__label__{n} T: text {n}\n" for n in range(1, 6)) + "__label__7 T: text 7\n",
+            {"stars_unknown": 6},
+            {(None, f"text {n}") for n in (1, 2, 3, 4, 5, 7)},
+        ),
+        (
+            "".join(f"__label__{n} T: text {n}\n" for n in range(1, 6)),
+            {},
+            {(n, f"text {n}") for n in range(1, 6)},
+        ),
+    ],
+    ids=["polarity", "without titles", "classes", "stars"],
+)
+def test_what_the_labels_of_fasttext_stand_for(tmp_path, content, notes, rows):
+    (tmp_path / "test.ft.txt").write_text(content)
     result = run_job(tmp_path / "corpus", "--input", tmp_path / "test.ft.txt")
-    assert result["notes"] == {"stars_from_polarity": 2}
-    rows = rows_of(tmp_path / "corpus")
-    assert {(row["stars"], *row["sentences"]) for row in rows} == {(2, "It broke.", "Never again!"), (4, "all text")}
+    assert result["notes"] == notes
+    assert {(row["stars"], " ".join(row["sentences"])) for row in rows_of(tmp_path / "corpus")} == rows
+
+
+def test_a_label_that_shows_the_others_to_be_stars_is_the_users_mistake(tmp_path):
+    (tmp_path / "d.txt").write_text("__label__2 T: good text\n" * 12_000 + "__label__5 T: better\n")
+    with pytest.raises(UserMistake, match=r"d.txt has __label__5, but its beginning only .*shuf"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "d.txt")
+
+
+def test_classes_and_row_numbers_are_no_stars(tmp_path):
+    pq.write_table(pa.table({"label": [0, 1], "content": ["awful", "great"]}), tmp_path / "polarity.parquet")
+    (tmp_path / "pandas.csv").write_text(",review\n1,fine words\n4,more words\n")
+    run_job(tmp_path / "corpus", "--input", tmp_path / "polarity.parquet", tmp_path / "pandas.csv")
+    assert [(row["stars"], row["verified"]) for row in rows_of(tmp_path / "corpus")] == [(None, None)] * 4
+
+
+@pytest.mark.parametrize("name", ["lines.json", "array.json", "d.csv", "d.json.gz"])
+def test_a_first_record_longer_than_what_is_looked_at_first(tmp_path, name):
+    records = [review(i, style={"x": "y" * 300_000 * (i == 0)}) for i in range(3)]
+    content = json.dumps(records) if "array" in name else lines([json.dumps(r) for r in records])
+    if name == "d.csv":
+        content = f'stars,other,text\n5,"{"y" * 300_000}",Item 0\n4,y,Item 1\n3,y,Item 2\n'
+    (tmp_path / name).write_bytes(gzip.compress(content.encode()) if name.endswith("gz") else content.encode())
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / name)
+    assert (result["read"], result["kept"]) == (3, 3)
+
+
+def test_a_file_that_begins_with_too_long_a_record_is_named(tmp_path):
+    write_lines(tmp_path / "d.json", [review(0, "x" * 700_000), review(1)])
+    with pytest.raises(UserMistake, match=r"d.json: no .* record in its first .*--max_record_bytes"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--max_record_bytes", 100_000)
+
+
+def test_times_beyond_the_year_9999_and_text_that_is_none(tmp_path):
+    times = pa.array([1_400_000_000_000, 1_500_000_000_000], pa.int64()).cast(pa.timestamp("s"))
+    dates = pa.array([1, 2], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"text": ["a b", "c d"], "timestamp": times}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"text": ["e f", "g h"], "date": dates}), tmp_path / "2.parquet")
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
+    pq.write_table(pa.table({"text": broken}), tmp_path / "3.parquet")
+    result = run_job(tmp_path / "corpus", "--input", tmp_path)
+    assert (result["read"], result["kept"], result["dropped"]) == (5, 4, {"broken Parquet": 1})
+
+
+GOOD = lines([json.dumps(r) for r in mcauley(REVIEWS)]).encode()
+CSV = csv_text(",").encode()
+
+
+def tar(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        entry = tarfile.TarInfo("d.json")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def zipped(**files: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+REFUSED = {
+    "xz": (lzma.compress(GOOD), "packed with xz, which is not read; unpack it first: xz -d"),
+    "tar": (tar(GOOD), "is a tar archive, .* tar -xf"),
+    "tar.gz": (gzip.compress(tar(GOOD)), "is a tar archive, .* tar -xf"),
+    "gz in gz": (gzip.compress(gzip.compress(GOOD)), "packed twice"),
+    "zip with a README": (zipped(good=GOOD, README=b"Hello there"), r"/README: its format is not known .*leave"),
+    "zip with a bad header": (
+        b"PK\3\4".join(zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[:2])
+        + b"XXXX"
+        + zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[2],
+        "not a whole zip file",
+    ),
+    "UTF-16 with a mark": (GOOD.decode().encode("utf-16"), "iconv -f UTF-16 "),
+    "UTF-16 LE": (GOOD.decode().encode("utf-16-le"), "iconv -f UTF-16LE "),
+    "UTF-16 BE": (CSV.decode().encode("utf-16-be"), "iconv -f UTF-16BE "),
+    "CR": (CSV.replace(b"\n", b"\r"), "lines end with CR alone"),
+    "binary": (bytes(range(256)) * 20, "is a binary file"),
+    "prose": (b"Hello there\nno records here\n", "its format is not known"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_read_is_named_with_what_helps(tmp_path, what):
+    content, message = REFUSED[what]
+    (tmp_path / "given").write_bytes(content)
+    with pytest.raises(UserMistake, match=f"given.*{message}"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "given")
+
+
+def test_what_is_no_parquet_is_named(tmp_path):
+    pq.write_table(pa.table({"text": ["a b"] * 100}), tmp_path / "whole")
+    (tmp_path / "cut").write_bytes((tmp_path / "whole").read_bytes()[:-50])
+    with pytest.raises(UserMistake, match="cut is not a whole Parquet file"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "cut")
+    (tmp_path / "json").write_bytes(GOOD)
+    with pytest.raises(UserMistake, match="json is not a whole Parquet file"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "json", "--format", "parquet")
 
 
 def test_parquet_with_named_columns(tmp_path):

@@ -140,7 +140,9 @@ def test_a_disk_or_network_that_fails_ends_the_job_with_nothing_lost(tmp_path, m
 
 
 def test_a_decompression_bomb_stops_at_the_limit(tmp_path):
-    (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(b'{"reviewText": "' + b"a" * 200_000_000 + b'"}\n'))
+    (tmp_path / "bomb.json.gz").write_bytes(
+        gzip.compress(b'{"reviewText": "ok"}\n{"reviewText": "' + b"a" * 200_000_000 + b'"}\n')
+    )
     with pytest.raises(UserMistake, match="--max_expansion"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "bomb.json.gz")
     with open_plain(str(tmp_path / "bomb.json.gz"), "gz", most=0) as stream:

@@ -54,6 +54,10 @@ def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypat
             look(made, "killed", 6)
     best = look(made, "killed", 6)
     assert best["trials"] == 6
+    trials = json.loads((made / "killed" / "trials.json").read_text())
+    complete = [trial for trial in trials if trial["state"] == "complete"]
+    assert best["dev_accuracy"] == max(trial["dev_accuracy"] for trial in complete)
+    assert best["settings"] in [trial["settings"] for trial in complete]
     assert tried(made, "killed") == tried(made, "whole")
     assert len({json.dumps(settings) for settings in tried(made, "killed")}) == 6
 

@@ -1,4 +1,4 @@
-"""Studies: read with their mistakes named, expanded, run as processes, continued, searched."""
+"""Studies: read with their mistakes named, expanded, run as processes, continued."""
 
 import json
 import os
@@ -17,7 +17,6 @@ from model.command import UserMistake
 from model.evaluation import latency, study_file, study_reading
 from model.evaluation import study as studies
 from model.evaluation.study_run import StudyRun
-from model.finetuning import search
 from tests.model.corpora import write_bert, write_corpus, write_electra
 
 SETTINGS = {
@@ -225,22 +224,6 @@ def test_a_failing_cell_is_told_with_its_log(made):
     (made / "broken.yaml").write_text(yaml.safe_dump(study).replace("${corpus}", str(made / "corpus")))
     with pytest.raises(UserMistake, match="no tokenizer there"):
         entry.run([str(made / "broken.yaml"), "--output", str(made / "broken")])
-
-
-def test_a_search_goes_on_where_it_was_killed_and_keeps_the_best(made):
-    pytest.importorskip("optuna")
-    space = {"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}, "batch": [16, 32]}
-    (made / "space.json").write_text(json.dumps(space))
-    settings = [p for name, value in SETTINGS.items() if name != "learning_rates" for p in ("--set", f"{name}={value}")]
-    places = ["--encoder", str(made / "electra"), "--task", "polarity", "--data", str(made / "corpus")]
-    command = [*places, *settings, "--output", str(made / "search"), "--space", str(made / "space.json")]
-    search.run([*command, "--trials", "2"])
-    best = search.run([*command, "--trials", "6"])
-    trials = json.loads((made / "search" / "trials.json").read_text())
-    assert len(trials) == best["trials"] == 6
-    complete = [trial for trial in trials if trial["state"] == "complete"]
-    assert best["dev_accuracy"] == max(trial["dev_accuracy"] for trial in complete) > 0.6
-    assert best["settings"] in [trial["settings"] for trial in complete]
 
 
 def test_latency_counts_the_weights(made):

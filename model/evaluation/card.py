@@ -57,7 +57,7 @@ def _card(source: Path, study: Mapping[str, Any], found: Results, answer: str) -
         model_name=name,
         eval_results=_eval_results(arm, found),
     )
-    return f"---\n{data.to_yaml()}\n---\n\n" + _body(name, source, found, answer, own_words).markdown()
+    return f"---\n{data.to_yaml()}\n---\n\n" + _body(name, source, study, found, answer, own_words).markdown()
 
 
 def _own_card(source: Path) -> tuple[str, str]:
@@ -91,12 +91,13 @@ def _eval_results(arm: str, found: Results) -> list[Any]:
     ]
 
 
-def _body(name: str, source: Path, found: Results, answer: str, own_words: str) -> Document:
+def _body(name: str, source: Path, study: Mapping[str, Any], found: Results, answer: str, own_words: str) -> Document:
     blocks: list[Block] = [
         Paragraph(f"{_kind(source)} `AutoModel.from_pretrained` and `AutoTokenizer.from_pretrained` load this folder."),
         Heading("What it is worth"),
         Paragraph(answer),
         *result_tables(found),
+        *_dump(study.get("dump") or {}),
         Heading("Limits"),
         Paragraph(
             "The results are means over fine-tuned copies of this encoder, not of the folder by itself. Reviews are "
@@ -109,6 +110,11 @@ def _body(name: str, source: Path, found: Results, answer: str, own_words: str) 
             Paragraph(re.sub(r"^#", "##", own_words.strip(), flags=re.MULTILINE)),
         ]
     return Document(name, blocks)
+
+
+def _dump(dump: Mapping[str, Any]) -> list[Block]:
+    told = ", ".join(f"{name} {dump[name]}" for name in ("name", "fingerprint", "sha256") if dump.get(name))
+    return [Heading("The dump"), Paragraph(f"The dump of this report has the {told}.")] if told else []
 
 
 def _kind(source: Path) -> str:

@@ -81,8 +81,10 @@ def test_a_masked_language_model_of_ours_is_no_discriminator_and_keeps_its_own_c
     (source / "config.json").write_text(json.dumps(config | {"architectures": ["ElectraForMaskedLM"]}))
     (source / "README.md").write_text("---\nlicense: mit\ntags: [reviews]\n---\n\n# Mine\n\n## Data\n\n9 sequences.\n")
     (tmp_path / "run" / "result.json").write_text("{}")
-    write_model_folder(source, tmp_path / "model", {}, results(tmp_path, p="polarity"), "Yes.")
+    study = {"dump": {"name": "lamps", "fingerprint": "f00", "files": [{"name": "a.json"}]}}
+    write_model_folder(source, tmp_path / "model", study, results(tmp_path, p="polarity"), "Yes.")
     card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert "The dump of this report has the name lamps, fingerprint f00." in card.text
     assert "A masked language model (`ElectraForMaskedLM` gives its head), pre-trained by `python -m model" in card.text
     assert "discriminator" not in card.text
     assert "## Mine\n\n### Data\n\n9 sequences." in card.text

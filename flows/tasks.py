@@ -163,7 +163,13 @@ def be_silent() -> None:
         context.flow_run.state = Completed()
 
 
-@task(name="champion", retry_jitter_factor=0.5, retry_condition_fn=may_pass, cache_policy=NO_CACHE)
+@task(
+    name="champion",
+    retry_jitter_factor=0.5,
+    retry_condition_fn=may_pass,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
 def looked_up(uri: str, store: Store) -> promotion.Champion:
     """A task of its own, so that an MLflow that is away for a moment is asked again."""
     return promotion.champion_in(uri, store)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from model.tracking import public
+from model.tracking import client_of, public
 
 REGISTERED = "amazon-electra"  # name of the model in the registry
 NONE = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}  # no such model or version, no such alias
@@ -22,10 +22,7 @@ class Registry:
     """
 
     def __init__(self, uri: str, name: str = REGISTERED):
-        from mlflow import MlflowClient
-
-        self.uri, self.name = uri, name
-        self._client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        self.uri, self.name, self._client = uri, name, client_of(uri)
 
     def add(self, run_id: str, artifact: str, tags: Mapping[str, str]) -> str:
         """A version made of an artifact of a run; the same content (`tags`) is registered once. Its number."""

@@ -194,12 +194,7 @@ class Tracking:
     def _connect(self) -> None:
         if self._client:
             return
-        from mlflow import MlflowClient
-
-        for name in ("mlflow", "alembic"):
-            logging.getLogger(name).setLevel(logging.WARNING)
-        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # a server that is away is told once, here
-        client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+        client = client_of(self.uri)
         found = client.get_experiment_by_name(self.experiment)
         artifacts = self.artifacts or beside(self.uri)
         made = found.experiment_id if found else client.create_experiment(self.experiment, artifacts, KIND)
@@ -296,6 +291,16 @@ class Tracking:
 
     def _log_file(self, run_id: str, file: Path, name: str) -> None:
         self._client.log_artifact(run_id, str(file), name or None)
+
+
+def client_of(uri: str) -> Any:
+    """Of tracking and registry; what it has to say of tables and lost connections is told once, by whoever asked."""
+    from mlflow import MlflowClient
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
 def public(text: str) -> str:

@@ -9,8 +9,11 @@ from beam_jobs.command import UserMistake
 from flows import add_dump, parts, scoring, tasks
 from flows.parameters import Dump, StudyChoice
 from flows.processes import JobFailed
+from flows.servers import free_port
+from flows.settings import from_settings
 from flows.store import Store
 from model.evaluation.study_file import Study
+from model.registry import RegistryAway
 from tests.flows.toy_graph import run_toy
 
 pytestmark = pytest.mark.usefixtures("prefect_home")
@@ -119,6 +122,27 @@ def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, rais
         with pytest.raises(raised):
             run_toy(store, {"pretraining": {"how": how}})
     assert attempts(store, "pretraining") == starts
+
+
+def test_a_registry_that_is_away_is_asked_again_before_anything_is_made(store, monkeypatch):
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+    from prefect.runtime import flow_run
+
+    monkeypatch.setattr("flows.tasks.RETRY_DELAYS", [0.1, 0.1])
+    ids = []
+
+    @flow
+    def asking():
+        ids.append(flow_run.id)
+        chosen = from_settings(["promotion.mode=automatic"])
+        return tasks.champion_of(chosen, Store(store), f"http://127.0.0.1:{free_port()}")
+
+    with pytest.raises(RegistryAway, match="did not answer for the registry"):
+        asking()
+    with get_client(sync_client=True) as client:
+        [asked] = [run for run in client.read_task_runs(limit=200) if str(run.flow_run_id) == ids[0]]
+    assert (asked.name.split("-")[0], asked.run_count) == ("champion", 3)
 
 
 def test_a_failed_run_continues_at_the_stage_that_failed(store):

@@ -29,6 +29,7 @@ from beam_jobs.formats.marked_text import OtherLabel
 from beam_jobs.work_units import Unit
 
 BATCH_REVIEWS = 4096
+RAW_CHARACTERS = 10  # times those that a text may have: what is so long before it is cleaned is not looked at
 SCHEMA = pa.schema(
     [
         pa.field("review_id", pa.binary(16)),
@@ -207,6 +208,9 @@ class Reading:
         """The clean text, or None and a count of the reason."""
         if not isinstance(text, str):
             self.dropped["no text" if text is None else "text is not a string"] += 1
+            return None
+        if len(text) > RAW_CHARACTERS * self.preparation.max_characters:
+            self.dropped["too long"] += 1
             return None
         text = clean(text, self.preparation.cleaning)
         if not text:

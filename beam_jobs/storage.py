@@ -188,11 +188,24 @@ def expand(patterns: list[str], option: str = "--input") -> list[str]:
 
 
 def expand_one(pattern: str, option: str = "--input") -> list[str]:
+    """The files that a name or a glob stands for, with all in its folders; nothing hidden."""
     if is_remote(pattern):
         with reaching(pattern, option):
             fs, inner = fsspec.core.url_to_fs(pattern)
-            return [str(fs.unstrip_protocol(p)) for p in fs.glob(inner)]
-    if os.path.isdir(pattern):
-        pattern = os.path.join(glob.escape(pattern), "*")
-    paths = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)
-    return [os.path.abspath(p) for p in paths if os.path.isfile(p) and not os.path.basename(p).startswith(".")]
+            found = fs.glob(inner, detail=True).items()
+            paths = [p for name, info in found for p in ([name] if info["type"] == "file" else fs.find(name))]
+            return [str(fs.unstrip_protocol(p)) for p in paths if _is_shown(p, inner)]
+    names = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    paths = [path for name in names for path in ([name] if os.path.isfile(name) else _files_in(name))]
+    return [os.path.abspath(path) for path in paths if _is_shown(path, pattern)]
+
+
+def _files_in(folder: str) -> list[str]:
+    return [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names]
+
+
+def _is_shown(path: str, pattern: str) -> bool:
+    """No part of a path that a pattern does not spell begins with a dot."""
+    spelled = set(pattern.split("/"))
+    *folders, name = path.split("/")
+    return not name.startswith(".") and not any(f.startswith(".") and f not in {".", "..", *spelled} for f in folders)

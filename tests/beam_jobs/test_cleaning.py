@@ -1,5 +1,6 @@
 """What cleaning removes, repairs and masks, and what it leaves alone."""
 
+import time
 import unicodedata
 
 import pytest
@@ -17,6 +18,10 @@ from beam_jobs.personal_data import mask
         ("Tom &amp; Jerry &#34;x&#34; &amp;#34;y&amp;#34; &eacute;", 'Tom & Jerry "x" "y" é'),
         ("one<br />two<BR>three <b>bold</b> <a href='x'>link</a>", "one two three bold link"),
         ("<script>alert(1)</script>text<!-- note -->", "text"),
+        ("a<!-- <script> -->b<STYLE x='y'>c</style >d<!-- no end <script>neither", "a b d<!-- no end neither"),
+        ("a<script><!-- b</script>c --> d", "a c --> d"),
+        ("&#" + "9" * 5000 + "; here", "&#" + "9" * 5000 + "; here"),
+        ("[[ASIN:B001   Two  Words]] [[ASIN:B001]] [[asin:b c]]", "Two Words c"),
         ("a < b and c > d, I <3 it", "a < b and c > d, I <3 it"),
         ("[[VIDEOID:abc123]] watch", "watch"),
         ("see [[ASIN:B001 The Lord of the Rings]] too", "see The Lord of the Rings too"),
@@ -31,6 +36,32 @@ from beam_jobs.personal_data import mask
 )
 def test_clean(raw, expected):
     assert clean(raw) == expected
+
+
+ENDLESS = [
+    "\\",
+    "<!--",
+    "<script>",
+    "<script ",
+    "<style",
+    "</script",
+    "[[ASIN:a ",
+    "[[VIDEOID",
+    "[[ ",
+    "<a ",
+    "&amp;",
+    "&",
+    " ",
+]
+
+
+@pytest.mark.parametrize("part", ENDLESS)
+@pytest.mark.parametrize("end", ["", "] x", "> x"])
+def test_no_text_takes_long(part, end):
+    text = part * (200_000 // len(part)) + end
+    started = time.process_time()
+    clean(text)
+    assert time.process_time() - started < 2
 
 
 def test_run_ons_are_repaired_only_if_wanted():

@@ -233,3 +233,15 @@ def test_a_large_file_with_a_stray_quote_is_cut_and_read_whole(tmp_path):
             read += detection.read(stream, file.layout, Tally(), header=unit.piece == 0)
     assert len(read) == 20 * (ROWS + 1) - 1
     assert sum(isinstance(item, Rejected) for item in read) == 20 * file.layout.quoted
+
+
+def test_a_text_far_too_long_is_dropped_before_it_is_cleaned(tmp_path, monkeypatch):
+    dump = write_lines(
+        tmp_path / "d.json", [review(0, "<b> " * 300), review(1, "short"), review(2, "<b> " * 20 + "fine")]
+    )
+    cleaned = []
+    clean = prepared.clean
+    monkeypatch.setattr(prepared, "clean", lambda text, *rest: cleaned.append(text) or clean(text, *rest))
+    result = run_job(tmp_path / "corpus", "--input", dump, "--max_characters", 119)
+    assert len(cleaned) == 2
+    assert result["dropped"] == {"too long": 1}

@@ -1,0 +1,42 @@
+"""What names, folders and globs stand for, here and in object stores alike."""
+
+import fsspec
+import pytest
+
+from beam_jobs import storage
+from beam_jobs.command import UserMistake
+
+FILES = ["a.json", "b.json.gz", "sub/c.json", "sub/deep/d.json", ".hidden", "sub/.hidden", ".git/e.json"]
+STANDS_FOR = {
+    "": ["a.json", "b.json.gz", "c.json", "d.json"],
+    "/*": ["a.json", "b.json.gz", "c.json", "d.json"],
+    "/*.json": ["a.json"],
+    "/s*": ["c.json", "d.json"],
+    "/sub/c.json": ["c.json"],
+    "/**/*.json": ["a.json", "c.json", "d.json"],
+}
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request, tmp_path):
+    """A folder that lies in a hidden one."""
+    folder = f"{tmp_path}/.cache/dumps"
+    if request.param == "memory":
+        folder = f"memory://{folder}"
+    for name in FILES:
+        storage.write_bytes(storage.join(folder, name), b"{}")
+    yield folder
+    if request.param == "memory":
+        fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
+
+
+@pytest.mark.parametrize("pattern", STANDS_FOR)
+def test_what_a_pattern_stands_for(folder, pattern):
+    found = storage.expand([folder + pattern])
+    assert [path.rsplit("/", 1)[1] for path in found] == STANDS_FOR[pattern]
+    assert all(storage.read_bytes(path) == b"{}" for path in found)
+
+
+def test_what_stands_for_nothing_is_named(folder):
+    with pytest.raises(UserMistake, match=r"^--withhold .*\.csv: no such file"):
+        storage.expand([f"{folder}/*.csv"], "--withhold")

@@ -40,6 +40,7 @@ TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 MOST_CONTROLS = 0.05  # of the bytes of a text
 PACKED_BLOCK, PLAIN_BLOCK = 1 << 17, 1 << 20  # bytes taken in and given out at once
+SIP_BYTES = 1 << 11
 FREE_BYTES = 1 << 26  # the expansion limit does not look at what stays below
 
 
@@ -65,17 +66,19 @@ def refuse_unless_text(head: bytes, name: str) -> None:
 
 def open_plain(path: str, compression: Compression = "", member: str = "", most: float = 0) -> "PlainStream":
     """The uncompressed bytes of a file, at most `most` times its packed ones (0: no limit)."""
-    packed = storage.open_bytes(path)
-    plain: Any = packed
+    return PlainStream(path, compression, member, most)
+
+
+def _unpacked(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
     if compression == "gz":
-        plain = GzReader(packed)
-    elif compression == "bz2":
-        plain = bz2.BZ2File(packed)
-    elif compression == "zst":
-        plain = pa.CompressedInputStream(pa.PythonFile(packed), "zstd")
-    elif compression == "zip":
-        plain = _zip_member(packed, path, member)
-    return PlainStream(plain, packed, path, most if compression else 0)
+        return GzReader(packed)
+    if compression == "bz2":
+        return bz2.BZ2File(packed)
+    if compression == "zst":
+        return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
+    if compression == "zip":
+        return _zip_member(packed, path, member)
+    return packed
 
 
 def _zip_member(source: BinaryIO, path: str, member: str) -> Any:
@@ -121,16 +124,46 @@ class GzReader:
                 return plain
 
 
+class Sips:
+    """A packed file a little at a time: a decompressor that meets damage loses what it made of the bytes just taken."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        return self._packed.read(SIP_BYTES if size < 0 else min(size, SIP_BYTES))
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        return self._packed.seek(position, whence)
+
+    def tell(self) -> int:
+        return self._packed.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """The file is closed by whoever opened it."""
+
+
 class PlainStream:
     """Reads uncompressed bytes; where the packed ones are broken or cut off it ends, and `damage` says why.
 
-    What came before the damage has been delivered, so that a dump that broke off is not lost as a whole. A disk or a
-    network that fails is no damage: it ends the job.
+    What came before the damage is delivered, so that a dump that broke off is not lost as a whole: where a block cannot
+    be read, the file is unpacked once more in small steps, up to the damage. A disk or a network that fails is no
+    damage: it ends the job.
     """
 
-    def __init__(self, plain: Any, packed: BinaryIO, path: str, most: float) -> None:
-        self._plain, self._packed, self._path, self._most = plain, packed, path, most
+    def __init__(self, path: str, compression: Compression, member: str, most: float) -> None:
+        self._packed = storage.open_bytes(path)
+        self._plain = _unpacked(self._packed, path, compression, member)
+        self._path, self._compression, self._member, self._most = path, compression, member, most if compression else 0
         self._given = 0
+        self._block = PLAIN_BLOCK
         self.damage = ""
 
     def read(self, size: int = PLAIN_BLOCK) -> bytes:
@@ -138,9 +171,11 @@ class PlainStream:
         if self.damage:
             return b""
         try:
-            block = self._plain.read(min(size, PLAIN_BLOCK))
+            block = self._plain.read(min(size, self._block))
         except BROKEN as error:
             storage.raise_unless_of_content(error, self._path)
+            if self._compression and self._block > SIP_BYTES:
+                return self._read_in_sips(size)
             self.damage = f"damaged file: {error or type(error).__name__}"
             return b""
         self._given += len(block)
@@ -150,6 +185,18 @@ class PlainStream:
                 "if it is meant to, raise --max_expansion"
             )
         return block
+
+    def _read_in_sips(self, size: int) -> bytes:
+        """Goes back to the beginning of the file, then in small steps to where it was, and on."""
+        given, self._given, self._block = self._given, 0, SIP_BYTES
+        self._plain = None  # Arrow's stream closes the file as it goes
+        self._packed.close()
+        self._packed = storage.open_bytes(self._path)
+        source: Any = self._packed if self._compression == "zip" else Sips(self._packed)
+        self._plain = _unpacked(source, self._path, self._compression, self._member)
+        while self._given < given and self.read(given - self._given):
+            pass
+        return self.read(size)
 
     def seek(self, position: int) -> None:
         """Only in a file that is not packed."""

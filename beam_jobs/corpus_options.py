@@ -106,7 +106,7 @@ def check(args: argparse.Namespace) -> None:
         raise UserMistake(f"--languages {' '.join(sorted(wrong))}: codes of two letters, such as en")
     try:
         "".encode(args.encoding)
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise UserMistake(f"--encoding {args.encoding}: not an encoding Python knows") from None
     for name in ("max_record_bytes", "max_characters"):
         if getattr(args, name) <= 0:

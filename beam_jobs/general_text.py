@@ -18,7 +18,14 @@ import pyarrow as pa
 from beam_jobs import evaluation_texts, storage, withholding
 from beam_jobs.cleaning import clean
 from beam_jobs.command import UserMistake
-from beam_jobs.compression import Compression, PlainStream, compression_of, open_plain, zip_members
+from beam_jobs.compression import (
+    Compression,
+    PlainStream,
+    compression_of,
+    open_plain,
+    refuse_unless_text,
+    zip_members,
+)
 
 HEAD_LINES = 1000  # looked at to tell blocks from lines
 HEAD_BYTES, BLOCK_BYTES = 1 << 16, 1 << 20
@@ -79,7 +86,9 @@ def plan(patterns: list[str], output: str, punkt: str | None, withhold: Sequence
     ]
     if punkt:
         storage.remove(f"{parameters}.trained_on")
-        storage.write_bytes(parameters, storage.read_bytes(punkt))
+        from beam_jobs import sentences  # as above
+
+        storage.write_bytes(parameters, sentences.to_json(sentences.given(punkt)).encode())
     else:
         train_once(units, parameters)
     content = storage.read_bytes(parameters)
@@ -98,7 +107,7 @@ def keep_out(withhold: Sequence[str], output: str) -> str:
 
 def find(patterns: list[str]) -> list[str]:
     """Every file that the patterns name, each once, sorted by name."""
-    paths = {pattern: storage.expand_one(pattern) for pattern in patterns}
+    paths = {pattern: storage.expand_one(pattern, "--general_text") for pattern in patterns}
     for pattern, found in paths.items():
         if not found:
             raise UserMistake(f"--general_text {pattern}: no such file")
@@ -111,6 +120,7 @@ def look_at(path: str) -> Iterator[tuple[str, Compression, bool, int, int | None
     with storage.open_bytes(path) as file:
         compression = compression_of(file.read(8))
     head = b"".join(itertools.islice(lines_of(path, compression, 0, None), HEAD_LINES))
+    refuse_unless_text(head[:HEAD_BYTES], f"--general_text: {path}")
     in_blocks = EMPTY_LINE.search(head.strip()) is not None
     if compression:
         yield path, compression, in_blocks, 0, None, size

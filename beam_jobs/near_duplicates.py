@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 RUN_WORDS = 3
 PERMUTATIONS = 128
+HIGHEST = 0.98  # threshold that bands are made for, since it takes two: above it they find as much
 NONE = np.uint32(0xFFFFFFFF)  # in the first place of the signature of a text without runs
 
 
@@ -51,7 +52,7 @@ def bands(threshold: float) -> tuple[int, int]:
     """How many bands of how many values find most pairs above the threshold and few below."""
     from datasketch import MinHashLSH
 
-    lsh = MinHashLSH(threshold=threshold, num_perm=PERMUTATIONS)
+    lsh = MinHashLSH(threshold=min(threshold, HIGHEST), num_perm=PERMUTATIONS)
     return lsh.b, lsh.r
 
 

@@ -49,6 +49,8 @@ def resolve(flags: list[str], input_bytes: int) -> PipelineOptions:
     flags = [*flags, "--no_save_main_session"] if not any("save_main_session" in f for f in flags) else flags
     options = PipelineOptions(flags)
     standard = options.view_as(StandardOptions)
+    if standard.runner not in LOCAL_NAMES:
+        refuse_unknown_runner(standard.runner)
     if standard.runner not in PASS_THROUGH:
         refuse_unknown(flags)
     if standard.runner in LOCAL_NAMES:
@@ -87,6 +89,15 @@ def choose_local_mode(options: PipelineOptions, flags: list[str], input_bytes: i
 
 def given(flags: list[str], name: str) -> bool:
     return any(f == f"--{name}" or f.startswith(f"--{name}=") for f in flags)
+
+
+def refuse_unknown_runner(runner: str) -> None:
+    """Beam takes its own in small letters too, and the dotted name of any class."""
+    known = StandardOptions.KNOWN_RUNNER_NAMES
+    if "." not in runner and runner.lower().removesuffix("runner") not in {
+        n.lower().removesuffix("runner") for n in known
+    }:
+        raise UserMistake(f"--runner {runner}: not one that Apache Beam knows: {', '.join(sorted(known))}")
 
 
 def refuse_unknown(flags: list[str]) -> None:

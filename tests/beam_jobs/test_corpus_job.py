@@ -84,3 +84,16 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     left = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert left >= {"corpus-2023.json", "corpus-notes/mine.txt", "rejects/mine.txt"}
     assert "corpus-0001-00000.parquet" not in left
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--encoding", "undefined"], "--encoding undefined: not an encoding"),
+        (["--runner", "NopeRunner"], "--runner NopeRunner: not one that Apache Beam knows: .*FnApiRunner"),
+    ],
+)
+def test_an_option_that_names_what_is_not_there(tmp_path, option, message):
+    dump = write_dump(tmp_path / "d.json", [review(1)])
+    with pytest.raises(UserMistake, match=message):
+        corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus"), *option])

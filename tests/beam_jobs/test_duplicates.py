@@ -108,3 +108,9 @@ def test_the_split_follows_the_shares_and_the_seed():
 def test_shares_that_make_no_sense(shares):
     with pytest.raises(UserMistake, match="--split"):
         splits.parse_shares(shares)
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.8, 0.98, 0.99, 1.0])
+def test_every_threshold_has_bands(threshold):
+    bands, width = near_duplicates.bands(threshold)
+    assert bands * width <= near_duplicates.PERMUTATIONS

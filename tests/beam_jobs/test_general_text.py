@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import lzma
 import zipfile
 from pathlib import Path
 
@@ -120,7 +121,15 @@ def test_text_that_is_not_utf8_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "no text in these files"), (gzip.compress(b"a b c" * 999)[:30], "damaged"), (b"PK\x03\x04 no", "zip")],
+    [
+        (b"", "no text in these files"),
+        (gzip.compress(b"a b c" * 999)[:30], "damaged"),
+        (b"PK\x03\x04 no", "zip"),
+        (lzma.compress(b"a b c"), "xz -d"),
+        (bytes(range(256)) * 9, "binary"),
+        (b"PAR1" + bytes(99), "Parquet"),
+        (("words " * 99).encode("utf-16-le"), "iconv"),
+    ],
 )
 def test_files_without_text_are_named(vocabulary, tmp_path, content, message):  # noqa: F811
     (tmp_path / "text").write_bytes(content)
@@ -136,3 +145,23 @@ def test_what_does_not_go_together(vocabulary, tmp_path):  # noqa: F811
         shards_job.run([*common, "--general_text", "x", "--split", "dev"])
     with pytest.raises(UserMistake, match="--punkt"):
         shards_job.run([*common, "--corpus", "x", "--punkt", "y"])
+
+
+def test_punkt_is_given_as_to_the_corpus_job(tmp_path):
+    """A corpus' file, the folder it is in, or NLTK's; what is none of them is named."""
+    source = tmp_path / "text"
+    source.write_text(AS_BLOCKS * 10)
+    general_text.plan([str(source)], str(tmp_path / "corpus"), None)
+    (tmp_path / "bad.json").write_text("{}")
+    trained = (tmp_path / "corpus" / "punkt.json").read_bytes()
+    for given in ("corpus", "corpus/punkt.json"):
+        general_text.plan([str(source)], str(tmp_path / "out"), str(tmp_path / given))
+        assert (tmp_path / "out" / "punkt.json").read_bytes() == trained
+    for given in ("nowhere", "nowhere.json", "bad.json"):
+        with pytest.raises(UserMistake, match=f"--punkt .*{given}"):
+            general_text.plan([str(source)], str(tmp_path / "out"), str(tmp_path / given))
+
+
+def test_an_address_out_of_reach_is_named_with_the_option():
+    with pytest.raises(UserMistake, match=r"^--general_text nowhere://x cannot be reached"):
+        general_text.find(["nowhere://x"])

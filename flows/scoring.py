@@ -70,7 +70,7 @@ def exported(version: dict[str, str]) -> Stage:
     model = Known("finetuning", 0, {}, known=version["scorer"])
     return Stage(
         "scorer",
-        1,
+        2,
         {},
         {"model": model},
         "model.scorer",
@@ -81,7 +81,7 @@ def exported(version: dict[str, str]) -> Stage:
 def scores(version: str, reviews: Stage, program: Stage, workers: int, reading: dict[str, Any]) -> Stage:
     return Stage(
         "scores",
-        1,
+        2,
         {"version": version, **reading},
         {"dump": reviews, "scorer": program},
         "beam_jobs.scoring_job",

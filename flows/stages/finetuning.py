@@ -96,7 +96,7 @@ def finetune(
     random = arm == "random"
     finetuned = Stage(
         "finetuning",
-        1,
+        2,
         {
             "task": task,
             "seed": seed,
@@ -131,7 +131,7 @@ def evaluate(task: str, corpus: Stage, finetuned: Stage) -> Stage:
     """Usually made by the fine-tuning job along the way, which saves the start of another process."""
     return Stage(
         "evaluation",
-        1,
+        2,
         {"task": task, "split": "test"},
         {"corpus": corpus, "model": finetuned},
         "model.evaluate",

@@ -56,7 +56,7 @@ def _stage(
     settings = {**chosen.settings, "seed": str(chosen.seed)}
     return Stage(
         "pretraining",
-        1,
+        2,
         {
             **architecture(parameters),
             "preset.pretraining": asdict(PRESETS[parameters.preset].pretraining),

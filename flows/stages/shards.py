@@ -13,7 +13,7 @@ def stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
     workers = parameters.corpus.workers
     return Stage(
         "shards",
-        1,
+        2,
         {"max_length": max_length},
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
@@ -40,7 +40,7 @@ def general(
     workers = parameters.corpus.workers
     return Stage(
         "shards",
-        1,
+        2,
         {
             "max_length": max_length,
             "general_text": [store.digest(path) for path in texts],

@@ -133,5 +133,5 @@ def test_options_it_does_not_have_are_refused(scorer, tmp_path, option, capfd):
 def test_a_broken_scorer_is_a_mistake(scorer, tmp_path, name, content):
     shutil.copytree(scorer, tmp_path / "scorer")
     (tmp_path / "scorer" / name).write_text(content)
-    with pytest.raises(UserMistake, match="--scorer .*model.scorer"):
+    with pytest.raises(UserMistake, match=r"--scorer .*model.scorer"):
         scored(tmp_path / "scorer", dump_of(tmp_path / "dump.json", "good", 1), tmp_path / "scores")

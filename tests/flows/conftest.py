@@ -21,5 +21,6 @@ def prefect_home(tmp_path_factory):
         server.wait()
         refresh_global_settings_context()
         yield store
+        servers.let_prefect_finish(60)  # at the end of the process they would wait for a server that has ended
     os.environ.clear()
     os.environ.update(before)

@@ -33,7 +33,7 @@ def test_a_killed_worker_ends_the_job_and_the_next_run_continues(tmp_path, vocab
     os.kill(workers[0].pid, signal.SIGKILL)
     at = time.monotonic()
     _, errors = killed.communicate(timeout=60)
-    assert (killed.returncode, time.monotonic() - at < 20) == (1, True), errors
+    assert (killed.returncode, time.monotonic() - at < 20) == (os.EX_TEMPFAIL, True), errors
     assert not any(psutil.pid_exists(p.pid) and p.is_running() and p.status() != "zombie" for p in workers)
 
     done = digests(output)

@@ -1,5 +1,6 @@
 """One real Prefect server for all tests of the flow."""
 
+import logging
 import os
 
 import pytest
@@ -24,3 +25,12 @@ def prefect_home(tmp_path_factory):
         servers.let_prefect_finish(60)  # at the end of the process they would wait for a server that has ended
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture
+def heard(caplog):
+    """What our own loggers say, also where Prefect has been set up in this process and keeps them to itself."""
+    ours = logging.getLogger("amazon_electra")
+    ours.addHandler(caplog.handler)
+    yield caplog
+    ours.removeHandler(caplog.handler)

@@ -19,7 +19,7 @@ def test_brackets_are_shown_as_they_are(capsys):
         assert text in shown
 
 
-def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the_run(tmp_path, caplog):
+def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the_run(tmp_path, heard):
     told = []
 
     class Broken:
@@ -33,4 +33,4 @@ def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the
     completion = Completion(Store(tmp_path), [Broken(), Listening()], Tracking(f"sqlite:///{tmp_path}/unused.db"))
     assert completion.complete(STAGE)["result"] == {"files": 1}
     assert told == ["begun", "completed"]
-    assert "Broken could not show 'begun': nothing to show it on" in caplog.text
+    assert "Broken could not show 'begun': nothing to show it on" in heard.text

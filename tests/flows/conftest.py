@@ -29,8 +29,9 @@ def prefect_home(tmp_path_factory):
 
 @pytest.fixture
 def heard(caplog):
-    """What our own loggers say, also where Prefect has been set up in this process and keeps them to itself."""
+    """What our own loggers say, also after Prefect or a Beam job has set up the logging of this process its own way."""
     ours = logging.getLogger("amazon_electra")
+    caplog.set_level(logging.WARNING, ours.name)
     ours.addHandler(caplog.handler)
     yield caplog
     ours.removeHandler(caplog.handler)

@@ -1,7 +1,7 @@
 """Child processes in a group of their own: start, follow, end.
 
 Every stage is a job of its own (`python -m …`), so that a crash of a trainer is an exit code here, that its memory is
-returned, and that it can be ended. A group lives no longer than the flow: see guard.py.
+returned, and that it can be ended. A group lives no longer than the flow: see model/guard.py.
 """
 
 import json
@@ -22,9 +22,8 @@ from typing import Any, BinaryIO
 
 from beam_jobs.command import UserMistake
 from flows.usage import SAMPLES, sampled
+from model.guard import GRACE_SECONDS, guarded
 
-GRACE_SECONDS = 15.0
-"""A trainer's time to write its checkpoint; Prefect kills a cancelled flow 30 s after telling it."""
 POLL_SECONDS = 0.1
 TRANSIENT_EXIT_CODES = {75}
 """EX_TEMPFAIL of sysexits.h."""
@@ -156,13 +155,12 @@ class Child:
         with open(log, "ab") as header:
             header.write(f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(command)}\n".encode())
             self._log_start = header.tell()
-        guard = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py")), str(GRACE_SECONDS), *command]
         self._stdout: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         self._began = time.monotonic()
         self._usage: resource.struct_rusage | None = None
         with open(log, "ab") as stderr:
             self._guard = subprocess.Popen(
-                guard,
+                guarded(command, GRACE_SECONDS),
                 stdin=subprocess.PIPE,
                 stdout=self._stdout,
                 stderr=stderr,

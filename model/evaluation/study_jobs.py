@@ -1,6 +1,6 @@
 """The child processes of a study: each in a group of its own with a log, tried again once, none left at the end.
 
-Nor is one left after a study that was killed: study_guard.py ends it, and the lock on its folder is held until then.
+Nor is one left after a study that was killed: model/guard.py ends it, and the lock on its folder is held until then.
 """
 
 import fcntl
@@ -14,12 +14,10 @@ from pathlib import Path
 
 from model.command import UserMistake
 from model.evaluation.study_tracking import VARIABLE
+from model.guard import GRACE_SECONDS, guarded
 
 ATTEMPTS = 2
 """Of each job: a cell that is killed for memory is tried once more."""
-GUARD = Path(__file__).with_name("study_guard.py")
-GRACE_SECONDS = 15.0
-"""In which a trainer that is told to end may write its checkpoint."""
 
 
 class JobFailed(RuntimeError):
@@ -59,10 +57,9 @@ class Jobs:
         """The exit code."""
         if self.stopping:
             raise JobFailed("not started: the study is being ended")
-        guarded = [sys.executable, "-I", "-S", str(GUARD), str(GRACE_SECONDS), *command]
         with log.open("ab") as file:
             child = subprocess.Popen(
-                guarded,
+                guarded(command, GRACE_SECONDS),
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,

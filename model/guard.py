@@ -1,8 +1,9 @@
-"""Stands between the flow and a job, so that no job outlives the flow, not even a flow ended by `kill -9`.
+"""Stands between a flow or a study and its job, so that no job outlives them, not even when `kill -9` ends them.
 
 Started as `python -I -S guard.py GRACE_SECONDS COMMAND…` in a session of its own. Standard input is a pipe whose other
-end only the flow holds: when it closes, however that came about, the whole process group gets SIGTERM, and SIGKILL
-after the grace in which a trainer may write its checkpoint. Uses the standard library alone, to start in milliseconds.
+end only the one who starts it holds: when it closes, however that came about, the whole process group gets SIGTERM, and
+SIGKILL after the grace in which a trainer may write its checkpoint. Uses the standard library alone, to start in
+milliseconds.
 """
 
 import os
@@ -10,10 +11,19 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
+
+GRACE_SECONDS = 15.0
+"""A trainer's time to write its checkpoint; Prefect kills a cancelled flow 30 s after telling it."""
+
+
+def guarded(command: Sequence[str], grace: float) -> list[str]:
+    """The command line that starts a job under guard; `grace` in seconds."""
+    return [sys.executable, "-I", "-S", __file__, str(grace), *command]
 
 
 def end_group_at_hangup(grace: float) -> None:
-    """Waits for the flow to let go of the pipe; then ends every process of the group, this one included."""
+    """Waits until nobody holds the other end of the pipe; then ends every process of the group, this one included."""
     while os.read(0, 4096):
         pass
     os.killpg(0, signal.SIGTERM)

@@ -4,7 +4,6 @@ Every comparison in the report is computed from these files: nothing is measured
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from model.atomic_file import atomic_path
 from model.command import UserMistake
 
 
@@ -80,9 +80,8 @@ def write(predictions: Predictions, path: Path) -> None:
     columns |= {f"slice_{name}": values for name, values in predictions.slices.items()}
     table = pa.table({name: values for name, values in columns.items() if values is not None})
     table = table.replace_schema_metadata({"amazon_electra": json.dumps({"n_classes": predictions.n_classes})})
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(table, temporary, compression="zstd")
-    os.replace(temporary, path)
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
 
 
 def _plain(values: list[Any]) -> list[Any]:

@@ -1,12 +1,12 @@
 """Where a killed training goes on: everything that decides its next step, random numbers included."""
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from model.atomic_file import atomic_path
 from model.finetuning.attempt import Attempt
 
 
@@ -40,9 +40,8 @@ def save(
         "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    torch.save(state, temporary)
-    os.replace(temporary, file)
+    with atomic_path(file) as temporary:
+        torch.save(state, temporary)
 
 
 def step_of(file: Path) -> int:

@@ -8,7 +8,6 @@ only where they are asked for.
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import nn
 
+from model.atomic_file import atomic_path
 from model.command import UserMistake
 from model.device import Device
 from model.finetuning import encoders
@@ -57,9 +57,8 @@ def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: 
         encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
         said = outputs(model, encode(examples), head.shape, device)
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_name(f".{file.name}.{os.getpid()}")
-        save_file({"logits": torch.from_numpy(np.stack(said))}, temporary)
-        os.replace(temporary, file)
+        with atomic_path(file) as temporary:
+            save_file({"logits": torch.from_numpy(np.stack(said))}, temporary)
     return Teacher(folder, model, tokenizer, load_file(file)["logits"].to(device.torch))
 
 

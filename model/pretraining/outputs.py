@@ -1,7 +1,6 @@
 """What a finished run leaves: transformers folders, result.json, TensorBoard files where asked for."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -9,6 +8,7 @@ from typing import Any
 
 from model import export
 from model.command import UserMistake
+from model.json_file import write_json
 from model.metrics_log import read_metrics
 from model.presets import Preset
 from model.pretraining import loop, model_card
@@ -36,9 +36,7 @@ def finish(training: loop.Training, preset: Preset, shards: Shards) -> dict[str,
     result = summarize(training)
     if training.device.is_first:
         result |= write_models(training, preset, shards, result)
-        temporary = training.folder / "result.json.tmp"
-        temporary.write_text(json.dumps(result, indent=2) + "\n")
-        os.replace(temporary, training.folder / "result.json")
+        write_json(training.folder / "result.json", result)
     return result
 
 

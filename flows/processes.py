@@ -105,15 +105,20 @@ def run_job(
 @contextmanager
 def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Iterator["Child"]:
     """A child that is over when the block is, whatever happened in it."""
-    if _ending.is_set():
-        raise InterruptedError("the run is ending: no new job is started")
+    _refuse_at_the_end()
     child = Child(command, log, environment)
     _living.add(child)
     try:
+        _refuse_at_the_end()  # told while it was being started, `end_all` did not see it
         yield child
     finally:
         child.end()
         _living.discard(child)
+
+
+def _refuse_at_the_end() -> None:
+    if _ending.is_set():
+        raise InterruptedError("the run is ending: no new job is started")
 
 
 @contextmanager

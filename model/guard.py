@@ -36,8 +36,9 @@ def main() -> int:
     grace, command = float(sys.argv[1]), sys.argv[2:]
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(signal.SIGINT, lambda *_: None)
-    threading.Thread(target=end_group_at_hangup, args=(grace,), daemon=True).start()
     pid = os.posix_spawnp(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", 0, 0)])
+    # only now: SIGTERM to the group must find the job in it
+    threading.Thread(target=end_group_at_hangup, args=(grace,), daemon=True).start()
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

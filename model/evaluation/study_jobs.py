@@ -69,6 +69,8 @@ class Jobs:
             )
         self._children.add(child)
         try:
+            if self.stopping:  # only while it was being started: `stop` did not see it
+                _let_go(child)
             return child.wait()
         finally:
             self._children.discard(child)

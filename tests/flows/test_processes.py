@@ -115,6 +115,22 @@ def test_an_exception_in_the_flow_ends_the_jobs_of_all_its_threads(tmp_path):
     assert not any(alive(read_pid(tmp_path / name / "pid")) for name in "ab")
 
 
+def test_a_job_that_is_just_being_started_ends_too(tmp_path, monkeypatch):
+    started = []
+
+    class StartedWhileTheRunEnds(processes.Child):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            started.append(self)
+            processes._ending.set()
+            processes.end_all()
+
+    monkeypatch.setattr(processes, "Child", StartedWhileTheRunEnds)
+    with pytest.raises(InterruptedError, match="the run is ending"), processes.none_left():
+        run_job(JOB, ["--output", str(tmp_path), "--seconds_a_step", "100"], tmp_path / "log.txt")
+    assert [child.over() for child in started] == [True]
+
+
 def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
     script = (
         "import sys; from pathlib import Path; from flows.processes import run_job; folder = Path(sys.argv[1]); "

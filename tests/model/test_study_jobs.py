@@ -80,6 +80,19 @@ def test_a_study_that_is_told_to_end_ends_its_jobs(modules, monkeypatch):
         jobs.run("ticking", [str(folder / "ticks"), "obedient"], folder, 1, lock)
 
 
+def test_a_job_that_is_just_being_started_ends_with_its_study_too(modules, monkeypatch):
+    folder, jobs, start = modules / "cell", Jobs(), subprocess.Popen
+
+    def start_and_be_stopped(*arguments, **options):
+        child = start(*arguments, **options)
+        jobs.stop()
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", start_and_be_stopped)
+    with claimed(folder) as lock, pytest.raises(JobFailed, match="ended with the study"):
+        jobs.run("ticking", [str(folder / "ticks"), "obedient"], folder, 1, lock)
+
+
 def test_exit_codes_are_told_apart(modules):
     with claimed(modules / "cell") as lock:
         Jobs().run("ending", ["0"], modules / "cell", 1, lock)

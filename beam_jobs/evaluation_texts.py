@@ -139,16 +139,18 @@ def _of_table(lines: Lines, path: str) -> Iterator[str]:
     if first.count(delimiter) == 0:
         yield from (part for line in lines() for part in line.splitlines())
         return
-    csv.field_size_limit(LONGEST_FIELD)
     readings: list[dict[str, Any]] = [{"quoting": csv.QUOTE_NONE}] if delimiter == "\t" else []
     for reading in [*readings, {"quotechar": '"'}]:
         rows = csv.reader((line.replace("\0", "") + "\n" for line in lines()), delimiter=delimiter, **reading)
+        limit = csv.field_size_limit(LONGEST_FIELD)
         try:
             for fields in rows:
                 yield from fields
         except csv.Error as error:
             if not readings:
                 raise UserMistake(f"--withhold {path}, line {rows.line_num}: {error}; is a quote not closed?") from None
+        finally:
+            csv.field_size_limit(limit)
 
 
 def _of_parquet(path: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from beam_jobs.formats.lines import Rejected, Stream, Tally, decode, line_blocks
 
 TOO_LONG, BROKEN = "record too long", "broken CSV"
 LOOK_BACK = 64  # lines of one record; whether they are records of their own is looked at again and again
+csv.field_size_limit(2**31 - 1)  # of the whole process; `Lines` keeps to the layout's own limit
 ENOUGH, SOME, ANY = 12, 4, 1  # delimiters in lines that would be whole records, the less the more there is in doubt
 
 
@@ -17,7 +18,6 @@ def read(stream: Stream, layout: Layout, tally: Tally, header: bool = True) -> I
 
     A quote that never ends costs its own record only: the lines after it that are records are read again.
     """
-    csv.field_size_limit(max(layout.longest, 1))
     lines = Lines(stream, layout, tally)
     columns = layout.columns
     while not lines.ended:

@@ -168,7 +168,6 @@ def delimited_layout(head: bytes, found: Layout) -> Layout:
     whole = head[: head.rfind(b"\n") + 1] or head
     text = decode(whole, Tally(), found.encoding).lstrip("\ufeff")
     first = text.split("\n", 1)[0].rstrip("\r").replace("\r", " ")
-    csv.field_size_limit(max(len(head), 1))
     delimiter = max(DELIMITERS, key=first.count)
     tries = []
     for quoted, escaped in ((True, False), (False, False), (True, True)):

@@ -1,5 +1,6 @@
 """Evaluation files are streamed, each form as before: only a JSON document of many lines is held as a whole."""
 
+import csv
 import gzip
 import json
 import tracemalloc
@@ -54,12 +55,14 @@ def test_a_line_that_is_no_json_is_a_text_itself(tmp_path):
 
 def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("beam_jobs.evaluation_texts.LONGEST_FIELD", 200)
+    limit = csv.field_size_limit()
     broken = 'id{0}text\n1{0}"one two three\n' + "".join(f"{i}{{0}}four five six {i}\n" for i in range(30))
     (tmp_path / "test.tsv").write_text(broken.format("\t"))
     assert {f"four five six {i}" for i in range(30)} <= set(texts_of(str(tmp_path / "test.tsv")))
     (tmp_path / "test.csv").write_text(broken.format(","))
     with pytest.raises(UserMistake, match=r"test.csv, line \d+: field larger.*is a quote not closed"):
         list(texts_of(str(tmp_path / "test.csv")))
+    assert csv.field_size_limit() == limit  # others in this process read with it
 
 
 def test_a_file_that_breaks_off_is_refused(tmp_path):

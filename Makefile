@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 VENV_XLA := .venv-xla
 STORE  ?= store
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check test test-faults test-dataflow test-browser test-xla bench up clean
@@ -33,10 +34,10 @@ check: $(INSTALLED)  ## ruff, ruff format, mypy, the import rules
 	$(BIN)/python -m pytest tests/test_import_rules.py
 
 test: $(INSTALLED)  ## the tests (the slow ones have the targets below)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-faults: $(INSTALLED)  ## kills, full disks, broken files: nothing is lost, nothing hangs
-	$(BIN)/python -m pytest tests/faults
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/faults
 
 test-dataflow: $(INSTALLED)  ## what Dataflow would upload, replayed by a worker that has nothing else
 	$(BIN)/python -m pytest tests/dataflow_replay

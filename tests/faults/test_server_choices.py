@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from base64 import b64encode
@@ -140,20 +141,17 @@ def test_postgresql_addresses_may_leave_out_the_driver_or_name_the_others():
 
 
 @pytest.fixture
-def postgresql(tmp_path):
+def postgresql():
     """A server of Debian's PostgreSQL with one database for each."""
     if not POSTGRES or os.geteuid() != 0:
         pytest.skip("needs Debian's PostgreSQL, and root to become its user")
-    binaries, folder, port = os.path.dirname(os.path.realpath(POSTGRES)), tmp_path / "postgresql", free_port()
-    folder.mkdir()
+    binaries, port = os.path.dirname(os.path.realpath(POSTGRES)), free_port()
+    folder = tempfile.mkdtemp(prefix="postgresql-")  # its user may not enter pytest's
     shutil.chown(folder, "postgres", "postgres")
-    for parent in [folder, *folder.parents][:4]:
-        parent.chmod(0o755)
-    folder.chmod(0o700)
     as_postgres = ["runuser", "-u", "postgres", "--"]
-    subprocess.run([*as_postgres, f"{binaries}/initdb", "-D", str(folder), "-A", "trust"], check=True, cwd="/")
+    subprocess.run([*as_postgres, f"{binaries}/initdb", "-D", folder, "-A", "trust"], check=True, cwd="/")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-    control = [*as_postgres, f"{binaries}/pg_ctl", "-D", str(folder), "-w"]
+    control = [*as_postgres, f"{binaries}/pg_ctl", "-D", folder, "-w"]
     subprocess.run([*control, "-o", options, "-l", f"{folder}/log", "start"], check=True, cwd="/")
     psql = ["psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
     for name in ("prefect", "mlflow"):
@@ -161,6 +159,7 @@ def postgresql(tmp_path):
     subprocess.run([*psql, "-d", "prefect", "-c", "create extension pg_trgm"], check=True)
     yield psql, f"postgres@127.0.0.1:{port}"
     subprocess.run([*control, "-m", "immediate", "stop"], cwd="/")
+    shutil.rmtree(folder)
 
 
 @pytest.mark.timeout(500)

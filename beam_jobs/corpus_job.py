@@ -34,12 +34,13 @@ from beam_jobs import (
     prepared,
     seen,
     storage,
+    unit_counts,
     withholding,
     work_units,
     written,
 )
 from beam_jobs.command import UserMistake, main
-from beam_jobs.corpus_options import UNIT_NAME, WORK_NAME, Folders
+from beam_jobs.corpus_options import UNIT_NAME, Folders
 from beam_jobs.progress import Progress, progress
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     ]
     folders = Folders(args.output, storage.join(args.output, f"_work-{fingerprint(args, [*identity, earlier])}"))
     job = Job(files, corpus_options.preparation(args, files, folders), folders, earlier, args.punkt or earlier.punkt)
-    job.clear_earlier()
+    folders.clear_earlier(rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json")
     if withheld and not storage.exists(folders.withheld):
         texts = (text for path in withheld for text in evaluation_texts.texts_of(path))
         withholding.build(texts).save(folders.withheld)
@@ -98,16 +99,6 @@ class Job:
         self.unit_bytes = work_units.unit_bytes(files)
         self._read: dict[str, int] = {}
         self._started = time.monotonic()
-
-    def clear_earlier(self) -> None:
-        """Removes what another job left in the output folder, and what killed writers of this one have."""
-        for folder in (self.folders.output, storage.join(self.folders.output, "rejects")):
-            storage.remove_leftovers(folder)
-        if storage.exists(self.folders.work):
-            return
-        storage.remove_named(storage.join(self.folders.output, "rejects"), rf"{UNIT_NAME}\.jsonl")
-        written = rf"corpus-{UNIT_NAME}\.parquet|{WORK_NAME}|(corpus|punkt)\.json"
-        storage.remove_named(self.folders.output, written)
 
     def build(self, pipeline: beam.Pipeline) -> None:
         preparation, folders, size = self.preparation, self.folders, self.unit_bytes
@@ -168,20 +159,20 @@ class Job:
 
     def show(self, shown: Progress) -> None:
         """Units that are done, in both passes, and reviews read so far."""
-        prepared_names = [n for n in storage.names_in(self.folders.prepared) if n.endswith(".json")]
-        done = len(prepared_names) + sum(n.endswith(".json") for n in storage.names_in(self.folders.written))
+        prepared_names = unit_counts.names(self.folders.prepared)
+        done = len(prepared_names) + len(unit_counts.names(self.folders.written))
         for name in prepared_names:
             if name not in self._read:
-                self._read[name] = json.loads(storage.read_bytes(storage.join(self.folders.prepared, name)))["read"]
+                self._read[name] = unit_counts.read(self.folders.prepared, name)["read"]
         shown.total = max(shown.total, done)
         reviews = sum(self._read.values())
         shown.update(done, reviews=reviews, reviews_per_second=round(reviews / (time.monotonic() - self._started)))
 
     def result(self) -> dict[str, Any]:
-        first, second = list(stored(self.folders.prepared)), list(stored(self.folders.written))
+        first, second = unit_counts.read_all(self.folders.prepared), unit_counts.read_all(self.folders.written)
         assert len(first) == len(second), f"{len(first)} units prepared, {len(second)} written"
         gone = [{reason: counts[reason] for reason in GONE} for counts in second]
-        dropped = {reason: n for reason, n in add([c["dropped"] for c in first] + gone).items() if n}
+        dropped = {reason: n for reason, n in unit_counts.total([c["dropped"] for c in first] + gone).items() if n}
         read, kept = sum(counts["read"] for counts in first), sum(counts["kept"] for counts in second)
         assert read == kept + sum(dropped.values()), f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
         if not kept and not dropped.get("seen before"):
@@ -190,9 +181,9 @@ class Job:
             "read": read,
             "kept": kept,
             "dropped": dropped,
-            "splits": add([counts["splits"] for counts in second]),
+            "splits": unit_counts.total([counts["splits"] for counts in second]),
             "sentences": sum(counts["sentences"] for counts in second),
-            "notes": add([counts["notes"] for counts in first]),
+            "notes": unit_counts.total([counts["notes"] for counts in first]),
             "files": {file.name: file_counts(first, second, file.name) for file in self.files},
             "units": len(first),
             "seen": {"corpora": list(self.earlier.folders), "reviews": self.earlier.reviews},
@@ -208,18 +199,6 @@ def fingerprint(args: Any, identity: list[Any]) -> str:
     """Of everything that decides the bytes of the corpus: an interrupted run is continued only by the same job."""
     content = repr([corpus_options.VERSION, identity, sorted(corpus_options.settings(args).items())])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-def stored(folder: str) -> Iterator[dict[str, Any]]:
-    """The counts of the units in a folder, in the order of the dump."""
-    for name in storage.names_in(folder):
-        if name.endswith(".json"):
-            yield json.loads(storage.read_bytes(storage.join(folder, name)))
-
-
-def add(counts: list[dict[str, int]]) -> dict[str, int]:
-    names = sorted({name for c in counts for name in c})
-    return {name: sum(c.get(name, 0) for c in counts) for name in names}
 
 
 def train_punkt(counts: list[dict[str, Any]], folders: Folders, given: str | None) -> str:

@@ -168,6 +168,18 @@ class Folders:
     def withheld(self) -> str:
         return storage.join(self.work, "withheld.npz")
 
+    def clear_earlier(self, results: str) -> None:
+        """Removes what another job left in the output folder, and what killed writers of this one have.
+
+        `results`: the pattern of the names of what such a job leaves.
+        """
+        rejects = storage.join(self.output, "rejects")
+        for folder in (self.output, rejects):
+            storage.remove_leftovers(folder)
+        if not storage.exists(self.work):
+            storage.remove_named(rejects, rf"{UNIT_NAME}\.jsonl")
+            storage.remove_named(self.output, f"{WORK_NAME}|{results}")
+
 
 def preparation(args: argparse.Namespace, files: list[DumpFile], folders: Folders) -> Preparation:
     text_bytes = 1 + sum(file.plain_size for file in files) / 2  # about half of a dump is text

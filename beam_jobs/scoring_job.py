@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 
-from beam_jobs import corpus_options, engine, options, prepared, storage, work_units
+from beam_jobs import corpus_options, engine, options, prepared, storage, unit_counts, work_units
 from beam_jobs.command import UserMistake, main
-from beam_jobs.corpus_options import UNIT_NAME, WORK_NAME, Folders
+from beam_jobs.corpus_options import UNIT_NAME, Folders
 from beam_jobs.progress import progress
 from beam_jobs.written import numbered
 
@@ -50,7 +50,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     storage.check_writable(args.output)
     beam_options = options.resolve(flags, sum(file.plain_size for file in files))
     folders = Folders(args.output, storage.join(args.output, f"_work-{fingerprint(args, files)}"))
-    clear_earlier(folders)
+    folders.clear_earlier(rf"scores-{UNIT_NAME}\.parquet")
     preparation = corpus_options.text_preparation(args, folders)
     size = work_units.unit_bytes(files)
     units = sum(work_units.expected(file, size) for file in files)
@@ -67,7 +67,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         )
 
     with progress(units, "units", f"scoring ({options.describe(beam_options)})") as shown:
-        engine.run_graph(beam_options, build, lambda: shown.update(len(counts_in(folders.written))))
+        engine.run_graph(beam_options, build, lambda: shown.update(len(unit_counts.names(folders.written))))
         if options.only_stages(beam_options):
             return {"staged": options.describe(beam_options)}
         result = finish(folders)
@@ -112,16 +112,6 @@ def fingerprint(args: argparse.Namespace, files: list[work_units.DumpFile]) -> s
     content = [scorer, *map(storage.identity_of, dict.fromkeys(file.path for file in files))]
     content += sorted(corpus_options.settings(args).items())
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
-
-
-def clear_earlier(folders: Folders) -> None:
-    """Removes what another job left in the output folder, and what killed writers of this one have."""
-    for folder in (folders.output, storage.join(folders.output, "rejects")):
-        storage.remove_leftovers(folder)
-    if storage.exists(folders.work):
-        return
-    storage.remove_named(storage.join(folders.output, "rejects"), rf"{UNIT_NAME}\.jsonl")
-    storage.remove_named(folders.output, rf"scores-{UNIT_NAME}\.parquet|{WORK_NAME}")
 
 
 @dataclass
@@ -222,15 +212,9 @@ def write(result: dict[str, Any], folders: Folders, version: str) -> None:
     storage.write_bytes(storage.join(folders.written, f"{counts['unit']}.json"), json.dumps(scored).encode())
 
 
-def counts_in(folder: str) -> list[dict[str, Any]]:
-    """Of the units that are done, in the order of the dump."""
-    names = [name for name in storage.names_in(folder) if name.endswith(".json")]
-    return [json.loads(storage.read_bytes(storage.join(folder, name))) for name in sorted(names)]
-
-
 def finish(folders: Folders) -> dict[str, Any]:
     """Rejects with the lines of their files, the totals; read = scored + dropped is asserted."""
-    done, lines = counts_in(folders.written), dict[str, int]()
+    done, lines = unit_counts.read_all(folders.written), dict[str, int]()
     for unit in done:
         rejects = storage.read_bytes(storage.join(folders.prepared, f"{unit['unit']}.rejects"))
         if rejects:
@@ -239,10 +223,7 @@ def finish(folders: Folders) -> dict[str, Any]:
                 storage.join(folders.output, "rejects", f"{unit['unit']}.jsonl"), numbered(rejects, before)
             )
         lines[unit["file"]] = lines.get(unit["file"], 0) + unit["lines"]
-    dropped: dict[str, int] = {}
-    for unit in done:
-        for reason, n in unit["dropped"].items():
-            dropped[reason] = dropped.get(reason, 0) + n
+    dropped = unit_counts.total(unit["dropped"] for unit in done)
     result = {name: sum(unit[name] for unit in done) for name in ("read", "scored")}
     assert result["read"] == result["scored"] + sum(dropped.values()), f"reviews lost: {result}, dropped {dropped}"
     storage.remove(folders.work)

@@ -49,6 +49,7 @@ class Run:
     id: str = ""
     sent: dict[str, int] = field(default_factory=dict)  # lines of each of MIRRORED
     over: bool = False
+    logged: set[tuple[Path, str]] = field(default_factory=set)  # folders and the artifacts they are
 
     def remember(self) -> None:
         """So that a later process continues this run instead of beginning another."""
@@ -128,9 +129,11 @@ class Tracking:
         self._work.put(lambda: self._send(run or self.parent, [{"step": 0, "time": time.time(), **metrics}]))
 
     def log_folder(self, folder: Path, name: str, run: Run | None = None) -> None:
-        """A folder or file as artifact `name` of a run."""
-        put = self._log_folder if folder.is_dir() else self._log_file
-        self._work.put(lambda: put((run or self.parent).id, folder, name))
+        """A complete folder or file as artifact `name` of a run: sent once, however often it is asked for."""
+        put, target = self._log_folder if folder.is_dir() else self._log_file, run or self.parent
+        if (folder, name) not in target.logged:
+            target.logged.add((folder, name))
+            self._work.put(lambda: put(target.id, folder, name))
 
     def remember_taken(self, folder: Path) -> None:
         """Once all that was asked so far has arrived, `has_taken` says so of this folder, to later processes too."""

@@ -88,6 +88,22 @@ def test_what_did_not_arrive_is_not_taken_for_sent(tmp_path, monkeypatch):
         assert tracking.has_taken(report) is taken
 
 
+def test_a_folder_is_sent_once_to_each_run(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
+    tracking.start("a run", {}, {})
+    with tracking.following("a job", tmp_path, {}, {}) as run:
+        for name in ("weights", "more"):
+            (model / name).write_text(name)
+            tracking.log_folder(model, "model")
+            assert tracking.settle(60)
+        tracking.log_folder(model, "model", run)
+    client = finished(tracking)
+    sent = [[f.path for f in client.list_artifacts(r.id, "model")] for r in (tracking.parent, run)]
+    assert sent == [["model/weights"], ["model/more", "model/weights"]]
+
+
 def test_passwords_of_addresses_reach_neither_logs_nor_links(monkeypatch, heard):
     monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 1)  # it waits longer each time
     tracking = Tracking("postgresql+psycopg2://user:pass@word@nowhere/mlflow")

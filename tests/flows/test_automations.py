@@ -27,7 +27,7 @@ def events(prefect_home):
     runs = {f"prefect.flow-run.{ours}": True, f"prefect.flow-run.{trivial()}": False}
     servers.let_prefect_finish()
     wanted = {"event": {"prefix": ["prefect.flow-run."]}, "resource": {"id": list(runs)}}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     with get_client(sync_client=True) as client:
         while True:
             found = client._client.post("/events/filter", json={"filter": wanted}).json()["events"]

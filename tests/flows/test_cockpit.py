@@ -79,7 +79,7 @@ def test_down_ends_an_up_that_is_starting(tmp_path, capsys):
     with holder(tmp_path, "") as starting:
         cockpit.status(tmp_path)
         cockpit.down(tmp_path)
-        assert starting.wait(5) == -signal.SIGTERM
+        assert starting.wait(60) == -signal.SIGTERM
     told = capsys.readouterr().out.splitlines()
     assert [line.removeprefix(f"{tmp_path} ") for line in told] == ["is starting", "is down"]
 

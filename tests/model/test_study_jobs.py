@@ -48,7 +48,7 @@ def ticks(folder):
 def test_a_job_ends_with_a_study_that_is_killed_and_its_folder_is_locked_until_then(modules, job):
     folder = modules / "cell"
     study = subprocess.Popen([sys.executable, "-c", STUDY, str(folder), job])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while ticks(folder) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     study.send_signal(signal.SIGKILL)

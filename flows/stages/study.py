@@ -96,7 +96,7 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
 
     return Stage(
         "study",
-        3,
+        4,
         {
             "text": text(choice),
             "variables": _variables(parameters, choice, {}),

@@ -31,6 +31,7 @@ from model.evaluation.sections import (
     result_tables,
     title_of,
 )
+from model.evaluation.settings import setting_blocks
 from model.json_file import write_json
 
 FEW = 4
@@ -123,6 +124,7 @@ def _blocks(
     blocks += cost_blocks(study, found)
     blocks += curves(study, base)
     blocks += _data_blocks(study, found.tasks)
+    blocks += setting_blocks(study, found)
     blocks += [Heading("Each run"), *learning_curves(found), *details(found)]
     blocks += _again(study)
     return blocks

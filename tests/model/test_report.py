@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -102,6 +103,35 @@ def test_a_difference_is_told_and_so_is_that_there_is_none(written):
     assert "no evidence of a difference between in-domain and random" in summary["answer"]
     for name in ("report.md", "report.html"):
         assert "no evidence of a difference" in (written / name).read_text()
+
+
+def test_settings_are_told_with_what_arms_have_of_their_own(study, tmp_path):
+    content = json.loads((study / "study.json").read_text())
+    content["searched"] = {"in-domain": {"batch": 16, "learning_rates": [0.002]}}
+    for cell in content["cells"]:
+        place = tmp_path / cell["evaluation"]
+        shutil.copytree(study / cell["evaluation"], place)
+        own = (
+            {"batch": 16, "learning_rates": [0.002]} if cell["arm"] == "in-domain" else {"learning_rates": [1e-3, 4e-3]}
+        )
+        length = 32 if cell["task"] == "stars" else 128
+        settings = {"batch": 16, "patience": None, "balanced_test": False, "max_length": length, **own}
+        (place / "model").mkdir()
+        write_json(place / "model" / "result.json", {"settings": settings})
+        about = json.loads((place / "metrics.json").read_text())
+        write_json(place / "metrics.json", about | {"model": str(place / "model")})
+    write_json(tmp_path / "study.json", content | {"model": None, "pretraining": []})
+    report.run(["--study", str(tmp_path / "study.json"), "--output", str(tmp_path / "report")])
+    text = (tmp_path / "report" / "report.md").read_text()
+    section = text.split("## Settings of fine-tuning")[1].split("## Each run")[0]
+    rows = [[part.strip() for part in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
+    assert ["arm", "task", "batch", "max_length", "learning_rates"] in rows
+    assert ["in-domain", "polarity", "16*", "128", "0.002*"] in rows
+    assert ["random", "stars", "16", "32", "0.001, 0.004"] in rows
+    assert "found by the search of this arm" in section
+    assert ["patience", "–"] in rows
+    assert ["balanced_test", "False"] in rows
+    assert not any(row[0] == "max_length" for row in rows)
 
 
 def test_one_sentence_answers_however_many_comparisons_there_are():

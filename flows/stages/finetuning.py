@@ -6,10 +6,9 @@ from pathlib import Path
 
 from beam_jobs.command import UserMistake
 from flows.parameters import Arm, Parameters
-from flows.stages.pretraining import architecture
+from flows.stages.pretraining import architecture, objective
 from flows.store import Stage, sha256
 from model.finetuning.config import FinetuningSettings
-from model.presets import PRESETS
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Cells run side by side; more threads each would only fight for the cores."""
@@ -30,10 +29,10 @@ class Cell:
 
 def demand_discriminator(parameters: Parameters) -> None:
     """Told before anything is made: what is fine-tuned, promoted and described is ELECTRA's discriminator."""
-    objective = parameters.pretraining.settings.get("objective", PRESETS[parameters.preset].pretraining.objective)
-    if objective != "electra":
+    asked = objective(parameters)
+    if asked != "electra":
         raise UserMistake(
-            f"pretraining.objective={objective}: a whole run adapts an ELECTRA; the deployment pre-train makes such "
+            f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment pre-train makes such "
             "an encoder, and a study may compare them (`amazon-electra study`)"
         )
 

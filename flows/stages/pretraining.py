@@ -78,6 +78,15 @@ def _stage(
     )
 
 
+def exported(parameters: Parameters) -> str:
+    """The folder of the encoder that is there to be fine-tuned (model/pretraining/outputs.py)."""
+    return "discriminator" if objective(parameters) == "electra" else "encoder"
+
+
+def objective(parameters: Parameters) -> str:
+    return parameters.pretraining.settings.get("objective", PRESETS[parameters.preset].pretraining.objective)
+
+
 def steps_for(parameters: Parameters, increment: Increment, shards: Manifest, epochs_of_the_first: float) -> int:
     """In proportion to the new dump: it is gone through as often as the first one was, or as the form says."""
     batch = with_settings(PRESETS[parameters.preset], parameters.pretraining.settings).pretraining.batch

@@ -9,7 +9,7 @@ from pathlib import Path
 from beam_jobs.command import UserMistake
 from flows import servers
 from flows.parameters import Parameters, StudyChoice
-from flows.stages import dump, shards
+from flows.stages import dump, pretraining, shards
 from flows.stages.report import changes, described_stages
 from flows.store import Stage, Store
 from model.command import UserMistake as ModelMistake
@@ -79,7 +79,9 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
     outside = [path for place in study_file.places(study) for path in _files(Path(place).expanduser())]
 
     def arguments(store: Store, folder: Path) -> list[str]:
-        folders = {name: _place(name, store.folder(made)) for name, made in filling.items()}
+        folders = {name: str(store.folder(made)) for name, made in filling.items()}
+        if "encoder" in folders:
+            folders["encoder"] += f"/{pretraining.exported(parameters)}"
         variables = _variables(parameters, choice, folders)
         about, written = folder / "about.json", folder / "study.yaml"
         written.write_text(text(choice), encoding="utf-8")
@@ -129,10 +131,6 @@ def _variables(parameters: Parameters, choice: StudyChoice, folders: Mapping[str
         if name not in asked:
             raise UserMistake(f"{called(choice)} has no variable {name!r}; it has {', '.join(asked) or 'none'}")
     return {name: value for name, value in known.items() if name in asked}
-
-
-def _place(name: str, folder: Path) -> str:
-    return str(folder / "discriminator" if name == "encoder" else folder)
 
 
 def _files(place: Path) -> list[Path]:

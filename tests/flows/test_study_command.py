@@ -14,7 +14,7 @@ from beam_jobs.command import UserMistake
 from flows import study_command
 from flows.cli import attempt, parser
 from flows.parameters import Parameters, StudyChoice
-from flows.store import Store
+from flows.store import Known, Stage, Store
 from model.json_file import write_json
 from tests.model.corpora import write_corpus, write_electra
 
@@ -33,6 +33,8 @@ STUDY = {
     ],
     "settings": {"n_train": 60, "n_dev": 40, "n_test": 60, "epochs": 1, "learning_rates": [1e-3], "max_length": 32},
 }
+
+NOTHING = Stage("shards", 0, {})
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +161,23 @@ def test_without_a_dump_a_study_takes_what_is_there(tmp_path, capsys):
     write_json(tmp_path / "corpus" / "corpus.json", {"read": 1})
     assert not Store(tmp_path / "store").manifest(_stage(arguments)), "other data are another study"
     assert manifest["result"]["cells"] == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "folder"),
+    [({}, "discriminator"), ({"objective": "mlm"}, "encoder"), ({"batch": "8"}, "discriminator")],
+)
+def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(settings, folder, place, tmp_path):
+    from flows.stages import pretraining, study
+
+    study_of = STUDY | {"arms": [{"name": "one", "encoder": "${encoder}"}], "tasks": STUDY["tasks"][:1]}
+    parameters = Parameters(store=str(tmp_path / "store"), pretraining={"settings": settings})
+    store = Store(parameters.store)
+    sources = {"corpus": Known("corpus", 0, {}, known="c" * 16), "encoder": pretraining.stage(parameters, NOTHING)}
+    made = study.stage(parameters, StudyChoice(own=study_of), sources, store)
+    (tmp_path / "made").mkdir()
+    words = made.arguments(store, tmp_path / "made")
+    assert f"encoder={store.folder(sources['encoder'])}/{folder}" in words
 
 
 def test_a_study_of_the_form_is_the_one_of_the_file(place, tmp_path):

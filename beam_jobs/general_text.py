@@ -15,7 +15,7 @@ from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from beam_jobs import evaluation_texts, storage, withholding
+from beam_jobs import evaluation_texts, shard_units, storage, withholding
 from beam_jobs.cleaning import clean
 from beam_jobs.command import UserMistake
 from beam_jobs.compression import (
@@ -71,12 +71,14 @@ class TextUnit:
         return [withholding.hash_of(text) in known.exact or bool(n) for text, n in zip(texts, near, strict=True)]
 
 
-def plan(patterns: list[str], output: str, punkt: str | None, withhold: Sequence[str] = ()) -> list[TextUnit]:
+def plan(
+    patterns: list[str], output: str, punkt: str | None, withhold: Sequence[str] = (), corpus: str = ""
+) -> list[TextUnit]:
     """The units of all files, and the Punkt parameters they need: given, or trained on the beginning of each file.
 
-    `withhold`: evaluation files, whose texts stay out.
+    `withhold`: evaluation files, whose texts stay out, as do the dev and test reviews of `corpus`.
     """
-    withheld = keep_out(withhold, output)
+    withheld = keep_out(withhold, corpus, output)
     paths = find(patterns)
     parameters = storage.join(output, "punkt.json")
     shares = [part for path in paths for part in look_at(path)]
@@ -95,13 +97,15 @@ def plan(patterns: list[str], output: str, punkt: str | None, withhold: Sequence
     return [TextUnit(**{**unit.__dict__, "digest": digest_of(unit, content)}) for unit in units]
 
 
-def keep_out(withhold: Sequence[str], output: str) -> str:
+def keep_out(withhold: Sequence[str], corpus: str, output: str) -> str:
     """Where the hashes of the evaluation texts are; nowhere without any."""
-    if not withhold:
+    if not withhold and not corpus:
         return ""
     path = storage.join(output, "withheld.npz")
-    files = storage.expand(list(withhold), "--withhold")
-    withholding.build(text for file in files for text in evaluation_texts.texts_of(file)).save(path)
+    files = storage.expand(list(withhold), "--withhold") if withhold else []
+    texts = itertools.chain.from_iterable(map(evaluation_texts.texts_of, files))
+    reviews = shard_units.evaluated(corpus) if corpus else ()
+    withholding.build(itertools.chain(texts, reviews)).save(path)
     return path
 
 

@@ -18,6 +18,7 @@ from beam_jobs.command import UserMistake
 
 UNITS_WANTED = 64  # enough to keep many workers evenly busy …
 FEWEST_ROWS, MOST_ROWS = 4096, 1 << 17  # … unless the corpus is small, or a unit became long to repeat
+EVALUATED = ("dev", "test")  # the splits that models are chosen and judged by
 WINDOW_ROWS = 8_192  # reviews tokenized and packed at a time; twice as many fill as well and take 75 MB more
 
 
@@ -57,17 +58,17 @@ class CorpusUnit:
             yield pa.concat_arrays(waiting)
 
 
-def plan(corpus: str) -> list[CorpusUnit]:
-    """All units of a corpus folder, in the order of its files."""
+def plan(corpus: str, option: str = "--corpus") -> list[CorpusUnit]:
+    """All units of a corpus folder, in the order of its files; `option` is how the user gave it."""
     names = [n for n in storage.names_in(corpus) if n.startswith("corpus-") and n.endswith(".parquet")]
     if not names:
-        raise UserMistake(f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote")
+        raise UserMistake(f"{option}: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote")
     if not storage.exists(storage.join(corpus, "corpus.json")):
-        raise UserMistake(f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again")
+        raise UserMistake(f"{option}: no corpus.json in {corpus}: corpus_job has not ended; run it again")
     groups, digests = [], {}
     for name in names:
         path = storage.join(corpus, name)
-        metadata, digests[path] = look_at(path)
+        metadata, digests[path] = look_at(path, option)
         groups += [RowGroups(path, i, i + 1, metadata.row_group(i).num_rows) for i in range(metadata.num_row_groups)]
     wanted = min(max(sum(group.rows for group in groups) // UNITS_WANTED, FEWEST_ROWS), MOST_ROWS)
     return [
@@ -75,7 +76,15 @@ def plan(corpus: str) -> list[CorpusUnit]:
     ]
 
 
-def look_at(path: str) -> tuple[pq.FileMetaData, str]:
+def evaluated(corpus: str) -> Iterator[str]:
+    """The texts of a corpus's dev and test reviews, as one searches for them: sentences joined by a space."""
+    for unit in plan(corpus, "--withhold_corpus"):
+        for batch in read_batches(unit):
+            chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(EVALUATED))
+            yield from (" ".join(sentences) for sentences in batch["sentences"].filter(chosen).to_pylist())
+
+
+def look_at(path: str, option: str) -> tuple[pq.FileMetaData, str]:
     """The metadata of a Parquet file and the hash of its last bytes, which hold sizes and bounds of every column."""
     try:
         with storage.open_bytes(path) as file:
@@ -83,7 +92,7 @@ def look_at(path: str) -> tuple[pq.FileMetaData, str]:
             file.seek(-(metadata.serialized_size + 8), 2)
             return metadata, hashlib.sha256(file.read()).hexdigest()
     except (pa.ArrowInvalid, OSError) as error:
-        raise UserMistake(f"--corpus: {path} cannot be read ({error}); run corpus_job again") from None
+        raise UserMistake(f"{option}: {path} cannot be read ({error}); run corpus_job again") from None
 
 
 def in_runs(groups: list[RowGroups], rows_wanted: int) -> Iterator[tuple[RowGroups, ...]]:

@@ -84,6 +84,7 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     source.add_argument("--general_text", nargs="+", help="instead: text files, plain or packed, one document a block")
     option("--punkt", help="of --general_text: Punkt parameters, punkt.json of a corpus (default: trained on the text)")
     option("--withhold", nargs="+", default=[], help="of --general_text: evaluation files whose texts must not get in")
+    option("--withhold_corpus", default="", help="of --general_text: corpus whose dev and test reviews must not get in")
     option("--vocabulary", required=True, help="folder that model.vocabulary wrote")
     option("--output", required=True, help="folder of the shards")
     option("--max_length", type=int, default=128, help="tokens of a sequence (default %(default)s)")
@@ -95,6 +96,8 @@ def parse(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
         raise UserMistake(f"--split: {args.split}; general text is for pre-training only, leave --split out")
     if args.corpus and args.punkt:
         raise UserMistake("--punkt: a corpus is in sentences already; leave it out, or give --general_text")
+    if args.corpus and args.withhold_corpus:
+        raise UserMistake("--withhold_corpus: the splits of a corpus share no text; here it is for --general_text")
     if args.corpus and args.withhold:
         raise UserMistake("--withhold: corpus_job has it for a corpus; here it is for --general_text")
     return args, flags
@@ -114,7 +117,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             return {"staged": options.describe(beam_options), "units": len(units)}
         show(shown, units, packing, len(units))
     result = add_up(packing, args.corpus or "the text") | {
-        "made_of": made_of(args.corpus, args.withhold),
+        "made_of": made_of(args.corpus, args.withhold, args.withhold_corpus),
         "seconds": round(time.monotonic() - started, 3),
         "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
     }
@@ -125,7 +128,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 def plan(args: argparse.Namespace) -> Sequence[Unit]:
     if args.corpus:
         return shard_units.plan(args.corpus)
-    return general_text.plan(args.general_text, args.output, args.punkt, args.withhold)
+    return general_text.plan(args.general_text, args.output, args.punkt, args.withhold, args.withhold_corpus)
 
 
 def build(pipeline: beam.Pipeline, units: Sequence[Unit], packing: Packing) -> beam.PCollection:
@@ -208,7 +211,7 @@ def prepare_output(args: argparse.Namespace) -> Packing:
         storage.write_bytes(storage.join(folder, name), copied)
     return Packing(
         vocabulary=folder,
-        vocabulary_fingerprint=hashlib.sha256(content["tokenizer.json"]).hexdigest(),
+        vocabulary_fingerprint=sha256(content["tokenizer.json"]),
         vocabulary_size=size,
         max_length=args.max_length,
         split=args.split,
@@ -274,18 +277,28 @@ def add_up(packing: Packing, corpus: str) -> dict[str, Any]:
     }
 
 
-def made_of(corpus: str, withhold: Sequence[str]) -> dict[str, Any]:
-    """For whoever asks what pre-training has seen: the corpus, and the evaluation files whose texts were kept out.
+def made_of(corpus: str, withhold: Sequence[str], withhold_corpus: str) -> dict[str, Any]:
+    """For whoever asks what pre-training has seen: the corpus, and the evaluation texts that were kept out.
 
-    The corpus is known by the SHA-256 of its corpus.json; general text and a corpus without one have none.
+    A corpus is known by the SHA-256 of its corpus.json; where there is none, by nothing.
     """
-    path = storage.join(corpus, "corpus.json") if corpus else ""
-    if not path or not storage.exists(path):
+    content = described(corpus)
+    if not content:
         files = storage.expand(list(withhold), "--withhold") if withhold else []
-        return {"corpus": "", "withheld": sorted(map(evaluation_texts.named, files))}
-    content = storage.read_bytes(path)
+        kept_out = {"withheld_corpus": sha256(described(withhold_corpus))} if withhold_corpus else {}
+        return {"corpus": "", "withheld": sorted(map(evaluation_texts.named, files)), **kept_out}
     withheld = json.loads(content).get("agreed", {}).get("withhold", [])
-    return {"corpus": hashlib.sha256(content).hexdigest(), "withheld": withheld}
+    return {"corpus": sha256(content), "withheld": withheld}
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def described(corpus: str) -> bytes:
+    """Its corpus.json; nothing where there is none."""
+    path = storage.join(corpus, "corpus.json") if corpus else ""
+    return storage.read_bytes(path) if path and storage.exists(path) else b""
 
 
 def check_documents(counts: Counts, split: str, corpus: str) -> None:

@@ -7,6 +7,9 @@ from flows.parameters import Parameters
 from flows.store import Stage, Store
 from model.presets import PRESETS
 
+MOST_EVALUATED = 1_000_000
+"""Dev and test reviews that general text is searched for: 5 KB of memory each (beam_jobs/withholding.py)."""
+
 
 def stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
     max_length = parameters.shards.max_length or PRESETS[parameters.preset].max_length
@@ -35,7 +38,11 @@ def general(
     vocabulary: Stage,
     store: Store,
 ) -> Stage:
-    """Shards of text that is not reviews, for a study's control arm: the reviews' vocabulary, sentences and length."""
+    """Shards of text that is not reviews, for a study's control arm: the reviews' vocabulary, sentences and length.
+
+    What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of the corpus. If these
+    are more than MOST_EVALUATED, they are not searched for, and the report warns of it.
+    """
     max_length = parameters.shards.max_length or PRESETS[parameters.preset].max_length
     workers = parameters.corpus.workers
     return Stage(
@@ -45,6 +52,7 @@ def general(
             "max_length": max_length,
             "general_text": [store.digest(path) for path in texts],
             "withhold": [store.digest(path) for path in withheld],
+            "withhold_corpus": True,
         },
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
@@ -55,7 +63,14 @@ def general(
             *["--output", str(folder)],
             *["--max_length", str(max_length)],
             *(["--withhold", *map(str, withheld)] if withheld else []),
+            *(["--withhold_corpus", str(store.folder(corpus))] if evaluated(corpus, store) <= MOST_EVALUATED else []),
             *(["--direct_num_workers", str(workers)] if workers else []),
         ],
         title="general-text shards",
     )
+
+
+def evaluated(corpus: Stage, store: Store) -> int:
+    """Dev and test reviews of a corpus that is complete."""
+    splits = (store.manifest(corpus) or {"result": {}})["result"].get("splits", {})
+    return splits.get("dev", 0) + splits.get("test", 0)

@@ -27,8 +27,8 @@ def seen(arm: Arm, arms: Mapping[str, Arm]) -> frozenset[str]:
 def is_held_out(data: str, shards: Iterable[str]) -> bool:
     """Whether the test texts of a task were kept out of every one of these folders of shards.
 
-    `data` of a corpus: the shards are of its pretrain split, which shares no text with the others. Other `data`: each
-    of its files was withheld.
+    `data` of a corpus: the shards are of its pretrain split, which shares no text with the others, or its test reviews
+    were withheld. Other `data`: each of its files was withheld.
     """
     return all(_is_kept_out(Path(data), Path(folder)) for folder in shards)
 
@@ -67,7 +67,7 @@ def shards_behind(encoder: Path) -> list[str]:
 def _is_kept_out(data: Path, shards: Path) -> bool:
     made_of = _made_of(shards)
     if (data / "corpus.json").is_file():
-        return made_of.get("corpus") == _sha256(data / "corpus.json")
+        return _sha256(data / "corpus.json") in (made_of.get("corpus"), made_of.get("withheld_corpus"))
     files = [data] if data.is_file() else [p for p in data.rglob("*") if p.is_file() and not p.name.startswith(".")]
     withheld = {named.rpartition(" ")[2] for named in made_of.get("withheld", [])}
     return bool(files) and all(_sha256(file)[:16] in withheld for file in files)

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import json
 import lzma
 import zipfile
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from beam_jobs import general_text, shards_job
+from beam_jobs import corpus_job, general_text, shards_job
 from beam_jobs.command import UserMistake
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
 
@@ -111,6 +112,26 @@ def test_the_shards_name_what_was_withheld(vocabulary, tmp_path):  # noqa: F811
     assert (result["documents"], result["empty_documents"]) == (2, 1)
     sha256 = hashlib.sha256((tmp_path / "own.csv").read_bytes()).hexdigest()
     assert result["made_of"] == {"corpus": "", "withheld": [f"own.csv {sha256[:16]}"]}
+
+
+def test_the_dev_and_test_reviews_of_a_corpus_stay_out(vocabulary, tmp_path):  # noqa: F811
+    dump = tmp_path / "dump.json"
+    reviews = [f"Number {i} of these works as well as number {i + 1} did. I like all {i} of them." for i in range(60)]
+    dump.write_text("\n".join(json.dumps({"reviewText": text, "overall": 5}) for text in reviews))
+    split = ["--split", "pretrain=40,train=20,dev=20,test=20", "--direct_running_mode", "in_memory"]
+    counts = corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus"), *split])["splits"]
+    others = ["An encyclopaedia says of number 7 that it follows 6.", "It is a number."]
+    (tmp_path / "text").write_text("\n".join([*others, *reviews]))
+    words = ["--general_text", str(tmp_path / "text"), "--withhold_corpus", str(tmp_path / "corpus")]
+    words += ["--vocabulary", str(vocabulary), "--output", str(tmp_path / "out"), "--max_length", "64"]
+    result = shards_job.run([*words, "--direct_running_mode", "in_memory"])
+    assert counts["dev"] > 0 < counts["test"]
+    assert result["empty_documents"] == counts["dev"] + counts["test"]
+    assert result["documents"] == len(others) + counts["pretrain"] + counts["train"]
+    sha256 = hashlib.sha256((tmp_path / "corpus" / "corpus.json").read_bytes()).hexdigest()
+    assert result["made_of"] == {"corpus": "", "withheld": [], "withheld_corpus": sha256}
+    with pytest.raises(UserMistake, match=r"--withhold_corpus: no corpus-\*.parquet in .*corpus_job wrote"):
+        shards_job.run([*words, "--withhold_corpus", str(tmp_path)])
 
 
 def test_text_that_is_not_utf8_is_read(tmp_path):

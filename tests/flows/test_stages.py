@@ -84,6 +84,17 @@ def test_general_text_is_cut_by_as_many_processes_as_the_corpus(tmp_path):
     assert stage.arguments(store, tmp_path)[-2:] == ["--direct_num_workers", "3"]
 
 
+@pytest.mark.parametrize(("tested_on", "searched"), [(1_000, True), (1_000_000, False)])
+def test_general_text_is_searched_for_what_is_tested_on_unless_that_is_too_much(tmp_path, tested_on, searched):
+    (tmp_path / "text.txt").write_text("other text\n")
+    store, corpus = Store(tmp_path / "store"), Stage("corpus", 1, {})
+    store.publish(corpus, {"splits": {"pretrain": 9_000_000, "dev": 1, "test": tested_on}}, seconds=1.0)
+    stage = shards.general(from_settings([]), [tmp_path / "text.txt"], [], corpus, Stage("vocabulary", 1, {}), store)
+    arguments = stage.arguments(store, tmp_path)
+    assert (["--withhold_corpus", str(store.folder(corpus))] == arguments[-2:]) is searched
+    assert ("--withhold_corpus" in arguments) is searched
+
+
 def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):
     before, tiny = fingerprints(), presets.PRESETS["tiny"]
     monkeypatch.setitem(presets.PRESETS, "tiny", replace(tiny, finetuning=replace(tiny.finetuning, train_examples=77)))

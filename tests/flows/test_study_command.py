@@ -96,9 +96,8 @@ def _check_report(place, folder):
     assert "--general" in text
     [general] = [m for m in store.manifests() if m["title"] == "general-text shards"]
     assert general["result"]["empty_documents"] == 1
-    assert "No text that is tested on in own reaches the pre-training of reviews, other text" in text
-    assert "**Warning:** nothing shows that the test texts of polarity were withheld from what other text" in text
-    assert "from what reviews was" not in text
+    assert "No text that is tested on in polarity, own reaches the pre-training of reviews, other text" in text
+    assert "**Warning:**" not in text
     assert (folder / "model" / "README.md").read_text().startswith("---\n")
 
 

@@ -27,6 +27,7 @@ def place(tmp_path):
         "shards": {"split": "pretrain", "made_of": made_of},
         "test": {"split": "test", "made_of": made_of},
         "general": {"split": "pretrain", "made_of": {"corpus": "", "withheld": []}},
+        "searched": {"split": "pretrain", "made_of": {"corpus": "", "withheld_corpus": made_of["corpus"]}},
         "old": {"split": "pretrain"},
     }
     for name, content in told.items():
@@ -55,6 +56,8 @@ def arms(*described):
         (["shards"], "tasks/imdb.tsv", False),
         (["shards"], "tasks", False),
         (["shards", "general"], "corpus", False),
+        (["shards", "searched"], "corpus", True),
+        (["searched"], "tasks/sst2.tsv", False),
         (["test"], "corpus", False),
         (["old"], "corpus", False),
         (["none"], "tasks/sst2.tsv", False),

@@ -1,0 +1,54 @@
+"""Memory and speed of withholding: what the texts of evaluation files take while they are read, and kept after it.
+
+    python tests/bench/withholding_memory.py --withhold FILE … [--json]
+
+Every worker of the corpus job loads what is kept; what is taken while it is built, one process does once.
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from itertools import chain
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from beam_jobs import withholding
+from beam_jobs.evaluation_texts import texts_of
+
+
+def peak_bytes() -> int:
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found, "Linux says how much memory a process has held at most"
+    return 1024 * int(found[1])
+
+
+def measured(files: list[str]) -> dict[str, float]:
+    before, cpu = peak_bytes(), time.process_time()
+    withheld = withholding.build(chain.from_iterable(map(texts_of, files)))
+    cpu, peak = time.process_time() - cpu, peak_bytes() - before
+    with tempfile.TemporaryDirectory() as folder:
+        withheld.save(f"{folder}/withheld.npz")
+        kept = Path(folder, "withheld.npz").stat().st_size
+    texts = len(withheld.exact)
+    return {
+        "distinct_texts": texts,
+        "peak_bytes_a_text": round(peak / texts),
+        "kept_bytes_a_text": round(kept / texts),
+        "texts_a_cpu_second": round(texts / cpu),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--withhold", nargs="+", required=True, metavar="FILE", help="evaluation files of any form")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    row = measured(arguments.withhold)
+    print(json.dumps(row) if arguments.json else "\n".join(f"{name:20} {value:>12,}" for name, value in row.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+pytestmark = pytest.mark.timeout(1200)
 SETTINGS = (
     "pretraining.steps=40",
     "pretraining.checkpoint_every=10",
@@ -29,7 +30,7 @@ def environment():
     return {name: value for name, value in os.environ.items() if name not in outside}
 
 
-def electra(*arguments, timeout=280):
+def electra(*arguments, timeout=600):
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=timeout, env=environment())
 
 
@@ -135,7 +136,7 @@ def test_killed_in_pre_training_it_continues_from_the_last_checkpoint(home):
     arguments = run_arguments(home, "pretraining.seed=3", "pretraining.steps=400", "finetuning.arms=pre-trained")
     known = set((home / "store" / "pretraining").glob("*/"))
     first = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True, env=environment())
-    checkpoint = wait_for(lambda: new_checkpoint(home, known), seconds=240)
+    checkpoint = wait_for(lambda: new_checkpoint(home, known), seconds=600)
     first.send_signal(signal.SIGKILL)
     first.communicate()
     reached = int(re.search(r"\d+", checkpoint.name)[0])

@@ -11,6 +11,8 @@ import pytest
 from flows.store import Store
 from tests.flows.test_processes import alive, eventually, read_pid
 
+pytestmark = pytest.mark.timeout(900)
+
 
 def start(store, slow_stage):
     """The toy graph as a process of its own; the slow stage takes a minute unless it is killed."""

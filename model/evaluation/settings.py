@@ -44,13 +44,21 @@ def _kept(cell: Cell) -> Settings:
 def _rows(
     cells: Mapping[tuple[str, str], Settings], names: list[str], searched: Mapping[str, Settings]
 ) -> list[tuple[str, ...]]:
-    """One for each arm and task; one for all tasks of an arm that has the same for them."""
-    rows: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    """A row for the tasks in which an arm has the same, and one row for all arms that have the same in these tasks."""
+    tasks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (arm, task), settings in cells.items():
         found = searched.get(arm, {})
         values = tuple(_text(settings.get(name)) + SEARCHED * (name in found) for name in names)
-        rows.setdefault((arm, values), []).append(task)
-    return [(arm, ", ".join(tasks), *values) for (arm, values), tasks in rows.items()]
+        tasks.setdefault((arm, values), []).append(task)
+    arms: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    every_arm, every_task = ({cell[i] for cell in cells} for i in (0, 1))
+    for (arm, values), of_arm in tasks.items():
+        arms.setdefault((_named(of_arm, every_task), values), []).append(arm)
+    return [(_named(these, every_arm), tasks_named, *values) for (tasks_named, values), these in arms.items()]
+
+
+def _named(some: list[str], every: set[str]) -> str:
+    return "all" if len(every) > 1 and set(some) == every else "; ".join(some)
 
 
 def _text(value: Any) -> str:

@@ -79,7 +79,7 @@ def test_down_ends_an_up_that_is_starting(tmp_path, capsys):
     with holder(tmp_path, "") as starting:
         cockpit.status(tmp_path)
         cockpit.down(tmp_path)
-        assert starting.wait(60) == -signal.SIGTERM
+        assert starting.wait(5) == -signal.SIGTERM
     told = capsys.readouterr().out.splitlines()
     assert [line.removeprefix(f"{tmp_path} ") for line in told] == ["is starting", "is down"]
 
@@ -163,7 +163,7 @@ def test_a_log_that_is_long_begins_anew_under_its_writer(tmp_path, monkeypatch):
     child = Child(["sh", "-c", "echo before >&2; sleep 0.4; echo after >&2; exit 3"], log)
     eventually(lambda: "before\n" in log.read_text())
     service.trim(log)
-    eventually(child.over)
+    eventually(child.over, seconds=10)
     assert "before" in (tmp_path / "log.1").read_text()
     assert log.read_text() == "after\n"
     assert child.cause() == "after"

@@ -85,7 +85,7 @@ def test_a_job_that_ignores_sigterm_and_its_children_are_killed_after_the_grace(
     with processes.started(command, tmp_path / "log.txt"):
         job, grandchild = read_pid(tmp_path / "pid"), read_pid(tmp_path / "grandchild")
         assert alive(job)
-    eventually(lambda: not alive(job) and not alive(grandchild))
+    eventually(lambda: not alive(job) and not alive(grandchild), seconds=10)
 
 
 def test_an_exception_in_the_flow_ends_the_jobs_of_all_its_threads(tmp_path):
@@ -110,7 +110,7 @@ def test_an_exception_in_the_flow_ends_the_jobs_of_all_its_threads(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         cancelled_run()
     for thread in threads:
-        thread.join(60)
+        thread.join(10)
     assert [type(failure) for failure in failures] == [JobFailed, JobFailed]
     assert not any(alive(read_pid(tmp_path / name / "pid")) for name in "ab")
 
@@ -126,9 +126,11 @@ def test_a_job_that_is_just_being_started_ends_too(tmp_path, monkeypatch):
             processes.end_all()
 
     monkeypatch.setattr(processes, "Child", StartedWhileTheRunEnds)
+    began = time.monotonic()
     with pytest.raises(InterruptedError, match="the run is ending"), processes.none_left():
         run_job(JOB, ["--output", str(tmp_path), "--seconds_a_step", "100"], tmp_path / "log.txt")
     assert [child.over() for child in started] == [True]
+    assert time.monotonic() - began < processes.GRACE_SECONDS, "it is told to end, not killed after the grace"
 
 
 def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
@@ -141,4 +143,4 @@ def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
     assert alive(job)
     os.kill(flow.pid, signal.SIGKILL)
     flow.wait()
-    eventually(lambda: not alive(job))
+    eventually(lambda: not alive(job), seconds=10)

@@ -79,7 +79,7 @@ def test_two_makers_of_one_stage_take_turns(store, corpus):
         while "waiting" not in order:
             time.sleep(0.01)
         order.append("first")
-    thread.join(60)
+    thread.join(5)
     assert order == ["waiting", "first", "second"]
 
 

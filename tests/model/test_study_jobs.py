@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from model.command import UserMistake
+from model.evaluation import study_jobs
 from model.evaluation.study_jobs import JobFailed, Jobs, claimed
 
 TICKING = """
@@ -89,8 +90,10 @@ def test_a_job_that_is_just_being_started_ends_with_its_study_too(modules, monke
         return child
 
     monkeypatch.setattr(subprocess, "Popen", start_and_be_stopped)
+    began = time.monotonic()
     with claimed(folder) as lock, pytest.raises(JobFailed, match="ended with the study"):
         jobs.run("ticking", [str(folder / "ticks"), "obedient"], folder, 1, lock)
+    assert time.monotonic() - began < study_jobs.GRACE_SECONDS, "it is told to end, not killed after the grace"
 
 
 def test_exit_codes_are_told_apart(modules):

@@ -14,7 +14,6 @@ import gzip
 import itertools
 import json
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from tokenizers import BertWordPieceTokenizer, Tokenizer
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model.finetuning.examples import Example, Sampling, load
 from model.finetuning.tasks import find
+from tests.bench.peak_memory import peak_bytes
 
 SNIPPETS, ANSWERS, SNIPPET_WORDS = 10, 2, 40
 """Gupta et al. 2019 keep the ten best snippets of a question; sizes of snippets and answers are near theirs."""
@@ -74,14 +74,12 @@ def measured(folder: Path, n_train: int) -> dict[str, float]:
 
 def read(folder: Path, n_train: int) -> dict[str, float]:
     examples = load(find("amazonqa"), folder, "train", Sampling(n=n_train))
-    peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert peak, "Linux says how much memory a process has held at most"
-    cpu_seconds = time.process_time()
+    peak, cpu_seconds = peak_bytes(), time.process_time()
     return {
         "examples": len(examples),
         "with_span": sum(bool(example.answers) for example in examples),
         "cpu_seconds": round(cpu_seconds, 1),
-        "peak_rss_mb": round(int(peak[1]) / 1024),
+        "peak_rss_mb": round(peak / 1024**2),
         "feature_bytes_a_question": feature_bytes(examples),
     }
 

@@ -7,7 +7,6 @@ Every worker of the corpus job loads what is kept; what is taken while it is bui
 
 import argparse
 import json
-import re
 import sys
 import tempfile
 import time
@@ -17,12 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from beam_jobs import withholding
 from beam_jobs.evaluation_texts import texts_of
-
-
-def peak_bytes() -> int:
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found, "Linux says how much memory a process has held at most"
-    return 1024 * int(found[1])
+from tests.bench.peak_memory import peak_bytes
 
 
 def measured(files: list[str]) -> dict[str, float]:

@@ -102,7 +102,7 @@ def keep_out(withhold: Sequence[str], corpus: str, output: str) -> str:
     if not withhold and not corpus:
         return ""
     path = storage.join(output, "withheld.npz")
-    files = storage.expand(list(withhold), "--withhold") if withhold else []
+    files = storage.expand(list(withhold), "--withhold")
     texts = itertools.chain.from_iterable(map(evaluation_texts.texts_of, files))
     reviews = shard_units.evaluated(corpus) if corpus else ()
     withholding.build(itertools.chain(texts, reviews)).save(path)

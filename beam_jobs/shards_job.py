@@ -284,7 +284,7 @@ def made_of(corpus: str, withhold: Sequence[str], withhold_corpus: str) -> dict[
     """
     content = described(corpus)
     if not content:
-        files = storage.expand(list(withhold), "--withhold") if withhold else []
+        files = storage.expand(list(withhold), "--withhold")
         kept_out = {"withheld_corpus": sha256(described(withhold_corpus))} if withhold_corpus else {}
         return {"corpus": "", "withheld": sorted(map(evaluation_texts.named, files)), **kept_out}
     withheld = json.loads(content).get("agreed", {}).get("withhold", [])
@@ -303,10 +303,10 @@ def described(corpus: str) -> bytes:
 
 def check_documents(counts: Counts, split: str, corpus: str) -> None:
     """As many reviews in the shards as corpus_job counted for this split, where its result is there to tell."""
-    path = storage.join(corpus, "corpus.json")
-    splits = json.loads(storage.read_bytes(path)).get("splits", {}) if storage.exists(path) else {}
+    splits = json.loads(described(corpus) or "{}").get("splits", {})
     found = counts.documents + counts.empty_documents
     if splits and splits.get(split, 0) != found:
+        path = storage.join(corpus, "corpus.json")
         raise UserMistake(
             f"--corpus: {path} counts {splits.get(split, 0)} reviews in {split!r}, its files hold {found}; "
             "run corpus_job again"

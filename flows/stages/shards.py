@@ -52,7 +52,6 @@ def general(
             "max_length": max_length,
             "general_text": [store.digest(path) for path in texts],
             "withhold": [store.digest(path) for path in withheld],
-            "withhold_corpus": True,
         },
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",

@@ -34,8 +34,6 @@ STUDY = {
     "settings": {"n_train": 60, "n_dev": 40, "n_test": 60, "epochs": 1, "learning_rates": [1e-3], "max_length": 32},
 }
 
-NOTHING = Stage("shards", 0, {})
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
@@ -172,11 +170,12 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(settings, fol
     study_of = STUDY | {"arms": [{"name": "one", "encoder": "${encoder}"}], "tasks": STUDY["tasks"][:1]}
     parameters = Parameters(store=str(tmp_path / "store"), pretraining={"settings": settings})
     store = Store(parameters.store)
-    sources = {"corpus": Known("corpus", 0, {}, known="c" * 16), "encoder": pretraining.stage(parameters, NOTHING)}
+    encoder = pretraining.stage(parameters, Stage("shards", 0, {}))
+    sources = {"corpus": Known("corpus", 0, {}, known="c" * 16), "encoder": encoder}
     made = study.stage(parameters, StudyChoice(own=study_of), sources, store)
     (tmp_path / "made").mkdir()
     words = made.arguments(store, tmp_path / "made")
-    assert f"encoder={store.folder(sources['encoder'])}/{folder}" in words
+    assert f"encoder={store.folder(encoder)}/{folder}" in words
 
 
 def test_a_study_of_the_form_is_the_one_of_the_file(place, tmp_path):

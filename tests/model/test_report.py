@@ -129,15 +129,15 @@ def test_settings_are_told_with_what_arms_have_of_their_own(study, tmp_path):
     assert ["in-domain", "polarity", "16*", "128", "0.002*"] in rows
     assert ["random", "stars", "16", "32", "0.001, 0.004"] in rows
     assert "found by the search of this arm" in section
+    assert ["patience", "–"] in rows
+    assert ["balanced_test", "False"] in rows
+    assert not any(row[0] == "max_length" for row in rows)
     content |= {"searched": {}, "cells": [cell for cell in content["cells"] if cell["arm"] == "random"]}
     content["cells"] += [cell | {"arm": "untrained"} for cell in content["cells"]]
     write_json(tmp_path / "study.json", content | {"model": None, "pretraining": []})
     report.run(["--study", str(tmp_path / "study.json"), "--output", str(tmp_path / "report")])
     text = (tmp_path / "report" / "report.md").read_text()
     assert "| all | polarity | 128 |\n| all | stars | 32 |\n" in text
-    assert ["patience", "–"] in rows
-    assert ["balanced_test", "False"] in rows
-    assert not any(row[0] == "max_length" for row in rows)
 
 
 def test_one_sentence_answers_however_many_comparisons_there_are():

@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -15,6 +16,8 @@ from typing import Any
 from beam_jobs.command import UserMistake
 from flows.servers import CLIENT
 from model.json_file import write_json
+
+log = logging.getLogger("amazon_electra")
 
 TAG = "amazon-electra"
 """Of every run of ours: by it the automations tell them from other people's on the same server."""
@@ -91,24 +94,65 @@ OFFERS = (
 
 
 def served(store: Path) -> list[Any]:
-    """The deployments of this machine, their results in this store."""
+    """The deployments of this machine, their results in this store; what people changed in the UI stays."""
+    from prefect.client.orchestration import get_client
     from prefect.deployments.runner import EntrypointType
     from prefect.events import DeploymentEventTrigger
-    from prefect.schedules import Cron
     from prefect.utilities.importtools import import_object
 
+    deployments = []
+    with get_client(sync_client=True) as client:
+        for offer in OFFERS:
+            flow, before = import_object(offer.entrypoint), registered(client, offer)
+            deployments.append(
+                flow.to_deployment(
+                    name=offer.name,
+                    description=offer.description,
+                    tags=[TAG],
+                    parameters={**offer.parameters, **changed(flow, offer, before), "store": str(store)},
+                    paused=before.paused if before else False,
+                    schedules=schedules(offer, before),
+                    triggers=[DeploymentEventTrigger(**trigger(offer))] if offer.event else None,
+                    entrypoint_type=EntrypointType.MODULE_PATH,
+                )
+            )
+    return deployments
+
+
+def registered(client: Any, offer: Offer) -> Any:
+    """The deployment as the server knows it from an earlier start, or None."""
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        return client.read_deployment_by_name(f"{offer.name}/{offer.name}")
+    except ObjectNotFound:
+        return None
+
+
+def schedules(offer: Offer, before: Any) -> list[Any]:
+    """Those of an earlier start, as people left them; at the first start the shipped one."""
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.schedules import Cron
+
+    if before is None:
+        return [Cron(offer.cron, timezone="UTC", slug=offer.name)] if offer.cron else []
     return [
-        import_object(offer.entrypoint).to_deployment(
-            name=offer.name,
-            description=offer.description,
-            tags=[TAG],
-            parameters={**offer.parameters, "store": str(store)},
-            schedules=[Cron(offer.cron, timezone="UTC", slug=offer.name)] if offer.cron else None,
-            triggers=[DeploymentEventTrigger(**trigger(offer))] if offer.event else None,
-            entrypoint_type=EntrypointType.MODULE_PATH,
-        )
-        for offer in OFFERS
+        DeploymentScheduleCreate.model_validate(one.model_dump(include=set(DeploymentScheduleCreate.model_fields)))
+        for one in before.schedules
     ]
+
+
+def changed(flow: Any, offer: Offer, before: Any) -> dict[str, Any]:
+    """The parameters people gave a deployment in the UI, as far as the form still has them and takes them."""
+    if before is None:
+        return {}
+    given = {name: value for name, value in before.parameters.items() if name in flow.parameters.properties}
+    try:
+        flow.validate_parameters(given)
+    except Exception as wrong:
+        log.warning("%s has its shipped defaults again, the form no longer takes its own: %s", offer.name, wrong)
+        return {}
+    return given
 
 
 def trigger(offer: Offer) -> dict[str, Any]:

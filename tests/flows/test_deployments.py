@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.schedules import CronSchedule
 
 from beam_jobs.command import UserMistake
 from flows import deployments
@@ -54,6 +56,47 @@ def test_prefect_takes_the_file_for_work_pools():
         assert taken[offer.name].job_variables == {"env": CLIENT}
         assert taken[offer.name].pull_steps == [{SET_FOLDER: {"directory": "/"}}], "one that every worker has"
         assert [s.schedule.cron for s in taken[offer.name].schedules] == ([offer.cron] if offer.cron else [])
+
+
+@pytest.fixture
+def watcher(prefect_home, tmp_path):
+    """The deployment as a serving process leaves it at the server: its client, and how to serve it again."""
+    from prefect.client.orchestration import get_client
+
+    def again():
+        [served] = [one for one in deployments.served(tmp_path) if one.name == "watch-dumps"]
+        return served.apply()
+
+    with get_client(sync_client=True) as client:
+        if before := deployments.registered(client, next(o for o in deployments.OFFERS if o.name == "watch-dumps")):
+            client.delete_deployment(before.id)
+        known = again()
+        yield client, known, again
+        client.delete_deployment(known)
+
+
+def test_what_people_changed_in_the_ui_outlives_the_serving_process(watcher, tmp_path):
+    client, known, again = watcher
+    [shipped] = client.read_deployment(known).schedules
+    assert shipped.schedule.cron == "*/15 * * * *"
+    watch = {"places": ["s3://bucket/reviews"], "each": "added"}
+    client.update_deployment_schedule(known, shipped.id, active=False)
+    client.create_deployment_schedules(known, [(CronSchedule(cron="0 3 * * *"), True)])
+    client.update_deployment(known, DeploymentUpdate(parameters={"watch": watch, "store": "/elsewhere"}, paused=True))
+    assert again() == known
+    now = client.read_deployment(known)
+    assert now.parameters == {"watch": watch, "store": str(tmp_path)}
+    assert now.paused
+    assert {(s.schedule.cron, s.active) for s in now.schedules} == {("*/15 * * * *", False), ("0 3 * * *", True)}
+
+
+def test_what_the_form_no_longer_takes_is_not_kept(watcher, tmp_path, caplog):
+    client, known, again = watcher
+    old = DeploymentUpdate(parameters={"watch": {"folders": ["x"]}, "preset": "small"}, enforce_parameter_schema=False)
+    client.update_deployment(known, old)
+    again()
+    assert client.read_deployment(known).parameters == {"store": str(tmp_path)}
+    assert "watch-dumps has its shipped defaults again" in caplog.text
 
 
 def test_a_store_that_nobody_named_is_refused_before_anything_is_said_to_prefect():

@@ -124,10 +124,11 @@ def settled(
 ) -> Decision:
     """The decision as the registry has it, and as a person had it who was asked."""
     registry = Registry(tracking.uri)
-    version = registry.add(tracking.parent.id, "model", tags)
-    if is_champion(registry, version):
-        run_logger().info("version %s is the champion already", version)
+    now = registry.having("champion")
+    if all(now.get(part) == tags[part] for part in ("encoder", "scorer")):
+        run_logger().info("it is the champion already, version %s", now["version"])
         return decision
+    version = registry.add(tracking.parent.id, "model", tags)
     if against := objection(registry, version, champion):
         decision = Decision(False, f"{against}; {decision.reason}")
     if wish.mode == "ask":

@@ -55,7 +55,8 @@ def tracked(tmp_path):
         (model / "config.json").write_text("{}")
         tracking.log_folder(model, "model")
         report = {"title": encoder, "answer": "", "differences": [difference("polarity", low + 0.01, low, 0.5)]}
-        tags = {"encoder": encoder, "scorer": f"of-{encoder}"}
+        against = "nobody" if champion.encoder is None else champion.encoder.fingerprint
+        tags = {"encoder": encoder, "scorer": f"of-{encoder}", "report": f"{encoder} against {against}"}
         decision = consider(Promotion(mode="automatic"), report, tracking, "champion", tags, champion)
         tracking.finish()
         return decision.promote
@@ -77,7 +78,8 @@ def test_champion_challenger_and_the_way_back(tracked):
     assert registry.having("challenger")["encoder"] == "third"
     assert "not shown to be better" in registry.having("challenger")["reason"]
     assert run("second", 0.02), "the same model again is the same version"
-    assert registry.having("champion")["version"] == "2"
+    assert registry.having("champion")["version"] == "2", "however it did against others"
+    assert registry.having("champion")["replaced"] == "1"
     assert registry.rollback() == ("2", "1")
     assert registry.having("champion")["scorer"] == "of-first"
     assert not run("second", 0.02), "what was rolled back stays so until a person says otherwise"

@@ -26,6 +26,8 @@ ACCELERATOR = "accelerator"
 """Tag of the tasks that need the machine's one GPU, TPU or all its cores."""
 LOST_SECONDS = 4 * HEARTBEAT_SECONDS
 """A run that has given no sign for so long is crashed: three heartbeats and a margin."""
+LOST_RUNS = "lost runs are crashed"
+"""Name of the automation; the server knows it by that when it has been away."""
 OURS: dict[str, str | list[str]] = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
 """Heartbeats and changes of state name the run's tags; other people's runs on the same server are not our concern."""
 WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
@@ -70,7 +72,7 @@ def settle(deployments: Sequence[UUID]) -> None:
 def lost_runs() -> Automation:
     """A run whose process was killed with its machine cannot say so itself."""
     return Automation(
-        name="lost runs are crashed",
+        name=LOST_RUNS,
         description=f"A run without a sign of life for {LOST_SECONDS} s; start it again, it continues where it was.",
         trigger=EventTrigger(
             after={"prefect.flow-run.heartbeat"},

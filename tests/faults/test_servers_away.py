@@ -92,6 +92,40 @@ def test_both_servers_away_for_a_while(tmp_path):
         assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)
 
 
+def waited_for(store, until=None):
+    """How many runs the automation waits for; `until`: as if their time were over so many seconds from now."""
+    import sqlite3
+
+    with sqlite3.connect(store / "prefect" / "prefect.db") as database:
+        if until is not None:
+            database.execute("update automation_bucket set end = datetime('now', ?)", [f"{until} seconds"])
+        return database.execute("select count(*) from automation_bucket").fetchone()[0]
+
+
+def test_a_run_is_not_taken_for_lost_because_the_server_was_away_for_long(tmp_path):
+    store = tmp_path / "store"
+    with both(store) as (prefect, mlflow):
+        environment = {**CLEAN, "PREFECT_API_URL": f"{prefect.url}/api"}
+        subprocess.run([sys.executable, "-m", "flows.automations"], env=environment, check=True)
+        flow = toy(store, prefect, mlflow, {"pretraining": {"steps": 40, "seconds_a_step": 1}})
+        eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")), 200)
+        eventually(lambda: waited_for(store), 60)
+        prefect.end()
+        assert waited_for(store, until=-30) == 1
+        prefect.start()
+        assert flow.wait(300) == 0
+        assert flow_states(store) == ["Completed"]
+        assert "Crashed" not in states_told(store)
+
+
+def states_told(store):
+    """Of all flow runs, every state they ever had."""
+    import sqlite3
+
+    with sqlite3.connect(store / "prefect" / "prefect.db") as database:
+        return {name for (name,) in database.execute("select name from flow_run_state")}
+
+
 def test_mlflow_away_to_the_end_has_all_of_it_after_the_next_run(tmp_path):
     store = tmp_path / "store"
     with both(store) as (prefect, mlflow):

@@ -62,7 +62,10 @@ def run_toy(store: Path, ways: dict[str, dict[str, Any]], experiment: str = "dom
 
 
 def main() -> None:
+    from prefect import tags
+
     from flows import servers
+    from flows.deployments import TAG
 
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -70,7 +73,8 @@ def main() -> None:
         if server:
             server.wait()
         try:
-            print(json.dumps(run_toy(store, ways)))
+            with tags(TAG):
+                print(json.dumps(run_toy(store, ways)))
         finally:
             servers.let_prefect_finish()
 

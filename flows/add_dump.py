@@ -6,6 +6,7 @@ old ones, and the study asks the test sets of the first dump, which stay held ou
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -20,7 +21,7 @@ from flows.stages import dump as dump_stage
 from flows.stages import finetuning as finetuning_stage
 from flows.stages import report
 from flows.store import Stage, Store
-from flows.tasks import chosen, going_through, titled
+from flows.tasks import asked, chosen, going_through, titled
 from model.registry import Registry
 
 
@@ -53,7 +54,7 @@ def add_dump(
 
 def prepared(form: Addition) -> tuple[Parameters, Callable[[Parameters, Maker], Stage]]:
     """What `going_through` needs: the settings, most of them the base's, and the graph."""
-    form = settled(form)
+    form = asked("base", partial(settled, form))
     base = increments.resolve(form.increment.base, Plan(Store(form.store)))
     return increments.inherited(form, base), added(form)
 

@@ -19,11 +19,9 @@ from prefect.states import Cancelled, Crashed
 from pydantic import SecretStr
 
 from flows import failures as failures_log
-from flows.deployments import TAG
+from flows.deployments import ACCELERATOR, TAG
 from flows.servers import HEARTBEAT_SECONDS
 
-ACCELERATOR = "accelerator"
-"""Tag of the tasks that need the machine's one GPU, TPU or all its cores."""
 LOST_SECONDS = 4 * HEARTBEAT_SECONDS
 """A run that has given no sign for so long is crashed: three heartbeats and a margin."""
 LOST_RUNS = "lost runs are crashed"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.command import UserMistake
+from beam_jobs.command import MayPass, UserMistake
 from flows import dumps, in_terminal, study_command
 from model.presets import PRESETS
 
@@ -306,6 +306,9 @@ def attempt(arguments: argparse.Namespace) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except MayPass as failure:
+        print(f"failed: {failure}", file=sys.stderr)
+        return os.EX_TEMPFAIL
     except (JobFailed, ServerFailed, OSError) as failure:
         print(f"failed: {failure}", file=sys.stderr)
         return 1

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from beam_jobs.command import UserMistake
+from flows.parameters import Parameters
 from flows.presentation import Audience, numbers
 from flows.processes import JobFailed, run_job
+from flows.stages import dump
 from flows.store import Manifest, Stage, Store
 from model.tracking import Run as TrackedRun
 from model.tracking import Tracking
@@ -21,8 +23,13 @@ class Maker(Protocol):
     """What the graph asks of whoever goes through it: to make stages, or to say what would be made."""
 
     store: Store
-    champion: Stage | None
-    """The encoder that is the champion of the registry, where there is one."""
+
+    @property
+    def champion(self) -> Stage | None:
+        """The encoder that is the champion of the registry, where there is one."""
+
+    def dump(self, parameters: Parameters) -> Stage:
+        """The reviews, as their files say what they are."""
 
     def __call__(self, stage: Stage) -> Stage: ...
 
@@ -36,6 +43,9 @@ class Plan:
     store: Store
     champion: Stage | None = None
     stages: list[tuple[Stage, bool]] = field(default_factory=list)
+
+    def dump(self, parameters: Parameters) -> Stage:
+        return dump.stage(parameters, self.store)
 
     def __call__(self, stage: Stage) -> Stage:
         self.stages.append((stage, self.store.manifest(stage) is not None))

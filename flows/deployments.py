@@ -21,6 +21,8 @@ log = logging.getLogger("amazon_electra")
 
 TAG = "amazon-electra"
 """Of every run of ours: by it the automations tell them from other people's on the same server."""
+ACCELERATOR = "accelerator"
+"""Tag of the tasks that need the machine's one GPU, TPU or all its cores."""
 EVENT = "reviews.dump.arrived"
 """Whoever emits it, a storage notification or a webhook, has the watcher look at once."""
 

@@ -23,7 +23,7 @@ from flows.parameters import (
     Shards,
     Vocabulary,
 )
-from flows.stages import corpus, dump, finetuning, pretraining, report, shards, vocabulary
+from flows.stages import corpus, finetuning, pretraining, report, shards, vocabulary
 from flows.store import Stage
 from flows.tasks import going_through, run_name
 
@@ -31,7 +31,7 @@ from flows.tasks import going_through, run_name
 def graph(p: Parameters, make: Maker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
     finetuning.demand_discriminator(p)
-    reviews = make(dump.stage(p, make.store))
+    reviews = make(make.dump(p))
     sentences = make(corpus.stage(p, reviews, make.store))
     words = make(vocabulary.stage(p, sentences))
     sequences = make(shards.stage(p, sentences, words))

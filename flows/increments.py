@@ -21,7 +21,7 @@ from flows.completion import Maker
 from flows.parameters import Addition, Corpus, Finetuning, Parameters, Pretraining, Shards, Vocabulary
 from flows.presentation import run_logger
 from flows.processes import JobFailed
-from flows.stages import corpus, dump, pretraining, shards, vocabulary
+from flows.stages import corpus, pretraining, shards, vocabulary
 from flows.store import Known, Manifest, Stage, Store, read_manifest
 from model.json_file import write_json
 
@@ -199,7 +199,7 @@ def resolve(base: str, make: Maker) -> Base:
 def grown(form: Addition, base: Base, make: Maker) -> Base:
     """The base with the dump added, or the base itself where nothing in the dump is new."""
     p, increment = inherited(form, base), form.increment
-    reviews = make(dump.stage(p, make.store))
+    reviews = make(make.dump(p))
     sentences = make(corpus.stage(p, reviews, make.store, [one.corpus for one in base.rounds]))
     if has_nothing_new(make.store, sentences):
         run_logger().warning("nothing in %s is new to the model %s", reviews.result["name"], base.encoder.fingerprint)

@@ -11,7 +11,6 @@ from flows.completion import Maker
 from flows.failures import NOTED
 from flows.parameters import Corpus, Dump, Parameters, PresetName, Pretraining, Shards, StudyChoice, Vocabulary
 from flows.stages import corpus as corpus_stage
-from flows.stages import dump as dump_stage
 from flows.stages import pretraining as pretraining_stage
 from flows.stages import shards as shards_stage
 from flows.stages import study as study_stage
@@ -22,7 +21,7 @@ from flows.tasks import going_through, run_name, titled
 
 def prepared(p: Parameters, make: Maker) -> tuple[Stage, Stage]:
     """Dump → corpus → vocabulary → shards: the corpus and the shards."""
-    reviews = make(dump_stage.stage(p, make.store))
+    reviews = make(make.dump(p))
     sentences = make(corpus_stage.stage(p, reviews, make.store))
     words = make(vocabulary_stage.stage(p, sentences))
     return sentences, make(shards_stage.stage(p, sentences, words))
@@ -49,7 +48,7 @@ def sources(p: Parameters, choice: StudyChoice, make: Maker) -> dict[str, Stage]
         return {}
     outside = study_stage.evaluation_files(p, choice)
     p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": [*p.corpus.withhold, *outside]})})
-    made = {"dump": make(dump_stage.stage(p, make.store))}
+    made = {"dump": make(make.dump(p))}
     made["corpus"] = make(corpus_stage.stage(p, made["dump"], make.store))
     if wanted > {"corpus"} or "corpus" not in wanted:
         made["vocabulary"] = make(vocabulary_stage.stage(p, made["corpus"]))

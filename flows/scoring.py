@@ -1,5 +1,6 @@
 """The champion over a dump: a label and its probability for every review."""
 
+from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -12,7 +13,7 @@ from flows.failures import NOTED
 from flows.parameters import Dump, Parameters, Section
 from flows.stages import dump as dump_stage
 from flows.store import Known, Stage, Store
-from flows.tasks import chosen, going_through, titled
+from flows.tasks import asked, chosen, going_through, titled
 from model.registry import Registry
 
 
@@ -41,7 +42,7 @@ def score(
         dump: The reviews to label.
         store: Folder of all results; a stage it holds is not made again.
     """
-    version = registered(model.alias, Store(store))
+    version = asked(model.alias, partial(registered, model.alias, Store(store)))
     return going_through(scoring_graph(version, model.workers), Parameters(dump=dump, store=store))
 
 
@@ -59,7 +60,7 @@ def scoring_graph(version: dict[str, str], workers: int) -> Any:
     """Dump and model → exported program → scores."""
 
     def graph(p: Parameters, make: Maker) -> Stage:
-        reviews = make(dump_stage.stage(p, make.store))
+        reviews = make(make.dump(p))
         program = make(exported(version))
         return make(scores(version["version"], reviews, program, workers, dump_stage.reading(p.dump)))
 

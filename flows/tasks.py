@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -13,14 +14,19 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from beam_jobs.command import MayPass
+from beam_jobs.storage import is_remote
 from flows import presentation, promotion, servers
 from flows.cancellation import obeyed
 from flows.completion import Completion, Maker, flat
-from flows.parameters import Parameters
+from flows.deployments import ACCELERATOR
+from flows.parameters import Addition, Parameters
 from flows.processes import JobFailed, none_left
 from flows.stages import dump
 from flows.store import Manifest, Stage, Store
 from model.tracking import Tracking
+
+T = TypeVar("T")
 
 RETRY_DELAYS = [10.0, 60.0, 300.0]
 """Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
@@ -33,7 +39,7 @@ def may_pass(task: Any, run: Any, state: Any) -> bool:
     """Only what another attempt can mend is tried again: a lost connection, a killed process; no bug, no bad input."""
     try:
         state.result()
-    except (JobFailed, ConnectionError, TimeoutError) as failure:
+    except (JobFailed, MayPass, ConnectionError, TimeoutError) as failure:
         passing = failure.transient if isinstance(failure, JobFailed) else True
         if passing and run.run_count <= len(RETRY_DELAYS):
             presentation.run_logger().warning("tried again after attempt %d: %s", run.run_count, failure)
@@ -55,13 +61,49 @@ def completed(completion: Completion, chain: Sequence[Stage]) -> Manifest:
     return completion.complete_all(chain)
 
 
+@task(cache_policy=NO_CACHE, persist_result=False)
+def together(make: Callable[[], None]) -> None:
+    """A task around tasks: what they all need of the accelerator is taken once."""
+    make()
+
+
+@task(retry_jitter_factor=0.5, retry_condition_fn=may_pass, cache_policy=NO_CACHE, persist_result=False)
+def answered(ask: Callable[[], T]) -> T:
+    return ask()
+
+
+def asked(name: str, ask: Callable[[], T]) -> T:
+    """What another server says; in a flow by a task of this name, so that one that is away is asked again."""
+    if FlowRunContext.get() is None:
+        return ask()
+    return answered.with_options(name=name, retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)(ask)
+
+
+def listed(parameters: Parameters | Addition, store: Store) -> Stage:
+    """The dump, its files asked for where they lie."""
+    ask = partial(dump.stage, parameters, store)
+    return asked("listing", ask) if any(is_remote(path) for path in parameters.dump.paths) else ask()
+
+
 class PrefectMaker:
     """Makes each stage in a Prefect task of its name."""
 
-    def __init__(self, completion: Completion, champion: Stage | None):
-        self.completion, self.store, self.champion = completion, completion.store, champion
+    def __init__(self, completion: Completion, find_champion: Callable[[], promotion.Champion]):
+        self.completion, self.store, self._find_champion = completion, completion.store, find_champion
         self.stages: list[Stage] = []
         self._linked = False
+
+    @cached_property
+    def found(self) -> promotion.Champion:
+        """Looked up when it is needed: hours of training after the beginning it may be another one."""
+        return self._find_champion()
+
+    @property
+    def champion(self) -> Stage | None:
+        return self.found.encoder
+
+    def dump(self, parameters: Parameters) -> Stage:
+        return listed(parameters, self.store)
 
     def __call__(self, stage: Stage) -> Stage:
         self.stages.append(stage)
@@ -78,11 +120,19 @@ class PrefectMaker:
 
     def side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         """All of them, so many at a time; the first failure is raised when the others are done."""
+        stages = [stage for chain in chains for stage in chain]
+        self.stages += stages
+        make = partial(self._side_by_side, chains, at_once)
+        if all(self.store.manifest(stage) for stage in stages):
+            make()
+        else:
+            together.with_options(name=f"{stages[0].name} side by side", tags={ACCELERATOR})(make)
+
+    def _side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         pool: ThreadPoolTaskRunner[Manifest] = ThreadPoolTaskRunner(max_workers=at_once)
         with pool as runner, none_left():
             futures = []
             for chain in chains:
-                self.stages += chain
                 arguments = {"completion": self.completion, "chain": list(chain)}
                 futures.append(runner.submit(self._named(chain[0]), arguments))
             for future in futures:
@@ -129,8 +179,9 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
     remembered = store.root / "runs" / str(flow_run.id)
     remembered.mkdir(parents=True, exist_ok=True)
     audiences = [presentation.PrefectRun(), *spectators]
-    champion = champion_of(parameters, store, tracking.uri)
-    maker = PrefectMaker(Completion(store, audiences, tracking, tags), champion.encoder)
+    find_champion = partial(champion_of, parameters, store, tracking.uri)
+    find_champion()  # a registry that is away is told before anything is made
+    maker = PrefectMaker(Completion(store, audiences, tracking, tags), find_champion)
     values, dataset = flat(parameters.model_dump()), dataset_of(parameters, store)
     tracking.start(flow_run.name or "run", values, tags, dataset, remembered)
     status = "FAILED"
@@ -138,7 +189,7 @@ def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Param
         with none_left(), obeyed(str(flow_run.id)):
             last = graph(parameters, maker)
             summary = present(store, maker.stages, last, tracking)
-            promote(parameters, store, maker, last, tracking, champion)
+            promote(parameters, store, maker, last, tracking)
             status = "FINISHED"
     except Pause:
         status = "SCHEDULED"
@@ -163,24 +214,11 @@ def be_silent() -> None:
         context.flow_run.state = Completed()
 
 
-@task(
-    name="champion",
-    retry_jitter_factor=0.5,
-    retry_condition_fn=may_pass,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
-def looked_up(uri: str, store: Store) -> promotion.Champion:
-    """A task of its own, so that an MLflow that is away for a moment is asked again."""
-    return promotion.champion_in(uri, store)
-
-
 def champion_of(parameters: Parameters, store: Store, uri: str) -> promotion.Champion:
     """The registry's champion, where this run asks for it."""
     if parameters.promotion.mode == "off" and "champion" not in parameters.finetuning.arms:
         return promotion.Champion()
-    asked = looked_up.with_options(retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)
-    champion = asked(uri, store)
+    champion = asked("champion", partial(promotion.champion_in, uri, store))
     if champion.version and champion.encoder is None:
         presentation.run_logger().warning(
             "the champion, version %s, is of another store: nothing is compared with it, and it stays champion",
@@ -195,7 +233,6 @@ def promote(
     maker: "PrefectMaker",
     last: Stage,
     tracking: Tracking,
-    champion: promotion.Champion,
 ) -> None:
     """Registers the encoder, with the fine-tuned model that `score` uses, as champion or challenger."""
     if parameters.promotion.mode == "off" or last.name != "report":
@@ -208,12 +245,12 @@ def promote(
     arms = {row["arm"] for row in report["results"]}
     rival = "champion" if maker.champion and not itself else "base" if "base" in arms else "random"
     tags = {"encoder": encoder.fingerprint, "report": last.fingerprint, "scorer": scorer.fingerprint}
-    promotion.consider(parameters.promotion, report, tracking, rival, tags, champion)
+    promotion.consider(parameters.promotion, report, tracking, rival, tags, maker.found)
 
 
 def dataset_of(parameters: Parameters, store: Store) -> dict[str, str]:
     """The dump as MLflow names a dataset."""
-    reviews = dump.stage(parameters, store)
+    reviews = listed(parameters, store)
     return {"name": reviews.result["name"], "digest": reviews.fingerprint, "source": " ".join(reviews.result["paths"])}
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
+from flows.deployments import ACCELERATOR
 from flows.parameters import Increment, Parameters
 from flows.store import Manifest, Stage, Store
 from model.presets import PRESETS, with_settings
@@ -73,7 +74,7 @@ def _stage(
             *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
         ],
         title="pre-training",
-        tags=("accelerator",),
+        tags=(ACCELERATOR,),
         tracked=True,
     )
 

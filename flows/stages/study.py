@@ -8,6 +8,7 @@ from pathlib import Path
 
 from beam_jobs.command import UserMistake
 from flows import servers
+from flows.deployments import ACCELERATOR
 from flows.parameters import Parameters, StudyChoice
 from flows.stages import dump, pretraining, shards
 from flows.stages.report import changes, described_stages
@@ -110,6 +111,7 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
         arguments,
         title=f"study {choice.own.title if choice.is_own else Path(choice.file).stem}",
         environment={"MLFLOW_TRACKING_URI": servers.mlflow_uri(store.root)},
+        tags=(ACCELERATOR,),
     )
 
 

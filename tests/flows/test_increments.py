@@ -34,6 +34,9 @@ class Making:
         self.store, self.champion, self.stages = Store(root), None, []
         self._completion = Completion(self.store, [], Tracking(f"sqlite:///{root}/unused.db"))
 
+    def dump(self, parameters):
+        return dump_stage.stage(parameters, self.store)
+
     def __call__(self, stage):
         self._completion.complete(replace(stage, tracked=False))
         self.stages.append(stage)

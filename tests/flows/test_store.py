@@ -139,6 +139,17 @@ def test_what_a_user_gets_wrong_is_told_in_one_line(tmp_path, monkeypatch, capsy
     assert re.match(told, line)
 
 
+def test_an_object_store_that_is_away_is_told_in_one_line(tmp_path, monkeypatch, capsys):
+    def away(*_):
+        raise ConnectionResetError("reset by peer")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.glob", away)
+    words = ["run", "--dump", "memory://reviews/*.json", "--store", str(tmp_path), "--dry-run"]
+    assert cli.attempt(cli.parser().parse_args(words)) == 75
+    told = "failed: dump.paths memory://reviews/*.json cannot be reached: reset by peer\n"
+    assert capsys.readouterr().err == told
+
+
 @pytest.mark.parametrize("words", [["run"], ["up"], ["runs"], ["study", "losses"]])
 def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch, words):
     monkeypatch.delenv("AMAZON_ELECTRA_STORE", raising=False)

@@ -3,17 +3,21 @@
 import json
 import re
 
+import fsspec
 import pytest
 
 from beam_jobs.command import UserMistake
-from flows import add_dump, parts, scoring, tasks
+from flows import add_dump, parts, promotion, scoring, tasks
+from flows.completion import Completion
+from flows.deployments import ACCELERATOR
 from flows.parameters import Dump, StudyChoice
 from flows.processes import JobFailed
 from flows.servers import free_port
 from flows.settings import from_settings
-from flows.store import Store
+from flows.store import Known, Store
 from model.evaluation.study_file import Study
 from model.registry import RegistryAway
+from model.tracking import Tracking
 from tests.flows.toy_graph import run_toy
 
 pytestmark = pytest.mark.usefixtures("prefect_home")
@@ -124,25 +128,77 @@ def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, rais
     assert attempts(store, "pretraining") == starts
 
 
-def test_a_registry_that_is_away_is_asked_again_before_anything_is_made(store, monkeypatch):
+@pytest.fixture
+def in_a_flow(monkeypatch):
+    """Calls something in a flow; what it gave, and the flow's task runs by name: how often each was tried."""
     from prefect import flow
     from prefect.client.orchestration import get_client
     from prefect.runtime import flow_run
 
     monkeypatch.setattr("flows.tasks.RETRY_DELAYS", [0.1, 0.1])
-    ids = []
 
-    @flow
-    def asking():
-        ids.append(flow_run.id)
-        chosen = from_settings(["promotion.mode=automatic"])
-        return tasks.champion_of(chosen, Store(store), f"http://127.0.0.1:{free_port()}")
+    def called(function):
+        ids = []
 
-    with pytest.raises(RegistryAway, match="did not answer for the registry"):
-        asking()
+        @flow
+        def calling():
+            ids.append(flow_run.id)
+            return function()
+
+        state = calling(return_state=True)
+        with get_client(sync_client=True) as client:
+            runs = [run for run in client.read_task_runs(limit=200) if str(run.flow_run_id) == ids[0]]
+        return state.result(raise_on_failure=False), {run.name.rsplit("-", 1)[0]: run.run_count for run in runs}
+
+    return called
+
+
+def test_a_registry_that_is_away_is_asked_again_before_anything_is_made(store, in_a_flow):
+    chosen, away = from_settings(["promotion.mode=automatic"]), f"http://127.0.0.1:{free_port()}"
+    given, tried = in_a_flow(lambda: tasks.champion_of(chosen, Store(store), away))
+    assert isinstance(given, RegistryAway)
+    assert "did not answer for the registry" in str(given)
+    assert tried == {"champion": 3}
+
+
+def test_an_object_store_that_is_away_for_a_moment_is_asked_again(store, in_a_flow, monkeypatch):
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/reviews/a.json", b"{}")
+    answers = [ConnectionResetError("reset by peer"), TimeoutError("slow")]
+    glob = memory.glob
+
+    def shaky(self, *pattern):
+        if answers:
+            raise answers.pop()
+        return glob(*pattern)
+
+    monkeypatch.setattr(type(memory), "glob", shaky)
+    chosen = from_settings(dump={"paths": ["memory://reviews/*.json"]}, store=str(store))
+    given, tried = in_a_flow(lambda: tasks.listed(chosen, Store(store)))
+    assert given.result["paths"] == ["memory:///reviews/a.json"]
+    assert tried == {"listing": 3}
+
+
+def test_the_champion_is_the_one_of_the_moment_at_which_the_graph_asks(store, in_a_flow):
+    found = [promotion.Champion(str(version), Known("pretraining", 0, {}, known=str(version))) for version in (1, 2)]
+    maker = tasks.PrefectMaker(Completion(Store(store), [], Tracking("sqlite:///")), lambda: found[0])
+    before = found.pop(0)
+    assert maker.champion.fingerprint == "2"
+    found[0] = before
+    assert maker.found.version == "2", "the same one for the decision"
+
+
+def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_is_complete(store):
+    from prefect.client.orchestration import get_client
+
+    for _ in range(2):
+        run_toy(store, {})
     with get_client(sync_client=True) as client:
-        [asked] = [run for run in client.read_task_runs(limit=200) if str(run.flow_run_id) == ids[0]]
-    assert (asked.name.split("-")[0], asked.run_count) == ("champion", 3)
+        flows = [run.id for run in client.read_flow_runs(limit=200) if run.parameters.get("store") == str(store)]
+        made = [run for run in client.read_task_runs(limit=200) if run.flow_run_id in flows]
+    tagged = [run.name.rsplit("-", 1)[0] for run in made if ACCELERATOR in run.tags]
+    assert sorted(tagged) == ["finetuning side by side", "pretraining"]
+    assert len(made) == 2 * 6 + 1
 
 
 def test_a_failed_run_continues_at_the_stage_that_failed(store):

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from flows.completion import Maker
+from flows.deployments import ACCELERATOR
 from flows.parameters import Parameters
 from flows.settings import from_settings
-from flows.stages import dump
 from flows.store import Stage
 
 JOB = "tests.flows.job"
@@ -29,10 +29,10 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
     """dump → corpus → pretraining → two cells side by side → report; `ways` says how each job behaves."""
 
     def graph(p: Parameters, make: Maker) -> Stage:
-        reviews = make(dump.stage(p, make.store))
+        reviews = make(make.dump(p))
         corpus = make(job("corpus", {"dump": reviews}, ways.get("corpus", {})))
         encoder = make(
-            job("pretraining", {"corpus": corpus}, ways.get("pretraining", {}), tracked=True, tags=("accelerator",))
+            job("pretraining", {"corpus": corpus}, ways.get("pretraining", {}), tracked=True, tags=(ACCELERATOR,))
         )
         cells = [
             (

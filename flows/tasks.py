@@ -76,7 +76,8 @@ def asked(name: str, ask: Callable[[], T]) -> T:
     """What another server says; in a flow by a task of this name, so that one that is away is asked again."""
     if FlowRunContext.get() is None:
         return ask()
-    return answered.with_options(name=name, retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)(ask)
+    named = answered.with_options(name=name, task_run_name=name)
+    return named.with_options(retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)(ask)
 
 
 def listed(parameters: Parameters | Addition, store: Store) -> Stage:
@@ -126,7 +127,8 @@ class PrefectMaker:
         if all(self.store.manifest(stage) for stage in stages):
             make()
         else:
-            together.with_options(name=f"{stages[0].name} side by side", tags={ACCELERATOR})(make)
+            name = f"{stages[0].name} side by side"
+            together.with_options(name=name, task_run_name=name, tags={ACCELERATOR})(make)
 
     def _side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         pool: ThreadPoolTaskRunner[Manifest] = ThreadPoolTaskRunner(max_workers=at_once)

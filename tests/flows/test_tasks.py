@@ -148,7 +148,7 @@ def in_a_flow(monkeypatch):
         state = calling(return_state=True)
         with get_client(sync_client=True) as client:
             runs = [run for run in client.read_task_runs(limit=200) if str(run.flow_run_id) == ids[0]]
-        return state.result(raise_on_failure=False), {run.name.rsplit("-", 1)[0]: run.run_count for run in runs}
+        return state.result(raise_on_failure=False), {run.name: run.run_count for run in runs}
 
     return called
 
@@ -196,7 +196,7 @@ def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_
     with get_client(sync_client=True) as client:
         flows = [run.id for run in client.read_flow_runs(limit=200) if run.parameters.get("store") == str(store)]
         made = [run for run in client.read_task_runs(limit=200) if run.flow_run_id in flows]
-    tagged = [run.name.rsplit("-", 1)[0] for run in made if ACCELERATOR in run.tags]
+    tagged = [run.name for run in made if ACCELERATOR in run.tags]
     assert sorted(tagged) == ["finetuning side by side", "pretraining"]
     assert len(made) == 2 * 6 + 1
 

@@ -48,7 +48,7 @@ def build(encoder: str, architecture: str | None, task: Task, pooling: str, drop
     folder = source_folder(encoder, architecture)
     config = _config(folder, task, dropout)
     auto = _auto_class(task.shape, pooling)
-    model = auto.from_config(config) if encoder == "random" else _pretrained(auto, folder, config)
+    model = auto.from_config(config) if encoder == "random" else _encoder_of(auto, folder, config)
     return MeanPooledClassifier(model, config.num_labels) if uses_mean(task.shape, pooling) else model
 
 
@@ -109,22 +109,36 @@ def _auto_class(shape: Shape, pooling: str) -> Any:
     }[shape]
 
 
-def _pretrained(auto: Any, folder: str, config: Any) -> nn.Module:
-    """Loads weights; the missing ones may only be the head's, else the folder is not what its config says."""
+def _encoder_of(auto: Any, folder: str, config: Any) -> nn.Module:
+    """Loads weights; the missing ones may only be those of the head, and of a pooler, which not every objective has."""
+    model, lost = _read(auto, folder, config)
+    inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
+    _refuse([k for k in lost if k.startswith(inside) and "pooler" not in k], f"--encoder {folder}")
+    return model
+
+
+def _read(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
+    """The network, and the weights that its file has not, or has in another shape: these are random."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     try:
-        model, report = auto.from_pretrained(folder, config=config, output_loading_info=True, dtype=torch.float32)
+        model, report = auto.from_pretrained(
+            folder, config=config, output_loading_info=True, ignore_mismatched_sizes=True, dtype=torch.float32
+        )
     except OSError as error:
         raise UserMistake(f"--encoder {folder}: {str(error).splitlines()[0]}") from error
-    inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
-    lost = [k for k in report["missing_keys"] if k.startswith(inside) and "pooler" not in k and "position_ids" not in k]
-    if lost and len(lost) > len(model.state_dict()) // 2:
+    lost = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    return model, sorted(name for name in lost if "position_ids" not in name)
+
+
+def _refuse(lost: list[str], folder: str) -> None:
+    if lost:
+        named = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
         raise UserMistake(
-            f"--encoder {folder}: {len(lost)} of the encoder's weights are not in its file, e.g. {lost[0]}"
+            f"{folder}: its weights file lacks what its config.json asks for: {named} are missing or of another shape; "
+            "give a folder whose files belong together"
         )
-    return model
 
 
 def check_length(model: nn.Module, max_length: int, folder: str) -> None:
@@ -205,10 +219,18 @@ def load(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, T
     head = read_head(folder)
     task = Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
     config = _config(str(folder), task, dropout)
-    model = _pretrained(_auto_class(head.shape, head.pooling), str(folder), config)
+    model, lost = _read(_auto_class(head.shape, head.pooling), str(folder), config)
+    _refuse(lost, str(folder))
     if uses_mean(head.shape, head.pooling):
-        from safetensors.torch import load_file
-
         model = MeanPooledClassifier(model, config.num_labels)
-        model.head.load_state_dict(load_file(folder / "head.safetensors"))
+        _load_head(model.head, folder)
     return model.eval(), head, load_tokenizer(str(folder))
+
+
+def _load_head(head: nn.Module, folder: Path) -> None:
+    from safetensors.torch import load_file
+
+    try:
+        head.load_state_dict(load_file(folder / "head.safetensors"))
+    except (OSError, RuntimeError) as error:
+        raise UserMistake(f"{folder}: head.safetensors is missing or not the head of its task.json") from error

@@ -1,11 +1,13 @@
 """Fine-tuning and evaluation on corpora and encoders made here, through the commands users type."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from model import evaluate, finetune
@@ -211,6 +213,44 @@ def test_balanced_samples_and_nested_samples(made):
 def test_mistakes_are_named(made, arguments, words):
     with pytest.raises(UserMistake, match=words):
         tune(made, "mistake", *arguments)
+
+
+def without(folder, copy, unwanted):
+    """A copy of the folder whose weights file has not what the name says."""
+    shutil.copytree(folder, copy)
+    weights = {name: w for name, w in load_file(copy / "model.safetensors").items() if unwanted not in name}
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_an_encoder_without_one_of_its_layers_is_not_made_up(made, pooling):
+    without(made / "bert", made / f"lacking-{pooling}", "layer.1.")
+    words = rf"--encoder .*/lacking-{pooling}: its weights file .*layer.1.attention.* and \d+ more"
+    with pytest.raises(UserMistake, match=words):
+        tune(made, "unmade", "--set", f"pooling={pooling}", encoder=f"lacking-{pooling}")
+
+
+def test_an_encoder_whose_config_is_that_of_another_is_refused(made):
+    shutil.copytree(made / "bert", made / "wider")
+    config = json.loads((made / "wider" / "config.json").read_text())
+    (made / "wider" / "config.json").write_text(json.dumps(config | {"intermediate_size": 96}))
+    with pytest.raises(UserMistake, match=r"--encoder .*/wider: its weights file .* of another shape"):
+        tune(made, "unmade", encoder="wider")
+
+
+def test_a_pooler_may_be_missing_for_not_every_objective_has_one(made):
+    without(made / "bert", made / "unpooled", "pooler")
+    assert tune(made, "pooled", "--set", "epochs=1", encoder="unpooled")["n_dev"] > 0
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, pooling):
+    tune(made, f"whole-{pooling}", "--set", f"pooling={pooling}", "--set", "epochs=1")
+    without(made / f"whole-{pooling}", made / f"headless-{pooling}", "classifier")
+    (made / f"headless-{pooling}" / "head.safetensors").unlink(missing_ok=True)
+    words = {"mean": "head.safetensors is missing", "cls": "its weights file .*classifier.dense.bias"}[pooling]
+    with pytest.raises(UserMistake, match=f"headless-{pooling}: {words}"):
+        encoders.load(made / f"headless-{pooling}")
 
 
 def test_a_real_checkpoint_in_the_old_format(made):

@@ -88,6 +88,8 @@ def _config(folder: str, task: Task, dropout: float | None = None) -> Any:
         if task.labels:
             config.id2label = dict(enumerate(task.labels))
             config.label2id = {label: i for i, label in enumerate(task.labels)}
+    if task.shape == "span":
+        config.num_labels = 2  # where it begins, where it ends
     for name in DROPOUTS if dropout is not None else ():
         if hasattr(config, name):
             setattr(config, name, dropout)
@@ -110,10 +112,17 @@ def _auto_class(shape: Shape, pooling: str) -> Any:
 
 
 def _encoder_of(auto: Any, folder: str, config: Any) -> nn.Module:
-    """Loads weights; the missing ones may only be those of the head, and of a pooler, which not every objective has."""
+    """Loads weights; the missing ones may only be those of the head, and of a pooler, which not every objective has.
+
+    A head that the folder has, of whatever task, is none of this one's: in its place comes what the seed draws.
+    """
     model, lost = _read(auto, folder, config)
     inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
-    _refuse([k for k in lost if k.startswith(inside) and "pooler" not in k], f"--encoder {folder}")
+    _refuse([name for name in lost if name.startswith(inside) and "pooler" not in name], f"--encoder {folder}")
+    if any(name not in lost for name in model.state_dict() if not name.startswith(inside)):
+        for name, part in auto.from_config(config, dtype=torch.float32).named_children():
+            if name != model.base_model_prefix:
+                setattr(model, name, part)
     return model
 
 

@@ -253,6 +253,26 @@ def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, pooling):
         encoders.load(made / f"headless-{pooling}")
 
 
+@pytest.mark.parametrize("encoder", ["electra", "bert"])
+def test_a_fine_tuned_folder_as_encoder_gets_a_head_of_the_seed(made, encoder):
+    """Its encoder is what was learnt; its classes may be others."""
+    tune(made, f"tuned-{encoder}", "--set", "pooling=cls", "--set", "epochs=1", encoder=encoder)
+    folder, heads = made / f"tuned-{encoder}", []
+    learnt = load_file(folder / "model.safetensors")
+    for task, seed in (("polarity", 1), ("polarity", 1), ("polarity", 2), ("stars", 1)):
+        torch.manual_seed(seed)
+        state = encoders.build(str(folder), None, find(task), "cls").state_dict()
+        assert all(torch.equal(state[name], w) for name, w in learnt.items() if not name.startswith("classifier"))
+        heads.append([w for name, w in state.items() if name.startswith("classifier") and w.ndim == 2])
+    first, again, other, of_stars = heads
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+    assert (len(first[-1]), len(of_stars[-1])) == (2, 5)
+    assert tune(made, f"stars-{encoder}", "--set", "epochs=1", task="stars", encoder=f"tuned-{encoder}")["n_dev"] > 0
+    spans = encoders.build(str(made / f"stars-{encoder}"), None, find("squad2"), "cls")
+    assert spans.qa_outputs.out_features == 2
+
+
 def test_a_real_checkpoint_in_the_old_format(made):
     checkpoint = finetune.Path(__file__).parents[3] / "shared/data/tiny_checkpoint/bert-xsmall-dummy"
     if not checkpoint.exists():

@@ -21,7 +21,6 @@ from model.finetuning.tasks import find
 from model.json_file import write_json
 
 if TYPE_CHECKING:
-    from model.device import Device
     from model.finetuning.distillation import Teacher
     from model.finetuning.fit import Prepared, Start
 
@@ -60,7 +59,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
     )
-    objective = Objective(start, task, prepared, settings, arguments.seed, device, teacher, space)
+    objective = Objective(start, task, prepared, settings, arguments.seed, arguments.device, teacher, space)
     for number in range(len(_finished(study)), arguments.trials):
         study.sampler = optuna.samplers.TPESampler(seed=(arguments.seed + number) % 2**32)
         study.optimize(objective, n_trials=1)
@@ -90,13 +89,15 @@ class Objective:
     prepared: "Prepared"
     settings: FinetuningSettings
     seed: int
-    device: "Device"
+    device: str
+    """Opened by each trial, whose precision may be its own."""
     teacher: "Teacher | None"
     space: Space
 
     def __call__(self, trial: Any) -> float:
         import optuna
 
+        from model.device import open_device
         from model.finetuning.fit import train_once
 
         found = search_space.as_settings(search_space.draw(trial, self.space))
@@ -104,7 +105,8 @@ class Objective:
         chosen = replace(self.settings, **found)
         chosen.check(self.task)
         report = reporter(trial, f"dev_{self.task.metrics[0]}")
-        attempt = train_once(self.start, self.task, self.prepared, chosen, self.seed, self.device, self.teacher, report)
+        device = open_device(self.device, chosen.precision)
+        attempt = train_once(self.start, self.task, self.prepared, chosen, self.seed, device, self.teacher, report)
         if attempt.diverged:
             raise optuna.TrialPruned
         return attempt.rank()[0]

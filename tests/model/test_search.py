@@ -98,6 +98,20 @@ def test_a_search_is_taught_too(made, monkeypatch):
     assert 0.1 <= best["settings"]["soft_weight"] <= 0.9
 
 
+def test_a_searched_precision_is_that_of_the_trial(made, monkeypatch):
+    from model.finetuning import fit
+
+    seen, train = [], fit.train
+
+    def note(model, training, rate):
+        seen.append((training.settings.precision, training.device.dtype, torch.get_float32_matmul_precision()))
+        return train(model, training, rate)
+
+    monkeypatch.setattr(fit, "train", note)
+    look(made, "precise", 4, "--set", "precision=fp32", space={"precision": ["fp32", "bf16"]})
+    assert set(seen) == {("fp32", torch.float32, "highest"), ("bf16", torch.bfloat16, "medium")}
+
+
 @pytest.mark.parametrize(
     ("space", "words"),
     [

@@ -48,7 +48,10 @@ def _rows(
     tasks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (arm, task), settings in cells.items():
         found = searched.get(arm, {})
-        values = tuple(_text(settings.get(name)) + SEARCHED * (name in found) for name in names)
+        values = tuple(
+            _text(settings.get(name)) + SEARCHED * (name in found and settings.get(name) == found[name])
+            for name in names
+        )
         tasks.setdefault((arm, values), []).append(task)
     arms: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     every_arm, every_task = ({cell[i] for cell in cells} for i in (0, 1))

@@ -199,6 +199,14 @@ def _wrong(
 def _of_search(study: Study) -> Iterator[str]:
     distils = any(arm.teacher for arm in study.arms)
     yield from (f"search.space.{mistake}" for mistake in search_space.mistakes(study.search.space, distils))
+    layers = [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
+    layers += [(f"tasks[{i}].settings", task.settings) for i, task in enumerate(study.tasks)]
+    layers += [("grid", study.grid)]
+    for name in study.search.space:
+        setting = "learning_rates" if name == "learning_rate" else name
+        for field, layer in layers:
+            if setting in layer:
+                yield f"search.space.{name}: {field}.{setting} would hold, not what is found: leave one of them out"
 
 
 def _of_comparisons(study: Study) -> Iterator[str]:

@@ -107,7 +107,7 @@ def test_a_difference_is_told_and_so_is_that_there_is_none(written):
 
 def test_settings_are_told_with_what_arms_have_of_their_own(study, tmp_path):
     content = json.loads((study / "study.json").read_text())
-    content["searched"] = {"in-domain": {"batch": 16, "learning_rates": [0.002]}}
+    content["searched"] = {"in-domain": {"batch": 16, "learning_rates": [0.002], "max_length": 128}}
     for cell in content["cells"]:
         place = tmp_path / cell["evaluation"]
         shutil.copytree(study / cell["evaluation"], place)
@@ -126,7 +126,8 @@ def test_settings_are_told_with_what_arms_have_of_their_own(study, tmp_path):
     section = text.split("## Settings of fine-tuning")[1].split("## Each run")[0]
     rows = [[part.strip() for part in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
     assert ["arm", "task", "batch", "max_length", "learning_rates"] in rows
-    assert ["in-domain", "polarity", "16*", "128", "0.002*"] in rows
+    assert ["in-domain", "polarity", "16*", "128*", "0.002*"] in rows
+    assert ["in-domain", "stars", "16*", "32", "0.002*"] in rows
     assert ["random", "stars", "16", "32", "0.001, 0.004"] in rows
     assert "found by the search of this arm" in section
     assert ["patience", "–"] in rows

@@ -68,6 +68,18 @@ def space(**choices):
         ),
         (space(loss=["focall"]), "here: search.space.loss: loss=focall: expected"),
         (space(max_length=[64]), "here: search.space.max_length: has no effect in a search"),
+        (
+            space(batch=[8, 16]) | arms({**TWO, "settings": {"batch": 8}}),
+            r"here: search.space.batch: arms\[1\].settings.batch would hold, not what is found",
+        ),
+        (
+            space(learning_rate=[1e-3]) | {"grid": {"learning_rates": [[1e-4]]}},
+            "here: search.space.learning_rate: grid.learning_rates would hold, not what is found",
+        ),
+        (
+            space(epochs=[1]) | {"tasks": [{"task": "stars", "data": "d", "settings": {"epochs": 3}}]},
+            r"here: search.space.epochs: tasks\[0\].settings.epochs would hold, not what is found",
+        ),
         (space(soft_weight=[0.5]), "here: search.space.soft_weight: has no effect without a teacher"),
     ],
 )
@@ -127,7 +139,8 @@ def test_mistakes_of_comparisons_are_named(pairs, words):
 
 
 def test_a_range_and_choices_are_a_right_space():
-    right = space(learning_rate={"low": 1e-4, "high": 3e-3, "log": True}, batch=[16, 32], epochs={"low": 2, "high": 8})
+    right = {"settings": {"batch": 8}}  # which the search replaces
+    right |= space(learning_rate={"low": 1e-4, "high": 3e-3, "log": True}, batch=[16, 32], epochs={"low": 2, "high": 8})
     assert study_reading.parse(content(**right), "here").search
 
 

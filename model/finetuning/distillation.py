@@ -180,10 +180,12 @@ def attention_loss(
 
 
 def layer_pairs(student: int, teacher: int, embeddings: bool = False) -> list[tuple[int, int]]:
-    """Student layer ↔ teacher layer, the last with the last (TinyBERT's uniform strategy)."""
-    if embeddings:
-        return [(0, 0), *((i, round(i * teacher / student)) for i in range(1, student + 1))]
-    return [(i, round((i + 1) * teacher / student) - 1) for i in range(student)]
+    """Student layer ↔ teacher layer, the last with the last (TinyBERT's uniform strategy).
+
+    Of a student that is the deeper one, several layers learn from the same; the first ones from the teacher's first.
+    """
+    pairs = [(i, max(1, round(i * teacher / student))) for i in range(1, student + 1)]
+    return [(0, 0), *pairs] if embeddings else [(i - 1, j - 1) for i, j in pairs]
 
 
 def _width(model: nn.Module) -> int:

@@ -118,6 +118,20 @@ class Tracking:
             raise
         self._work.put(lambda: self._finish(run, "FINISHED"))
 
+    def mirror(
+        self,
+        name: str,
+        folder: Path,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """A folder made before, be it under another parent, as a nested run of this one, unless it has it already.
+
+        `tags` have its `fingerprint`; `metrics` are its final numbers. Nothing is written into the folder.
+        """
+        self._work.put(lambda: self._mirror_once(Run(name), folder, parameters, tags, metrics))
+
     def behind(self, folder: Path) -> bool:
         """Whether an earlier run could not send all of a folder that is complete by now."""
         run = Run("", folder)
@@ -255,15 +269,32 @@ class Tracking:
         """Sends the lines that were added; those that come again after a resume has cut the file were sent already."""
         assert run.folder is not None
         for name in MIRRORED:
-            try:
-                lines = (run.folder / name).read_bytes().split(b"\n")[:-1]
-            except FileNotFoundError:
-                continue
-            fresh = [json.loads(line) for line in lines[run.sent.get(name, 0) :]]
+            fresh = _lines(run.folder / name, run.sent.get(name, 0))
             if fresh:
                 self._send(run, fresh)
-                run.sent[name] = len(lines)
+                run.sent[name] = run.sent.get(name, 0) + len(fresh)
                 run.remember()
+
+    def _mirror_once(
+        self,
+        run: Run,
+        folder: Path,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        metrics: Mapping[str, float],
+    ) -> None:
+        """MLflow itself knows what the parent has; a run that was begun and not finished is continued."""
+        of_parent = f"tags.`mlflow.parentRunId` = '{self.parent.id}' and tags.fingerprint = '{tags['fingerprint']}'"
+        found = [r.info for r in self._client.search_runs([self._experiment_id], of_parent)]
+        same = [info for info in found if info.run_name == run.name]
+        if any(info.status == "FINISHED" for info in same):
+            return
+        run.id = same[0].run_id if same else ""
+        self._create(run, parameters, tags)
+        for name in MIRRORED:
+            self._send(run, _lines(folder / name))
+        self._send(run, [{"step": 0, "time": time.time(), **metrics}])
+        self._client.set_terminated(run.id, status="FINISHED")
 
     def _send(self, run: Run, lines: list[dict[str, Any]]) -> None:
         from mlflow.entities import Metric
@@ -294,6 +325,15 @@ class Tracking:
 
     def _log_file(self, run_id: str, file: Path, name: str) -> None:
         self._client.log_artifact(run_id, str(file), name or None)
+
+
+def _lines(file: Path, after: int = 0) -> list[dict[str, Any]]:
+    """The complete lines of JSON behind the first `after`; none where there is no file."""
+    try:
+        lines = file.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines[after:]]
 
 
 def client_of(uri: str) -> Any:

@@ -172,13 +172,15 @@ class StudyRun:
 
     def _pretrain_arm(self, arm: Arm, threads: int | None) -> None:
         folder, settings = self.encoder_folder(arm), self._pretraining_settings(arm)
+        title, tags = f"pre-training {arm.name}", {"arm": arm.name, "fingerprint": folder.name}
         with claimed(folder) as lock:
             if (folder / "result.json").exists():
+                self._tracker.made_before(title, folder, settings, tags)
                 return
             sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
             arguments = ["--shards", arm.pretraining.shards, "--output", str(folder), "--device", self.device]
             arguments += ["--preset", arm.pretraining.preset, *sets, *(["--threads", str(threads)] if threads else [])]
-            with self._tracker.job(f"pre-training {arm.name}", folder, settings, {"arm": arm.name}):
+            with self._tracker.job(title, folder, settings, tags):
                 self._jobs.run("model.pretrain", arguments, folder, threads, lock)
 
     def _pretraining_settings(self, arm: Arm) -> dict[str, Any]:
@@ -252,21 +254,27 @@ class StudyRun:
 
     def _cell(self, cell: Cell) -> JobFailed | UserMistake | None:
         """What went wrong, if anything did."""
-        if self.complete(cell):
-            return None
-        teacher = self.teacher(cell)
-        if teacher and not self.complete(teacher):
-            return JobFailed(f"{cell.title}: its teacher failed, {teacher.title}")
-        with claimed(self.folder(cell)) as lock:
-            return None if self.complete(cell) else self._finetune_cell(cell, lock)
+        if not self.complete(cell):
+            teacher = self.teacher(cell)
+            if teacher and not self.complete(teacher):
+                return JobFailed(f"{cell.title}: its teacher failed, {teacher.title}")
+            with claimed(self.folder(cell)) as lock:
+                if not self.complete(cell):
+                    return self._finetune_cell(cell, lock)
+        folder = self.folder(cell)
+        self._tracker.made_before(cell.title, folder / "model", cell.settings, self._tags(cell), folder / "evaluation")
+        return None
+
+    def _tags(self, cell: Cell) -> dict[str, str]:
+        fingerprint = self.folder(cell).name
+        return {"arm": cell.arm.name, "task": cell.task.name, "seed": str(cell.seed), "fingerprint": fingerprint}
 
     def _finetune_cell(self, cell: Cell, lock: int) -> JobFailed | UserMistake | None:
         folder = self.folder(cell)
         arguments = self._finetune_arguments(cell, folder / "model")
         try:
             arguments += ["--evaluation", str(folder / "evaluation")]
-            tags = {"arm": cell.arm.name, "task": cell.task.name, "seed": str(cell.seed), "fingerprint": folder.name}
-            with self._tracker.job(cell.title, folder / "model", cell.settings, tags):
+            with self._tracker.job(cell.title, folder / "model", cell.settings, self._tags(cell)):
                 self._jobs.run("model.finetune", arguments, folder, self.threads, lock)
                 self._tracker.measured(cell.title, folder / "evaluation")
         except (JobFailed, UserMistake) as failure:

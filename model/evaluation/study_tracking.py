@@ -23,6 +23,16 @@ class Untracked:
     def measured(self, name: str, evaluation: Path) -> None:
         """The test metrics of a finished cell, under its name."""
 
+    def made_before(
+        self,
+        name: str,
+        folder: Path,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        evaluation: Path | None = None,
+    ) -> None:
+        """What the study found complete: made by another one, or by itself at an earlier time."""
+
     def reported(self, folder: Path) -> None:
         """The report in `folder` as artifacts of the parent run."""
 
@@ -41,14 +51,27 @@ class Tracked(Untracked):
 
     def measured(self, name: str, evaluation: Path) -> None:
         if name in self._runs:
-            metrics = json.loads((evaluation / "metrics.json").read_text())["metrics"]
-            numbers = {f"test_{metric}": values["value"] for metric, values in metrics.items()}
-            self._tracking.log_metrics(numbers, self._runs[name])
+            self._tracking.log_metrics(_test_metrics(evaluation), self._runs[name])
+
+    def made_before(
+        self,
+        name: str,
+        folder: Path,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        evaluation: Path | None = None,
+    ) -> None:
+        self._tracking.mirror(name, folder, parameters, tags, _test_metrics(evaluation) if evaluation else {})
 
     def reported(self, folder: Path) -> None:
         for name in REPORTED:
             if (folder / name).exists():
                 self._tracking.log_folder(folder / name, "report/model" if name == "model" else "report")
+
+
+def _test_metrics(evaluation: Path) -> dict[str, float]:
+    metrics = json.loads((evaluation / "metrics.json").read_text())["metrics"]
+    return {f"test_{metric}": values["value"] for metric, values in metrics.items()}
 
 
 @contextmanager

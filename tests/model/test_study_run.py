@@ -12,6 +12,7 @@ from model.evaluation.study_file import with_grid
 from model.evaluation.study_jobs import JobFailed
 from model.evaluation.study_reading import parse
 from model.evaluation.study_run import StudyRun, waves
+from model.evaluation.study_tracking import tracked
 from tests.model.corpora import write_corpus, write_electra
 
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "batch": [8, 16]}
@@ -129,6 +130,66 @@ def test_only_students_are_searched_for_what_a_teacher_gives(made, noted):
     run._finetune()
     searched = [option(arguments, "--teacher") for module, arguments in noted if "search" in module]
     assert len(searched) == 2
+
+
+@pytest.fixture
+def logged(monkeypatch):
+    """Jobs that leave their curve and result at once."""
+    jobs: list[str] = []
+
+    def run(self, module, arguments, folder, threads, lock):
+        jobs.append(module)
+        output = folder if module == "model.pretrain" else folder / "model"
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "metrics.jsonl").write_text(
+            "".join(f'{{"step": {i}, "time": {i}, "loss": {1 / i}}}\n' for i in (1, 2))
+        )
+        (output / "result.json").write_text("{}")
+        (folder / "evaluation").mkdir()
+        (folder / "evaluation" / "metrics.json").write_text('{"metrics": {"accuracy": {"value": 0.75}}}')
+
+    monkeypatch.setattr(study_run.Jobs, "run", run)
+    return jobs
+
+
+def test_studies_that_share_cells_have_each_a_nested_run_of_them(made, logged, monkeypatch):
+    """Under its own parent, with curve and result; the same study again adds none, and finishes what was begun."""
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{made}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    arms = [*chain(made), {"name": "trained", "pretraining": {"shards": str(made / "corpus")}}]
+    client = mlflow.MlflowClient(uri)
+
+    def go(title):
+        run = run_of(made, title, arms, title=title)
+        run.keep = made / "kept"
+        run.output.mkdir(exist_ok=True)
+        with tracked(title, {}, run.output) as run._tracker:
+            run._pretrain()
+            run._finetune()
+
+    def nested(title):
+        every = client.search_runs([e.experiment_id for e in client.search_experiments()])
+        (parent,) = (run.info.run_id for run in every if run.info.run_name == title)
+        return [run for run in every if run.data.tags.get("mlflow.parentRunId") == parent]
+
+    for title in ("shared", "other", "shared"):
+        go(title)
+    client.update_run(nested("other")[0].info.run_id, "RUNNING")
+    go("other")
+    assert len(logged) == 6
+    shared, other = ([_told(client, run) for run in nested(title)] for title in ("shared", "other"))
+    assert len(shared) == 6
+    assert sorted(shared, key=str) == sorted(other, key=str)
+
+
+def _told(client, run):
+    assert run.info.status == "FINISHED"
+    curve = [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, "loss")]
+    assert curve == [(1, 1.0), (2, 0.5)]
+    assert run.data.metrics.get("test_accuracy") == (None if "pre-training" in run.info.run_name else 0.75)
+    tags = {name: value for name, value in run.data.tags.items() if not name.startswith("mlflow.")}
+    return run.info.run_name, tags, run.data.params
 
 
 def test_a_search_belongs_to_all_that_its_trials_depend_on(made):

@@ -5,7 +5,7 @@ sample) gives another network. Examples are resampled by a paired bootstrap; whe
 variance is added (two-way random effects) and the interval is a t interval with Satterthwaite's degrees of freedom, so
 that three lucky seeds are not evidence. tests/model/test_significance.py simulates both: intervals cover 95%, and
 where there is no difference 5% of the tests say there is one (2 to 8% with three seeds, depending on how much they
-vary; two seeds can tell less: up to 12%).
+vary; two seeds can tell less: up to 13%).
 """
 
 import math

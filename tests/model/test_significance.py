@@ -61,6 +61,17 @@ def test_where_there_is_no_difference_one_in_twenty_is_called_one(metric, seeds,
     assert plausible(covered, 1 - NOMINAL) or covered > (1 - NOMINAL) * STUDIES
 
 
+@pytest.mark.parametrize(("seeds", "rate"), [(2, 0.13), (3, 0.08), (5, 0.06)])
+def test_at_worst_few_seeds_call_so_many_a_difference(seeds, rate):
+    """The variance of seeds is 25 times that of examples; with more or less of it there are fewer."""
+    generator, wrong, studies = np.random.default_rng(0), 0, 4000
+    for _ in range(studies):
+        full = generator.normal(0, 1) + generator.normal(0, 5, seeds)
+        resampled = np.tile(generator.normal(0, 1, 250), (seeds, 1))
+        wrong += significance._p(full, resampled, EXAMPLES) < 0.05
+    assert wrong / studies == pytest.approx(rate, abs=0.015)
+
+
 def test_ignoring_that_seeds_vary_would_cry_wolf():
     """Why p is not the randomization test's where there are several seeds."""
     found = [significance.compare(METRICS["accuracy"], *study(i, 3, 0.3), seed=i) for i in range(STUDIES)]

@@ -100,6 +100,24 @@ def test_notes_and_an_unlabelled_test_file_do_not_stop_a_table(tmp_path):
     assert {e.text[0] for e in splits(TABLE, tmp_path)["test"]} == {"d"}
 
 
+def test_a_test_file_whose_first_row_has_no_label_is_refused_not_dropped(tmp_path):
+    (tmp_path / "train.csv").write_text(table(100))
+    (tmp_path / "test.csv").write_text("text,label\nu,\n" + table(20, text="u").partition("\n")[2])
+    with pytest.raises(UserMistake, match=r"test.csv, line 2: column 'label' is empty; fill it in or remove"):
+        find(TABLE, tmp_path)
+
+
+@pytest.mark.parametrize("empty", ["text\nv1\nv2\n", "text,label\nv1,\nv2, \n"])
+def test_a_test_file_without_labels_is_counted_and_takes_no_other_with_it(tmp_path, empty):
+    (tmp_path / "train.csv").write_text(table(100))
+    (tmp_path / "test_1.csv").write_text(table(30, text="u"))
+    (tmp_path / "test_2.csv").write_text(empty)
+    left_out = Counter()
+    read = load(find(TABLE, tmp_path), tmp_path, "test", Sampling(), left_out)
+    assert {e.text[0] for e in read} == {"u"}
+    assert left_out == {"test file without labels": 2}
+
+
 @pytest.mark.parametrize(
     ("train", "test"), [("Train", "TEST"), ("latest_train", "latest_test"), ("devices_train", "devices_test")]
 )

@@ -102,6 +102,11 @@ def column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
     return row[name]
 
 
+def is_empty(value: object) -> bool:
+    """Nothing, spaces, or the NaN that pandas writes for a missing value."""
+    return value is None or value != value or not str(value).strip()
+
+
 def is_short(row: Mapping[str, Any], names: Iterable[str]) -> bool:
     """Whether a line of a delimited file ends before one of these columns."""
     return any(name in row and row[name] is None for name in names)

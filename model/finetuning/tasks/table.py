@@ -3,15 +3,16 @@
 Files are CSV, TSV, JSON lines or Parquet, one file (cut by text) or a folder with train, dev and test in their names.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from model.command import UserMistake
-from model.finetuning.examples import Example, Split, Task
-from model.finetuning.tasks.files import class_of, column, number_of, table_rows
-from model.finetuning.tasks.splits import Part, parts, reader, split_files
+from model.finetuning.examples import Example, Sampling, Split, Task
+from model.finetuning.tasks.files import class_of, column, is_empty, number_of, table_rows
+from model.finetuning.tasks.splits import Part, Read, parts, planned, reader, split_files
 
 FIELDS = ("text", "label", "pair", "id", "shape")
 MOST_CLASSES = 1000
@@ -31,7 +32,10 @@ def task(name: str, data: Path, labels: Sequence[str] | None = None) -> Task:
         shape="classification" if shape == "classification" else "regression",
         labels=found,
         metrics=("accuracy", "macro_f1", "ece", "loss") if found else ("pearson", "spearman", "mse"),
-        read=reader(partial(rows, columns=columns, classes=found), partial(split_parts, label=columns["label"])),
+        read=counted(
+            reader(partial(rows, columns=columns, classes=found), partial(split_parts, label=columns["label"])),
+            columns["label"],
+        ),
         source=f"{data}: {', '.join(f'{field} from column {c!r}' for field, c in columns.items())}",
     )
 
@@ -50,15 +54,32 @@ def parse(name: str) -> dict[str, str]:
 
 
 def split_parts(data: Path, label: str) -> dict[Split, Part]:
-    """A test file without labels is not read; dev serves as test then."""
-    unlabelled = [path for path in split_files(data)["test"] if not _is_labelled(path, label)]
-    return parts(data, labelled_test=not unlabelled)
+    """Test files without labels are not read; dev serves as test where there is no other."""
+    found = split_files(data)
+    labelled = [path for path in found["test"] if not unlabelled_rows(path, label)]
+    if labelled:
+        return planned(found | {"test": labelled})
+    return parts(data, labelled_test=not found["test"])
 
 
-def _is_labelled(path: Path, label: str) -> bool:
-    for _, row in table_rows(path):
-        return row.get(label) not in (None, "")
-    return False
+def unlabelled_rows(path: Path, label: str) -> int:
+    """The rows of a file none of which has a label; 0 where one has."""
+    number = 0
+    for number, (_, row) in enumerate(table_rows(path), 1):
+        if not is_empty(row.get(label)):
+            return 0
+    return number
+
+
+def counted(read: Read, label: str) -> Read:
+    """`read`, telling with the test examples what is in test files that have no labels."""
+
+    def examples(data: Path, split: Split, sampling: Sampling, left_out: Counter[str]) -> list[Example]:
+        if split == "test" and (rows := sum(unlabelled_rows(path, label) for path in split_files(data)["test"])):
+            left_out["test file without labels"] += rows
+        return read(data, split, sampling, left_out)
+
+    return examples
 
 
 def classes_in(data: Path, label: str) -> tuple[str, ...]:

@@ -153,6 +153,23 @@ def test_short_lines_are_left_out_and_counted(tmp_path):
         assert n is None or len(read) == n
 
 
+@pytest.mark.parametrize(("task", "n"), [("us-reviews-stars", 100), ("us-reviews-polarity", 80)])
+def test_stars_may_be_written_as_pandas_does_and_what_has_none_is_counted(tmp_path, task, n):
+    rows = [f"{1 + i % 5}.0\tgood {i}\n" for i in range(100)]
+    bad = ["\tgood\n", "nan\tgood\n", "2.5\tgood\n", "6\tgood\n", "Books\tgood\n", "5\t \n"]
+    path = tmp_path / "reviews.tsv"
+    path.write_text("star_rating\treview_body\n" + "".join(rows + bad))
+    left_out = Counter()
+    read = [
+        e
+        for split in SPLITS
+        for e in find(task).read(path, split, Sampling(), left_out if split == "test" else Counter())
+    ]
+    assert len(read) == n
+    assert {e.slices["stars"] for e in read} <= set("12345")
+    assert left_out == {"stars are none of 1 to 5": 5, "no text": 1}
+
+
 def test_a_short_line_of_a_file_without_header_is_left_out(tmp_path):
     (tmp_path / "dev.tsv").write_text("gj04\t1\t\tA sentence.\ngj04\t1\n")
     assert [getattr(e, "text", None) for e in glue.examples(glue.SPECS["cola"], tmp_path / "dev.tsv")] == [

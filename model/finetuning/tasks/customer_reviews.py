@@ -10,25 +10,37 @@ from model.finetuning.tasks.splits import reader, undivided
 
 
 def reviews(classes: Mapping[int, int]) -> Callable[[Path], Iterator[Example | LeftOut]]:
-    """Reviews whose stars are among the classes; rows without a readable number of stars or a text are left out."""
+    """Reviews whose stars are among the classes; what has not 1 to 5 of them, or no text, is left out and counted."""
 
     def read(path: Path) -> Iterator[Example | LeftOut]:
         for number, row in table_rows(path):
             if is_short(row, ("star_rating", "review_body")):
                 yield LeftOut("line too short")
                 continue
-            stars = str(column(row, "star_rating", path, number)).strip()
+            stars = stars_of(column(row, "star_rating", path, number))
             text = whole(str(column(row, "review_body", path, number)))
-            if not text or not stars.isdigit() or int(stars) not in classes:
+            if stars is None or not text:
+                yield LeftOut("no text" if stars else "stars are none of 1 to 5")
                 continue
-            slices: dict[str, str | float] = {"stars": stars, "words": len(text.split())}
+            if stars not in classes:
+                continue
+            slices: dict[str, str | float] = {"stars": str(stars), "words": len(text.split())}
             for name, title in (("product_category", "category"), ("verified_purchase", "verified")):
                 if row.get(name):
                     slices[title] = str(row[name])
             name = str(row.get("review_id") or f"{path.name}:{number}")
-            yield Example(name, text, label=classes[int(stars)], slices=slices)
+            yield Example(name, text, label=classes[stars], slices=slices)
 
     return read
+
+
+def stars_of(written: object) -> int | None:
+    """1 to 5, however they are written (pandas makes 5.0 of a column with a gap)."""
+    try:
+        number = float(str(written))
+    except ValueError:
+        return None
+    return int(number) if number in STARS else None
 
 
 TASKS = (

@@ -48,6 +48,12 @@ def question(**changed):
         ),
         (TABLE, "a.csv", "text,label\nx,1\ny,\n", "a.csv, line 3: column 'label' is empty; fill it in or remove"),
         (TABLE, "a.csv", "", "column 'label' holds 0 labels; at least two are needed"),
+        (
+            TABLE,
+            "a.jsonl",
+            f'{GOOD_LINE}\n{{"text": "b", "label": NaN}}',
+            "a.jsonl, line 2: column 'label' has no value",
+        ),
         (NUMBERS, "a.csv", table(label=lambda i: "nan"), "a.csv, line 2: label 'nan' is not a number"),
         (NUMBERS, "a.csv", table(label=lambda i: "-inf" if i else 1), "a.csv, line 3: label '-inf' is not a number"),
         (NUMBERS, "a.csv", table(label=lambda i: ""), "a.csv, line 2: column 'label' is empty"),
@@ -116,6 +122,16 @@ def test_a_test_file_without_labels_is_counted_and_takes_no_other_with_it(tmp_pa
     read = load(find(TABLE, tmp_path), tmp_path, "test", Sampling(), left_out)
     assert {e.text[0] for e in read} == {"u"}
     assert left_out == {"test file without labels": 2}
+
+
+def test_texts_that_are_empty_are_left_out_and_counted(tmp_path):
+    good = [{"text": f"t{i}", "label": i % 2} for i in range(60)]
+    bad = [{"text": text, "label": 1} for text in ("", " \n", None, float("nan"))]
+    (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, good + bad)))
+    (tmp_path / "train.csv").write_text(table(60))
+    left_out = Counter()
+    assert len(find(TABLE, tmp_path).read(tmp_path, "test", Sampling(), left_out)) == 60
+    assert left_out == {"no text": 4}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Every task format read from small files written here, and from published ones where they are at hand."""
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -182,6 +183,30 @@ def test_a_users_own_table(tmp_path, form):
     read = splits(task.name, path)
     assert sum(map(len, read.values())) == 90
     assert {e.id: e.label for e in read["train"]}.items() <= {f"k{i}": i % 3 for i in range(90)}.items()
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_a_users_tsv_may_have_quotes_as_pandas_writes_them(tmp_path, quoting):
+    texts = [(f'"{i}" it says', f"a\ttab {i}", f"two\nlines {i}", f"plain {i}")[i % 4] for i in range(80)]
+    with (tmp_path / "mine.tsv").open("w", newline="") as file:
+        csv.writer(file, delimiter="\t", quoting=quoting).writerows(
+            [("text", "label"), *((text, i // 4 % 2) for i, text in enumerate(texts))]
+        )
+    read = splits("table:text=text,label=label", tmp_path / "mine.tsv")
+    assert sorted(e.text for part in read.values() for e in part) == sorted(texts)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [['"The Hobbit" is great', 'a 5" one'], ['"never closed', "plain"], ['"opened', 'plain', 'closed"']],
+)  # fmt: skip
+def test_a_users_tsv_without_quotes_keeps_its_lines_and_marks(tmp_path, strange):
+    texts = [*(f"plain {i}" for i in range(40)), *strange]
+    (tmp_path / "mine.tsv").write_text(
+        "label\ttext\tkey\n" + "".join(f"{i % 2}\t{text}\tk\n" for i, text in enumerate(texts))
+    )
+    read = splits("table:text=text,label=label", tmp_path / "mine.tsv")
+    assert sorted(e.text for part in read.values() for e in part) == sorted(texts)
 
 
 def test_a_users_table_of_numbers(tmp_path):

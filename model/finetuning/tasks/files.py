@@ -11,12 +11,15 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import pyarrow as pa
 
 from model.command import UserMistake
 
+TABBED = (".tsv", ".txt")
+Quoting = Literal[0, 3]
+"""csv.QUOTE_MINIMAL or csv.QUOTE_NONE."""
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
@@ -44,15 +47,23 @@ def _undamaged(path: Path) -> Iterator[None]:
         raise UserMistake(f"{path}: damaged or cut off ({error}); fetch it again") from error
 
 
-def table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line (or record) number and row of a CSV, TSV, JSON lines or Parquet file."""
-    name = path.name.removesuffix(".gz").removesuffix(".bz2")
+def table_rows(path: Path, tsv_quoting: Quoting = csv.QUOTE_NONE) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line (or record) number and row of a CSV, TSV, JSON lines or Parquet file.
+
+    Tab-separated files are read without quotes unless told otherwise, as GLUE's and Amazon's are published.
+    """
+    name = _plain_name(path)
     if name.endswith(".parquet"):
         yield from _parquet_rows(path)
     elif name.endswith((".jsonl", ".json", ".ndjson")):
         yield from _json_rows(path)
     else:
-        yield from _delimited_rows(path, "\t" if name.endswith((".tsv", ".txt")) else ",")
+        quoting = tsv_quoting if name.endswith(TABBED) else csv.QUOTE_MINIMAL
+        yield from _delimited_rows(path, "\t" if name.endswith(TABBED) else ",", quoting)
+
+
+def _plain_name(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".bz2")
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -83,13 +94,35 @@ def json_object(line: str, path: Path, number: int) -> dict[str, Any]:
     return row
 
 
-def _delimited_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Tab-separated files are read without quotes, as GLUE's and Amazon's are published."""
-    quoted = delimiter != "\t"
+def _delimited_rows(path: Path, delimiter: str, quoting: Quoting) -> Iterator[tuple[int, dict[str, Any]]]:
     with open_text(path, newline="") as file:
-        rows = csv.DictReader(file, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+        rows = csv.DictReader(file, delimiter=delimiter, quoting=quoting)
         for row in rows:
             yield rows.line_num, row
+
+
+def quoting_of(path: Path) -> Quoting:
+    """How a user's tab-separated file is to be read: pandas writes quotes, many others know none.
+
+    With quotes if every one that opens a field closes it too, unless they would join lines that are whole as they are.
+    """
+    widths: set[int] = set()
+
+    def measured(lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            if line.strip():
+                widths.add(line.count("\t"))
+            yield line
+
+    if not _plain_name(path).endswith(TABBED):
+        return csv.QUOTE_NONE
+    with open_text(path, newline="") as file:
+        rows = csv.reader(measured(file), delimiter="\t", strict=True)
+        try:
+            joined = sum(1 for _ in rows) < rows.line_num
+        except csv.Error:
+            return csv.QUOTE_NONE
+    return csv.QUOTE_NONE if joined and len(widths) == 1 else csv.QUOTE_MINIMAL
 
 
 def column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
@@ -97,19 +130,23 @@ def column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
     if name not in row:
         there = ", ".join(str(key) for key in row)
         raise UserMistake(f"{path}, line {line}: no column {name!r}; its columns are {there}")
-    if row[name] is None:
+    if is_missing(row[name]):
         raise UserMistake(f"{path}, line {line}: column {name!r} has no value; fill it in or remove the row")
     return row[name]
 
 
+def is_missing(value: object) -> bool:
+    """None, or the NaN that pandas writes for it."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def is_empty(value: object) -> bool:
-    """Nothing, spaces, or the NaN that pandas writes for a missing value."""
-    return value is None or value != value or not str(value).strip()
+    return is_missing(value) or not str(value).strip()
 
 
 def is_short(row: Mapping[str, Any], names: Iterable[str]) -> bool:
     """Whether a line of a delimited file ends before one of these columns."""
-    return any(name in row and row[name] is None for name in names)
+    return any(name in row and is_missing(row[name]) for name in names)
 
 
 def number_of(written: object, path: Path, line: int) -> float:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from model.command import UserMistake
-from model.finetuning.examples import Example, Sampling, Split, Task
-from model.finetuning.tasks.files import class_of, column, is_empty, number_of, table_rows
+from model.finetuning.examples import Example, LeftOut, Sampling, Split, Task
+from model.finetuning.tasks.files import class_of, column, is_empty, number_of, quoting_of, table_rows
 from model.finetuning.tasks.splits import Part, Read, parts, planned, reader, split_files
 
 FIELDS = ("text", "label", "pair", "id", "shape")
@@ -64,11 +64,12 @@ def split_parts(data: Path, label: str) -> dict[Split, Part]:
 
 def unlabelled_rows(path: Path, label: str) -> int:
     """The rows of a file none of which has a label; 0 where one has."""
-    number = 0
-    for number, (_, row) in enumerate(table_rows(path), 1):
+    count = 0
+    for _, row in table_rows(path, quoting_of(path)):
         if not is_empty(row.get(label)):
             return 0
-    return number
+        count += 1
+    return count
 
 
 def counted(read: Read, label: str) -> Read:
@@ -88,7 +89,7 @@ def classes_in(data: Path, label: str) -> tuple[str, ...]:
         raise UserMistake(f"{data}: no such file or folder; --data names the file with your examples")
     found: set[str] = set()
     for path in dict.fromkeys(path for part in split_parts(data, label).values() for path in part.files):
-        for number, row in table_rows(path):
+        for number, row in table_rows(path, quoting_of(path)):
             found.add(_class(row, label, path, number))
             if len(found) > MOST_CLASSES:
                 raise UserMistake(
@@ -106,9 +107,12 @@ def _class(row: Mapping[str, Any], label: str, path: Path, line: int) -> str:
     return written
 
 
-def rows(path: Path, columns: dict[str, str], classes: tuple[str, ...]) -> Iterator[Example]:
+def rows(path: Path, columns: dict[str, str], classes: tuple[str, ...]) -> Iterator[Example | LeftOut]:
     indices = {label: i for i, label in enumerate(classes)}
-    for number, row in table_rows(path):
+    for number, row in table_rows(path, quoting_of(path)):
+        if is_empty(row.get(columns["text"], "not there")):
+            yield LeftOut("no text")
+            continue
         written = _class(row, columns["label"], path, number)
         label = class_of(written, indices, path, number) if classes else number_of(written, path, number)
         text = str(column(row, columns["text"], path, number))

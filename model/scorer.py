@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Regex, Tokenizer, normalizers
+from tokenizers import Tokenizer, normalizers
 from torch import Tensor, nn
 
 from model.command import UserMistake, main
-
-NOT_LETTERS = Regex(r"[^\p{L}\p{Nl}\p{No}]+")
-"""model.finetuning.batches.NOT_LETTERS, as tokenizers' regular expressions write it."""
+from model.finetuning.batches import NOT_LETTERS
 
 
 class Probabilities(nn.Module):
@@ -53,7 +51,7 @@ def cleaning(file: Path, clean: str) -> Tokenizer:
     """The tokenizer, doing itself what the examples of the fine-tuning went through before it."""
     tokenizer = Tokenizer.from_file(str(file))
     if clean == "letters":
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(NOT_LETTERS, " "), tokenizer.normalizer])
+        tokenizer.normalizer = normalizers.Sequence([NOT_LETTERS, tokenizer.normalizer])
     return tokenizer
 
 

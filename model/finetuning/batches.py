@@ -4,14 +4,13 @@ Batches hold texts of like length and are padded to the longest of their own, no
 words, the maximum is for the few long ones. Sorting happens within pools of batches, so the order stays random.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding, Regex, Tokenizer, normalizers
 
 from model.command import UserMistake
 from model.finetuning.examples import Example, Shape
@@ -24,7 +23,8 @@ AT_ONCE = 1000
 NO_WORDS = np.empty(0, dtype=np.int32)
 NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
 Ids = Sequence[int] | np.ndarray
-NOT_LETTERS = re.compile(r"[\W\d_]+")
+NOT_LETTERS = normalizers.Replace(Regex(r"(?:\A\p{M}+|[^\p{L}\p{Nl}\p{No}\p{M}]\p{M}*)+"), " ")
+"""Combining marks belong to the letter before them: without its marks हिन्दी is no word."""
 
 
 @dataclass(slots=True)
@@ -142,7 +142,8 @@ class Encoder:
 
 
 def only_letters(text: str) -> str:
-    return NOT_LETTERS.sub(" ", text).strip()
+    whole_characters = text.encode("utf-8", "replace").decode()
+    return NOT_LETTERS.normalize_str(whole_characters).strip()
 
 
 def _first_pieces(encoding: Encoding) -> list[int]:

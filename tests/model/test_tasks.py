@@ -285,3 +285,10 @@ def test_cleaning_leaves_words_alone():
 
     assert only_letters("Bought 2 for $3.50 — GREAT, isn't it?!") == "Bought for GREAT isn t it"
     assert only_letters("très_bon 😀 ok") == "très bon ok"
+
+
+def test_cleaning_leaves_letters_their_marks():
+    from model.finetuning.batches import only_letters
+
+    assert only_letters("हिन्दी भाषा, 100% é!") == "हिन्दी भाषा é"
+    assert only_letters("5️⃣ ❤️ ok \ud83d") == "ok"

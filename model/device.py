@@ -7,6 +7,7 @@ divided by the totals of the whole batch.
 import math
 import os
 import resource
+import sys
 import time
 from collections.abc import Iterable
 
@@ -100,8 +101,9 @@ class Device:
         return self._peak
 
     def memory_mb(self) -> float:
-        """The most this process ever held, MB: of the machine's memory, on a GPU of the GPU's."""
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        """The most this process ever held, MB of 2**20 bytes: of the machine's memory, on a GPU of the GPU's."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # Linux counts in KiB, macOS in bytes
+        return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
     def close(self) -> None:
         if distributed.is_initialized():

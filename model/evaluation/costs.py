@@ -6,7 +6,7 @@ from typing import Any
 from model.evaluation import charts, labels
 from model.evaluation.document import Block, Figure, Heading, Table
 from model.evaluation.results import Results
-from model.evaluation.sections import in_percent, interval_of, number, title_of
+from model.evaluation.sections import in_percent, interval_of, number, percent, title_of
 
 AXES = (
     ("flops", "pre-training FLOPs"),
@@ -17,7 +17,7 @@ AXES = (
 
 def cost_blocks(study: Mapping[str, Any], found: Results) -> list[Block]:
     """All that the study tells of costs; nothing where it tells nothing."""
-    blocks = [*_label_curves(study, found), *_quality_charts(study, found), *_cost_table(study)]
+    blocks = [*_label_curves(study, found), *_quality_charts(study, found), *_cost_table(study, found)]
     return [Heading("What it costs"), *blocks] if blocks else []
 
 
@@ -66,17 +66,20 @@ def _label_curves(study: Mapping[str, Any], found: Results) -> list[Block]:
     return blocks
 
 
-def _cost_table(study: Mapping[str, Any]) -> list[Block]:
-    rows = [(arm["name"], *_cells(arm["cost"])) for arm in study.get("arms", []) if arm.get("cost")]
-    if not rows:
+def _cost_table(study: Mapping[str, Any], found: Results) -> list[Block]:
+    """The main metric of every task stands beside what it takes."""
+    costs = {arm["name"]: arm["cost"] for arm in study.get("arms", []) if arm.get("cost")}
+    if not costs:
         return []
+    measured = next(iter(costs.values()))
     header = (
-        "arm", "parameters", "MB on disk", "p50 / p99 ms, one at a time", "p50 / p99 ms, of 32", "reviews a second",
-        "memory (MB)",
+        "arm", *(f"{task}: {title_of(found.main_metric(task))}" for task in found.tasks),
+        "parameters", "MB on disk", "p50 / p99 ms, one at a time", "p50 / p99 ms, of 32", "reviews a second",
+        "GPU memory (MB)" if measured["device"] == "cuda" else "memory (MB)",
     )  # fmt: skip
-    cost = next(arm["cost"] for arm in study["arms"] if arm.get("cost"))
-    caption = f"Cost per review, text to answer, on {cost['device']} with {cost['threads']} thread(s)"
-    return [Table(header, rows, caption)]
+    rows = [(arm, *(percent(found, arm, task) for task in found.tasks), *_cells(cost)) for arm, cost in costs.items()]
+    caption = f"Cost per review, text to answer, on {measured['device']} with {measured['threads']} thread(s)"
+    return [Table(header, rows, f"{caption}; main metrics with their 95% intervals")]
 
 
 def _cells(cost: Mapping[str, Any]) -> list[str]:

@@ -2,12 +2,11 @@
 
 From text to answer, tokenizing included, on a fixed number of threads: p50 and p99 per review one at a time and in
 batches of 32 (each with how many batches it is of), reviews per second, parameters, bytes on disk, and the most memory
-the process held: resident, Python and torch included (ru_maxrss), so that two models differ by less than their weights.
+the process held: on a GPU what torch had allocated there; else resident, Python and torch included (ru_maxrss), so that
+two models differ by less than their weights.
 """
 
 import argparse
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,7 +62,7 @@ def measure(folder: Path, name: str, data: Path, threads: int, device: str) -> d
         "batch_1": _percentiles(one),
         "batch_32": _percentiles(many),
         "reviews_per_second": 1000 / float(np.mean(many)),
-        "peak_bytes": _peak_bytes(),
+        "peak_bytes": round(target.memory_mb() * 2**20),
     }
 
 
@@ -100,12 +99,6 @@ def _times(answer: Any, examples: Sequence[Any], batch: int) -> np.ndarray:
 def _percentiles(times: np.ndarray) -> dict[str, float]:
     p50, p99 = np.percentile(times, [50, 99])
     return {"p50_ms": float(p50), "p99_ms": float(p99), "batches": len(times)}
-
-
-def _peak_bytes() -> int:
-    """Of the whole process; Linux counts in KiB, macOS in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 if __name__ == "__main__":

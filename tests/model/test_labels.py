@@ -56,3 +56,21 @@ def test_the_table_of_labels_has_the_arms_that_were_run_with_all_of_them():
     [table] = [block for block in cost_blocks({"tasks": tasks}, Found()) if isinstance(block, Table)]
     assert table.header == ("arm", "200 labels", "800 labels")
     assert table.rows == [("a", "70.0%", "90.0%")]
+
+
+COST = {
+    "device": "cpu", "threads": 1, "parameters": 12_345, "bytes": 5e6, "peak_bytes": 1e9, "reviews_per_second": 321.0,
+    "batch_1": {"p50_ms": 1.5, "p99_ms": 2.5}, "batch_32": {"p50_ms": 0.5, "p99_ms": 0.7},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("device", "memory"), [("cpu", "memory (MB)"), ("cuda", "GPU memory (MB)")])
+def test_what_an_arm_costs_stands_beside_how_good_it_is(device, memory):
+    arms = [{"name": name, "cost": COST | {"device": device}} for name in Found.arms]
+    [table] = [block for block in cost_blocks({"arms": arms}, Found()) if isinstance(block, Table)]
+    assert table.header[:5] == ("arm", "200: accuracy", "800: accuracy", "800, [CLS]: accuracy", "parameters")
+    assert table.header[-1] == memory
+    assert [row[:5] for row in table.rows] == [
+        ("a", "70.0% (70.0 – 70.0)", "90.0% (90.0 – 90.0)", "50.0% (50.0 – 50.0)", "12,345"),
+        ("b", "70.0% (70.0 – 70.0)", "–", "50.0% (50.0 – 50.0)", "12,345"),
+    ]

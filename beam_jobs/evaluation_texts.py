@@ -1,16 +1,18 @@
 """The texts of an evaluation file, whatever its form: every field in it that is not a label, number or name.
 
 Nothing is assumed about which column is the text, so that no part of a task leaks: questions, contexts and answers of
-question answering as well as the sentences of GLUE. Fields of fewer than three words are skipped.
+question answering as well as the sentences of GLUE. Fields of fewer than three words are skipped: labels, names and
+"Love it!", which is nobody's in particular (model/evaluation/leaks.py says so in the report).
 """
 
 import csv
 import hashlib
+import itertools
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -28,6 +30,9 @@ LONGEST_FIELD = 1 << 26
 """Characters of a table's field; an unclosed quote would make one of the whole file."""
 Lines = Callable[[], Iterator[str]]
 """The lines of a file without their ends, from its beginning each time."""
+TAGGED_WORD = re.compile(r"O|[BIES]-\S+")
+NO_ANSWER = "ANSWERNOTFOUND"
+"""Stands at the end of every review of SubjQA; it is none of its words."""
 TAGGED = re.compile(r"<(?:review_text|title)>(.*?)</(?:review_text|title)>", re.DOTALL)
 
 
@@ -49,7 +54,14 @@ def texts_of(path: str) -> Iterator[str]:
         compression = compression_of(file.read(16))
     for member in zip_members(path) if compression == "zip" else [""]:
         lines = partial(_lines, path, compression, member)
-        yield from (t for t in _of_lines(lines, path) if t.count(" ") + 1 >= LEAST_WORDS)
+        yield from _long_enough(_of_lines(lines, path))
+
+
+def _long_enough(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        text = text.removesuffix(NO_ANSWER).rstrip() if text.endswith(NO_ANSWER) else text
+        if text.count(" ") + 1 >= LEAST_WORDS:
+            yield text
 
 
 def _lines(path: str, compression: Compression, member: str) -> Iterator[str]:
@@ -74,6 +86,8 @@ def _of_lines(lines: Lines, path: str) -> Iterator[str]:
             _, _, text = line.partition(" ")
             title, _, rest = text.partition(": ")
             yield from (text, rest or title)
+    elif all(map(_is_tagged_word, filter(str.strip, head.split("\n")))):
+        yield from _of_tagged_words(lines)
     else:
         yield from _of_table(lines, path)
 
@@ -121,6 +135,19 @@ def _of_tagged(lines: Lines) -> Iterator[str]:
             held = []
 
 
+def _is_tagged_word(line: str) -> bool:
+    """As CoNLL writes them: the word first, its tag last."""
+    cells = line.split()
+    return cells[0] == "-DOCSTART-" or (len(cells) > 1 and bool(TAGGED_WORD.fullmatch(cells[-1])))
+
+
+def _of_tagged_words(lines: Lines) -> Iterator[str]:
+    """A sentence for every block of lines."""
+    for filled, block in itertools.groupby(map(str.split, lines()), key=bool):
+        if filled:
+            yield " ".join(cells[0] for cells in block if cells[0] != "-DOCSTART-")
+
+
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -158,4 +185,4 @@ def _of_parquet(path: str) -> Iterator[str]:
 
     with storage.open_bytes(path) as file:
         for batch in pq.ParquetFile(file).iter_batches(parquet_records.BATCH_ROWS):
-            yield from (t for t in _strings(batch.to_pylist()) if t.count(" ") + 1 >= LEAST_WORDS)
+            yield from _long_enough(_strings(batch.to_pylist()))

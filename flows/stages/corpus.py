@@ -19,7 +19,7 @@ def stage(parameters: Parameters, reviews: Stage, store: Store, earlier: Sequenc
     options = {**dump.reading(parameters.dump), **selection(chosen)}
     return Stage(
         "corpus",
-        3,
+        4 if withheld else 3,  # 4: sentences of CoNLL and reviews of SubjQA are withheld
         {"split": chosen.split, "seed": chosen.seed, "withhold": [store.digest(path) for path in withheld], **options},
         {"dump": reviews, **({"earlier": earlier[-1]} if earlier else {})},
         "beam_jobs.corpus_job",

@@ -24,7 +24,7 @@ def stage(
         write_json(study, described(store, title, asked, made, encoder, cells))
         return ["--study", str(study), "--output", str(folder)]
 
-    return Stage("report", 3, {"title": title}, {**inputs, "encoder": encoder}, "model.evaluation.report", arguments)
+    return Stage("report", 4, {"title": title}, {**inputs, "encoder": encoder}, "model.evaluation.report", arguments)
 
 
 def described(

@@ -47,7 +47,7 @@ def general(
     workers = parameters.corpus.workers
     return Stage(
         "shards",
-        2,
+        3 if withheld else 2,  # 3: as of corpus 4
         {
             "max_length": max_length,
             "general_text": [store.digest(path) for path in texts],

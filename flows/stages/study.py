@@ -99,7 +99,7 @@ def stage(parameters: Parameters, choice: StudyChoice, sources: Mapping[str, Sta
 
     return Stage(
         "study",
-        4,
+        5,
         {
             "text": text(choice),
             "variables": _variables(parameters, choice, {}),

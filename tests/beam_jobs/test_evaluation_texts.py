@@ -7,6 +7,7 @@ import tracemalloc
 
 import pytest
 
+from beam_jobs import withholding
 from beam_jobs.command import UserMistake
 from beam_jobs.evaluation_texts import texts_of
 
@@ -63,6 +64,45 @@ def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):
     with pytest.raises(UserMistake, match=r"test.csv, line \d+: field larger.*is a quote not closed"):
         list(texts_of(str(tmp_path / "test.csv")))
     assert csv.field_size_limit() == limit  # others in this process read with it
+
+
+CONLL = """-DOCSTART- -X- -X- O
+
+SOCCER NN B-NP O
+- : O O
+JAPAN NNP B-NP B-LOC
+WIN VB B-VP O
+
+China NNP I-NP I-LOC
+lost VBD B-VP O
+narrowly RB B-ADVP O
+"""
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_the_sentences_of_tagged_words_are_texts(tmp_path, separator):
+    path = tmp_path / "eng.testb"
+    path.write_text(CONLL.replace(" ", separator))
+    assert list(texts_of(str(path))) == ["SOCCER - JAPAN WIN", "China lost narrowly"]
+
+
+def test_the_mark_at_the_end_of_subjqas_reviews_is_none_of_their_words(tmp_path):
+    path = tmp_path / "test.csv"
+    path.write_text(
+        "review,answer\nGreat taste and texture ANSWERNOTFOUND,ANSWERNOTFOUND\nGood ANSWERNOTFOUND,so so good\n"
+    )
+    texts = list(texts_of(str(path)))
+    assert texts == ["Great taste and texture", "so so good"]
+    assert withholding.hash_of("great taste and texture") in withholding.build(texts).exact
+
+
+def test_what_the_report_promises_is_what_is_withheld(tmp_path):
+    from beam_jobs.evaluation_texts import LEAST_WORDS
+    from model.evaluation import leaks
+
+    said = leaks.statement({"arms": [{"name": "own", "held_out": ["t"]}]}, ["t"])[1].text
+    assert said.startswith("No text of three words or more that is tested on in t reaches the pre-training of own as a")
+    assert LEAST_WORDS == 3
 
 
 def test_a_file_that_breaks_off_is_refused(tmp_path):

@@ -215,7 +215,8 @@ def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path)
         "p (randomization)",
         "**Warning:** what the encoder of random was trained on is unknown",
         "**Warning:** nothing shows that the test texts of stars were withheld from what in-domain was pre-trained on",
-        "No text that is tested on in polarity reaches the pre-training of in-domain, not even as a repetition",
+        "No text of three words or more that is tested on in polarity reaches the pre-training of in-domain as a whole "
+        "text, not even as a repetition",
         "(own dev 5, own test 7, withheld (exact) 3)",
     ],
 )  # fmt: skip

@@ -69,12 +69,13 @@ class Encoder:
             )
 
     def __call__(self, examples: Sequence[Example]) -> list[Feature]:
+        return list(self.each(examples))
+
+    def each(self, examples: Sequence[Example]) -> Iterator[Feature]:
         encode = {"tokens": self._tokens, "span": self._spans, "choice": self._choices}.get(self.shape, self._texts)
-        features: list[Feature] = []
         for start in range(0, len(examples), AT_ONCE):
             chosen = examples[start : start + AT_ONCE]
-            features += encode(range(start, start + len(chosen)), chosen)
-        return features
+            yield from encode(range(start, start + len(chosen)), chosen)
 
     def _texts(self, places: Sequence[int], examples: Sequence[Example]) -> Iterator[Feature]:
         self.tokenizer.enable_truncation(self.max_length)

@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -30,6 +30,7 @@ from model.finetuning.encoders import Head
 from model.finetuning.examples import Example, Task, load
 from model.finetuning.loop import Training, train
 from model.finetuning.losses import balanced_weights
+from model.finetuning.packed_features import PackedFeatures
 from model.json_file import write_json
 from model.metrics_log import MetricsLog
 from model.progress import progress
@@ -78,7 +79,7 @@ class Prepared:
     encode: Encoder
     train: list[Example]
     dev: list[Example]
-    train_features: list[Feature]
+    train_features: Sequence[Feature]
     dev_features: list[Feature]
     left_out: dict[str, dict[str, int]]
     """Examples of train and dev that are not used, by reason."""
@@ -175,7 +176,7 @@ def prepare(start: Start, task: Task, data: Path, settings: FinetuningSettings, 
     head = Head(task.name, task.shape, task.labels, pooling, settings.max_length, settings.stride, settings.clean)
     tokenizer = encoders.load_tokenizer(start.tokenizer_folder)
     encode = Encoder(tokenizer, task.shape, settings.max_length, settings.stride, settings.clean)
-    features, dev_features = encode(train_examples), encode(dev_examples)
+    features, dev_features = PackedFeatures(encode.each(train_examples)), encode(dev_examples)
     counts = {split: dict(of_split) for split, of_split in left_out.items()}
     return Prepared(head, encode, train_examples, dev_examples, features, dev_features, counts)
 

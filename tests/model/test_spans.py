@@ -14,6 +14,7 @@ from model.finetuning import batches
 from model.finetuning.batches import Encoder
 from model.finetuning.encoders import load_tokenizer
 from model.finetuning.examples import Example
+from model.finetuning.packed_features import PackedFeatures
 from model.finetuning.tasks.conll import LABELS
 from tests.model.corpora import write_tokenizer
 
@@ -138,6 +139,40 @@ def test_features_are_small(tokenizer):
     tracemalloc.stop()
     assert features[0].length == 128
     assert held / len(features) < 2200
+
+
+def of_every_shape():
+    several = [Example(str(i), "who sat?", "peter sat on the lamp " * 20, answers=(("peter", 0),)) for i in range(3)]
+    yield "span", several
+    yield "classification", [Example(str(i), "lamp " * i, label=i) for i in range(4)]
+    yield "regression", [Example(str(i), "lamp", "great" * i, label=i / 3) for i in range(4)]
+    yield "tokens", [Example(str(i), "", words=("peter", "sat")[:i], tags=(1, 0)[:i]) for i in (1, 2)]
+    yield "choice", [Example(str(i), "who", label=i, choices=("lamp", "sat on", "peter")) for i in range(3)]
+
+
+def test_packed_features_give_the_same_batches(tokenizer):
+    for shape, examples in of_every_shape():
+        features = Encoder(tokenizer, shape, max_length=48, stride=16)(examples)
+        packed = PackedFeatures(features)
+        assert [(f.example, f.target, type(f.target)) for f in packed] == [
+            (f.example, f.target, type(f.target)) for f in features
+        ]
+        for one, other in zip(features, packed, strict=True):
+            (inputs, target), (same_inputs, same_target) = (batches.collate([f], shape) for f in (one, other))
+            assert (target.dtype, target.tolist()) == (same_target.dtype, same_target.tolist())
+            assert {n: t.tolist() for n, t in inputs.items()} == {n: t.tolist() for n, t in same_inputs.items()}
+            assert [row.dtype for row in one.ids] == [row.dtype for row in other.ids]
+
+
+def test_packed_features_are_a_sixth(tokenizer):
+    passage = "the lamp is great and sturdy " * 400
+    examples = [Example(str(i), "who sat?", passage) for i in range(200)]
+    tracemalloc.start()
+    features = PackedFeatures(Encoder(tokenizer, "span", max_length=128).each(examples))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert features[0].length == 128
+    assert held / len(features) < 400
 
 
 def test_more_examples_than_are_tokenized_at_once_keep_their_places(tokenizer, monkeypatch):

@@ -128,6 +128,7 @@ def _encoder_of(auto: Any, folder: str, config: Any) -> nn.Module:
 
 def _read(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
     """The network, and the weights that its file has not, or has in another shape: these are random."""
+    from safetensors import SafetensorError
     from transformers.utils import logging
 
     logging.set_verbosity_error()
@@ -135,7 +136,7 @@ def _read(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
         model, report = auto.from_pretrained(
             folder, config=config, output_loading_info=True, ignore_mismatched_sizes=True, dtype=torch.float32
         )
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise UserMistake(f"--encoder {folder}: {str(error).splitlines()[0]}") from error
     lost = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     return model, sorted(name for name in lost if "position_ids" not in name)
@@ -237,9 +238,10 @@ def load(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, T
 
 
 def _load_head(head: nn.Module, folder: Path) -> None:
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         head.load_state_dict(load_file(folder / "head.safetensors"))
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise UserMistake(f"{folder}: head.safetensors is missing or not the head of its task.json") from error

@@ -1,6 +1,7 @@
 """Fine-tuning and evaluation on corpora and encoders made here, through the commands users type."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -236,6 +237,13 @@ def test_an_encoder_whose_config_is_that_of_another_is_refused(made):
     (made / "wider" / "config.json").write_text(json.dumps(config | {"intermediate_size": 96}))
     with pytest.raises(UserMistake, match=r"--encoder .*/wider: its weights file .* of another shape"):
         tune(made, "unmade", encoder="wider")
+
+
+def test_a_weights_file_that_is_cut_off_is_told_in_one_line(made):
+    shutil.copytree(made / "bert", made / "cut")
+    os.truncate(made / "cut" / "model.safetensors", 5000)
+    with pytest.raises(UserMistake, match=r"--encoder .*/cut: .*not fully covered"):
+        tune(made, "unmade", encoder="cut")
 
 
 def test_a_pooler_may_be_missing_for_not_every_objective_has_one(made):

@@ -71,6 +71,15 @@ def test_customer_reviews_need_no_quotes_in_tsv(tmp_path):
     assert stars["train"][0].slices["category"] == "Books"
 
 
+def test_a_character_cut_in_half_is_a_question_mark_and_a_whole_one_stays(tmp_path):
+    texts = [r"a \ud83d\ude00 grin", r"cut \ud83d here"] * 20
+    lines = [f'{{"text": "{text} {i}", "label": {i % 2}}}' for i, text in enumerate(texts)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    task = find("table:text=text,label=label", tmp_path)
+    read = {e.text.rpartition(" ")[0] for part in splits(task.name, tmp_path).values() for e in part}
+    assert read == {"a \U0001f600 grin", "cut ? here"}
+
+
 def test_a_missing_column_is_named(tmp_path):
     (tmp_path / "reviews.csv").write_text("stars,review_body\n5,good\n")
     with pytest.raises(UserMistake, match=r"line 2: no column 'star_rating'; its columns are stars, review_body"):

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import math
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ from model.command import UserMistake
 TABBED = (".tsv", ".txt")
 Quoting = Literal[0, 3]
 """csv.QUOTE_MINIMAL or csv.QUOTE_NONE."""
+HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
@@ -84,9 +86,17 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield number, json_object(line, path, number)
 
 
+def load_json(text: str) -> Any:
+    """Of a character cut in half, which JSON can spell and no tokenizer takes, a question mark is left."""
+    value = json.loads(text)
+    if not HALF_CHARACTER.search(text):
+        return value
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
 def json_object(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = load_json(line)
     except json.JSONDecodeError as error:
         raise UserMistake(f"{path}, line {number}: not JSON ({error.msg}); expected an object a line") from error
     if not isinstance(row, dict):

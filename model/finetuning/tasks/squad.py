@@ -8,7 +8,7 @@ from typing import Any
 
 from model.command import UserMistake
 from model.finetuning.examples import Example, Task
-from model.finetuning.tasks.files import open_text
+from model.finetuning.tasks.files import load_json, open_text
 from model.finetuning.tasks.splits import parts, passage, reader
 
 
@@ -16,7 +16,7 @@ def questions(path: Path) -> Iterator[Example]:
     """One example a question; all its published answers count, the first is trained on."""
     with open_text(path) as file:
         try:
-            articles = json.load(file)["data"]
+            articles = load_json(file.read())["data"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise UserMistake(f"{path}: not SQuAD's JSON ({error}); expected an object with `data`") from error
     try:

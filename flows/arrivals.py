@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
@@ -9,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from beam_jobs import storage
+from beam_jobs.command import MayPass, UserMistake
 
 TEXTS = ("json", "jsonl", "ndjson", "csv", "tsv", "txt", "parquet", "pq")
 PACKED = ("gz", "bz2", "zst", "zip")
@@ -54,26 +56,63 @@ class Found:
     """Key by path, for the next look."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """Why, by path; without those that are unfinished by their name or still empty."""
+    not_taken: str = ""
+    """Why the announced dump is not among those that are whole."""
 
 
 def arrivals(
-    places: Iterable[str], settle_seconds: float, now: float, before: Mapping[str, str] | None = None
+    places: Iterable[str],
+    settle_seconds: float,
+    now: float,
+    before: Mapping[str, str] | None = None,
+    announced: str = "",
 ) -> Found:
-    """Everything that lies there; what is still being written is left alone. `before`: `sizes` of the last look."""
+    """Everything that lies there; what is still being written is left alone. `before`: `sizes` of the last look.
+
+    `announced` is whole, as somebody says who knows; that it lies in one of the places is asked all the same.
+    """
     lying = {arrival.path: arrival for place in places for arrival in _listed(place)}
-    found = Found()
+    known_whole, not_there = _named(announced, lying)
+    found = Found(not_taken=not_there)
     for path, arrival in sorted(lying.items()):
         name = path.rsplit("/", 1)[-1]
         if arrival.size == 0 or any(fnmatch(name, pattern) for pattern in UNFINISHED):
+            if path == known_whole:
+                found.not_taken = "it is empty, or named like what is not whole yet"
             continue
         found.sizes[path] = arrival.key
         seen_before = (before or {}).get(path) == arrival.key
-        if why := reason(arrival, settle_seconds, now, seen_before):
+        if why := reason(arrival, 0.0 if path == known_whole else settle_seconds, now, seen_before):
             found.left_alone[path] = why
         else:
             found.whole.append(arrival)
+    found.not_taken = found.not_taken or found.left_alone.pop(known_whole, "")
     found.whole.sort(key=lambda arrival: (arrival.changed, arrival.path))
     return found
+
+
+def _named(announced: str, lying: Iterable[str]) -> tuple[str, str]:
+    """Which of the paths is meant; or empty, and why none is."""
+    from fsspec.core import url_to_fs
+
+    if not announced:
+        return "", ""
+    try:
+        with storage.reaching(announced, "announced"):
+            files, path = url_to_fs(announced)
+            wanted = _real_path(address_of(files, path))
+            is_there = files.exists(path)
+    except (MayPass, UserMistake) as error:
+        return "", str(error)
+    for path in lying:
+        if _real_path(path) == wanted:
+            return path, ""
+    return "", "it lies in none of watch.places" if is_there else "there is no such file"
+
+
+def _real_path(address: str) -> str:
+    """The folder of a store may be known by two names."""
+    return address if "://" in address else os.path.realpath(address)
 
 
 def reason(arrival: Arrival, settle_seconds: float, now: float, seen_before: bool) -> str:
@@ -112,9 +151,13 @@ def _listed(place: str) -> list[Arrival]:
         for name, given in listing.items():
             info = led_to(files, name) if given.get("islink") else given
             if info.get("type") == "file":
-                address = files.unstrip_protocol(name).removeprefix("file://")
-                listed.append(Arrival(address, info.get("size") or 0, changed(info)))
+                listed.append(Arrival(address_of(files, name), info.get("size") or 0, changed(info)))
     return listed
+
+
+def address_of(files: Any, name: str) -> str:
+    """Of a file of a listing, as a run is given it."""
+    return str(files.unstrip_protocol(name)).removeprefix("file://")
 
 
 def led_to(files: Any, link: str) -> dict[str, Any]:

@@ -44,6 +44,8 @@ class Offer:
     """When it starts by itself (UTC); empty: when somebody starts it."""
     event: str = ""
     """What starts it besides; empty: nothing."""
+    from_event: dict[str, str] = field(default_factory=dict)
+    """Parameters by what the event's payload calls them; empty where it says nothing."""
 
 
 OFFERS = (
@@ -86,6 +88,7 @@ OFFERS = (
         "Looks for new dumps and starts one run of domain-adaptation or of add-dump for each, once.",
         cron="*/15 * * * *",
         event=EVENT,
+        from_event={"announced": "dump"},
     ),
     Offer(
         "score",
@@ -158,8 +161,16 @@ def changed(flow: Any, offer: Offer, before: Any) -> dict[str, Any]:
 
 
 def trigger(offer: Offer) -> dict[str, Any]:
-    """One run for each event."""
-    return {"name": f"{offer.name} on {offer.event}", "enabled": True, "match": {}, "expect": [offer.event]}
+    """One run for each event.
+
+    The kind is named: of a bare template Prefect makes JSON, and what the payload lacks is none.
+    """
+    parameters = {
+        name: {"__prefect_kind": "jinja", "template": f"{{{{ event.payload.{key} or '' }}}}"}
+        for name, key in offer.from_event.items()
+    }
+    name = f"{offer.name} on {offer.event}"
+    return {"name": name, "enabled": True, "match": {}, "expect": [offer.event], "parameters": parameters}
 
 
 def check_store(store: str) -> None:

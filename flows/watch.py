@@ -68,6 +68,7 @@ def watch_dumps(
     watch: Watch = Watch(),  # noqa: B008 - frozen, and the form shows what it holds
     preset: PresetName = "tiny",
     increment: Increment = Increment(),  # noqa: B008
+    announced: str = "",
     store: str = "store",
 ) -> list[str]:
     """Look for new dumps and start one run for each, once.
@@ -76,14 +77,22 @@ def watch_dumps(
         watch: Where new dumps appear, when one is taken for whole, and what is started for it.
         preset: Of whole runs.
         increment: Of dumps that are added: the base of the first one, and how training goes on.
+        announced: A dump in one of the places that is whole, as an event says; usually left empty. It is taken at once.
+            Like places, a relative one lies in the store.
         store: Folder of the results.
     """
-    return look(Store(store), watch, preset, increment)
+    return look(Store(store), watch, preset, increment, announced)
 
 
-def look(store: Store, watch: Watch, preset: str = "tiny", increment: Increment = Increment()) -> list[str]:  # noqa: B008
+def look(
+    store: Store,
+    watch: Watch,
+    preset: str = "tiny",
+    increment: Increment = Increment(),  # noqa: B008
+    announced: str = "",
+) -> list[str]:
     """Starts what is new; the paths of it. Raises NotStarted at the end, where that failed for some."""
-    places = [place if "://" in place else str(store.root / Path(place).expanduser()) for place in watch.places]
+    places = [_address(store, place) for place in watch.places]
     failed: dict[str, str] = {}
 
     def wanted(arrival: Arrival) -> Note:
@@ -98,11 +107,14 @@ def look(store: Store, watch: Watch, preset: str = "tiny", increment: Increment 
         for note in notes_of(store):
             if "flow_run" not in note:
                 failed |= attempted(note["path"], partial(start, store, note))
-        found = arrivals(places, watch.settle_seconds, time.time(), sizes(store))
+        at_once = _address(store, announced) if announced else ""
+        found = arrivals(places, watch.settle_seconds, time.time(), sizes(store), at_once)
         write_json(_sizes(store), found.sizes)
         new = [arrival for arrival in found.whole if not _path(store, arrival.key).exists()]
         for arrival in new:
             failed |= attempted(arrival.path, partial(begin, arrival))
+    if found.not_taken:
+        run_logger().warning("announced, but not taken: %s: %s", announced, found.not_taken)
     for path, why in found.left_alone.items():
         run_logger().info("left alone: %s: %s", path, why)
     run_logger().info("%d dumps there, %d of them new", len(found.whole), len(new))
@@ -110,6 +122,11 @@ def look(store: Store, watch: Watch, preset: str = "tiny", increment: Increment 
         told = "; ".join(f"{path}: {why}" for path, why in failed.items())
         raise NotStarted(f"{len(failed)} runs could not be started, the next look tries again: {told}")
     return [arrival.path for arrival in new]
+
+
+def _address(store: Store, place: str) -> str:
+    """Relative ones lie in the store."""
+    return place if "://" in place else str(store.root / Path(place).expanduser())
 
 
 def attempted(path: str, begin: Callable[[], None]) -> dict[str, str]:

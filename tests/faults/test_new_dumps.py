@@ -1,4 +1,4 @@
-"""Dumps that arrive: an event by HTTP has the watcher look, each new dump is added to the model before it."""
+"""Dumps that arrive: an event by HTTP names one and has the watcher look; each is added to the model before it."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 
 from flows import increments
+from flows.arrivals import SURELY_SETTLED
 from flows.deployments import EVENT
 from flows.store import Store
 from tests.beam_jobs.dumps import review, text_of, write_lines
@@ -27,7 +28,7 @@ def served(tmp_path_factory):
         yield up
 
 
-def post_event(served):
+def post_event(served, dump):
     """As a storage notification would by `curl`: the server wants a token with every change."""
     client = "storage-notifications"
     with urllib.request.urlopen(f"{served.prefect}/api/csrf-token?client={client}", timeout=30) as answer:
@@ -37,7 +38,7 @@ def post_event(served):
         "occurred": datetime.now(UTC).isoformat(),
         "event": EVENT,
         "resource": {"prefect.resource.id": "reviews.inbox"},
-        "payload": {"uri": "inbox/"},
+        "payload": {"dump": dump},
     }
     headers = {"Content-Type": "application/json", "Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
     body = json.dumps([event]).encode()
@@ -62,7 +63,7 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
     small = {"tasks": ["polarity"], "seeds": [0], "learning_rates": [0.001]}
     with served.client() as client:
         watcher = client.read_deployment_by_name("watch-dumps/watch-dumps")
-        chosen = {**watcher.parameters, "watch": {"each": "added", "settle_seconds": 0}}
+        chosen = {**watcher.parameters, "watch": {"each": "added"}}
         client.update_deployment(watcher.id, DeploymentUpdate(parameters=chosen))
         adding = client.read_deployment_by_name("add-dump/add-dump")
         changed = DeploymentUpdate(parameters={**adding.parameters, "finetuning": small})
@@ -73,8 +74,8 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
         path = served.store / "inbox" / f"{name}.json"
         path.parent.mkdir(exist_ok=True)
         write_lines(path, [review(i, text_of(i)) for i in texts])
-        os.utime(path, (time.time() - 100 + number,) * 2)
-    post_event(served)
+    os.utime(served.store / "inbox" / "b.json", (time.time() - 2 * SURELY_SETTLED,) * 2)
+    post_event(served, "inbox/a.json")
     looks = eventually(lambda: started_by_an_event(served), 120)
     eventually(lambda: len(runs_of(served, "add-dump")) == 2, 200, lambda: served.told(min(looks)))
     for run in runs_of(served, "add-dump"):
@@ -86,7 +87,7 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
     assert [one.dump.result["name"] for one in longest.rounds] == ["sample-300", "b", "a"]
     reports = [m for m in store.manifests() if m["stage"] == "report"]
     assert len(reports) == 2
-    post_event(served)
+    post_event(served, "inbox/a.json")
     again = eventually(lambda: started_by_an_event(served) - looks, 120)
     served.wait(again.pop(), "Completed")
     assert len(runs_of(served, "add-dump")) == 2

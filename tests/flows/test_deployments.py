@@ -15,6 +15,7 @@ from flows import deployments
 from flows.servers import CLIENT
 
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
+ANNOUNCED = {"announced": {"__prefect_kind": "jinja", "template": "{{ event.payload.dump or '' }}"}}
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -48,8 +49,11 @@ def test_prefect_takes_the_file_for_work_pools():
     command = ["sh", str(ROOT / "deploy" / "deployments.sh")]
     subprocess.run(command, check=True, env=environment, timeout=200)
     with get_client(sync_client=True) as client:
-        assert {a.name for a in client.read_automations()} >= {"lost runs are crashed", "failures are told"}
+        automations = {automation.name: automation for automation in client.read_automations()}
+        assert automations.keys() >= {"lost runs are crashed", "failures are told"}
         taken = {d.name: d for d in client.read_deployments()}
+    [action] = automations["watch-dumps on reviews.dump.arrived"].actions
+    assert (action.deployment_id, action.parameters) == (taken["watch-dumps"].id, ANNOUNCED)
     for offer in deployments.OFFERS:
         assert taken[offer.name].work_pool_name == offer.pool
         assert taken[offer.name].parameters == {**offer.parameters, "store": "/data/store"}
@@ -97,6 +101,19 @@ def test_what_the_form_no_longer_takes_is_not_kept(watcher, tmp_path, caplog):
     again()
     assert client.read_deployment(known).parameters == {"store": str(tmp_path)}
     assert "watch-dumps has its shipped defaults again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("payload", "announced"),
+    [({"dump": "inbox/a 'b'.json"}, "inbox/a 'b'.json"), ({"uri": "x"}, ""), ({}, ""), ({"dump": None}, "")],
+)
+def test_an_event_names_the_dump_or_nothing(payload, announced):
+    from prefect.utilities.schema_tools.hydration import HydrationContext, hydrate
+
+    [given] = [t["parameters"] for d in deployments.described()["deployments"] for t in d["triggers"]]
+    context = HydrationContext(raise_on_error=True, render_jinja=True, jinja_context={"event": {"payload": payload}})
+    assert given == ANNOUNCED
+    assert hydrate(given, context) == {"announced": announced}
 
 
 def test_a_store_that_nobody_named_is_refused_before_anything_is_said_to_prefect():

@@ -43,6 +43,47 @@ def test_what_is_still_being_written_is_left_alone(tmp_path):
     assert len(arrivals([str(tmp_path)], 1, now, first.sizes).whole) == 2, "an upload that had stalled went on"
 
 
+def test_an_announced_dump_is_taken_at_once_and_no_other(tmp_path):
+    now = time.time()
+    inbox = tmp_path / "inbox"
+    announced, other = dump(inbox / "a.json", changed=now), dump(inbox / "b.json", changed=now)
+    (tmp_path / "by_another_name").symlink_to(inbox)
+    for name in (announced, f"file://{announced}", str(tmp_path / "by_another_name" / "a.json")):
+        found = arrivals([str(inbox)], 60, now, None, name)
+        assert [arrival.path for arrival in found.whole] == [announced]
+        assert (list(found.left_alone), found.not_taken) == ([other], "")
+
+
+def test_an_announced_object_is_known_by_its_address():
+    import fsspec
+
+    fsspec.filesystem("memory").pipe("/announced/a.json", b"{}")
+    for name in ("memory://announced/a.json", "memory:///announced/a.json"):
+        assert arrivals(["memory://announced/*.json"], 60, time.time(), None, name).not_taken == ""
+
+
+@pytest.mark.parametrize(
+    ("announced", "why"),
+    [
+        ("elsewhere/a.json", "it lies in none of watch.places"),
+        ("inbox/nothing.json", "there is no such file"),
+        ("inbox/empty.json", "it is empty, or named like what is not whole yet"),
+        ("inbox/README.md", "its name does not end like a dump's"),
+        ("no-such://bucket/a.json", "announced no-such://bucket/a.json cannot be reached: Protocol not known"),
+    ],
+)
+def test_an_announced_dump_that_is_not_taken_is_told_and_keeps_no_other_waiting(tmp_path, announced, why):
+    dump(tmp_path / "elsewhere" / "a.json")
+    dump(tmp_path / "inbox" / "empty.json", text="")
+    dump(tmp_path / "inbox" / "README.md")
+    other = dump(tmp_path / "inbox" / "b.json")
+    address = announced if "://" in announced else str(tmp_path / announced)
+    found = arrivals([str(tmp_path / "inbox")], 60, time.time(), None, address)
+    assert found.not_taken.startswith(why)
+    assert [arrival.path for arrival in found.whole] == [other]
+    assert found.left_alone == {} or not announced.endswith(".md"), "it is told once"
+
+
 def test_only_what_is_named_like_a_dump_is_one():
     dumps = "a.json a.JSONL a.ndjson.gz a.csv a.tsv.gz train.ft.txt.bz2 a.parquet a.json.zst a.zip a.gz b.2018.json.gz"
     assert [name for name in dumps.split() if not is_named_like_a_dump(f"/x.y/{name}")] == []
@@ -125,6 +166,14 @@ def test_two_watchers_at_once_start_one_run_for_each(store):
     assert look(store, Watch()) == []
     dump(store.root / "inbox" / "d.json")
     assert [os.path.basename(path) for path in look(store, Watch())] == ["d.json"]
+
+
+def test_an_announced_dump_that_lies_in_the_store_starts_its_run_with_the_first_look(store, heard):
+    dump(store.root / "inbox" / "a.json", changed=time.time())
+    assert look(store, Watch(), announced="outbox/a.json") == []
+    assert "announced, but not taken: outbox/a.json: there is no such file" in heard.text
+    look(store, Watch(), announced="inbox/a.json")
+    assert paths(runs(store)) == ["a.json"]
 
 
 def test_watchers_that_cannot_see_each_other_start_one_run_for_each(store):

@@ -188,12 +188,15 @@ def expand(patterns: list[str], option: str = "--input") -> list[str]:
 
 
 def expand_one(pattern: str, option: str = "--input") -> list[str]:
-    """The files that a name or a glob stands for, with all in its folders; nothing hidden."""
+    """The files that a name or a glob stands for, with all in its folders; nothing hidden.
+
+    What is there by this very name is no pattern, whatever brackets are in it.
+    """
     if is_remote(pattern):
         with reaching(pattern, option):
             fs, inner = fsspec.core.url_to_fs(pattern)
-            found = fs.glob(inner, detail=True).items()
-            paths = [p for name, info in found for p in ([name] if info["type"] == "file" else fs.find(name))]
+            found = {inner: fs.info(inner)} if fs.exists(inner) else fs.glob(inner, detail=True)
+            paths = [p for name, info in found.items() for p in ([name] if info["type"] == "file" else fs.find(name))]
             return [str(fs.unstrip_protocol(p)) for p in paths if _is_shown(p, inner)]
     names = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
     paths = [path for name in names for path in ([name] if os.path.isfile(name) else _files_in(name))]

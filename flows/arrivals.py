@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
+from glob import has_magic
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -56,6 +57,10 @@ class Found:
     """Key by path, for the next look."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """Why, by path; without those that are unfinished by their name or still empty."""
+    unreachable: list[str] = field(default_factory=list)
+    """Which places, and why: nothing is known of what lies there."""
+    missing: list[str] = field(default_factory=list)
+    """Places that are not there: nothing lies in them."""
     not_taken: str = ""
     """Why the announced dump is not among those that are whole."""
 
@@ -71,9 +76,18 @@ def arrivals(
 
     `announced` is whole, as somebody says who knows; that it lies in one of the places is asked all the same.
     """
-    lying = {arrival.path: arrival for place in places for arrival in _listed(place)}
-    known_whole, not_there = _named(announced, lying)
-    found = Found(not_taken=not_there)
+    found = Found()
+    lying: dict[str, Arrival] = {}
+    for place in places:
+        try:
+            listed = _listed(place)
+        except (MayPass, UserMistake) as error:
+            found.unreachable.append(str(error))
+            continue
+        if listed is None:
+            found.missing.append(place)
+        lying |= {arrival.path: arrival for arrival in listed or ()}
+    known_whole, found.not_taken = _named(announced, lying)
     for path, arrival in sorted(lying.items()):
         name = path.rsplit("/", 1)[-1]
         if arrival.size == 0 or any(fnmatch(name, pattern) for pattern in UNFINISHED):
@@ -139,20 +153,33 @@ def is_named_like_a_dump(path: str) -> bool:
     return inner[-1] in TEXTS if inner else packed
 
 
-def _listed(place: str) -> list[Arrival]:
-    """Every file of a glob, a folder or a prefix; a link counts as what it leads to."""
+def _listed(place: str) -> list[Arrival] | None:
+    """Every file of a glob, a folder or a prefix; a link counts as what it leads to. None where no such folder is."""
     from fsspec.core import url_to_fs
 
     with storage.reaching(place, "watch.places"):
         files, path = url_to_fs(place)
-        pattern = f"{path.rstrip('/')}/*" if files.isdir(path) else path
-        listing = files.glob(pattern, detail=True)
+        listing = _listing(files, path)
+        if not listing and not files.exists(_folder(path)):
+            return None
         listed = []
         for name, given in listing.items():
             info = led_to(files, name) if given.get("islink") else given
             if info.get("type") == "file":
                 listed.append(Arrival(address_of(files, name), info.get("size") or 0, changed(info)))
     return listed
+
+
+def _listing(files: Any, path: str) -> dict[str, dict[str, Any]]:
+    """What is there by this very name is no pattern, whatever brackets are in it."""
+    if files.isdir(path):
+        return {info["name"]: info for info in files.ls(path, detail=True)}
+    return {path: files.info(path)} if files.exists(path) else dict(files.glob(path, detail=True))
+
+
+def _folder(path: str) -> str:
+    """The part of a pattern that stands for itself."""
+    return path if not has_magic(path) else _folder(path.rpartition("/")[0])
 
 
 def address_of(files: Any, name: str) -> str:

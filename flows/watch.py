@@ -13,7 +13,7 @@ import fcntl
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -31,12 +31,15 @@ from flows.presentation import run_logger
 from flows.store import Store
 from model.json_file import write_json
 
+INBOX = "inbox/*"
+"""Of the store, and there as soon as somebody looks."""
+
 
 class Watch(Section):
     """Where new dumps appear, and when one is taken for whole."""
 
     places: list[str] = Field(
-        default=["inbox/*"],
+        default=[INBOX],
         min_length=1,
         description="Globs, folders or object-store prefixes (gs://bucket/reviews/*); relative ones lie in the store",
     )
@@ -60,7 +63,7 @@ DEPLOYMENTS = {"whole run": "domain-adaptation/domain-adaptation", "added": "add
 
 
 class NotStarted(RuntimeError):
-    """Runs that could not be started, of dumps that are tried again at the next look."""
+    """Runs that could not be started, of dumps that are tried again at the next look, or places that hold others."""
 
 
 @flow(name="watch-dumps", flow_run_name="watch-dumps", **NOTED)
@@ -93,6 +96,8 @@ def look(
 ) -> list[str]:
     """Starts what is new; the paths of it. Raises NotStarted at the end, where that failed for some."""
     places = [_address(store, place) for place in watch.places]
+    if INBOX in watch.places:
+        (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
     failed: dict[str, str] = {}
 
     def wanted(arrival: Arrival) -> Note:
@@ -113,15 +118,24 @@ def look(
         new = [arrival for arrival in found.whole if not _path(store, arrival.key).exists()]
         for arrival in new:
             failed |= attempted(arrival.path, partial(begin, arrival))
+    for place in found.missing:
+        run_logger().warning("watch.places: there is no %s; relative places lie in the store", place)
     if found.not_taken:
         run_logger().warning("announced, but not taken: %s: %s", announced, found.not_taken)
     for path, why in found.left_alone.items():
         run_logger().info("left alone: %s: %s", path, why)
     run_logger().info("%d dumps there, %d of them new", len(found.whole), len(new))
-    if failed:
-        told = "; ".join(f"{path}: {why}" for path, why in failed.items())
-        raise NotStarted(f"{len(failed)} runs could not be started, the next look tries again: {told}")
+    tell_at_the_end(found.unreachable, failed)
     return [arrival.path for arrival in new]
+
+
+def tell_at_the_end(unreachable: Sequence[str], failed: Mapping[str, str]) -> None:
+    """What went wrong with some places and dumps; the others were seen to meanwhile."""
+    told = [f"{path}: {why}" for path, why in failed.items()]
+    if failed:
+        told[0] = f"{len(failed)} runs could not be started, the next look tries again: {told[0]}"
+    if told := [*unreachable, *told]:
+        raise NotStarted("; ".join(told))
 
 
 def _address(store: Store, place: str) -> str:

@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -53,7 +54,7 @@ def remote_files(given: str, store: Store) -> list[RemoteFile]:
     found = []
     with storage.reaching(given, "dump.paths"):
         there, pattern = url_to_fs(given)
-        for path in sorted(there.glob(pattern)):
+        for path in [pattern] if there.exists(pattern) else sorted(there.glob(pattern)):
             address, size = there.unstrip_protocol(path), there.size(path)
             identity = f"{address} {size} {there.ukey(path)}"
             content = store.remembered(identity, partial(digest, there, path))
@@ -91,7 +92,9 @@ def files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:
     """What one entry of dump.paths stands for, in order of name; mistakes name the field."""
     if given.startswith("sample:"):
         return [sample(int(given.removeprefix("sample:")), store)]
-    found = sorted(Path(path).resolve() for path in glob.glob(str(Path(given).expanduser()), recursive=True))
+    spelled = str(Path(given).expanduser())
+    named = [spelled] if os.path.exists(spelled) else glob.glob(spelled, recursive=True)
+    found = sorted(Path(path).resolve() for path in named)
     if not found:
         raise UserMistake(f"{field}: no file {given}")
     for path in found:

@@ -37,6 +37,15 @@ def test_what_a_pattern_stands_for(folder, pattern):
     assert all(storage.read_bytes(path) == b"{}" for path in found)
 
 
+def test_brackets_in_the_name_of_a_file_are_no_pattern(folder):
+    for name in ("reviews[1].json", "reviews1.json"):
+        storage.write_bytes(storage.join(folder, "downloads", name), name.encode())
+    [found] = storage.expand([f"{folder}/downloads/reviews[1].json"])
+    assert storage.read_bytes(found) == b"reviews[1].json"
+    [found] = storage.expand([f"{folder}/downloads/reviews[0-9].json"])
+    assert storage.read_bytes(found) == b"reviews1.json"
+
+
 def test_what_stands_for_nothing_is_named(folder):
     with pytest.raises(UserMistake, match=r"^--withhold .*\.csv: no such file"):
         storage.expand([f"{folder}/*.csv"], "--withhold")

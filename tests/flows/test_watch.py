@@ -10,7 +10,10 @@ import time
 
 import pytest
 
+from beam_jobs import storage
 from flows.arrivals import arrivals, is_named_like_a_dump
+from flows.settings import from_settings
+from flows.stages import dump as dump_stage
 from flows.store import Store
 from flows.watch import NotStarted, Watch, look, notes_of
 from tests.flows.made import made_run
@@ -118,6 +121,47 @@ def test_an_object_store_is_looked_at_the_same_way():
     store.pipe("/reviews/2024/a.json", b"{}")
     [found] = arrivals(["memory://reviews/2024/*.json"], 60, time.time()).whole
     assert (found.path, found.size) == ("memory:///reviews/2024/a.json", 2)
+
+
+def test_brackets_in_the_name_of_a_folder_or_a_file_are_no_pattern(tmp_path):
+    path = dump(tmp_path / "reviews [2024]" / "reviews[1].json")
+    dump(tmp_path / "reviews 2" / "reviews1.json")
+    for place in (os.path.dirname(path), path):
+        assert [arrival.path for arrival in arrivals([place], 60, time.time()).whole] == [path]
+    form = from_settings([], dump={"paths": [path]}, store=str(tmp_path / "store"))
+    reviews = dump_stage.stage(form, Store(form.store))
+    assert reviews.result["paths"] == [path]
+    assert storage.expand(reviews.result["paths"]) == [path], "the jobs read the same file"
+
+
+def test_brackets_in_the_name_of_an_object_are_no_pattern(tmp_path):
+    import fsspec
+
+    for name in ("reviews[1].json", "reviews1.json"):
+        fsspec.filesystem("memory").pipe(f"/brackets/{name}", name.encode())
+    [found] = arrivals(["memory://brackets/reviews[[]*"], 60, time.time()).whole
+    [file] = dump_stage.remote_files(found.path, Store(tmp_path))
+    assert (file.name, file.size) == ("reviews[1].json", 15)
+    assert storage.read_bytes(file.path) == b"reviews[1].json"
+
+
+def test_a_place_that_cannot_be_reached_keeps_no_other_waiting(tmp_path, monkeypatch):
+    def away(*given, **named):
+        raise PermissionError("no credentials")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.isdir", away)
+    path = dump(tmp_path / "a.json")
+    found = arrivals(["memory://bucket/*", str(tmp_path)], 60, time.time())
+    assert [arrival.path for arrival in found.whole] == [path]
+    assert found.unreachable == ["watch.places memory://bucket/* cannot be reached: no credentials"]
+    assert found.missing == []
+
+
+def test_a_place_that_is_not_there_is_told(tmp_path):
+    (tmp_path / "empty").mkdir()
+    there = [str(tmp_path / "empty"), f"{tmp_path}/empty/*.json", f"{tmp_path}/**/*.json"]
+    missing = [str(tmp_path / "nowhere"), f"{tmp_path}/no*/where/*.json", f"{tmp_path}/typo/*", "memory://no-such/*"]
+    assert arrivals([*there, *missing], 60, time.time()).missing == [missing[0], *missing[2:]]
 
 
 def test_a_file_that_was_replaced_is_a_new_dump(tmp_path):
@@ -249,6 +293,20 @@ def test_a_note_that_cannot_be_started_keeps_no_other_waiting(store):
         with pytest.raises(NotStarted, match=r"1 runs could not be started.*/bad\.json: "):
             look(store, Watch())
     assert paths(runs(store)) == ["a.json"]
+
+
+def test_a_look_tells_of_its_places_at_the_end(store, heard):
+    dump(store.root / "inbox" / "a.json")
+    with pytest.raises(NotStarted, match=r"^watch\.places no-such://bucket/a cannot be reached: Protocol"):
+        look(store, Watch(places=["no-such://bucket/a", "inbx/*", "inbox/*"]))
+    assert f"watch.places: there is no {store.root}/inbx/*; relative places lie in the store" in heard.text
+    assert paths(runs(store)) == ["a.json"]
+
+
+def test_the_inbox_is_there_after_the_first_look(store, heard):
+    assert look(store, Watch()) == []
+    assert (store.root / "inbox").is_dir()
+    assert "there is no" not in heard.text
 
 
 def test_without_a_model_to_add_to_nothing_is_started(store):

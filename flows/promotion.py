@@ -10,17 +10,19 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from httpx import HTTPError
 from prefect.context import FlowRunContext
 from prefect.exceptions import FlowPauseTimeout, NotPausedError, ObjectNotFound
 from prefect.flow_runs import resume_flow_run, suspend_flow_run
 from prefect.input import RunInput
+from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
 from flows.parameters import Promotion
 from flows.presentation import run_logger
 from flows.store import Known, Stage, Store
 from model.registry import Registry, RegistryAway
-from model.tracking import Tracking
+from model.tracking import Tracking, public
 
 SETTLE_SECONDS = 120
 """For MLflow to take what a run has sent, before its model is registered."""
@@ -33,6 +35,10 @@ class Approval(RunInput):
 
     approve: bool = Field(default=False, description="Make this model the champion")
     reason: str = Field(default="", description="Kept with the model")
+
+
+class PrefectAway(ConnectionError):
+    """The server of a run that waits did not take an answer."""
 
 
 @dataclass(frozen=True)
@@ -180,14 +186,30 @@ def asked(decision: Decision, report: Mapping[str, Any], registry: Registry, ver
 
 
 def approve(registry: Registry, version: str, reason: str) -> bool:
-    """Makes a version the champion; whether a run was waiting for that, which then goes on."""
+    """Makes a version the champion; whether a run was waiting for that, which then goes on.
+
+    The note of a run that could not be told stays: the same again tells it.
+    """
     waiting = registry.tags(version).get("waiting", "")
     registry.promote(version, reason)
     if not waiting:
         return False
+    goes_on = resumed(UUID(waiting), version, reason)
     registry.note(version, "waiting", "")
+    return goes_on
+
+
+def resumed(run: UUID, version: str, reason: str) -> bool:
+    """Whether the run was there and waited; PrefectAway where it was not told."""
     try:
-        resume_flow_run(UUID(waiting), run_input={"approve": True, "reason": reason})
+        resume_flow_run(run, run_input={"approve": True, "reason": reason})
     except (NotPausedError, ObjectNotFound, FlowPauseTimeout):
         return False
+    except (HTTPError, RuntimeError) as error:
+        said = public(str(error) or type(error).__name__).splitlines()[0]
+        raise PrefectAway(
+            f"version {version} is the champion, but the run {run} still waits for it: the Prefect server at "
+            f"{public(PREFECT_API_URL.value() or 'no address')} did not take the answer ({said}); once it is up "
+            "(`amazon-electra up`), the same command again has the run go on"
+        ) from error
     return True

@@ -3,7 +3,7 @@
 import pytest
 
 from flows.parameters import Promotion
-from flows.promotion import champion_in, consider, decide
+from flows.promotion import PrefectAway, approve, champion_in, consider, decide
 from flows.servers import free_port
 from flows.store import Known, Store
 from model.registry import Registry, RegistryAway
@@ -111,6 +111,48 @@ def test_a_registry_that_does_not_answer_is_not_one_without_a_champion(tmp_path)
         champion_in(away, Store(tmp_path))
     assert "secret" not in str(told.value)
     assert isinstance(told.value, ConnectionError), "which tasks try again"
+
+
+@pytest.fixture
+def waited_for(tmp_path, prefect_home):
+    """A registry with a version for which a run waits, and that run."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Suspended
+
+    from flows.domain_adaptation import domain_adaptation
+
+    registry = Registry(f"sqlite:///{tmp_path}/mlflow.db")
+    registry._client.create_registered_model(registry.name)
+    version = str(registry._client.create_model_version(registry.name, str(tmp_path)).version)
+    deployment = domain_adaptation.to_deployment(name="waits").apply()
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run_from_deployment(deployment, state=Suspended(timeout_seconds=600))
+        registry.note(version, "waiting", str(run.id))
+        yield registry, version, lambda: client.read_flow_run(run.id).state
+
+
+def test_an_approved_run_goes_on_once_its_server_is_there(waited_for):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    registry, version, state = waited_for
+    away = f"http://somebody:secret@127.0.0.1:{free_port()}/api"
+    with temporary_settings({PREFECT_API_URL: away}), pytest.raises(PrefectAway, match="is the champion, but") as told:
+        approve(registry, version, "it will do")
+    assert "the same command again has the run go on" in str(told.value)
+    assert "\n" not in str(told.value)
+    assert "secret" not in str(told.value)
+    assert registry.having("champion")["version"] == version
+    assert state().name == "Suspended"
+    assert approve(registry, version, "it will do")
+    assert state().name == "Resuming"
+    assert not approve(registry, version, "it will do"), "it waits no more"
+
+
+def test_a_run_that_no_longer_waits_is_forgotten(waited_for):
+    registry, version, _ = waited_for
+    registry.note(version, "waiting", "11111111-1111-1111-1111-111111111111")
+    assert not approve(registry, version, "it will do")
+    assert not registry.tags(version)["waiting"]
 
 
 def test_a_version_by_its_number_or_by_its_encoder(tmp_path):

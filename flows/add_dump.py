@@ -64,6 +64,8 @@ def added(form: Addition) -> Callable[[Parameters, Maker], Stage]:
 
     def graph(p: Parameters, make: Maker) -> Stage:
         finetuning_stage.demand_discriminator(p)
+        finetuning_stage.demand_splits(p)
+        finetuning_stage.demand_published(p)
         base = increments.resolve(form.increment.base, make)
         grown = increments.grown(form, base, make)
         if grown is base:

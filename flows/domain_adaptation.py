@@ -31,6 +31,8 @@ from flows.tasks import going_through, run_name
 def graph(p: Parameters, make: Maker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
     finetuning.demand_discriminator(p)
+    finetuning.demand_splits(p)
+    finetuning.demand_published(p)
     reviews = make(make.dump(p))
     sentences = make(corpus.stage(p, reviews, make.store))
     words = make(vocabulary.stage(p, sentences))

@@ -18,7 +18,7 @@ from typing import Any
 
 from beam_jobs.command import UserMistake
 from flows.completion import Maker
-from flows.parameters import Addition, Corpus, Finetuning, Parameters, Pretraining, Shards, Vocabulary
+from flows.parameters import Addition, Corpus, Parameters, Pretraining, Shards, Vocabulary
 from flows.presentation import run_logger
 from flows.processes import JobFailed
 from flows.stages import corpus, pretraining, shards, vocabulary
@@ -259,7 +259,7 @@ def inherited(form: Addition, base: Base) -> Parameters:
             seed=asked.seed,
             settings={**before["settings"], "warmup": str(asked.warmup), **asked.settings},
         ),
-        finetuning=Finetuning(**form.finetuning.model_dump()),
+        finetuning=form.finetuning,
         promotion=form.promotion,
         store=form.store,
     )

@@ -22,6 +22,10 @@ Device = Literal["auto", "cpu", "cuda", "xla"]
 Arm = Literal["pre-trained", "random", "champion", "base", "published"]
 Task = Literal["polarity", "stars"]
 MOST_AT_ONCE = 64
+SMALLEST_VOCABULARY = 200
+"""Entries (model/vocabulary.py)."""
+SHORTEST_SEQUENCE = 16
+"""Tokens (beam_jobs/shards_job.py)."""
 HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 
 
@@ -29,6 +33,12 @@ class Section(BaseModel):
     """A group of the form; an unknown field is an error, not a silent typo."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def _none_or_at_least(least: int, number: int) -> int:
+    if 0 < number < least:
+        raise ValueError(f"write {least} or more, or 0 for what the preset says")
+    return number
 
 
 class Dump(Section):
@@ -101,8 +111,11 @@ class Corpus(Section):
     @field_validator("split")
     @classmethod
     def _all_of_it(cls, split: str) -> str:
-        if (total := sum(int(part.partition("=")[2]) for part in split.split(","))) != 100:
-            raise ValueError(f"the shares add up to {total}, not to 100")
+        shares = [int(part.partition("=")[2]) for part in split.split(",")]
+        if sum(shares) != 100:
+            raise ValueError(f"the shares add up to {sum(shares)}, not to 100")
+        if not shares[0]:
+            raise ValueError("pretrain must be at least 1: the vocabulary and the encoder come from it")
         return split
 
 
@@ -114,11 +127,21 @@ class Vocabulary(Section):
     )
     lower_case: bool = Field(default=True, description="Fold case and accents")
 
+    @field_validator("size")
+    @classmethod
+    def _room_for_letters(cls, size: int) -> int:
+        return _none_or_at_least(SMALLEST_VOCABULARY, size)
+
 
 class Shards(Section):
     """Reviews packed into sequences of token ids."""
 
     max_length: int = Field(default=0, ge=0, le=512, description="Tokens in one sequence; 0: as the preset says")
+
+    @field_validator("max_length")
+    @classmethod
+    def _room_for_sentences(cls, max_length: int) -> int:
+        return _none_or_at_least(SHORTEST_SEQUENCE, max_length)
 
 
 def checked(preset: Preset, settings: dict[str, str]) -> Preset:
@@ -186,6 +209,18 @@ class Finetuning(Section):
             raise ValueError(f"{name} is no folder, and no name on the hub: those are like google/electra-small")
         return name
 
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        self.demand_somebody()
+        return self
+
+    def demand_somebody(self) -> None:
+        """ValueError where an arm, or all of them, would have no encoder."""
+        if "published" in self.arms and not self.published:
+            raise ValueError("finetuning.published is empty: name the model of the arm `published`, or leave it out")
+        if {"champion", "base"}.issuperset(self.arms):
+            raise ValueError("finetuning.arms: champion and base may be nobody; name pre-trained, random or published")
+
 
 class Increment(Section):
     """What a new dump is added to, and how training goes on."""
@@ -241,6 +276,11 @@ class Comparison(Finetuning):
         description="pre-trained: the new model; champion: the one in the registry, the base where there is none; "
         "published: the one named below, if one is",
     )
+
+    def demand_somebody(self) -> None:
+        """A champion there always is, the base if no other; a published one need not be."""
+        if self.arms == ["published"] and not self.published:
+            raise ValueError("finetuning.published is empty: name the model of the arm `published`")
 
 
 class Promotion(Section):

@@ -12,6 +12,9 @@ from model.finetuning.config import FinetuningSettings
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Cells run side by side; more threads each would only fight for the cores."""
+CONFIG = "config.json"
+WEIGHTS = [f"{name}{index}" for name in ("model.safetensors", "pytorch_model.bin") for index in ("", ".index.json")]
+"""One of them is in every transformers folder."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,34 @@ def demand_discriminator(parameters: Parameters) -> None:
         raise UserMistake(
             f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment pre-train makes such "
             "an encoder, and a study may compare them (`amazon-electra study`)"
+        )
+
+
+def demand_splits(parameters: Parameters) -> None:
+    """Told before anything is made: each cell trains on one side, chooses by another and is tested on a third."""
+    shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
+    if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
+        raise UserMistake(
+            f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of train, dev and test, "
+            f"here {' and '.join(empty)} would be empty; the deployments prepare-data and pre-train need none of them"
+        )
+
+
+def demand_published(parameters: Parameters) -> None:
+    """Told before anything is made: nothing is downloaded, so a model of the hub must be here by now."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    name = parameters.finetuning.published
+    if "published" not in parameters.finetuning.arms or not name or Path(name).expanduser().is_dir():
+        return
+    try:
+        found = {file for file in (CONFIG, *WEIGHTS) if isinstance(try_to_load_from_cache(name, file), str)}
+    except ValueError as wrong:
+        raise UserMistake(f"finetuning.published: {str(wrong).splitlines()[0]}") from None
+    if CONFIG not in found or len(found) == 1:
+        raise UserMistake(
+            f"finetuning.published: {name} is not in this machine's cache, {constants.HF_HUB_CACHE}; "
+            f"fetch it first (hf download {name}), or give the path of its folder"
         )
 
 

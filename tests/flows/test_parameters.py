@@ -7,7 +7,16 @@ from pydantic import BaseModel
 
 from beam_jobs.command import UserMistake
 from beam_jobs.formats import layout
-from flows.parameters import Addition, Format, Parameters, PresetName, Section, StudyChoice
+from flows.parameters import (
+    SHORTEST_SEQUENCE,
+    SMALLEST_VOCABULARY,
+    Addition,
+    Format,
+    Parameters,
+    PresetName,
+    Section,
+    StudyChoice,
+)
 from flows.settings import filled, from_settings
 from model.evaluation import study_file
 from model.presets import PRESETS
@@ -74,6 +83,11 @@ def test_what_is_no_field_of_pretraining_is_a_setting_of_the_trainer():
         ("dump.format=xml", "dump.format"),
         ("dump.encoding=utf-9", "dump.encoding: not an encoding"),
         ("corpus.split=pretrain=80,train=80,dev=4,test=8", "corpus.split: the shares add up to 172, not to 100"),
+        ("corpus.split=pretrain=0,train=80,dev=10,test=10", "corpus.split: pretrain must be at least 1"),
+        ("vocabulary.size=199", "vocabulary.size: write 200 or more, or 0 for what the preset says"),
+        ("shards.max_length=15", "shards.max_length: write 16 or more, or 0 for what the preset says"),
+        ("finetuning.arms=pre-trained,published", "finetuning.published is empty: name the model of the arm"),
+        ("finetuning.arms=champion,base", "finetuning.arms: champion and base may be nobody; name pre-trained, random"),
         ("corpus.languages=english", "corpus.languages.0"),
         ("pretraining.lerning_rate=3", "pretraining.settings: lerning_rate: no such field"),
         ('pretraining.settings={"lerning_rate": "3"}', "pretraining.settings: lerning_rate: no such field"),
@@ -89,6 +103,22 @@ def test_a_mistake_names_the_field(setting, words):
     with pytest.raises(UserMistake, match=words) as told:
         from_settings([setting])
     assert "\n" not in str(told.value)
+
+
+def test_the_least_values_of_the_form_are_the_jobs():
+    from beam_jobs import shards_job
+    from model import vocabulary
+
+    assert (SMALLEST_VOCABULARY, SHORTEST_SEQUENCE) == (vocabulary.SMALLEST_SIZE, shards_job.SHORTEST)
+    least = from_settings([f"vocabulary.size={SMALLEST_VOCABULARY}", f"shards.max_length={SHORTEST_SEQUENCE}"])
+    assert (least.vocabulary.size, least.shards.max_length) == (200, 16)
+
+
+def test_an_addition_is_compared_with_whom_there_is():
+    assert filled(Addition, ["finetuning.arms=champion"]).finetuning.arms == ["champion"]
+    assert Addition().finetuning.arms == ["pre-trained", "champion", "published"]
+    with pytest.raises(UserMistake, match=r"finetuning\.published is empty"):
+        filled(Addition, ["finetuning.arms=published"])
 
 
 @pytest.mark.parametrize(

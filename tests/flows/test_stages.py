@@ -74,6 +74,24 @@ def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints)
         fingerprints("corpus.withhold=nofile")
     with pytest.raises(UserMistake, match=r"pretraining\.objective=mlm: a whole run adapts an ELECTRA"):
         fingerprints("pretraining.objective=mlm")
+    with pytest.raises(UserMistake, match=r"corpus\.split=.* here train and dev would be empty"):
+        fingerprints("corpus.split=pretrain=90,train=0,dev=0,test=10")
+
+
+def test_a_model_of_the_hub_must_be_here_before_anything_is_made(fingerprints, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    settings = ("finetuning.arms=pre-trained,published", "finetuning.published=google/electra-small")
+    model = tmp_path / "models--google--electra-small"
+    for missing in ("config.json", "model.safetensors"):
+        with pytest.raises(UserMistake, match=f"google/electra-small is not in this machine's cache, {tmp_path}"):
+            fingerprints(*settings)
+        (model / "snapshots" / "abc").mkdir(parents=True, exist_ok=True)
+        (model / "refs").mkdir(exist_ok=True)
+        (model / "refs" / "main").write_text("abc")
+        (model / "snapshots" / "abc" / missing).write_text("{}")
+    assert "published · polarity · seed 0" in fingerprints(*settings)
+    with pytest.raises(UserMistake, match=r"finetuning\.published: Cannot have -- or .. in repo_id"):
+        fingerprints(settings[0], "finetuning.published=a--b")
 
 
 def test_general_text_is_cut_by_as_many_processes_as_the_corpus(tmp_path):

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from beam_jobs.command import UserMistake
 from beam_jobs.formats import fields
+from flows.addresses import Address
 from model.evaluation.study_file import Seed, Study
 from model.presets import PRESETS, Preset, with_settings
 
@@ -32,7 +33,7 @@ HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 class Section(BaseModel):
     """A group of the form; an unknown field is an error, not a silent typo."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
 
 
 def _none_or_at_least(least: int, number: int) -> int:
@@ -44,7 +45,7 @@ def _none_or_at_least(least: int, number: int) -> int:
 class Dump(Section):
     """The reviews to adapt to, as they were published."""
 
-    paths: list[str] = Field(
+    paths: list[Address] = Field(
         default=["sample:20000"],
         min_length=1,
         description="Files or globs of reviews: JSON (2014, 2018, 2023 releases), CSV, TSV, fastText, SNAP, Parquet; "
@@ -96,7 +97,7 @@ class Corpus(Section):
         description="Percent of the distinct texts in each split; equal texts never fall on two sides",
     )
     seed: Seed = Field(default=0, description="Decides which text falls into which split")
-    withhold: list[str] = Field(
+    withhold: list[Address] = Field(
         default=[],
         description="Files of evaluation texts that must never reach pre-training, besides the corpus's own test split",
     )
@@ -173,7 +174,7 @@ class Finetuning(Section):
         description="Where the encoder comes from; champion: the one in the MLflow registry; base: what a new dump "
         "was added to; published: the one named below",
     )
-    published: str = Field(
+    published: Address = Field(
         default="",
         description="Of the arm `published`: a transformers folder, or a hub name that is in this machine's cache",
     )
@@ -312,7 +313,7 @@ class StudyChoice(Section):
     settings: dict[str, str] = Field(
         default={}, description='Instead of what the file says for all arms and tasks, for example {"seeds": "0,1"}'
     )
-    general_text: list[str] = Field(
+    general_text: list[Address] = Field(
         default=[], description="Files of text that is not reviews, for the studies that pre-train on it too"
     )
     at_once: int = Field(default=2, ge=1, le=MOST_AT_ONCE, description="Cells that run side by side, one thread each")

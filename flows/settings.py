@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from beam_jobs.command import UserMistake
+from flows.addresses import SECRET
 from flows.parameters import Addition, Increment, Parameters, Pretraining, Section
 
 Form = TypeVar("Form", Parameters, Addition)
@@ -87,5 +88,6 @@ def _in_one_line(invalid: ValidationError) -> str:
     for error in invalid.errors():
         where = ".".join(str(part) for part in error["loc"])
         message = error["msg"].removeprefix("Value error, ")
-        lines.append(f"{where}: {message} (given: {error['input']!r})" if where else message)
+        given = "" if error["type"] == SECRET else f" (given: {error['input']!r})"
+        lines.append(f"{where}: {message}{given}" if where else message)
     return "; ".join(lines)

@@ -24,6 +24,7 @@ from prefect import flow
 from pydantic import Field
 
 from flows import add_dump, increments
+from flows.addresses import Address
 from flows.arrivals import Arrival, arrivals
 from flows.failures import NOTED
 from flows.parameters import Addition, Increment, PresetName, Section
@@ -38,7 +39,7 @@ INBOX = "inbox/*"
 class Watch(Section):
     """Where new dumps appear, and when one is taken for whole."""
 
-    places: list[str] = Field(
+    places: list[Address] = Field(
         default=[INBOX],
         min_length=1,
         description="Globs, folders or object-store prefixes (gs://bucket/reviews/*); relative ones lie in the store",

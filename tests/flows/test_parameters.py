@@ -1,9 +1,10 @@
 """Settings: defaults that work, bounds that hold, mistakes that name the field."""
 
+import json
 from typing import get_args
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from beam_jobs.command import UserMistake
 from beam_jobs.formats import layout
@@ -18,6 +19,7 @@ from flows.parameters import (
     StudyChoice,
 )
 from flows.settings import filled, from_settings
+from flows.watch import Watch
 from model.evaluation import study_file
 from model.presets import PRESETS
 
@@ -140,3 +142,36 @@ def test_a_mistake_in_an_addition_names_its_own_section():
         filled(Addition, ["finetuning.seed=1"])
     with pytest.raises(UserMistake, match=r"increment\.settings: lerning_rate: no such field"):
         filled(Addition, ["increment.lerning_rate=1"])
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://user:TOPSECRET@host/x.json.gz",
+        "s3://KEY:TOPSECRET@bucket/*",
+        "s3://KEY:TOP/SECRET@bucket/*",
+        "https://b.s3.amazonaws.com/x.json?X-Amz-Expires=60&X-Amz-Signature=TOPSECRET",
+        "abfs://container@account.dfs.core.windows.net/x.json?sv=2024&sig=TOPSECRET",
+        "https://host/x.json?access_token=TOPSECRET",
+    ],
+)
+@pytest.mark.parametrize("field", ["dump.paths", "corpus.withhold", "finetuning.published"])
+def test_an_address_with_a_secret_is_refused_and_not_repeated(field, address):
+    with pytest.raises(UserMistake, match=f"{field}.*: an address with a password or a signature in it") as told:
+        from_settings([f"{field}={json.dumps([address]) if field != 'finetuning.published' else address}"])
+    assert "AWS_SECRET_ACCESS_KEY" in str(told.value)
+    assert "SECRET@" not in str(told.value)
+    assert "=TOP" not in str(told.value)
+    with pytest.raises(ValidationError) as raised:
+        Watch(places=[address])
+    assert "places.0" in str(raised.value)
+    assert "TOP" not in str(raised.value)
+
+
+def test_addresses_without_a_secret_are_taken():
+    paths = [
+        *("s3://bucket/a@b:c/*.json", "abfs://container@account.dfs.core.windows.net/x", "https://host:8080/a@b.json"),
+        *("https://host/x.json?versionId=abc&generation=1", "zip://a.json::s3://b/x@y.zip", "dumps/a:b@c.json"),
+        *("hdfs://name-node:8020/reviews/a@b.json", "ssh://user@host/x.json", "sample:20"),
+    ]
+    assert from_settings([], dump={"paths": paths}).dump.paths == paths

@@ -22,7 +22,7 @@ from flows.completion import Completion, Maker, flat
 from flows.deployments import ACCELERATOR
 from flows.parameters import Addition, Parameters
 from flows.processes import JobFailed, none_left
-from flows.stages import dump
+from flows.stages import dump, pretraining
 from flows.store import Manifest, Stage, Store
 from model.tracking import Tracking
 
@@ -172,6 +172,7 @@ def chosen(section: str, field: str, default: Any) -> Any:
 
 def going_through(graph: Callable[[Parameters, Maker], Stage], parameters: Parameters) -> dict[str, Any]:
     """Makes every stage of the graph, the last of which is the report; the paths of what a person looks at next."""
+    pretraining.demand_device(parameters)
     store = Store(parameters.store)
     tags = {"prefect.flow_run_id": str(flow_run.id or ""), "amazon_electra.store": str(store.root)}
     if page := flow_run.ui_url:

@@ -1,4 +1,4 @@
-"""cpu | cuda | xla: the only place that knows which one it is.
+"""cpu | cuda | xla: the only place that knows which one it is. `python -m model.device cuda`: whether it is here.
 
 Several processes (torchrun) each hold a device and the whole model; gradients are added up, since every loss is already
 divided by the totals of the whole batch.
@@ -10,13 +10,14 @@ import resource
 import sys
 import time
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 
-from model.command import UserMistake
+from model.command import UserMistake, main
 from model.pretraining.attention import BOUNDARIES, boundaries
 
 CUDA_PEAK_FLOPS = {"B200": 2.25e15, "H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "A10": 125e12}
@@ -199,11 +200,22 @@ class XlaSpmd(Xla):
 def open_device(kind: str, precision: str) -> Device:
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
+    demand(kind)
+    return {"cpu": Device, "cuda": Cuda, "xla": Xla, "xla-spmd": XlaSpmd}[kind](precision)
+
+
+def demand(kind: str) -> None:
+    """UserMistake where there is no such device. It is not taken: another process may be at work on it."""
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserMistake("--device cuda: torch sees no CUDA device here; use --device cpu")
-    if kind.startswith("xla"):
-        try:
-            return {"xla": Xla, "xla-spmd": XlaSpmd}[kind](precision)
-        except ImportError:
-            raise UserMistake("--device xla: torch_xla is not installed here; install the extra [tpu]") from None
-    return {"cpu": Device, "cuda": Cuda}[kind](precision)
+    if kind.startswith("xla") and find_spec("torch_xla") is None:
+        raise UserMistake("--device xla: torch_xla is not installed here; install the extra [tpu]")
+
+
+def run() -> dict[str, str]:
+    demand(sys.argv[1])
+    return {"device": sys.argv[1]}
+
+
+if __name__ == "__main__":
+    main(run)

@@ -3,12 +3,28 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from beam_jobs.command import UserMistake
 from flows.deployments import ACCELERATOR
 from flows.parameters import Increment, Parameters
+from flows.processes import run_job
 from flows.store import Manifest, Stage, Store
 from model.presets import PRESETS, with_settings
+
+
+def demand_device(parameters: Parameters) -> None:
+    """Told before anything is made: training comes hours after the data."""
+    device = parameters.pretraining.device
+    if device in ("auto", "cpu"):
+        return
+    with TemporaryDirectory() as folder:
+        try:
+            run_job("model.device", [device], Path(folder, "log.txt"))
+        except UserMistake as missing:
+            raise UserMistake(str(missing).replace("--device ", "device=")) from None
 
 
 def stage(parameters: Parameters, shards: Stage) -> Stage:

@@ -201,6 +201,17 @@ def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_
     assert len(made) == 2 * 6 + 1
 
 
+@pytest.mark.parametrize(
+    ("device", "told"), [("cuda", "torch sees no CUDA device here; use"), ("xla", "torch_xla is not installed here")]
+)
+def test_a_device_that_is_not_here_is_told_before_anything_is_made(store, monkeypatch, device, told):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    chosen = from_settings([f"pretraining.device={device}"], store=str(store))
+    with pytest.raises(UserMistake, match=f"^device={device}: {told}"):
+        tasks.going_through(parts.encoder_graph, chosen)
+    assert not store.exists()
+
+
 def test_a_failed_run_continues_at_the_stage_that_failed(store):
     with pytest.raises(JobFailed, match=r"ZeroDivisionError.*log: .*log\.txt"):
         run_toy(store, {"pretraining": {"how": "bug"}})

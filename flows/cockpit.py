@@ -18,7 +18,7 @@ import psutil
 
 from beam_jobs.command import UserMistake
 from flows import servers
-from flows.deployments import READY
+from flows.deployments import READY, runs_at_once
 from flows.holding import bearer, held, is_up, mark, state, taken
 from flows.processes import Child
 from flows.servers import HOST, ServerFailed
@@ -37,6 +37,7 @@ def up(store: Path, prefect_port: int, mlflow_port: int) -> None:
     servers.end_at_signals(signal.SIGTERM, signal.SIGHUP)
     with held(store):
         check_ports(prefect_port, mlflow_port)
+        runs_at_once()
         addresses = {"prefect": f"http://{HOST}:{prefect_port}", "mlflow": f"http://{HOST}:{mlflow_port}"}
         os.environ.update(servers.environment(store, f"{addresses['prefect']}/api"))
         services = services_of(store, prefect_port, mlflow_port)

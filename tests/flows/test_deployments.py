@@ -129,6 +129,19 @@ def test_a_store_that_nobody_named_is_refused_before_anything_is_said_to_prefect
             deployments.check_store(store)
 
 
+@pytest.mark.parametrize("words", ["flows.cli up --store", "flows.deployments serve"])
+def test_how_many_runs_at_once_is_a_number(tmp_path, words, monkeypatch):
+    command = [sys.executable, "-m", *words.split(), str(tmp_path / "store")]
+    environment = {**os.environ, "AMAZON_ELECTRA_RUNS_AT_ONCE": "many"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    assert done.stderr == "error: AMAZON_ELECTRA_RUNS_AT_ONCE is 'many': write a number of runs, for example 16\n"
+    monkeypatch.setenv("AMAZON_ELECTRA_RUNS_AT_ONCE", "")
+    assert deployments.runs_at_once() == 16
+    monkeypatch.setenv("AMAZON_ELECTRA_RUNS_AT_ONCE", "3")
+    assert deployments.runs_at_once() == 3
+
+
 def test_the_shipped_files_are_read_as_what_they_are():
     compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
     pools = {service["command"][1] for name, service in compose["services"].items() if name.startswith("worker-")}

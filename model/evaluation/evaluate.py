@@ -57,17 +57,19 @@ def evaluate(
 
 
 def submit(folder: Path, task: Task, data: Path, output: Path, device: str = "auto") -> dict[str, Any]:
-    """The official site's file for a GLUE task, from its test set without labels."""
+    """The official site's files for a GLUE task, from its test set without labels: examples by file."""
     if task.name not in glue.SPECS:
         raise UserMistake(f"--task {task.name}: only GLUE's tasks have a submission: {', '.join(glue.SPECS)}")
     _check(folder, task)
     settings = FinetuningSettings.of_run(json.loads((folder / "run.json").read_text()))
-    examples = glue.submission_examples(task.name, data)
-    said = _said(folder, task, examples, settings, device)
     output.mkdir(parents=True, exist_ok=True)
-    file = output / f"{glue.SPECS[task.name].file}.tsv"
-    file.write_text("\n".join(glue.submission_lines(task.name, said.predictions)) + "\n")
-    return {"task": task.name, "n": len(examples), "submission": str(file)}
+    files = {}
+    for name, examples in glue.submission_examples(task.name, data).items():
+        said = _said(folder, task, examples, settings, device)
+        files[str(output / f"{name}.tsv")] = len(examples)
+        lines = glue.submission_lines(task.name, said.predictions)
+        (output / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    return {"task": task.name, "submission": files}
 
 
 def _check(folder: Path, task: Task) -> None:

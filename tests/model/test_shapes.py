@@ -1,6 +1,7 @@
 """The five shapes of task from file to measured model, each learnt by a network of two small layers."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -125,7 +126,7 @@ def test_a_pair_with_a_glue_submission(made):
     assert metrics["accuracy"] > 0.9
     arguments = ["--model", str(output), "--task", "rte", "--data", str(data), "--output", str(made / "submission")]
     result = evaluate.run([*arguments, "--split", "submission"])
-    assert result["submission"].endswith("RTE.tsv")
+    assert result["submission"] == {str(made / "submission" / "RTE.tsv"): 7}
     lines = (made / "submission" / "RTE.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction"
     assert {line.split("\t")[1] for line in lines[1:]} <= {"entailment", "not_entailment"}
@@ -139,7 +140,13 @@ def test_a_model_of_mnli_is_measured_on_both_dev_sets(made):
     data.mkdir()
     generator = np.random.default_rng(0)
     words = {"entailment": GOOD, "contradiction": BAD, "neutral": THINGS}
-    for name, n in (("train", 240), ("dev_matched", 40), ("dev_mismatched", 50), ("test_mismatched", 5)):
+    for name, n in (
+        ("train", 240),
+        ("dev_matched", 40),
+        ("dev_mismatched", 50),
+        ("test_mismatched", 5),
+        ("test_matched", 6),
+    ):
         rows = ["index\tsentence1\tsentence2\tgold_label"]
         for i in range(n):
             label = str(generator.choice(list(words)))
@@ -156,4 +163,12 @@ def test_a_model_of_mnli_is_measured_on_both_dev_sets(made):
     mismatched = evaluate.run(arguments)
     assert (mismatched["task"], mismatched["n"]) == ("mnli-mm", 50)
     assert mismatched["metrics"]["accuracy"]["value"] > 0.9
-    assert evaluate.run([*arguments, "--split", "submission"])["submission"].endswith("MNLI-mm.tsv")
+    assert evaluate.run([*arguments, "--split", "submission"])["submission"] == {str(made / "mm" / "MNLI-mm.tsv"): 5}
+    (made / "diagnostic").mkdir()
+    (made / "diagnostic" / "diagnostic.tsv").write_text("index\tsentence1\tsentence2\n0\tawful lamp\tthe lamp\n")
+    arguments[3] = "mnli"
+    both = {str(made / "mm" / "MNLI-m.tsv"): 6, str(made / "mm" / "AX.tsv"): 1}
+    assert evaluate.run([*arguments, "--split", "submission"])["submission"] == both
+    assert re.fullmatch(
+        r"index\tprediction\n0\t(entailment|contradiction|neutral)\n", (made / "mm" / "AX.tsv").read_text()
+    )

@@ -129,7 +129,7 @@ def _cell(spec, column, i, file):
 
 def test_glue_submission_is_in_the_official_form(tmp_path):
     (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n")
-    examples = glue.submission_examples("rte", tmp_path)
+    [examples] = glue.submission_examples("rte", tmp_path).values()
     assert [(e.text, e.pair, e.label) for e in examples] == [("a", "b", None), ("c", "d", None)]
     assert glue.submission_lines("rte", [0, 1]) == ["index\tprediction", "0\tentailment", "1\tnot_entailment"]
     assert glue.submission_lines("sts-b", [5.4, 1.23456]) == ["index\tprediction", "0\t5.000", "1\t1.235"]

@@ -107,14 +107,23 @@ def examples(spec: Spec, path: Path, labelled: bool = True) -> Iterator[Example 
         yield Example(f"{path.stem}:{name}", column(row, spec.text, path, number), pair, label)
 
 
-def submission_examples(name: str, data: Path) -> list[Example]:
-    """The official test file, in its own order."""
-    spec = SPECS[name]
+def submission_examples(name: str, data: Path) -> dict[str, list[Example]]:
+    """The official test file, in its own order, by the name of what is submitted; without .tsv.
+
+    A model of MNLI answers the diagnostic set too (AX), where that lies beside: the official site wants it.
+    """
+    spec, folder = SPECS[name], _folder(data, SPECS[name])
     wanted = "*test_mismatched*" if name == "mnli-mm" else "*test_matched*" if name == "mnli" else "*test*"
-    files = sorted(_folder(data, spec).glob(wanted + ".tsv*"))
+    files = sorted(folder.glob(wanted + ".tsv*"))
     if not files:
         raise UserMistake(f"{data}: no {wanted}.tsv; the official test file of {spec.folder} is needed")
-    return [_submitted(example, files[0], place) for place, example in enumerate(examples(spec, files[0], False), 1)]
+    found = {spec.file: files[0]}
+    if name == "mnli" and (diagnostic := sorted(folder.parent.glob("diagnostic/diagnostic.tsv*"))):
+        found["AX"] = diagnostic[0]
+    return {
+        file: [_submitted(example, path, place) for place, example in enumerate(examples(spec, path, False), 1)]
+        for file, path in found.items()
+    }
 
 
 def _submitted(example: Example | LeftOut, path: Path, place: int) -> Example:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.completion import Maker
-from flows.deployments import ACCELERATOR
+from flows.deployments import ACCELERATOR, TAG
 from flows.parameters import Parameters
 from flows.settings import from_settings
 from flows.store import Stage
@@ -62,16 +62,15 @@ def run_toy(store: Path, ways: dict[str, dict[str, Any]], experiment: str = "dom
 
 
 def main() -> None:
-    from prefect import tags
-
     from flows import servers
-    from flows.deployments import TAG
 
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     with servers.prefect_for(store) as server:
         if server:
             server.wait()
+        from prefect import tags
+
         try:
             with tags(TAG):
                 print(json.dumps(run_toy(store, ways)))

@@ -117,13 +117,13 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
     with served.client() as client:
         of_second = FlowRunFilter(id={"any_": [second]})
         eventually(lambda: any(t.name.startswith("pre") for t in client.read_task_runs(flow_run_filter=of_second)), 200)
-    trained_for(folder_of(job), 10)
+    folder = folder_of(job)
+    trained_for(folder, 10)
     assert len(served.jobs("model.pretrain")) == 1
 
     served.cancel(first)
     ended(job, 30)
     served.wait(first, "Cancelled", seconds=60)
-    folder = next(f for f in served.store.glob("pretraining/*") if checkpoints(f))
     assert served.jobs(folder.name) == []
 
     job = training(served, 2, 200)

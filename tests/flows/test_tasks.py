@@ -19,6 +19,7 @@ from model.evaluation.study_file import Study
 from model.registry import RegistryAway
 from model.tracking import Tracking
 from tests.flows.toy_graph import run_toy
+from tests.served import eventually
 
 pytestmark = pytest.mark.usefixtures("prefect_home")
 
@@ -147,7 +148,12 @@ def in_a_flow(monkeypatch):
 
         state = calling(return_state=True)
         with get_client(sync_client=True) as client:
-            runs = [run for run in client.read_task_runs(limit=200) if str(run.flow_run_id) == ids[0]]
+
+            def over():
+                runs = [run for run in client.read_task_runs(limit=200) if str(run.flow_run_id) == ids[0]]
+                return runs if runs and all(run.state.is_final() for run in runs) else []
+
+            runs = eventually(over, 60)
         return state.result(raise_on_failure=False), {run.name: run.run_count for run in runs}
 
     return called
@@ -195,10 +201,13 @@ def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_
         run_toy(store, {})
     with get_client(sync_client=True) as client:
         flows = [run.id for run in client.read_flow_runs(limit=200) if run.parameters.get("store") == str(store)]
-        made = [run for run in client.read_task_runs(limit=200) if run.flow_run_id in flows]
-    tagged = [run.name for run in made if ACCELERATOR in run.tags]
+
+        def made():
+            return [run for run in client.read_task_runs(limit=200) if run.flow_run_id in flows]
+
+        eventually(lambda: len(made()) == 2 * 6 + 1, 60)  # Prefect writes them down a moment later
+        tagged = [run.name for run in made() if ACCELERATOR in run.tags]
     assert sorted(tagged) == ["finetuning side by side", "pretraining"]
-    assert len(made) == 2 * 6 + 1
 
 
 @pytest.mark.parametrize(

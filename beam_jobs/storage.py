@@ -188,19 +188,25 @@ def expand(patterns: list[str], option: str = "--input") -> list[str]:
 
 
 def expand_one(pattern: str, option: str = "--input") -> list[str]:
-    """The files that a name or a glob stands for, with all in its folders; nothing hidden.
-
-    What is there by this very name is no pattern, whatever brackets are in it.
-    """
+    """The files that a name or a glob stands for, with all in its folders; nothing hidden."""
     if is_remote(pattern):
         with reaching(pattern, option):
             fs, inner = fsspec.core.url_to_fs(pattern)
-            found = {inner: fs.info(inner)} if fs.exists(inner) else fs.glob(inner, detail=True)
-            paths = [p for name, info in found.items() for p in ([name] if info["type"] == "file" else fs.find(name))]
+            found = matching(fs, inner).items()
+            paths = [p for name, info in found for p in ([name] if info["type"] == "file" else fs.find(name))]
             return [str(fs.unstrip_protocol(p)) for p in paths if _is_shown(p, inner)]
-    names = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    paths = [path for name in names for path in ([name] if os.path.isfile(name) else _files_in(name))]
+    paths = [path for name in matching_here(pattern) for path in ([name] if os.path.isfile(name) else _files_in(name))]
     return [os.path.abspath(path) for path in paths if _is_shown(path, pattern)]
+
+
+def matching(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
+    """What a store holds by this name, or else by this glob: what is there is no pattern, whatever brackets it has."""
+    return {pattern: fs.info(pattern)} if fs.exists(pattern) else dict(fs.glob(pattern, detail=True))
+
+
+def matching_here(pattern: str) -> list[str]:
+    """The same of local files and folders."""
+    return [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
 
 
 def _files_in(folder: str) -> list[str]:

@@ -126,7 +126,7 @@ def _named(announced: str, lying: Iterable[str]) -> tuple[str, str]:
 
 def _real_path(address: str) -> str:
     """The folder of a store may be known by two names."""
-    return address if "://" in address else os.path.realpath(address)
+    return address if storage.is_remote(address) else os.path.realpath(address)
 
 
 def reason(arrival: Arrival, settle_seconds: float, now: float, seen_before: bool) -> str:
@@ -171,10 +171,10 @@ def _listed(place: str) -> list[Arrival] | None:
 
 
 def _listing(files: Any, path: str) -> dict[str, dict[str, Any]]:
-    """What is there by this very name is no pattern, whatever brackets are in it."""
+    """What lies in a folder, or is named by a pattern."""
     if files.isdir(path):
         return {info["name"]: info for info in files.ls(path, detail=True)}
-    return {path: files.info(path)} if files.exists(path) else dict(files.glob(path, detail=True))
+    return storage.matching(files, path)
 
 
 def _folder(path: str) -> str:

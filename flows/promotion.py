@@ -43,7 +43,7 @@ class PrefectAway(ConnectionError):
 
 @dataclass(frozen=True)
 class Champion:
-    """The registry's, as a run finds it when it begins."""
+    """The registry's, as a run finds it when it makes its cells."""
 
     version: str = ""
     """Empty where there is none."""
@@ -108,7 +108,7 @@ def consider(
 ) -> Decision:
     """Registers the model of this run, and makes it champion or challenger.
 
-    `rival` is the arm it has to beat, `champion` the one that was there when the run began.
+    `rival` is the arm it has to beat, `champion` the one that was there when its cells were made.
     """
     decision = decide(report["differences"], wish.tasks, wish.margin, rival)
     try:

@@ -72,12 +72,17 @@ def answered(ask: Callable[[], T]) -> T:
     return ask()
 
 
+def patient(task: Any) -> Any:
+    """The same task, tried again where `may_pass` says that this may help."""
+    return task.with_options(retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)
+
+
 def asked(name: str, ask: Callable[[], T]) -> T:
     """What another server says; in a flow by a task of this name, so that one that is away is asked again."""
     if FlowRunContext.get() is None:
         return ask()
-    named = answered.with_options(name=name, task_run_name=name)
-    return named.with_options(retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)(ask)
+    given: T = patient(answered).with_options(name=name, task_run_name=name)(ask)
+    return given
 
 
 def listed(parameters: Parameters | Addition, store: Store) -> Stage:
@@ -144,12 +149,10 @@ class PrefectMaker:
 
     def _named(self, stage: Stage) -> Any:
         """The task of a stage; one that is complete already does not queue for the accelerator."""
-        return completed.with_options(
+        return patient(completed).with_options(
             name=stage.name,
             task_run_name=stage.label.replace("{", "("),
             tags=set(stage.tags) if self.store.manifest(stage) is None else set(),
-            retries=len(RETRY_DELAYS),
-            retry_delay_seconds=RETRY_DELAYS,
         )
 
 
@@ -230,13 +233,7 @@ def champion_of(parameters: Parameters, store: Store, uri: str) -> promotion.Cha
     return champion
 
 
-def promote(
-    parameters: Parameters,
-    store: Store,
-    maker: "PrefectMaker",
-    last: Stage,
-    tracking: Tracking,
-) -> None:
+def promote(parameters: Parameters, store: Store, maker: PrefectMaker, last: Stage, tracking: Tracking) -> None:
     """Registers the encoder, with the fine-tuned model that `score` uses, as champion or challenger."""
     if parameters.promotion.mode == "off" or last.name != "report":
         return

@@ -23,6 +23,7 @@ from typing import Any, Literal
 from prefect import flow
 from pydantic import Field
 
+from beam_jobs.storage import is_remote
 from flows import add_dump, increments
 from flows.addresses import Address
 from flows.arrivals import Arrival, arrivals
@@ -141,7 +142,7 @@ def tell_at_the_end(unreachable: Sequence[str], failed: Mapping[str, str]) -> No
 
 def _address(store: Store, place: str) -> str:
     """Relative ones lie in the store."""
-    return place if "://" in place else str(store.root / Path(place).expanduser())
+    return place if is_remote(place) else str(store.root / Path(place).expanduser())
 
 
 def attempted(path: str, begin: Callable[[], None]) -> dict[str, str]:

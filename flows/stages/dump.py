@@ -1,8 +1,6 @@
 """The dump: which files, known by their names, sizes and content."""
 
-import glob
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -54,7 +52,7 @@ def remote_files(given: str, store: Store) -> list[RemoteFile]:
     found = []
     with storage.reaching(given, "dump.paths"):
         there, pattern = url_to_fs(given)
-        for path in [pattern] if there.exists(pattern) else sorted(there.glob(pattern)):
+        for path in sorted(storage.matching(there, pattern)):
             address, size = there.unstrip_protocol(path), there.size(path)
             identity = f"{address} {size} {there.ukey(path)}"
             content = store.remembered(identity, partial(digest, there, path))
@@ -92,9 +90,7 @@ def files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:
     """What one entry of dump.paths stands for, in order of name; mistakes name the field."""
     if given.startswith("sample:"):
         return [sample(int(given.removeprefix("sample:")), store)]
-    spelled = str(Path(given).expanduser())
-    named = [spelled] if os.path.exists(spelled) else glob.glob(spelled, recursive=True)
-    found = sorted(Path(path).resolve() for path in named)
+    found = sorted(Path(path).resolve() for path in storage.matching_here(str(Path(given).expanduser())))
     if not found:
         raise UserMistake(f"{field}: no file {given}")
     for path in found:

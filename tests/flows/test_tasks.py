@@ -173,10 +173,10 @@ def test_an_object_store_that_is_away_for_a_moment_is_asked_again(store, in_a_fl
     answers = [ConnectionResetError("reset by peer"), TimeoutError("slow")]
     glob = memory.glob
 
-    def shaky(self, *pattern):
+    def shaky(self, *pattern, **asked):
         if answers:
             raise answers.pop()
-        return glob(*pattern)
+        return glob(*pattern, **asked)
 
     monkeypatch.setattr(type(memory), "glob", shaky)
     chosen = from_settings(dump={"paths": ["memory://reviews/*.json"]}, store=str(store))

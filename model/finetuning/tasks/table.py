@@ -62,10 +62,15 @@ def split_parts(data: Path, label: str) -> dict[Split, Part]:
     return parts(data, labelled_test=not found["test"])
 
 
+def table_of(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and row, with the quotes that the file itself turns out to have."""
+    return table_rows(path, quoting_of(path))
+
+
 def unlabelled_rows(path: Path, label: str) -> int:
     """The rows of a file none of which has a label; 0 where one has."""
     count = 0
-    for _, row in table_rows(path, quoting_of(path)):
+    for _, row in table_of(path):
         if not is_empty(row.get(label)):
             return 0
         count += 1
@@ -89,7 +94,7 @@ def classes_in(data: Path, label: str) -> tuple[str, ...]:
         raise UserMistake(f"{data}: no such file or folder; --data names the file with your examples")
     found: set[str] = set()
     for path in dict.fromkeys(path for part in split_parts(data, label).values() for path in part.files):
-        for number, row in table_rows(path, quoting_of(path)):
+        for number, row in table_of(path):
             found.add(_class(row, label, path, number))
             if len(found) > MOST_CLASSES:
                 raise UserMistake(
@@ -109,7 +114,7 @@ def _class(row: Mapping[str, Any], label: str, path: Path, line: int) -> str:
 
 def rows(path: Path, columns: dict[str, str], classes: tuple[str, ...]) -> Iterator[Example | LeftOut]:
     indices = {label: i for i, label in enumerate(classes)}
-    for number, row in table_rows(path, quoting_of(path)):
+    for number, row in table_of(path):
         if is_empty(row.get(columns["text"], "not there")):
             yield LeftOut("no text")
             continue

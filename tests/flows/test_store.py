@@ -140,7 +140,7 @@ def test_what_a_user_gets_wrong_is_told_in_one_line(tmp_path, monkeypatch, capsy
 
 
 def test_an_object_store_that_is_away_is_told_in_one_line(tmp_path, monkeypatch, capsys):
-    def away(*_):
+    def away(*_, **__):
         raise ConnectionResetError("reset by peer")
 
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.glob", away)

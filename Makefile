@@ -4,20 +4,23 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 VENV_XLA := .venv-xla
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STORE  ?= store
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-faults test-dataflow test-browser test-xla bench up clean
+.PHONY: help install demo check test test-faults test-dataflow test-browser test-xla test-bench test-demo bench up requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
 
 install: $(INSTALLED)  ## make .venv and install the pinned packages
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt deploy/requirements.txt deploy/requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) --no-deps --require-hashes -r deploy/requirements-dev.txt
+	$(PIP) -c constraints.txt torch
+	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
 demo: $(INSTALLED)  ## the whole graph on a synthetic dump, at most 5 minutes on 2 cores
@@ -42,6 +45,12 @@ test-faults: $(INSTALLED)  ## kills, full disks, broken files: nothing is lost, 
 test-dataflow: $(INSTALLED)  ## what Dataflow would upload, replayed by a worker that has nothing else
 	$(BIN)/python -m pytest tests/dataflow_replay
 
+test-demo: demo  ## the demo, and whether it shows what the README says
+	AMAZON_ELECTRA_DEMO_STORE=$(STORE) $(BIN)/python -m pytest tests/demo
+
+test-bench: $(INSTALLED)  ## every bench of tests/bench on 400 reviews
+	$(BIN)/python -m pytest tests/bench/test_every_bench.py
+
 test-browser: $(INSTALLED)  ## the UIs in headless Chromium (Debian: apt-get install chromium)
 	AMAZON_ELECTRA_BROWSER=1 $(BIN)/python -m pytest tests/browser
 
@@ -56,6 +65,10 @@ $(VENV_XLA)/.installed: pyproject.toml
 
 bench: $(INSTALLED)  ## measure speed: prints tables (tests/bench has more, each with --help)
 	for bench in data_path pretrain_step finetune_batches; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
+
+requirements: $(INSTALLED)  ## hashes of the pinned packages, after a change of constraints.txt
+	$(PIP) uv
+	PYTHONPATH=. $(BIN)/python deploy/hash_pins.py
 
 clean:  ## remove the environment, the store and what tools left behind
 	rm -rf $(VENV) $(VENV_XLA) $(STORE) sample.json.gz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -6,5 +6,5 @@ set -eu
 cd "$(dirname "$0")/.."
 prefect work-pool create cpu --type process --overwrite
 prefect work-pool create accelerator --type process --overwrite
-python -m flows.automations
+python -m flows.ui.automations
 prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml

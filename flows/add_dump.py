@@ -1,8 +1,9 @@
 """A new dump is added to what a model has seen, and the model goes on from there.
 
-`added` is the way of one dump on one page. Only the new dump is read: its corpus leaves out what the earlier corpora
-have, the first round's vocabulary is kept, pre-training goes on from the base's weights on new sequences and a share of
-old ones, and the study asks the test sets of the first dump, which stay held out for ever.
+`build_addition_graph` is the way of one dump on one page. Only the new dump is read: its corpus
+leaves out what the earlier corpora have, the first round's vocabulary is kept, pre-training goes on
+from the base's weights on new sequences and a share of old ones, and the study asks the test sets
+of the first dump, which stay held out for ever.
 """
 
 from collections.abc import Callable
@@ -12,25 +13,35 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows import increments, servers
-from flows.completion import Maker, Plan
-from flows.failures import NOTED
-from flows.parameters import Addition, Comparison, Dump, Increment, Parameters, Promotion
-from flows.presentation import run_logger
+from flows.configuration.parameters import (
+    Addition,
+    Comparison,
+    Dump,
+    Increment,
+    Parameters,
+    Promotion,
+)
+from flows.dumps import increments
+from flows.runner.failures import FAILURE_HOOKS
+from flows.runner.prefect_tasks import call_with_retries
+from flows.runner.run_log import find_run_logger
+from flows.runner.stage_runner import Plan, StageMaker
+from flows.runner.store import Stage, Store
+from flows.runs.graph_run import run_graph
+from flows.runs.run_names import name_run, read_flow_parameter
+from flows.servers import mlflow_server
 from flows.stages import dump as dump_stage
 from flows.stages import finetuning as finetuning_stage
 from flows.stages import report
-from flows.store import Stage, Store
-from flows.tasks import asked, chosen, going_through, titled
-from model.registry import Registry
+from model.tracking.registry import Registry
 
 
-def run_name() -> str:
+def name_addition_run() -> str:
     """Dump, base and date."""
-    return titled(f"added to {chosen('increment', 'base', 'last')[:8]}")
+    return name_run(f"added to {read_flow_parameter('increment', 'base', 'last')[:8]}")
 
 
-@flow(name="add-dump", flow_run_name=run_name, **NOTED)
+@flow(name="add-dump", flow_run_name=name_addition_run, **FAILURE_HOOKS)
 def add_dump(
     dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
     increment: Increment = Increment(),  # noqa: B008
@@ -38,64 +49,80 @@ def add_dump(
     promotion: Promotion = Promotion(),  # noqa: B008
     store: str = "store",
 ) -> dict[str, Any]:
-    """Add a new dump to what a model has seen, go on with its pre-training, and measure what that was worth.
+    """Add a new dump to what a model has seen, go on with its pre-training, and measure what that
+    was worth.
 
     Args:
         dump: The new reviews, as they were published.
         increment: What they are added to, and how training goes on.
-        finetuning: The new model against the champion (or its base) and a published one, on the first dump's test set.
+        finetuning: The new model against the champion (or its base) and a published one, on the
+            first dump's test set.
         promotion: Whether the new model may become the champion of the MLflow registry.
         store: Folder of all results; it must hold the base.
     """
-    form = Addition(dump=dump, increment=increment, finetuning=finetuning, promotion=promotion, store=store)
-    parameters, graph = prepared(form)
-    return going_through(graph, parameters)
+    form = Addition(**locals())
+    parameters, graph = prepare_addition(form)
+    return run_graph(graph, parameters)
 
 
-def prepared(form: Addition) -> tuple[Parameters, Callable[[Parameters, Maker], Stage]]:
-    """What `going_through` needs: the settings, most of them the base's, and the graph."""
-    form = asked("base", partial(settled, form))
-    base = increments.resolve(form.increment.base, Plan(Store(form.store)))
-    return increments.inherited(form, base), added(form)
+def prepare_addition(
+    form: Addition,
+) -> tuple[Parameters, Callable[[Parameters, StageMaker], Stage]]:
+    """Return what `run_graph` needs: the settings, most of them the base's, and the graph."""
+    form = call_with_retries("base", partial(settle_base, form))
+    base = increments.resolve_base(form.increment.base, Plan(Store(form.store)))
+    return increments.inherit_settings(form, base), build_addition_graph(form)
 
 
-def added(form: Addition) -> Callable[[Parameters, Maker], Stage]:
-    """The graph: base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning → report."""
+def build_addition_graph(form: Addition) -> Callable[[Parameters, StageMaker], Stage]:
+    """Return the graph: base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning
+    → report.
+    """
 
-    def graph(p: Parameters, make: Maker) -> Stage:
-        finetuning_stage.demand_discriminator(p)
-        finetuning_stage.demand_splits(p)
-        finetuning_stage.demand_published(p)
-        base = increments.resolve(form.increment.base, make)
-        grown = increments.grown(form, base, make)
+    def graph(p: Parameters, make: StageMaker) -> Stage:
+        finetuning_stage.check_objective(p)
+        finetuning_stage.check_splits(p)
+        finetuning_stage.check_published(p)
+        base = increments.resolve_base(form.increment.base, make)
+        grown = increments.add_round(form, base, make)
         if grown is base:
             return base.encoder
         new, first = grown.rounds[-1], base.rounds[0]
         compared = new.encoder, make.champion, base.encoder
-        cells = list(finetuning_stage.cells(p, first.corpus, base.vocabulary, *compared))
-        make.side_by_side([(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once)
-        return make(report.stage(form, p.preset, new.dump, new.stages, new.encoder, cells))
+        cells = list(finetuning_stage.list_cells(p, make.store, first.corpus, *compared))
+        make.make_side_by_side(
+            [(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once
+        )
+        return make(
+            report.build_report_stage(form, p.preset, new.dump, new.stages, new.encoder, cells)
+        )
 
     return graph
 
 
-def settled(form: Addition) -> Addition:
-    """With the base by its fingerprint: `last` and `champion` mean others by the time a suspended run goes on."""
+def settle_base(form: Addition) -> Addition:
+    """Return the form with the base by its fingerprint: `last` and `champion` mean others by the
+    time a suspended run goes on.
+    """
     store = Store(form.store)
     memory = store.root / "runs" / str(flow_run.id or "") / "base"
     if flow_run.id and memory.exists():
         base = memory.read_text()
     else:
-        champion = registered(store) if form.increment.base == "champion" else ""
-        new = dump_stage.stage(Parameters(dump=form.dump), store)
-        base = increments.named(form.increment.base, new, store, champion)
+        champion = find_champion_encoder(store) if form.increment.base == "champion" else ""
+        new = dump_stage.build_dump_stage(Parameters(dump=form.dump), store)
+        base = increments.find_base(form.increment.base, new, store, champion)
         if flow_run.id:
             memory.parent.mkdir(parents=True, exist_ok=True)
             memory.write_text(base)
-    run_logger().info("%s is added to %s", " ".join(form.dump.paths), base)
-    return form.based_on(base)
+    find_run_logger().info("%s is added to %s", " ".join(form.dump.paths), base)
+    return form.replace_base(base)
 
 
-def registered(store: Store) -> str:
-    """The encoder of the registry's champion, or nothing."""
-    return Registry(servers.mlflow_uri(store.root)).having("champion").get("encoder", "")
+def find_champion_encoder(store: Store) -> str:
+    """Return the fingerprint of the encoder of the registry's champion, or an empty text."""
+    return (
+        Registry(mlflow_server.resolve_mlflow_uri(store.root))
+        .get_by_alias("champion")
+        .get("encoder", "")
+    )

@@ -1,18 +1,16 @@
 """START HERE: the whole graph on one page.
 
-`graph` names every stage and what it is made of; each is a folder in the store, made by a job of its own. The flow
-below goes through it with Prefect: one task per stage, retried where that may help, shown in the UI, mirrored to
-MLflow. Stages the store holds already are not made again, so a repeated run does nothing and an interrupted one
-continues.
+`graph` names every stage and what it is made of; each is a folder in the store, made by a job of
+its own. The flow below goes through it with Prefect: one task per stage, retried where that may
+help, shown in the UI, mirrored to MLflow. Stages the store holds already are not made again, so a
+repeated run does nothing and an interrupted one continues.
 """
 
 from typing import Any
 
 from prefect import flow
 
-from flows.completion import Maker
-from flows.failures import NOTED
-from flows.parameters import (
+from flows.configuration.parameters import (
     Corpus,
     Dump,
     Finetuning,
@@ -23,27 +21,37 @@ from flows.parameters import (
     Shards,
     Vocabulary,
 )
+from flows.runner.failures import FAILURE_HOOKS
+from flows.runner.stage_runner import StageMaker
+from flows.runner.store import Stage
+from flows.runs.graph_run import run_graph
+from flows.runs.run_names import name_run_by_preset
 from flows.stages import corpus, finetuning, pretraining, report, shards, vocabulary
-from flows.store import Stage
-from flows.tasks import going_through, run_name
+from flows.stages.dump import list_dump
 
 
-def graph(p: Parameters, make: Maker) -> Stage:
+def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
-    finetuning.demand_discriminator(p)
-    finetuning.demand_splits(p)
-    finetuning.demand_published(p)
-    reviews = make(make.dump(p))
-    sentences = make(corpus.stage(p, reviews, make.store))
-    words = make(vocabulary.stage(p, sentences))
-    sequences = make(shards.stage(p, sentences, words))
-    encoder = make(pretraining.stage(p, sequences))
-    cells = list(finetuning.cells(p, sentences, words, encoder, make.champion))
-    make.side_by_side([(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once)
-    return make(report.stage(p, p.preset, reviews, [reviews, sentences, words, sequences, encoder], encoder, cells))
+    finetuning.check_objective(p)
+    finetuning.check_splits(p)
+    finetuning.check_published(p)
+    reviews = make(list_dump(p, make))
+    sentences = make(corpus.build_corpus_stage(p, reviews, make.store))
+    words = make(vocabulary.build_vocabulary_stage(p, sentences))
+    sequences = make(shards.build_shards_stage(p, sentences, words))
+    encoder = make(pretraining.build_pretraining_stage(p, sequences))
+    cells = list(finetuning.list_cells(p, make.store, sentences, encoder, make.champion))
+    make.make_side_by_side(
+        [(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once
+    )
+    return make(
+        report.build_report_stage(
+            p, p.preset, reviews, [reviews, sentences, words, sequences, encoder], encoder, cells
+        )
+    )
 
 
-@flow(name="domain-adaptation", flow_run_name=run_name, **NOTED)
+@flow(name="domain-adaptation", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
 def domain_adaptation(
     dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
     preset: PresetName = "tiny",
@@ -57,29 +65,21 @@ def domain_adaptation(
 ) -> dict[str, Any]:
     """Adapt a language model to a dump of reviews and measure what that was worth.
 
-    Reads the dump, learns a vocabulary, pre-trains ELECTRA, fine-tunes it and an untrained encoder on the dump's own
-    labels, and reports the difference with its confidence interval. Whatever the store holds already is not made again.
+    Reads the dump, learns a vocabulary, pre-trains ELECTRA, fine-tunes it and an untrained encoder
+    on the dump's own labels, and reports the difference with its confidence interval. Whatever the
+    store holds already is not made again.
 
     Args:
         dump: The reviews to adapt to, as they were published.
-        preset: Size of the model and length of its training; every number of it is in model/presets.py.
+        preset: Size of the model and length of its training; every number of it is in
+            model/presets.py.
         corpus: How reviews become sentences, and who may see them.
         vocabulary: WordPiece, trained on the pretrain split.
         shards: Reviews packed into sequences of token ids.
-        pretraining: ELECTRA: a generator proposes tokens, the discriminator tells which were replaced.
+        pretraining: ELECTRA: a generator proposes tokens, the discriminator tells which were
+            replaced.
         finetuning: The study: arms × tasks × seeds, each with the same care.
         promotion: Whether the model may become the champion of the MLflow registry.
         store: Folder of all results; a stage it holds is not made again.
     """
-    parameters = Parameters(
-        dump=dump,
-        preset=preset,
-        corpus=corpus,
-        vocabulary=vocabulary,
-        shards=shards,
-        pretraining=pretraining,
-        finetuning=finetuning,
-        promotion=promotion,
-        store=store,
-    )
-    return going_through(graph, parameters)
+    return run_graph(graph, Parameters(**locals()))

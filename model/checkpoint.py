@@ -1,8 +1,8 @@
-"""A state of training on disk: all of it, or not there.
+"""Writes and reads checkpoints of training, each whole or absent.
 
-A checkpoint is a folder `step-00000500` with state.safetensors (tensors) and state.json (numbers). It is written under
-a temporary name, every file and the folder itself fsynced, then renamed, so that a folder of that name is whole
-whatever happens while it is written. No pickle.
+A checkpoint is a folder `step-00000500` with state.safetensors (tensors) and state.json (numbers).
+It is written under a temporary name, every file and the folder itself fsynced, then renamed, so
+that a folder of that name is whole whatever happens while it is written. No pickle.
 """
 
 import json
@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from model.command import UserMistake
+from beam_jobs.job.errors import UserError
 
 TENSORS, NUMBERS = "state.safetensors", "state.json"
 PREFIX, TEMPORARY, DAMAGED = "step-", "writing-", "damaged-"
@@ -27,74 +27,91 @@ PREFIX, TEMPORARY, DAMAGED = "step-", "writing-", "damaged-"
 
 @dataclass(frozen=True)
 class State:
+    """The tensors and numbers of one moment of training."""
+
     step: int
     tensors: dict[str, Tensor]
     numbers: dict[str, Any]
 
 
-def path_of(folder: Path, step: int) -> Path:
+def build_path(folder: Path, step: int) -> Path:
+    """Return the path of the checkpoint of a step."""
     return folder / f"{PREFIX}{step:08}"
 
 
-def save(folder: Path, state: State) -> Path:
-    """Writes the state as <folder>/step-…; what a write that failed left behind is removed."""
-    final = path_of(folder, state.step)
+def save_state(folder: Path, state: State) -> Path:
+    """Write the state as <folder>/step-…; a write that fails leaves nothing behind."""
+    final = build_path(folder, state.step)
     temporary = folder / f"{TEMPORARY}{final.name}"
     try:
-        _clear(temporary)
+        _remove_folder(temporary)
         temporary.mkdir(parents=True)
         save_file(state.tensors, temporary / TENSORS)
-        (temporary / NUMBERS).write_text(json.dumps({"step": state.step, **state.numbers}, indent=1))
+        (temporary / NUMBERS).write_text(
+            json.dumps({"step": state.step, **state.numbers}, indent=1)
+        )
         for path in (temporary / TENSORS, temporary / NUMBERS, temporary):
-            sync(path)
-        _clear(final)
+            sync_path(path)
+        _remove_folder(final)
         os.replace(temporary, final)
-        sync(folder)
+        sync_path(folder)
     except (OSError, SafetensorError):
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     return final
 
 
-def load(path: Path) -> State:
+def load_state(path: Path) -> State:
+    """Read one checkpoint; a damaged one raises SafetensorError, ValueError or KeyError."""
     numbers = json.loads((path / NUMBERS).read_text())
     return State(numbers["step"], load_file(path / TENSORS), numbers)
 
 
-def newest(folder: Path) -> State | None:
-    """The state of the newest checkpoint; a damaged one is named on stderr, set aside as `damaged-step-…`, and the one
-    before it taken."""
-    kept = found(folder)
+def load_newest_state(folder: Path) -> State | None:
+    """Return the state of the newest whole checkpoint, or None if there is no checkpoint.
+
+    A damaged one is named on stderr and set aside as `damaged-step-…`. Raise UserError if all are
+    damaged.
+    """
+    kept = list_checkpoints(folder)
     for path in reversed(kept):
         try:
-            return load(path)
+            return load_state(path)
         except (SafetensorError, ValueError, KeyError, FileNotFoundError) as error:
             aside = folder / f"{DAMAGED}{path.name}"
-            _clear(aside)
+            _remove_folder(aside)
             path.rename(aside)
-            print(f"{path} is damaged ({error}); it is {aside.name} now, the one before it is taken", file=sys.stderr)
+            print(
+                f"{path} is damaged ({error}); it is {aside.name} now, the one before it is taken",
+                file=sys.stderr,
+            )
     if kept:
-        raise UserMistake(f"{folder}: every checkpoint was damaged; run the same command again to begin anew")
+        raise UserError(
+            f"{folder}: every checkpoint was damaged; run the same command again to begin anew"
+        )
     return None
 
 
-def found(folder: Path) -> list[Path]:
-    """The whole checkpoints of a folder, oldest first."""
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the whole checkpoints of a folder, oldest first."""
     return sorted(folder.glob(f"{PREFIX}*")) if folder.exists() else []
 
 
-def prune(folder: Path, keep: int, best_step: int | None = None) -> None:
-    """Removes all but the newest `keep` and the best, and what interrupted writes left."""
-    best = path_of(folder, best_step) if best_step is not None else None
-    for path in found(folder)[:-keep]:
+def prune_checkpoints(folder: Path, keep: int, best_step: int | None = None) -> None:
+    """Remove all but the newest `keep` and the best, and the remains of interrupted writes."""
+    best = build_path(folder, best_step) if best_step is not None else None
+    for path in list_checkpoints(folder)[:-keep]:
         if path != best:
-            _clear(path)
+            _remove_folder(path)
     for path in folder.glob(f"{TEMPORARY}*"):
-        _clear(path)
+        _remove_folder(path)
 
 
-class Writer:
-    """Writes checkpoints in a thread, one at a time, while training goes on; keeps the newest few and the best."""
+class CheckpointWriter:
+    """Writes checkpoints in a thread, one at a time, while training goes on.
+
+    The newest `keep` and the best stay on disk.
+    """
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self._keep = folder, keep
@@ -103,20 +120,22 @@ class Writer:
         self._waited = 0.0
 
     def write(self, state: State, best_step: int) -> None:
-        """Begins to write a state nobody changes any more; waits only for the write before this one."""
+        """Begin to write a state that nobody changes any more, after the write before it."""
         self.wait()
-        self._thread = threading.Thread(target=self._work, args=(state, best_step), name="checkpoint")
+        self._thread = threading.Thread(
+            target=self._write_and_prune, args=(state, best_step), name="checkpoint"
+        )
         self._thread.start()
 
-    def _work(self, state: State, best_step: int) -> None:
+    def _write_and_prune(self, state: State, best_step: int) -> None:
         try:
-            save(self.folder, state)
-            prune(self.folder, self._keep, best_step)
+            save_state(self.folder, state)
+            prune_checkpoints(self.folder, self._keep, best_step)
         except (OSError, SafetensorError) as error:
             self._error = error
 
     def wait(self) -> None:
-        """Until what was begun is on disk."""
+        """Block until the write in progress is on disk; UserError if it failed."""
         started = time.monotonic()
         if self._thread:
             self._thread.join()
@@ -124,20 +143,21 @@ class Writer:
         self._waited += time.monotonic() - started
         if self._error:
             error, self._error = self._error, None
-            kept = found(self.folder)
-            raise UserMistake(
-                f"no checkpoint could be written to {self.folder}: {getattr(error, 'strerror', None) or error}; "
-                f"the last whole one is {kept[-1].name if kept else 'none'}: make room and run the same command again"
+            kept = list_checkpoints(self.folder)
+            raise UserError(
+                f"no checkpoint could be written to {self.folder}: "
+                f"{getattr(error, 'strerror', None) or error}; the last whole one is "
+                f"{kept[-1].name if kept else 'none'}: make room and run the same command again"
             ) from error
 
-    def take_waited(self) -> float:
-        """Seconds training was held up since the last call."""
+    def take_wait_seconds(self) -> float:
+        """Return the seconds that training was held up since the last call."""
         waited, self._waited = self._waited, 0.0
         return waited
 
 
-def sync(path: Path) -> None:
-    """fsync of a file or a folder."""
+def sync_path(path: Path) -> None:
+    """Flush a file or a folder to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -145,6 +165,6 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _clear(folder: Path) -> None:
+def _remove_folder(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)

@@ -1,7 +1,8 @@
-"""cpu | cuda | xla: the only place that knows which one it is. `python -m model.device cuda`: whether it is here.
+"""Opens the CPU, a CUDA GPU or an XLA device behind one interface.
 
-Several processes (torchrun) each hold a device and the whole model; gradients are added up, since every loss is already
-divided by the totals of the whole batch.
+`python -m model.device cuda` checks that the device is there. Several processes (torchrun) each
+hold a device and the whole model; their gradients are summed, since every loss is already divided
+by the totals of the whole batch.
 """
 
 import math
@@ -17,14 +18,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 
-from model.command import UserMistake, main
-from model.pretraining.attention import BOUNDARIES, boundaries
+from beam_jobs.job.command import main
+from beam_jobs.job.errors import UserError
 
-CUDA_PEAK_FLOPS = {"B200": 2.25e15, "H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "A10": 125e12}
+CUDA_PEAK_FLOPS = {  # dense bf16, NVIDIA's data sheets; the first name that fits counts
+    "B200": 2.25e15,
+    "H200": 989e12,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
+    "H100": 989e12,  # SXM
+    "A100": 312e12,
+    "L40S": 362e12,
+    "A10": 125e12,
+}
 
 
 class Device:
-    """The CPU, and what all devices have in common."""
+    """The CPU, and what all devices have in common.
+
+    `rank` and `world_size` are those of torchrun's environment, 0 and 1 without it.
+    """
 
     kind = "cpu"
     backend = "gloo"
@@ -34,62 +47,77 @@ class Device:
     def __init__(self, precision: str) -> None:
         self.torch = torch.device("cpu")
         self._peak = 0.0
-        self.bf16 = precision == "bf16" or (precision == "auto" and self._multiplies_bf16())
-        # "medium" takes fp32 products to oneDNN: on CPUs without bf16 1.7 times as fast as MKL, at fp32 accuracy.
+        self.bf16 = precision == "bf16" or (precision == "auto" and self._has_bf16())
+        # "medium" takes fp32 products to oneDNN: on CPUs without bf16 1.7 times as fast as MKL, at
+        # fp32 accuracy.
         torch.set_float32_matmul_precision("highest" if precision == "fp32" else "medium")
-        self.rank, self.ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-        if self.ranks > 1 and not distributed.is_initialized():
+        self.rank, self.world_size = (
+            int(os.environ.get("RANK", "0")),
+            int(os.environ.get("WORLD_SIZE", "1")),
+        )
+        if self.world_size > 1 and not distributed.is_initialized():
             distributed.init_process_group(self.backend)
 
-    def _multiplies_bf16(self) -> bool:
+    def _has_bf16(self) -> bool:
         return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
     @property
-    def is_first(self) -> bool:
+    def is_rank0(self) -> bool:
         return self.rank == 0
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the states and the matrix products; weights and their updates are always fp32."""
+        """The type of matrix products; weights and their updates are always fp32."""
         return torch.bfloat16 if self.bf16 else torch.float32
 
+    @property
+    def has_document_attention(self) -> bool:
+        """Return whether torch has a fused kernel for documents of different lengths."""
+        return False
+
     def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+        """Return the arrays as tensors on the device."""
         return {name: torch.as_tensor(array, device=self.torch) for name, array in arrays.items()}
 
-    def move(self, model: nn.Module) -> nn.Module:
+    def move_model(self, model: nn.Module) -> nn.Module:
         return model.to(self.torch)
 
-    def seed(self, number: int) -> None:
-        """Random numbers drawn on the device from now on (dropout); each process draws its own."""
-        torch.manual_seed(number * self.ranks + self.rank)
+    def seed_generators(self, number: int) -> None:
+        """Seed the device's random numbers (dropout), differently in each process."""
+        torch.manual_seed(number * self.world_size + self.rank)
 
-    def add_over_processes(self, tensors: Iterable[Tensor]) -> None:
-        """Replaces each tensor by its sum over the processes, in one message."""
-        if self.ranks == 1:
+    def all_reduce_sum(self, tensors: Iterable[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes, in one message."""
+        if self.world_size == 1:
             return
         tensors = list(tensors)
         flat = torch.cat([tensor.detach().float().flatten() for tensor in tensors])
         distributed.all_reduce(flat)
-        for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        for tensor, part in zip(
+            tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True
+        ):
             tensor.detach().copy_(part.view_as(tensor))
 
-    def from_first(self, number: float) -> float:
-        """What process 0 holds: where a decision hangs on a clock, all must take the same one."""
-        if self.ranks == 1:
+    def broadcast_from_rank0(self, number: float) -> float:
+        """Return the number that rank 0 holds, so that all processes decide alike."""
+        if self.world_size == 1:
             return number
-        told = torch.tensor([number], dtype=torch.float64)
-        distributed.broadcast(told, src=0)
-        return float(told.item())
+        shared = torch.tensor([number], dtype=torch.float64)
+        distributed.broadcast(shared, src=0)
+        return float(shared.item())
 
     def end_step(self) -> None:
-        """Called once after each optimizer step."""
+        """Finish an optimizer step; the loop calls this once after each."""
 
     def wait(self) -> None:
-        """Until everything asked of the device is done."""
+        """Block until the device has done everything it was given."""
 
-    def peak_flops(self) -> float:
-        """Operations per second this process could do at most: what utilization is measured against. On a CPU nobody
-        prints it, so the best of a few square products of the size caches like is taken."""
+    def measure_peak_flops(self) -> float:
+        """Return the most operations per second of this process's device.
+
+        No data sheet has it for a CPU: there it is the best of four products of 1024 × 1024
+        matrices, times the number of threads.
+        """
         if self._peak:
             return self._peak
         left, right = (torch.ones(1024, 1024, dtype=self.dtype) for _ in range(2))
@@ -101,9 +129,11 @@ class Device:
         self._peak = 2 * 1024**3 / best * torch.get_num_threads()
         return self._peak
 
-    def memory_mb(self) -> float:
-        """The most this process ever held, MB of 2**20 bytes: of the machine's memory, on a GPU of the GPU's."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # Linux counts in KiB, macOS in bytes
+    def measure_memory_mb(self) -> float:
+        """Return the peak memory of this process in MiB; on a GPU that of the GPU."""
+        peak = resource.getrusage(
+            resource.RUSAGE_SELF
+        ).ru_maxrss  # Linux counts in KiB, macOS in bytes
         return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
     def close(self) -> None:
@@ -121,31 +151,35 @@ class Cuda(Device):
         self.torch = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(self.torch)
 
-    def _multiplies_bf16(self) -> bool:
+    def _has_bf16(self) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
 
+    @property
+    def has_document_attention(self) -> bool:
+        return self.bf16
+
     def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
-        """Copied from pinned memory while the device computes; in bf16 with what the fused attention needs."""
-        if self.bf16 and "documents" in arrays:
-            offsets = boundaries(arrays["documents"])
-            arrays = arrays | ({BOUNDARIES: offsets} if offsets is not None else {})
+        """Copy the arrays from pinned memory while the device computes."""
         pinned = {name: torch.as_tensor(array).pin_memory() for name, array in arrays.items()}
         return {name: tensor.to(self.torch, non_blocking=True) for name, tensor in pinned.items()}
 
     def wait(self) -> None:
         torch.cuda.synchronize()
 
-    def memory_mb(self) -> float:
+    def measure_memory_mb(self) -> float:
         return torch.cuda.max_memory_allocated(self.torch) / 2**20
 
-    def peak_flops(self) -> float:
-        """Dense bf16 operations per second, from NVIDIA's data sheets."""
-        name = torch.cuda.get_device_name(self.torch)
-        return next((flops for part, flops in CUDA_PEAK_FLOPS.items() if part in name), math.nan)
+    def measure_peak_flops(self) -> float:
+        return find_peak_flops(torch.cuda.get_device_name(self.torch))
+
+
+def find_peak_flops(name: str) -> float:
+    """Return the dense bf16 operations per second of a GPU by its name; NaN if unknown."""
+    return next((flops for part, flops in CUDA_PEAK_FLOPS.items() if part in name), math.nan)
 
 
 class Xla(Device):
-    """A TPU, or the CPU client of XLA with PJRT_DEVICE=CPU."""
+    """A TPU, or XLA's CPU client with PJRT_DEVICE=CPU."""
 
     kind = "xla"
     fused_optimizer = False
@@ -157,26 +191,26 @@ class Xla(Device):
         self._xla = torch_xla
         self.torch = torch_xla.device()
 
-    def _multiplies_bf16(self) -> bool:
+    def _has_bf16(self) -> bool:
         return os.environ.get("PJRT_DEVICE", "").upper() == "TPU"
 
-    def seed(self, number: int) -> None:
-        super().seed(number)
+    def seed_generators(self, number: int) -> None:
+        super().seed_generators(number)
         self._xla.manual_seed(number)
 
     def end_step(self) -> None:
-        """Cuts the graph here: one graph per step, compiled once."""
+        """Cut the graph, so that each step is one graph and is compiled once."""
         self._xla.sync()
 
     def wait(self) -> None:
         self._xla.sync(wait=True)
 
-    def peak_flops(self) -> float:
+    def measure_peak_flops(self) -> float:
         return math.nan
 
 
 class XlaSpmd(Xla):
-    """All devices of the host as one: the batch is split over them, XLA adds the gradients (SPMD)."""
+    """All devices of the host as one (SPMD): XLA splits the batch and sums the gradients."""
 
     def __init__(self, precision: str) -> None:
         import torch_xla.runtime
@@ -198,22 +232,23 @@ class XlaSpmd(Xla):
 
 
 def open_device(kind: str, precision: str) -> Device:
+    """Return the device of a kind (auto, cpu, cuda, xla, xla-spmd); UserError if it is absent."""
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
-    demand(kind)
+    check_device(kind)
     return {"cpu": Device, "cuda": Cuda, "xla": Xla, "xla-spmd": XlaSpmd}[kind](precision)
 
 
-def demand(kind: str) -> None:
-    """UserMistake where there is no such device. It is not taken: another process may be at work on it."""
+def check_device(kind: str) -> None:
+    """Raise UserError if there is no such device; the device itself stays untouched."""
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UserMistake("--device cuda: torch sees no CUDA device here; use --device cpu")
+        raise UserError("--device cuda: torch sees no CUDA device here; use --device cpu")
     if kind.startswith("xla") and find_spec("torch_xla") is None:
-        raise UserMistake("--device xla: torch_xla is not installed here; install the extra [tpu]")
+        raise UserError("--device xla: torch_xla is not installed here; install the extra [tpu]")
 
 
 def run() -> dict[str, str]:
-    demand(sys.argv[1])
+    check_device(sys.argv[1])
     return {"device": sys.argv[1]}
 
 

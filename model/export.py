@@ -1,4 +1,4 @@
-"""Our weights ↔ transformers' ELECTRA, name by name, and the folders AutoModel and AutoTokenizer load."""
+"""Converts weights to and from transformers' ELECTRA; writes the folders that AutoModel loads."""
 
 import json
 import os
@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from model.presets import Architecture
+from model.config import Architecture
 
 Role = Literal["discriminator", "generator"]
+TRAINED_LENGTH = "trained_length"  # field of config.json, ours
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 _EMBEDDINGS = {
@@ -36,28 +37,38 @@ _DISCRIMINATOR_HEAD = {
 }
 
 
-def names(role: Role, layers: int, project: bool, trunk: str | None = None) -> dict[str, tuple[str, ...]]:
-    """Our parameter name → transformers' names; three names mean that ours is theirs stacked (query, key, value).
+def map_names(
+    role: Role, layers: int, project: bool, trunk: str | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Map each of our parameter names to transformers' names.
 
-    `trunk` is our prefix of the encoder, by default the role; an MLM model exports its `encoder` as a generator.
+    Three names mean that ours stacks theirs (query, key, value). `trunk` is our prefix of the
+    encoder, by default the role; an MLM model exports its `encoder` as a generator.
     """
     trunk = trunk or role
-    pairs: list[tuple[str, tuple[str, ...]]] = [(ours, (theirs,)) for ours, theirs in _EMBEDDINGS.items()]
+    pairs: list[tuple[str, tuple[str, ...]]] = [
+        (ours, (theirs,)) for ours, theirs in _EMBEDDINGS.items()
+    ]
     for kind in ("weight", "bias"):
         if project:
             pairs.append((f"{trunk}.project.{kind}", (f"electra.embeddings_project.{kind}",)))
         for n in range(layers):
             theirs = f"electra.encoder.layer.{n}"
-            stacked = tuple(f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value"))
+            stacked = tuple(
+                f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value")
+            )
             pairs.append((f"{trunk}.layers.{n}.qkv.{kind}", stacked))
-            pairs += [(f"{trunk}.layers.{n}.{a}.{kind}", (f"{theirs}.{b}.{kind}",)) for a, b in _LAYER.items()]
-        pairs += [(f"{a}.{kind}", (f"{b}.{kind}",)) for a, b in _head(role, trunk)]
+            pairs += [
+                (f"{trunk}.layers.{n}.{a}.{kind}", (f"{theirs}.{b}.{kind}",))
+                for a, b in _LAYER.items()
+            ]
+        pairs += [(f"{a}.{kind}", (f"{b}.{kind}",)) for a, b in _list_head_names(role, trunk)]
     if role == "generator":
         pairs.append((f"{trunk}_head.bias", ("generator_lm_head.bias",)))
     return dict(pairs)
 
 
-def _head(role: Role, trunk: str) -> Iterable[tuple[str, str]]:
+def _list_head_names(role: Role, trunk: str) -> Iterable[tuple[str, str]]:
     if role == "discriminator":
         return _DISCRIMINATOR_HEAD.items()
     return [
@@ -66,18 +77,31 @@ def _head(role: Role, trunk: str) -> Iterable[tuple[str, str]]:
     ]
 
 
-def to_transformers(weights: Mapping[str, Tensor], mapping: dict[str, tuple[str, ...]]) -> dict[str, Tensor]:
-    """Copies, on the CPU, in fp32."""
-    given: dict[str, Tensor] = {}
+def convert_to_transformers(
+    weights: Mapping[str, Tensor], mapping: dict[str, tuple[str, ...]]
+) -> dict[str, Tensor]:
+    """Return copies of the weights by transformers' names, on the CPU, in fp32."""
+    converted: dict[str, Tensor] = {}
     for ours, theirs in mapping.items():
         tensor = weights[ours].detach().float().cpu()
         for name, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
-            given[name] = part.clone().contiguous()
-    return given
+            converted[name] = part.clone().contiguous()
+    return converted
 
 
-def from_transformers(weights: dict[str, Tensor], mapping: dict[str, tuple[str, ...]]) -> dict[str, Tensor]:
-    """What of our model a transformers folder holds."""
+def copy_type_row(weights: dict[str, Tensor]) -> None:
+    """Give all token types the vector of type 0, for weights that were trained on no other.
+
+    A row that was never trained is noise as large as a word's vector.
+    """
+    types = weights[_EMBEDDINGS["embeddings.token_type"]]
+    types[1:] = types[0].clone()
+
+
+def convert_from_transformers(
+    weights: dict[str, Tensor], mapping: dict[str, tuple[str, ...]]
+) -> dict[str, Tensor]:
+    """Return the weights that are there by our names."""
     return {
         ours: torch.cat([weights[name] for name in theirs])
         for ours, theirs in mapping.items()
@@ -85,8 +109,18 @@ def from_transformers(weights: dict[str, Tensor], mapping: dict[str, tuple[str, 
     }
 
 
-def transformers_config(role: Role, architecture: Architecture, vocabulary_size: int, dropout: float) -> dict[str, Any]:
-    """What goes into config.json; `architecture` is that of the network exported, a generator's its own."""
+def build_transformers_config(
+    role: Role,
+    architecture: Architecture,
+    vocabulary_size: int,
+    dropout: float,
+    trained_length: int,
+) -> dict[str, Any]:
+    """Return the content of config.json; `architecture` is that of the exported network.
+
+    `trained_length` is the number of tokens that sequences had in training: the positions after it
+    have embeddings too, but they are noise.
+    """
     head = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     return {
         "architectures": [head],
@@ -104,13 +138,25 @@ def transformers_config(role: Role, architecture: Architecture, vocabulary_size:
         "num_hidden_layers": architecture.layers,
         "pad_token_id": 0,
         "tie_word_embeddings": True,
+        TRAINED_LENGTH: trained_length,
         "type_vocab_size": architecture.type_vocabulary_size,
         "vocab_size": vocabulary_size,
     }
 
 
-def write_model(folder: Path, config: dict[str, Any], weights: dict[str, Tensor], vocabulary: Path, card: str) -> Path:
-    """A transformers folder, complete or absent: written beside, then renamed."""
+def read_trained_length(folder: Path) -> int | None:
+    """Return how many tokens a model folder's encoder was trained at; None if it does not say."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return None
+    length: int | None = json.loads(path.read_text(encoding="utf-8")).get(TRAINED_LENGTH)
+    return length
+
+
+def write_model_folder(
+    folder: Path, config: dict[str, Any], weights: dict[str, Tensor], vocabulary: Path, card: str
+) -> Path:
+    """Write a transformers folder, whole or not at all, and return it."""
     temporary = folder.with_name(f"writing-{folder.name}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)

@@ -1,35 +1,45 @@
-"""One JSON line per logged step. Whoever shows them (MLflow, TensorBoard, the report) reads this file."""
+"""Writes and reads metrics.jsonl, one JSON line per logged step.
+
+MLflow, TensorBoard and the report all show what this file says.
+"""
 
 import json
 import math
 import time
 from pathlib import Path
 
-from model.atomic_file import atomic_path
+from beam_jobs.job.files import atomic_path
 
 FILE_NAME = "metrics.jsonl"
 
 
 class MetricsLog:
-    """Appends to <folder>/metrics.jsonl. A resumed run first cuts what came after its checkpoint, so that no step is
-    there twice."""
+    """Appends to <folder>/metrics.jsonl.
+
+    A resumed run first cuts the lines after its checkpoint, so that no step is there twice.
+    """
 
     def __init__(self, folder: Path, after_step: int | None = None) -> None:
-        """`after_step`: the step resumed from; None starts an empty log."""
+        """Open the log; `after_step` is the step resumed from, None starts an empty one."""
         self._path = Path(folder) / FILE_NAME
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        kept = [] if after_step is None else [line for line in read_metrics(folder) if line["step"] <= after_step]
+        kept = (
+            []
+            if after_step is None
+            else [line for line in read_metrics(folder) if line["step"] <= after_step]
+        )
         with atomic_path(self._path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
 
     def log(self, step: int, **numbers: float) -> None:
+        """Append the finite ones of the numbers as the line of a step."""
         finite = {name: n for name, n in numbers.items() if math.isfinite(n)}
         with self._path.open("a") as file:
             file.write(json.dumps({"step": step, "time": time.time(), **finite}) + "\n")
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The lines logged so far; a last line cut short by a kill is left out."""
+    """Return the lines logged so far, without a last line that a kill cut short."""
     path = Path(folder) / FILE_NAME
     if not path.exists():
         return []

@@ -1,16 +1,16 @@
-"""Vocabulary of a corpus: WordPiece, trained on its pretrain split only.
+"""Train the vocabulary of a corpus: WordPiece, on its pretrain split only.
 
 `python -m model.vocabulary --corpus DIR --output DIR --size 50000`
 
-`tokenizers` finds the pieces by byte-pair merges, most frequent pair first (its WordPieceTrainer wraps its BpeTrainer;
-the likelihood criterion of Schuster and Nakajima, 2012, was never published as code), and applies them as BERT does:
-longest match first. The trainer leaves two things to the order of a hash table, so that two runs may differ: which rare
-characters enter the alphabet, and the ids of `##x`, by which merges of equal count are ordered. Both are settled here
-before it starts, and the vocabulary is the same on every run, for any number of threads and any order of the files.
+`tokenizers` finds the pieces by byte-pair merges, most frequent pair first (its WordPieceTrainer
+wraps its BpeTrainer; the likelihood criterion of Schuster and Nakajima, 2012, was never published
+as code), and applies them as BERT does: longest match first. The trainer leaves two things to the
+order of a hash table, so that two runs may differ: which rare characters enter the alphabet, and
+the ids of `##x`, by which merges of equal count are ordered. Both are settled here before it
+starts, and the vocabulary is the same on every run, for any number of threads and any order of the
+files.
 """
 
-import argparse
-import hashlib
 import os
 import sys
 import time
@@ -22,154 +22,160 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
+from beam_jobs.job.command import main
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import atomic_path, hash_file, write_json
+from beam_jobs.job.settings import read_options
 from model import vocabulary_report
-from model.atomic_file import atomic_path
-from model.command import UserMistake, main
-from model.json_file import write_json
+from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyOptions
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LARGEST_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
-SMALLEST_SIZE = 200
 LEAST_COUNT = 2  # a pair seen once is not merged
 MODEL_MAX_LENGTH = 512  # tokens
 BATCH_ROWS = 4096
-DEV_REVIEWS = 20_000  # enough for the third digit of a rate
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Trains, writes vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json."""
-    options = parser().parse_args(argv)
-    started, cpu_started = time.monotonic(), _cpu_seconds()
-    check(options)
-    corpus = Path(options.corpus)
-    sample = Sample(corpus, "pretrain", options.sample_reviews)
+    """Train, and write vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json."""
+    options = parse_vocabulary_options(argv)
+    started, cpu_started = time.monotonic(), _measure_cpu_seconds()
+    corpus, folds_case = options.corpus, options.lower_case
+    strip_accents = folds_case if options.strip_accents is None else options.strip_accents
+    sample = ReviewSample(corpus, "pretrain", options.sample_reviews)
     if not sample.reviews_in_corpus:
-        raise UserMistake(f"--corpus: {corpus} has no review in its pretrain split; give a larger dump")
-    untrained_like = untrained(options.lower_case, options.strip_accents)
-    others = {path: vocabulary_report.read_vocabulary(path, untrained_like) for path in options.compare}
-    tokenizer = train(sample, options.size, options.lower_case, options.strip_accents, options.unused)
+        raise UserError(
+            f"--corpus: {corpus} has no review in its pretrain split; give a larger dump"
+        )
+    untrained_like = make_untrained_tokenizer(folds_case, strip_accents)
+    others = {
+        path: vocabulary_report.read_vocabulary(path, untrained_like) for path in options.compare
+    }
+    tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
     report = {
         "size": tokenizer.get_vocab_size(),
-        "lower_case": options.lower_case,
-        "strip_accents": options.strip_accents,
+        "lower_case": folds_case,
+        "strip_accents": strip_accents,
         "unused": options.unused,
         "reviews": sample.reviews,
         "sentences": sample.sentences,
         "reviews_in_corpus": sample.reviews_in_corpus,
-        "fit": fit(corpus, {"this": tokenizer, **others}),
+        "fit": measure_fit(corpus, {"this": tokenizer, **others}),
     }
-    return write(Path(options.output), tokenizer, report, started, cpu_started)
+    return write_vocabulary(options.output, tokenizer, report, started, cpu_started)
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser("model.vocabulary", description="Trains a WordPiece vocabulary on a corpus.")
-    p.add_argument("--corpus", required=True, metavar="DIR", help="what corpus_job wrote")
-    p.add_argument("--output", required=True, metavar="DIR", help="where vocab.txt and tokenizer.json go")
-    p.add_argument("--size", type=int, default=50_000, metavar="N", help="entries, special ones included (50,000)")
-    p.add_argument("--lower_case", type=_boolean, default=True, metavar="BOOL", help="fold case (true)")
-    p.add_argument(
-        "--strip_accents", type=_boolean, default=None, metavar="BOOL", help="remove accents (what --lower_case says)"
-    )
-    p.add_argument("--unused", type=int, default=100, metavar="N", help="[unused…] slots kept free for later (100)")
-    p.add_argument(
-        "--sample_reviews", type=int, default=1_000_000, metavar="N", help="train on about N reviews (1,000,000)"
-    )
-    p.add_argument(
-        "--compare", nargs="*", default=[], metavar="FILE", help="other vocab.txt files to measure on the dev split"
-    )
-    return p
-
-
-def _boolean(text: str) -> bool:
-    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if text.lower() not in values:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return values[text.lower()]
-
-
-def check(options: argparse.Namespace) -> None:
-    """Settles what depends on another option and refuses what cannot work."""
-    if options.strip_accents is None:
-        options.strip_accents = options.lower_case
-    if options.unused < 0:
-        raise UserMistake(f"--unused: {options.unused} slots; give 0 or more")
-    if options.sample_reviews < 1:
-        raise UserMistake(f"--sample_reviews: {options.sample_reviews}; give 1 or more")
-    if Path(options.output).exists() and not Path(options.output).is_dir():
-        raise UserMistake(f"--output: {options.output} is a file; give a folder")
-    if options.size - options.unused < SMALLEST_SIZE:
-        raise UserMistake(
-            f"--size: {options.size} entries with {options.unused} [unused] slots leave too few for words; "
-            f"give --size {SMALLEST_SIZE + options.unused} or more, or fewer --unused"
+def parse_vocabulary_options(argv: list[str] | None) -> VocabularyOptions:
+    """Return the options; UserError where they exclude each other."""
+    description = "Trains a WordPiece vocabulary on a corpus."
+    options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
+    if options.output.exists() and not options.output.is_dir():
+        raise UserError(f"--output: {options.output} is a file; give a folder")
+    if options.size - options.unused < SMALLEST_VOCABULARY:
+        raise UserError(
+            f"--size: {options.size} entries with {options.unused} [unused] slots leave too few "
+            f"for words; give --size {SMALLEST_VOCABULARY + options.unused} or more, or fewer "
+            "--unused"
         )
+    return options
 
 
-class Sample:
-    """Reviews of one split, of a large corpus a sample by text hash: the same for any order or cut of its files.
+class ReviewSample:
+    """Reviews of one split; of a large corpus a sample by text hash, the same for any order or cut
+    of its files.
 
-    Iterating gives lists of sentences; `reviews` and `sentences` count what the last iteration gave.
+    Iterating gives lists of sentences; `reviews` and `sentences` count those of the last iteration.
     """
 
     def __init__(self, corpus: Path, split: str, about_reviews: int) -> None:
         self._files = sorted(corpus.glob("corpus-*.parquet"))
         if not self._files:
-            raise UserMistake(f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote")
+            raise UserError(
+                f"--corpus: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote"
+            )
         if not (corpus / "corpus.json").exists():
-            raise UserMistake(f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again")
+            raise UserError(
+                f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again"
+            )
         self._split = split
-        self.reviews_in_corpus = sum(_count(file, split) for file in self._files)
+        self.reviews_in_corpus = sum(_count_reviews(file, split) for file in self._files)
         self._share = min(1.0, about_reviews / max(self.reviews_in_corpus, 1))
         self.reviews = self.sentences = 0
 
     def __iter__(self) -> Iterator[list[str]]:
         self.reviews = self.sentences = 0
         for file in self._files:
-            for batch in _opened(file).iter_batches(BATCH_ROWS, columns=["text_hash", "split", "sentences"]):
-                kept = np.array([split == self._split for split in batch["split"].to_pylist()], bool)
+            for batch in _open_parquet(file).iter_batches(
+                BATCH_ROWS, columns=["text_hash", "split", "sentences"]
+            ):
+                kept = np.array(
+                    [split == self._split for split in batch["split"].to_pylist()], bool
+                )
                 if self._share < 1:
-                    kept &= _fraction(batch["text_hash"]) < self._share
+                    kept &= _hash_to_fraction(batch["text_hash"]) < self._share
                 sentences = batch.filter(kept)["sentences"].flatten().to_pylist()
                 self.reviews += int(kept.sum())
                 self.sentences += len(sentences)
                 yield sentences
 
 
-def _count(file: Path, split: str) -> int:
-    splits = _opened(file).read(["split"])["split"].value_counts().to_pylist()
+def _count_reviews(file: Path, split: str) -> int:
+    splits = _open_parquet(file).read(["split"])["split"].value_counts().to_pylist()
     return sum(s["counts"] for s in splits if s["values"] == split)
 
 
-def _opened(file: Path) -> pq.ParquetFile:
+def _open_parquet(file: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
     except (OSError, pa.ArrowException) as error:
-        raise UserMistake(f"--corpus: {file} is not whole ({error}); run corpus_job again") from None
+        raise UserError(f"--corpus: {file} is not whole ({error}); run corpus_job again") from None
 
 
-def _fraction(text_hashes: Any) -> np.ndarray:
-    """The hashes of texts as numbers in [0, 1). Bytes 8–15, for the split may have been drawn from the first ones."""
+def _hash_to_fraction(text_hashes: Any) -> np.ndarray:
+    """Return the hashes of texts as numbers in [0, 1). They are bytes 8–15, because the split may
+    have been drawn from the first ones.
+    """
     hashes = b"".join(text_hashes.to_pylist())
     return np.frombuffer(hashes, ">u8").reshape(-1, 2)[:, 1] / 2.0**64
 
 
-def untrained(lower_case: bool, strip_accents: bool) -> Tokenizer:
-    """BERT's WordPiece tokenizer, knowing the special entries only."""
-    tokenizer = Tokenizer(models.WordPiece({token: i for i, token in enumerate(SPECIAL)}, unk_token="[UNK]"))
+def make_untrained_tokenizer(lower_case: bool, strip_accents: bool) -> Tokenizer:
+    """Return BERT's WordPiece tokenizer with the special entries only."""
+    tokenizer = Tokenizer(
+        models.WordPiece({token: i for i, token in enumerate(SPECIAL)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lower_case
+        clean_text=True,
+        handle_chinese_chars=True,
+        strip_accents=strip_accents,
+        lowercase=lower_case,
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     return tokenizer
 
 
-def train(sample: Sample, size: int, lower_case: bool, strip_accents: bool, unused: int) -> Tokenizer:
-    """A tokenizer of at most `size` entries: special, [unused…], characters, then pieces as they were merged."""
-    learner = untrained(lower_case, strip_accents)
+def train_tokenizer(
+    sample: ReviewSample, size: int, lower_case: bool, strip_accents: bool, unused: int
+) -> Tokenizer:
+    """Return a tokenizer of at most `size` entries: special ones, [unused…], characters, then
+    pieces in the order of their merges.
+    """
+    learner = make_untrained_tokenizer(lower_case, strip_accents)
     alphabet = choose_alphabet(sample, learner, min(LARGEST_ALPHABET, (size - unused) // 8))
-    continuing = [f"##{c}" for c in alphabet if len(learner.pre_tokenizer.pre_tokenize_str("a" + c)) == 1]
+    continuing = [
+        f"##{c}" for c in alphabet if len(learner.pre_tokenizer.pre_tokenize_str("a" + c)) == 1
+    ]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size - unused,
         min_frequency=LEAST_COUNT,
@@ -181,11 +187,13 @@ def train(sample: Sample, size: int, lower_case: bool, strip_accents: bool, unus
     learner.train_from_iterator(sample, trainer)
     learned = sorted(learner.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1])
     pieces = [piece for piece, _ in learned if piece not in SPECIAL]
-    return build(pieces, lower_case, strip_accents, unused)
+    return build_tokenizer(pieces, lower_case, strip_accents, unused)
 
 
-def choose_alphabet(sample: Sample, learner: Tokenizer, at_most: int) -> list[str]:
-    """The most frequent characters after normalisation, ties by code point, in code-point order."""
+def choose_alphabet(sample: ReviewSample, learner: Tokenizer, at_most: int) -> list[str]:
+    """Return the most frequent characters after normalization, ties by code point, in code-point
+    order.
+    """
     raw: Counter[str] = Counter()
     for sentences in sample:
         raw.update("".join(sentences))
@@ -197,11 +205,15 @@ def choose_alphabet(sample: Sample, learner: Tokenizer, at_most: int) -> list[st
     return sorted(sorted(counts, key=lambda c: (-counts[c], c))[:at_most])
 
 
-def build(pieces: list[str], lower_case: bool, strip_accents: bool, unused: int) -> Tokenizer:
-    """The tokenizer as it is stored: [CLS] a [SEP] and [CLS] a [SEP] b [SEP]."""
-    tokenizer = untrained(lower_case, strip_accents)
+def build_tokenizer(
+    pieces: list[str], lower_case: bool, strip_accents: bool, unused: int
+) -> Tokenizer:
+    """Return the tokenizer as it is stored: [CLS] a [SEP] and [CLS] a [SEP] b [SEP]."""
+    tokenizer = make_untrained_tokenizer(lower_case, strip_accents)
     entries = SPECIAL + [f"[unused{i}]" for i in range(unused)] + pieces
-    tokenizer.model = models.WordPiece({piece: i for i, piece in enumerate(entries)}, unk_token="[UNK]")
+    tokenizer.model = models.WordPiece(
+        {piece: i for i, piece in enumerate(entries)}, unk_token="[UNK]"
+    )
     tokenizer.add_special_tokens(SPECIAL)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
@@ -211,17 +223,19 @@ def build(pieces: list[str], lower_case: bool, strip_accents: bool, unused: int)
     return tokenizer
 
 
-def fit(corpus: Path, tokenizers: dict[str, Tokenizer]) -> list[dict[str, Any]]:
-    """How each vocabulary fits the dev split, which none of ours was trained on; printed too."""
-    rows = vocabulary_report.compare(tokenizers, Sample(corpus, "dev", DEV_REVIEWS))
-    print(vocabulary_report.as_text(rows), file=sys.stderr)
+def measure_fit(corpus: Path, tokenizers: dict[str, Tokenizer]) -> list[dict[str, Any]]:
+    """Measure and print how each vocabulary fits the dev split, which ours is not trained on."""
+    rows = vocabulary_report.compare_vocabularies(
+        tokenizers, ReviewSample(corpus, "dev", DEV_REVIEWS)
+    )
+    print(vocabulary_report.format_table(rows), file=sys.stderr)
     return rows
 
 
-def write(
+def write_vocabulary(
     output: Path, tokenizer: Tokenizer, report: dict[str, Any], started: float, cpu_started: float
 ) -> dict[str, Any]:
-    """Writes each file whole or not at all, vocabulary.json last; other files of the folder stay."""
+    """Write each file whole or not at all, vocabulary.json last; other files of the folder stay."""
     output.mkdir(parents=True, exist_ok=True)
     (output / "vocabulary.json").unlink(missing_ok=True)
     entries = sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
@@ -229,16 +243,22 @@ def write(
         path.write_text("".join(f"{piece}\n" for piece, _ in entries), encoding="utf-8")
     with atomic_path(output / "tokenizer.json") as path:
         tokenizer.save(str(path))
-    write_json(output / "tokenizer_config.json", tokenizer_config(report["lower_case"], report["strip_accents"]))
-    fingerprint = hashlib.sha256((output / "tokenizer.json").read_bytes()).hexdigest()
-    times = {"seconds": round(time.monotonic() - started, 3), "cpu_seconds": round(_cpu_seconds() - cpu_started, 3)}
+    write_json(
+        output / "tokenizer_config.json",
+        make_tokenizer_config(report["lower_case"], report["strip_accents"]),
+    )
+    fingerprint = hash_file(output / "tokenizer.json")
+    times = {
+        "seconds": round(time.monotonic() - started, 3),
+        "cpu_seconds": round(_measure_cpu_seconds() - cpu_started, 3),
+    }
     result = {**report, "fingerprint": fingerprint, **times}
     write_json(output / "vocabulary.json", result)
     return result
 
 
-def tokenizer_config(lower_case: bool, strip_accents: bool) -> dict[str, Any]:
-    """What AutoTokenizer reads beside tokenizer.json."""
+def make_tokenizer_config(lower_case: bool, strip_accents: bool) -> dict[str, Any]:
+    """Return what AutoTokenizer reads beside tokenizer.json."""
     return {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": lower_case,
@@ -249,7 +269,7 @@ def tokenizer_config(lower_case: bool, strip_accents: bool) -> dict[str, Any]:
     }
 
 
-def _cpu_seconds() -> float:
+def _measure_cpu_seconds() -> float:
     times = os.times()
     return times.user + times.system
 

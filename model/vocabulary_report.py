@@ -1,4 +1,6 @@
-"""How well vocabularies fit a corpus: unknown words and tokens per word, on reviews they were not trained on."""
+"""Measure how well vocabularies fit a corpus: unknown words and tokens per word, on reviews they
+were not trained on.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,15 +8,18 @@ from typing import Any
 
 from tokenizers import Tokenizer, models
 
-from model.command import UserMistake
+from beam_jobs.job.errors import UserError
 
 UNKNOWN = "[UNK]"
 
 
-def compare(tokenizers: dict[str, Tokenizer], batches: Iterable[list[str]]) -> list[dict[str, Any]]:
-    """One row a vocabulary: size, words, unknown_rate (share of words), tokens_per_word.
+def compare_vocabularies(
+    tokenizers: dict[str, Tokenizer], batches: Iterable[list[str]]
+) -> list[dict[str, Any]]:
+    """Return one row a vocabulary: size, words, unknown_rate (share of words), tokens_per_word.
 
-    A word is what BERT's pre-tokeniser calls one, punctuation marks included, so all rows count the same words.
+    BERT's pre-tokenizer decides what a word is, punctuation marks included, so all rows count the
+    same words.
     """
     tokens, unknown, words = (dict.fromkeys(tokenizers, 0) for _ in range(3))
     for sentences in batches:
@@ -36,22 +41,30 @@ def compare(tokenizers: dict[str, Tokenizer], batches: Iterable[list[str]]) -> l
 
 
 def read_vocabulary(path: str, like: Tokenizer) -> Tokenizer:
-    """A tokenizer with the entries of a vocab.txt that normalises and splits words as `like` does."""
+    """Return a tokenizer with the entries of a vocab.txt that normalizes and splits words as `like`
+    does.
+    """
     try:
         entries = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserMistake(f"--compare: {path} cannot be read ({error}); give a vocab.txt") from None
+        raise UserError(f"--compare: {path} cannot be read ({error}); give a vocab.txt") from None
     if UNKNOWN not in entries:
-        raise UserMistake(f"--compare: {path} has no {UNKNOWN}; give a WordPiece vocab.txt, one entry a line")
-    made = Tokenizer(models.WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token=UNKNOWN))
+        raise UserError(
+            f"--compare: {path} has no {UNKNOWN}; give a WordPiece vocab.txt, one entry a line"
+        )
+    made = Tokenizer(
+        models.WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token=UNKNOWN)
+    )
     made.normalizer, made.pre_tokenizer = like.normalizer, like.pre_tokenizer
     return made
 
 
-def as_text(rows: list[dict[str, Any]]) -> str:
-    """The table for people."""
+def format_table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a table for people."""
     lines = [f"{'vocabulary':32} {'size':>7} {'unknown':>9} {'tokens/word':>12}"]
     for row in rows:
         name = row["vocabulary"] if len(row["vocabulary"]) <= 32 else "…" + row["vocabulary"][-31:]
-        lines.append(f"{name:32} {row['size']:7,} {row['unknown_rate']:9.4%} {row['tokens_per_word']:12.3f}")
+        lines.append(
+            f"{name:32} {row['size']:7,} {row['unknown_rate']:9.4%} {row['tokens_per_word']:12.3f}"
+        )
     return "\n".join(lines)

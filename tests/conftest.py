@@ -1,4 +1,26 @@
-"""The names of tests must be the same in every worker that collects them."""
+"""The names of tests must be the same in every worker that collects them.
+
+Children of tests do not look for modules in the folder where they are started, so the checkout is
+on their path.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+)
+
+
+@pytest.fixture(autouse=True)
+def _umask_as_before():
+    """Commands that run in this process keep what they write to themselves."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 def pytest_make_parametrize_id(config, val, argname):

@@ -21,16 +21,21 @@ SCHEMA = pa.schema(
 )
 
 
-def write_corpus(folder: Path, reviews: Sequence[list[str]], files: int = 1, split: str = "pretrain") -> Path:
+def write_corpus(
+    folder: Path, reviews: Sequence[list[str]], files: int = 1, split: str = "pretrain"
+) -> Path:
     """One review is a list of sentences; reviews are dealt to the files in runs, in order."""
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(files):
         rows = [
-            row(sentences, split) for sentences in reviews[i * len(reviews) // files : (i + 1) * len(reviews) // files]
+            row(sentences, split)
+            for sentences in reviews[i * len(reviews) // files : (i + 1) * len(reviews) // files]
         ]
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
         pq.write_table(table, folder / f"corpus-{i:05}.parquet", compression="zstd")
-    (folder / "corpus.json").write_text(json.dumps({"read": len(reviews), "kept": len(reviews), "dropped": {}}))
+    (folder / "corpus.json").write_text(
+        json.dumps({"read": len(reviews), "kept": len(reviews), "dropped": {}})
+    )
     return folder
 
 

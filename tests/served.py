@@ -1,4 +1,6 @@
-"""A cockpit for tests: `amazon-electra up` on a store of its own, and what a person does there by hand."""
+"""A cockpit for tests: `amazon-electra up` on a store of its own, and what a person does there by
+hand.
+"""
 
 import os
 import subprocess
@@ -13,9 +15,14 @@ from uuid import UUID
 
 import psutil
 
-from flows.servers import environment, free_port
+from flows.servers.health import find_free_port
+from flows.servers.settings import build_client_environment
 
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_"))}
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("PREFECT_", "MLFLOW_"))
+}
 UP_SECONDS = 400
 """The machine may be loaded: alone, it takes 15."""
 
@@ -48,7 +55,9 @@ class Cockpit:
 
     def wait(self, run: str, *states: str, seconds: float = 600) -> str:
         """Until the run is in one of these states; that state."""
-        return eventually(lambda: (now := self.state(run)) in states and now, seconds, lambda: self.told(run))
+        return eventually(
+            lambda: (now := self.state(run)) in states and now, seconds, lambda: self.told(run)
+        )
 
     def cancel(self, run: str) -> None:
         """As the button of the UI does."""
@@ -62,7 +71,9 @@ class Cockpit:
         from prefect.client.schemas.filters import LogFilter
 
         with self.client() as client:
-            states = sorted(client.read_flow_run_states(UUID(run)), key=lambda state: state.timestamp)
+            states = sorted(
+                client.read_flow_run_states(UUID(run)), key=lambda state: state.timestamp
+            )
             logs = client.read_logs(LogFilter(flow_run_id={"any_": [run]}), limit=200)
         return "\n".join(
             [
@@ -80,12 +91,16 @@ class Cockpit:
                 found.append(process)
         return [process for process in found if process.info["status"] != psutil.STATUS_ZOMBIE]
 
-    def electra(self, *words: str, seconds: float = UP_SECONDS) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "flows.cli", *words, "--store", str(self.store)]
+    def electra(
+        self, *words: str, seconds: float = UP_SECONDS
+    ) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "flows.cli.main", *words, "--store", str(self.store)]
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=CLEAN)
 
 
-def eventually(found: Callable[[], Any], seconds: float, otherwise: Callable[[], Any] = lambda: "") -> Any:
+def eventually(
+    found: Callable[[], Any], seconds: float, otherwise: Callable[[], Any] = lambda: ""
+) -> Any:
     """What is found, once it is true."""
     deadline = time.monotonic() + seconds
     while not (value := found()):
@@ -97,9 +112,25 @@ def eventually(found: Callable[[], Any], seconds: float, otherwise: Callable[[],
 @contextmanager
 def cockpit(store: Path, settings: Mapping[str, str] = {}) -> Iterator[Cockpit]:
     """Up while the block lasts, down after it; this process's Prefect client points at it."""
-    served = Cockpit(store, f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}")
-    ports = [word for name in ("prefect", "mlflow") for word in (f"--{name}-port", getattr(served, name).split(":")[2])]
-    command = [sys.executable, "-m", "flows.cli", "up", "--detach", "--store", str(store), *ports]
+    served = Cockpit(
+        store, f"http://127.0.0.1:{find_free_port()}", f"http://127.0.0.1:{find_free_port()}"
+    )
+    ports = [
+        word
+        for name in ("prefect", "mlflow")
+        for word in (f"--{name}-port", getattr(served, name).split(":")[2])
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "flows.cli.main",
+        "up",
+        "--detach",
+        "--no-password",
+        "--store",
+        str(store),
+        *ports,
+    ]
     subprocess.run(command, check=True, timeout=UP_SECONDS, env={**CLEAN, **settings})
     try:
         with pointed_at(served, settings):
@@ -114,7 +145,9 @@ def pointed_at(served: Cockpit, settings: Mapping[str, str]) -> Iterator[None]:
     from prefect.context import refresh_global_settings_context
 
     before = dict(os.environ)
-    os.environ.update({**environment(served.store, f"{served.prefect}/api"), **settings})
+    os.environ.update(
+        {**build_client_environment(served.store, f"{served.prefect}/api"), **settings}
+    )
     os.environ.pop("MLFLOW_TRACKING_URI", None)
     refresh_global_settings_context()
     try:

@@ -17,9 +17,23 @@ def test_the_wheel_has_every_module_and_every_shipped_study(tmp_path):
         shutil.copy(ROOT / name, source)
     for name in PACKAGES:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
     subprocess.run([*build, "--wheel-dir", str(tmp_path), str(source)], check=True, timeout=120)
     [wheel] = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
-    files = [path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.suffix in {".py", ".yaml"}]
+    files = [
+        path
+        for name in PACKAGES
+        for path in (ROOT / name).rglob("*")
+        if path.suffix in {".py", ".yaml", ".json", ".j2"}
+    ]
     assert {str(path.relative_to(ROOT)) for path in files} - held == set()

@@ -1,4 +1,6 @@
-"""What the README and the pages beside it tell people to type is accepted, and what they show is there."""
+"""What the README and the pages beside it tell people to type is accepted, and what they show is
+there.
+"""
 
 import re
 import shlex
@@ -9,28 +11,37 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
+from beam_jobs.job.errors import UserError
+from flows.cli import main, run_commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
     p
-    for top in ("README.md", "deploy", "beam_jobs", "model")
+    for top in ("README.md", "docs", "deploy", "beam_jobs", "model")
     for p in sorted([*ROOT.glob(top), *ROOT.glob(f"{top}/**/*.md")])
     if p.suffix == ".md"
 ]
 
 
 def typed(page: Path) -> list[str]:
-    """Every command of a page: of its code blocks, continued lines joined, comments cut off, and between backquotes."""
+    """Every command of a page: of its code blocks, continued lines joined, comments cut off, and
+    between backquotes.
+    """
     text = page.read_text()
     blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```|((?:^    .*\n)+)", text, re.M | re.S)
     lines = "\n".join(a or b for a, b in blocks).replace("\\\n", " ").splitlines()
     found = [re.sub(r"\s+#.*", "", line.strip().removeprefix("$ ")) for line in lines]
     found += [
         " ".join(m.split())
-        for m in re.findall(r"(?<!`)`([^`]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+        for m in re.findall(
+            r"(?<!`)`([^`]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        )
     ]
-    return [line for line in found if re.match(r"(make|amazon-electra|(\S+=\S+ )*(\S*/)?python (-m|tests/)) ?", line)]
+    return [
+        line
+        for line in found
+        if re.match(r"(make|amazon-electra|(\S+=\S+ )*(\S*/)?python (-m|tests/)) ?", line)
+    ]
 
 
 COMMANDS = {(page, command) for page in PAGES for command in typed(page)}
@@ -50,11 +61,19 @@ PROGRAMS = by_program()
 
 
 def those_of(name: str) -> list[str]:
-    return sorted({command for _, command in COMMANDS if command.startswith(f"{name} ") and "…" not in command})
+    return sorted(
+        {
+            command
+            for _, command in COMMANDS
+            if command.startswith(f"{name} ") and "…" not in command
+        }
+    )
 
 
 def test_the_readme_has_commands():
-    there = {command for page, command in COMMANDS if page.name == "README.md" and page.parent == ROOT}
+    there = {
+        command for page, command in COMMANDS if page.name == "README.md" and page.parent == ROOT
+    }
     assert {"make demo", "make test"} <= there
 
 
@@ -66,13 +85,39 @@ def test_make_has_the_target(command):
 
 @pytest.mark.parametrize("command", those_of("amazon-electra"))
 def test_the_command_line_takes_it(command):
-    cli.parser().parse_args(shlex.split(command)[1:])
+    check_command(command)
+
+
+def check_command(command: str) -> None:
+    """Parse a command, and the settings of one that has any."""
+    arguments = main.build_parser().parse_args(shlex.split(command)[1:])
+    if arguments.command == "run" and arguments.dump:
+        run_commands.build_form(arguments)
+
+
+def test_a_setting_that_does_not_exist_is_noticed():
+    check_command("amazon-electra run --dump x.json --set pretraining.steps=1")
+    with pytest.raises(UserError, match="no such section"):
+        check_command("amazon-electra run --dump x.json --set nonsense.x=1")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [c for c in those_of("amazon-electra") if " run --dump " in c and "--add-to" not in c],
+)
+def test_a_run_can_be_planned(command, tmp_path, capsys):
+    words = [*shlex.split(command)[1:], "--store", str(tmp_path), "--dry-run"]
+    arguments = main.build_parser().parse_args([*words, "--dump", "sample:50"])
+    assert main.attempt(arguments) == 0
+    assert "pre-training" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
 def test_the_program_knows_its_options(program):
     start = [program] if program.endswith(".py") else ["-m", program]
-    told = subprocess.run([sys.executable, *start, "--help"], capture_output=True, text=True, cwd=ROOT).stdout
+    told = subprocess.run(
+        [sys.executable, *start, "--help"], capture_output=True, text=True, cwd=ROOT
+    ).stdout
     known = set(re.findall(r"--[\w-]+", told))
     used = set(re.findall(r"(?<=\s)--[\w-]+", " ".join(PROGRAMS[program])))
     assert {option for option in used if option not in known and not beam_knows(option)} == set()
@@ -83,7 +128,9 @@ def beam_knows(option: str) -> bool:
 
     names: set[str] = set()
     PipelineOptions([]).get_all_options(
-        add_extra_args_fn=lambda parser: names.update(s for a in parser._actions for s in a.option_strings)
+        add_extra_args_fn=lambda parser: names.update(
+            s for a in parser._actions for s in a.option_strings
+        )
     )
     return option in names
 

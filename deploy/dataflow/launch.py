@@ -1,9 +1,11 @@
-"""What the launcher of a Flex Template starts: the job named by JOB, with the template's parameters as its options."""
+"""What the launcher of a Flex Template starts: the job named by JOB, with the template's parameters
+as its options.
+"""
 
 import importlib
 import os
 
-from beam_jobs.command import main
+from beam_jobs.job.command import main
 
 if __name__ == "__main__":
     main(importlib.import_module(f"beam_jobs.{os.environ['JOB']}").run)

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs import storage
-from beam_jobs.command import UserMistake
-from flows.parameters import Addition, Dump, Parameters
-from flows.store import Stage, Store
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+from flows.configuration.addresses import check_host
+from flows.configuration.parameters import Addition, Dump, Parameters
+from flows.runner.stage_runner import StageMaker
+from flows.runner.store import Stage, Store
 
 READ_AT_ONCE = 1 << 24  # bytes
 
@@ -25,13 +27,25 @@ class RemoteFile:
     sha256: str
 
 
-def stage(parameters: Parameters | Addition, store: Store) -> Stage:
-    """Nothing is copied: a dump's fingerprint is that of its files, wherever they lie."""
-    far = [file for given in parameters.dump.paths if "://" in given for file in remote_files(given, store)]
-    near = [path for given in parameters.dump.paths if "://" not in given for path in files(given, store)]
+def build_dump_stage(parameters: Parameters | Addition, store: Store) -> Stage:
+    """Return the dump as a stage. Nothing is copied: its fingerprint is that of its files, wherever
+    they lie.
+    """
+    far = [
+        file
+        for given in parameters.dump.paths
+        if "://" in given
+        for file in list_remote_files(given, store)
+    ]
+    near = [
+        path
+        for given in parameters.dump.paths
+        if "://" not in given
+        for path in list_files(given, store)
+    ]
     paths = [*(str(path) for path in near), *(file.path for file in far)]
     if twice := {p for p in paths if paths.count(p) > 1}:
-        raise UserMistake(f"dump.paths: {min(twice)} is named more than once")
+        raise UserError(f"dump.paths: {min(twice)} is named more than once")
     listing: list[dict[str, Any]] = [
         *({"name": p.name, "size": p.stat().st_size, "sha256": store.digest(p)} for p in near),
         *({"name": file.name, "size": file.size, "sha256": file.sha256} for file in far),
@@ -40,30 +54,40 @@ def stage(parameters: Parameters | Addition, store: Store) -> Stage:
         "files": len(paths),
         "bytes": sum(file["size"] for file in listing),
         "paths": paths,
-        "name": name(parameters.dump.paths),
+        "name": name_dump(parameters.dump.paths),
     }
     return Stage("dump", 1, {"files": listing}, result=result)
 
 
-def remote_files(given: str, store: Store) -> list[RemoteFile]:
-    """What a gs:// or s3:// address or glob stands for; each is read once for its digest, as long as it stays."""
+def list_dump(parameters: Parameters | Addition, make: StageMaker) -> Stage:
+    """Return the dump as a stage; a store of objects that is away is asked again."""
+    build = partial(build_dump_stage, parameters, make.store)
+    is_far = any(storage.is_remote(path) for path in parameters.dump.paths)
+    return make.call("listing", build) if is_far else build()
+
+
+def list_remote_files(given: str, store: Store) -> list[RemoteFile]:
+    """Return what a gs:// or s3:// address or glob stands for; each is read once for its digest, as
+    long as it stays.
+    """
     from fsspec.core import url_to_fs
 
     found = []
-    with storage.reaching(given, "dump.paths"):
+    check_host(given, "dump.paths")
+    with storage.report_unreachable(given, "dump.paths"):
         there, pattern = url_to_fs(given)
-        for path in sorted(storage.matching(there, pattern)):
+        for path in sorted(storage.match_remote(there, pattern)):
             address, size = there.unstrip_protocol(path), there.size(path)
             identity = f"{address} {size} {there.ukey(path)}"
-            content = store.remembered(identity, partial(digest, there, path))
+            content = store.remember_digest(identity, partial(hash_remote_file, there, path))
             found.append(RemoteFile(address, path.rsplit("/", 1)[-1], size, content))
     if not found:
-        raise UserMistake(f"dump.paths: no file {given}")
+        raise UserError(f"dump.paths: no file {given}")
     return found
 
 
-def digest(there: Any, path: str) -> str:
-    """SHA-256 of an object, read in parts."""
+def hash_remote_file(there: Any, path: str) -> str:
+    """Return the SHA-256 of an object, read in parts."""
     read = hashlib.sha256()
     with there.open(path, "rb") as file:
         while part := file.read(READ_AT_ONCE):
@@ -71,48 +95,63 @@ def digest(there: Any, path: str) -> str:
     return read.hexdigest()
 
 
-def reading(chosen: Dump) -> dict[str, Any]:
-    """How its files are to be read, as options of the jobs that read them; only what was set, so that what was made
-    before there was a setting is still found."""
-    options = {"columns": chosen.columns, "format": chosen.format, "encoding": chosen.encoding}
+def list_reading_options(chosen: Dump) -> dict[str, Any]:
+    """Return how the dump's files are to be read, as options of the jobs that read them.
+
+    Only what was set is among them, so that what was made before there was a setting is still
+    found.
+    """
+    options = {
+        "columns": chosen.columns,
+        "records": chosen.records,
+        "format": chosen.format,
+        "encoding": chosen.encoding,
+    }
     return {name: value for name, value in options.items() if value}
 
 
-def as_words(options: Mapping[str, Any]) -> list[str]:
-    """Options as a job's command line has them."""
+def format_options(options: Mapping[str, Any]) -> list[str]:
+    """Return options as a job's command line has them."""
     words: list[str] = []
     for name, value in options.items():
         words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     return words
 
 
-def files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:
-    """What one entry of dump.paths stands for, in order of name; mistakes name the field."""
+def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:
+    """Return what one entry of dump.paths stands for, in order of name; mistakes name the field."""
     if given.startswith("sample:"):
-        return [sample(int(given.removeprefix("sample:")), store)]
-    found = sorted(Path(path).resolve() for path in storage.matching_here(str(Path(given).expanduser())))
+        return [write_sample_dump(int(given.removeprefix("sample:")), store)]
+    found = sorted(
+        Path(path).resolve() for path in storage.match_local(str(Path(given).expanduser()))
+    )
     if not found:
-        raise UserMistake(f"{field}: no file {given}")
+        raise UserError(f"{field}: no file {given}")
     for path in found:
         if not path.is_file():
-            raise UserMistake(f"{field}: {path} is a folder; name its files, for example {path}/*.json.gz")
+            raise UserError(
+                f"{field}: {path} is a folder; name its files, for example {path}/*.json.gz"
+            )
         if path.stat().st_size == 0:
-            raise UserMistake(f"{field}: {path} is empty")
+            raise UserError(f"{field}: {path} is empty")
     return found
 
 
-def sample(reviews: int, store: Store) -> Path:
-    """The synthetic dump, written once."""
+def write_sample_dump(reviews: int, store: Store) -> Path:
+    """Write the synthetic dump, once, and return where it is."""
     path = store.root / "samples" / f"sample-{reviews}.json.gz"
     if not path.exists():
-        from beam_jobs.sample_dump import write_sample
+        from beam_jobs.sample.sample_dump import write_sample
 
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sample(path, reviews, 0)
     return path
 
 
-def name(paths: list[str]) -> str:
-    """Short enough for the name of a run: the first file's, and how many more there are."""
-    first = Path(paths[0]).name.split(".")[0].replace("sample:", "sample-").replace("*", "").strip("_-") or "dump"
+def name_dump(paths: list[str]) -> str:
+    """Return a name short enough for a run: the first file's, and how many more there are."""
+    first = (
+        Path(paths[0]).name.split(".")[0].replace("sample:", "sample-").replace("*", "").strip("_-")
+        or "dump"
+    )
     return first if len(paths) == 1 else f"{first}+{len(paths) - 1}"

@@ -1,25 +1,74 @@
-"""Fine-tuning and its evaluation: one cell of the study is one arm, one task, one seed."""
+"""Fine-tuning, its evaluation, the search of its settings and its latency: a cell of a study is one
+encoder, one task, one seed.
+"""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Literal
 
-from beam_jobs.command import UserMistake
-from flows.parameters import Arm, Parameters
-from flows.stages.pretraining import architecture, objective
-from flows.store import Stage, sha256
-from model.finetuning.config import FinetuningSettings
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import write_json
+from beam_jobs.job.settings import format_value, replace_settings
+from flows.configuration.parameters import Arm, Parameters
+from flows.runner.store import ACCELERATOR, Stage, Store
+from flows.stages.external import build_external_stage, locate_encoder, locate_stage
+from flows.stages.pretraining import find_objective, resolve_preset
+from model.config import FinetuningSettings
+from model.finetuning import VERSION
+from model.presets import PRESETS
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Cells run side by side; more threads each would only fight for the cores."""
 CONFIG = "config.json"
-WEIGHTS = [f"{name}{index}" for name in ("model.safetensors", "pytorch_model.bin") for index in ("", ".index.json")]
+WEIGHTS = [
+    f"{name}{index}"
+    for name in ("model.safetensors", "pytorch_model.bin")
+    for index in ("", ".index.json")
+]
 """One of them is in every transformers folder."""
 
 
 @dataclass(frozen=True)
+class Start:
+    """What a fine-tuning starts from."""
+
+    encoder: Stage | None = None
+    """The encoder; of a random one the encoder whose architecture and vocabulary it shares."""
+    kind: Literal["trained", "random", "half"] = "trained"
+    teacher: Stage | None = None
+    """A fine-tuned model, which `half` takes every second layer of."""
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """All that decides what a cell computes. Its name, and that of its arm, decide nothing."""
+
+    start: Start
+    task: str
+    seed: int
+    data: Stage
+    settings: Mapping[str, str]
+    """As `--set` takes them."""
+    preset: str = ""
+    """Whose fine-tuning settings hold where `settings` says nothing; empty: the defaults."""
+    device: str = "auto"
+    search: Stage | None = None
+    """Finds the settings that `settings` leaves open."""
+
+    @property
+    def resolved(self) -> FinetuningSettings:
+        base = PRESETS[self.preset].finetuning if self.preset else FinetuningSettings()
+        [resolved] = replace_settings([base], self.settings, "finetuning")
+        return resolved
+
+
+@dataclass(frozen=True)
 class Cell:
-    arm: Arm
+    """One fine-tuning of an arm and its evaluation."""
+
+    arm: str
     task: str
     seed: int
     finetuned: Stage
@@ -27,150 +76,273 @@ class Cell:
 
     @property
     def title(self) -> str:
-        return f"{self.arm} · {self.task} · seed {self.seed}"
+        return self.finetuned.title
 
 
-def demand_discriminator(parameters: Parameters) -> None:
-    """Told before anything is made: what is fine-tuned, promoted and described is ELECTRA's discriminator."""
-    asked = objective(parameters)
+def check_objective(parameters: Parameters) -> None:
+    """Raise UserError, before anything is made, where the encoder is no ELECTRA's discriminator:
+    what is fine-tuned, promoted and described is one.
+    """
+    asked = find_objective(parameters)
     if asked != "electra":
-        raise UserMistake(
-            f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment pre-train makes such "
-            "an encoder, and a study may compare them (`amazon-electra study`)"
+        raise UserError(
+            f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment "
+            "pre-train makes such an encoder, and a study may compare them (`amazon-electra study`)"
         )
 
 
-def demand_splits(parameters: Parameters) -> None:
-    """Told before anything is made: each cell trains on one side, chooses by another and is tested on a third."""
+def check_splits(parameters: Parameters) -> None:
+    """Raise UserError, before anything is made, where a split is empty: each cell trains on one,
+    chooses by another and is tested on a third.
+    """
     shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
     if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
-        raise UserMistake(
-            f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of train, dev and test, "
-            f"here {' and '.join(empty)} would be empty; the deployments prepare-data and pre-train need none of them"
+        raise UserError(
+            f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of "
+            f"train, dev and test, here {' and '.join(empty)} would be empty; the deployments "
+            "prepare-data and pre-train need none of them"
         )
 
 
-def demand_published(parameters: Parameters) -> None:
-    """Told before anything is made: nothing is downloaded, so a model of the hub must be here by now."""
+def check_published(parameters: Parameters) -> None:
+    """Raise UserError, before anything is made, where the published model is not here: nothing is
+    downloaded.
+    """
     from huggingface_hub import constants, try_to_load_from_cache
 
     name = parameters.finetuning.published
-    if "published" not in parameters.finetuning.arms or not name or Path(name).expanduser().is_dir():
+    if (
+        "published" not in parameters.finetuning.arms
+        or not name
+        or Path(name).expanduser().is_dir()
+    ):
         return
     try:
-        found = {file for file in (CONFIG, *WEIGHTS) if isinstance(try_to_load_from_cache(name, file), str)}
+        found = {
+            file
+            for file in (CONFIG, *WEIGHTS)
+            if isinstance(try_to_load_from_cache(name, file), str)
+        }
     except ValueError as wrong:
-        raise UserMistake(f"finetuning.published: {str(wrong).splitlines()[0]}") from None
+        raise UserError(f"finetuning.published: {str(wrong).splitlines()[0]}") from None
     if CONFIG not in found or len(found) == 1:
-        raise UserMistake(
-            f"finetuning.published: {name} is not in this machine's cache, {constants.HF_HUB_CACHE}; "
-            f"fetch it first (hf download {name}), or give the path of its folder"
+        raise UserError(
+            f"finetuning.published: {name} is not in this machine's cache, "
+            f"{constants.HF_HUB_CACHE}; fetch it first (hf download {name}), "
+            "or give the path of its folder"
         )
 
 
-def arms(parameters: Parameters, encoder: Stage, champion: Stage | None, base: Stage | None = None) -> dict[Arm, Stage]:
-    """Each arm's encoder, in the order chosen; none is compared with itself.
+def list_arms(
+    parameters: Parameters,
+    store: Store,
+    encoder: Stage,
+    champion: Stage | None,
+    base: Stage | None = None,
+) -> dict[Arm, Stage]:
+    """Return each arm's encoder, in the order chosen; none is compared with itself.
 
-    A model that wants to be champion is compared with the one that is. Where there is none, a model that goes on from
-    another is compared with that one.
+    A model that wants to be champion is compared with the one that is. Where there is none, a model
+    that goes on from another is compared with that one.
     """
     chosen = list(parameters.finetuning.arms)
     if parameters.promotion.mode != "off" and "champion" not in chosen:
         chosen.append("champion")
     if champion is None or champion.fingerprint == encoder.fingerprint:
         chosen = ["base" if arm == "champion" else arm for arm in chosen]
+    published = parameters.finetuning.published
     sources: dict[Arm, Stage | None] = {
         "pre-trained": encoder,
         "random": encoder,
         "champion": champion,
         "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
-        "published": published(parameters.finetuning.published),
+        "published": build_external_stage(published, store) if published else None,
     }
     return {arm: source for arm in chosen if (source := sources[arm])}
 
 
-def published(name: str) -> Stage | None:
-    """An encoder of somebody else's: a folder is known by its files, a name on the hub by itself."""
-    if not name:
-        return None
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        return Stage("published", 1, {"name": name}, result={"path": name})
-    files = {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file()}
-    return Stage("published", 1, {"files": files}, result={"path": str(folder.resolve())})
-
-
-def cells(
+def list_cells(
     parameters: Parameters,
+    store: Store,
     corpus: Stage,
-    vocabulary: Stage,
     encoder: Stage,
     champion: Stage | None,
     base: Stage | None = None,
 ) -> Iterator[Cell]:
-    """The study, in the order of the report; `base` is the model this one goes on from, if any."""
-    sources = arms(parameters, encoder, champion, base)
+    """Yield the cells of a run in the order of the report; `base` is the model that this one goes
+    on from, if any.
+    """
+    rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
+    arms = list_arms(parameters, store, encoder, champion, base)
     for task in parameters.finetuning.tasks:
         for seed in parameters.finetuning.seeds:
-            for arm, source in sources.items():
-                finetuned = finetune(parameters, arm, task, seed, corpus, vocabulary, source)
-                yield Cell(arm, task, seed, finetuned, evaluate(task, corpus, finetuned))
+            for arm, source in arms.items():
+                chosen = Finetuning(
+                    Start(source, "random" if arm == "random" else "trained"),
+                    task,
+                    seed,
+                    corpus,
+                    {"learning_rates": rates} if rates else {},
+                    parameters.preset,
+                    parameters.pretraining.device,
+                )
+                labels = {"arm": arm, "task": task, "seed": str(seed)}
+                title = f"{arm} · {task} · seed {seed}"
+                finetuned = build_finetuning_stage(chosen, title, labels)
+                evaluated = build_evaluation_stage(chosen, finetuned)
+                yield Cell(arm, task, seed, finetuned, evaluated)
 
 
-def finetune(
-    parameters: Parameters, arm: Arm, task: str, seed: int, corpus: Stage, vocabulary: Stage, encoder: Stage
-) -> Stage:
-    """The random arm shares architecture and vocabulary with the pre-trained one and does not depend on its weights."""
-    rates = [str(rate) for rate in parameters.finetuning.learning_rates]
-    device = parameters.pretraining.device
-    random = arm == "random"
-    finetuned = Stage(
+def build_finetuning_stage(chosen: Finetuning, title: str, labels: Mapping[str, str]) -> Stage:
+    """Return the stage of a fine-tuning; its job makes the evaluation along with it."""
+
+    def list_arguments(store: Store, folder: Path) -> list[str]:
+        evaluation = store.folder(build_evaluation_stage(chosen, stage))
+        return [*format_arguments(chosen, store, folder), "--evaluation", str(evaluation)]
+
+    stage = Stage(
         "finetuning",
-        2,
-        {
-            "task": task,
-            "seed": seed,
-            "arm": arm,
-            "learning_rates": rates,
-            **architecture(parameters),
-            "preset.finetuning": asdict(FinetuningSettings.of_preset(parameters.preset)),
-            **({"settings": parameters.pretraining.settings} if random else {}),
-        },
-        {"corpus": corpus, **({"vocabulary": vocabulary} if random else {"encoder": encoder})},
+        VERSION,
+        describe_finetuning(chosen),
+        list_inputs(chosen),
         "model.finetune",
-        lambda store, folder: [
-            *encoder_arguments(random, encoder.result.get("path") or str(store.folder(encoder) / "discriminator")),
-            *["--task", task, "--data", str(store.folder(corpus))],
-            *["--output", str(folder)],
-            *["--preset", parameters.preset, "--seed", str(seed), "--device", device],
-            *["--evaluation", str(store.folder(evaluate(task, corpus, finetuned)))],
-            *(["--learning_rate", *rates] if rates else []),
-        ],
-        title=f"{arm} · {task} · seed {seed}",
+        list_arguments,
+        title=title,
         environment=ONE_THREAD,
         tracked=True,
+        labels=labels,
     )
-    return finetuned
+    return stage
 
 
-def encoder_arguments(random: bool, folder: str) -> list[str]:
-    return ["--encoder", "random", "--architecture", folder] if random else ["--encoder", folder]
+def describe_finetuning(chosen: Finetuning) -> dict[str, Any]:
+    """Return what decides a fine-tuning besides the stages that it is made of."""
+    start, told = chosen.start, {"task": chosen.task, "seed": chosen.seed}
+    settings = {"settings": asdict(chosen.resolved)}
+    if start.kind == "trained":
+        return {**told, **settings}
+    shape = describe_network(start.encoder) if start.encoder and is_made_here(start.encoder) else {}
+    return {**told, **settings, "encoder": start.kind, **shape}
 
 
-def evaluate(task: str, corpus: Stage, finetuned: Stage) -> Stage:
-    """Usually made by the fine-tuning job along the way, which saves the start of another process."""
+def list_inputs(chosen: Finetuning) -> dict[str, Stage]:
+    """Return the stages whose content decides the fine-tuning.
+
+    A random encoder depends on the vocabulary of the encoder whose architecture it shares, not on
+    that one's weights.
+    """
+    start = chosen.start
+    inputs = {"data": chosen.data, "teacher": start.teacher, "search": chosen.search}
+    if start.encoder and start.kind == "trained":
+        inputs["encoder"] = start.encoder
+    elif start.encoder and is_made_here(start.encoder):
+        inputs["vocabulary"] = find_vocabulary(start.encoder)
+    else:
+        inputs["architecture"] = start.encoder
+    return {name: stage for name, stage in inputs.items() if stage}
+
+
+def is_made_here(encoder: Stage) -> bool:
+    """Return whether a graph names what the encoder is made of."""
+    return "shards" in encoder.inputs
+
+
+def describe_network(encoder: Stage) -> dict[str, Any]:
+    """Return what config.json takes of a pre-training: all that a random encoder shares with it."""
+    preset = resolve_preset(encoder)
+    training = {name: getattr(preset.pretraining, name) for name in ("dropout", "objective")}
+    return {"architecture": asdict(preset.architecture) | training}
+
+
+def find_vocabulary(encoder: Stage) -> Stage:
+    """Return the vocabulary of a pre-training; that of external shards is part of them."""
+    shards = encoder.inputs["shards"]
+    return shards.inputs.get("vocabulary", shards)
+
+
+def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str]:
+    """Return the command line that fine-tuning and search share."""
+    start, words = chosen.start, []
+    located = locate_encoder(store, start.encoder) if start.encoder else ""
+    words = ["--encoder", located if start.kind == "trained" else start.kind]
+    words += ["--architecture", located] if start.kind == "random" else []
+    if start.teacher:
+        words += ["--teacher", locate_stage(store, start.teacher)]
+        words += ["--teacher_outputs", str(store.root / "teachers")]
+    words += ["--task", chosen.task, "--data", locate_stage(store, chosen.data)]
+    words += ["--output", str(folder), "--seed", str(chosen.seed), "--device", chosen.device]
+    words += ["--preset", chosen.preset] if chosen.preset else []
+    settings = dict(chosen.settings)
+    if chosen.search:
+        settings |= read_found_settings(store, chosen.search)
+    for name, text in sorted(settings.items()):
+        words += ["--set", f"{name}={text}"]
+    return words
+
+
+def build_search_stage(
+    chosen: Finetuning, space: Mapping[str, Any], trials: int, title: str
+) -> Stage:
+    """Return the search for the settings of a fine-tuning, on dev."""
+
+    def list_arguments(store: Store, folder: Path) -> list[str]:
+        write_json(folder / "space.json", dict(space))
+        search = ["--space", str(folder / "space.json"), "--trials", str(trials)]
+        return [*format_arguments(chosen, store, folder), *search]
+
+    return Stage(
+        "search",
+        VERSION,
+        {**describe_finetuning(chosen), "space": dict(space), "trials": trials},
+        list_inputs(chosen),
+        "model.finetuning.search",
+        list_arguments,
+        title=title,
+        environment=ONE_THREAD,
+    )
+
+
+def read_found_settings(store: Store, search: Stage) -> dict[str, str]:
+    """Return the settings that a complete search found, as `--set` takes them."""
+    found = json.loads((store.folder(search) / "best.json").read_text())["settings"]
+    return {name: format_value(value) for name, value in found.items()}
+
+
+def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
+    """Return the evaluation on test, which the fine-tuning job usually makes along the way: that
+    saves the start of another process.
+    """
     return Stage(
         "evaluation",
         2,
-        {"task": task, "split": "test"},
-        {"corpus": corpus, "model": finetuned},
+        {"task": chosen.task, "split": "test"},
+        {"data": chosen.data, "model": finetuned},
         "model.evaluate",
         lambda store, folder: [
             *["--model", str(store.folder(finetuned))],
-            *["--task", task, "--data", str(store.folder(corpus)), "--split", "test"],
-            *["--output", str(folder)],
+            *["--task", chosen.task, "--data", locate_stage(store, chosen.data)],
+            *["--split", "test", "--output", str(folder)],
         ],
         title=f"{finetuned.title} · test",
         written_last="metrics.json",
+        environment=ONE_THREAD,
+    )
+
+
+def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str) -> Stage:
+    """Return the measurement of size, speed and memory of a fine-tuned model."""
+    return Stage(
+        "latency",
+        1,
+        {"task": chosen.task, "device": chosen.device},
+        {"data": chosen.data, "model": finetuned},
+        "model.evaluation.latency",
+        lambda store, folder: [
+            *["--model", str(store.folder(finetuned)), "--task", chosen.task],
+            *["--data", locate_stage(store, chosen.data), "--device", chosen.device],
+            *["--output", str(folder / "latency.json")],
+        ],
+        title=title,
+        tags=(ACCELERATOR,),
         environment=ONE_THREAD,
     )

@@ -7,34 +7,86 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from beam_jobs.command import UserMistake
-from flows.deployments import ACCELERATOR
-from flows.parameters import Increment, Parameters
-from flows.processes import run_job
-from flows.store import Manifest, Stage, Store
-from model.presets import PRESETS, with_settings
+from beam_jobs.job.errors import UserError
+from flows.configuration.parameters import Increment, Parameters
+from flows.runner.processes import run_job
+from flows.runner.store import ACCELERATOR, Manifest, Stage, Store
+from model.presets import PRESETS, Preset, apply_settings
 
 
-def demand_device(parameters: Parameters) -> None:
-    """Told before anything is made: training comes hours after the data."""
+def check_device(parameters: Parameters) -> None:
+    """Raise UserError, before anything is made, where the device is not there: training comes hours
+    after the data.
+    """
     device = parameters.pretraining.device
     if device in ("auto", "cpu"):
         return
     with TemporaryDirectory() as folder:
         try:
             run_job("model.device", [device], Path(folder, "log.txt"))
-        except UserMistake as missing:
-            raise UserMistake(str(missing).replace("--device ", "device=")) from None
-
-
-def stage(parameters: Parameters, shards: Stage) -> Stage:
-    steps = parameters.pretraining.steps
-    length = ["--steps", str(steps)] if steps else []
-    return _stage(parameters, {"shards": shards}, {"steps": steps}, lambda store: length)
+        except UserError as missing:
+            raise UserError(str(missing).replace("--device ", "device=")) from None
 
 
 @dataclass(frozen=True)
-class Earlier:
+class PretrainingRequest:
+    """What all pre-trainings say: the preset, the settings that differ from it, the seed."""
+
+    preset: str
+    settings: Mapping[str, str]
+    seed: int
+    device: str
+    title: str = "pre-training"
+    threads: int = 0
+    """Of the CPU; 0: all cores. It decides the time, not the result."""
+
+    @property
+    def resolved(self) -> Preset:
+        return apply_settings(PRESETS[self.preset], dict(self.settings))
+
+
+def describe_training(parameters: Parameters) -> PretrainingRequest:
+    """Return the pre-training that the form of a run describes."""
+    chosen = parameters.pretraining
+    return PretrainingRequest(parameters.preset, chosen.settings, chosen.seed, chosen.device)
+
+
+def has_accelerator(device: str) -> bool:
+    """Return whether training on this device takes a GPU or TPU, without torch, which is slow."""
+    here = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("accel*")]
+    return device in ("cuda", "xla") or (device == "auto" and bool(here))
+
+
+def build_pretraining_stage(parameters: Parameters, shards: Stage) -> Stage:
+    return build_training_stage(describe_training(parameters), shards, parameters.pretraining.steps)
+
+
+def build_training_stage(training: PretrainingRequest, shards: Stage, steps: int) -> Stage:
+    """Return the pre-training on these shards; `steps` 0: as many as the preset says."""
+    length = ["--steps", str(steps)] if steps else []
+    return _build_stage(training, {"shards": shards}, {"steps": steps}, lambda store: length)
+
+
+def build_equal_stage(
+    training: PretrainingRequest,
+    shards: Stage,
+    other: Stage,
+    budget: str,
+    count: Callable[[Store], int],
+) -> Stage:
+    """Return a pre-training that costs as much as another one.
+
+    `budget` names what is equal (`same_flops_as`, `same_tokens_as`), `count` returns the steps once
+    both shards are there.
+    """
+    own = {"steps": 0, budget: other.fingerprint}
+    return _build_stage(
+        training, {"shards": shards}, own, lambda store: ["--steps", str(count(store))]
+    )
+
+
+@dataclass(frozen=True)
+class EarlierTraining:
     """What training goes on from."""
 
     encoder: Stage
@@ -44,78 +96,116 @@ class Earlier:
     """How often the first round went through its shards."""
 
 
-def continued(parameters: Parameters, increment: Increment, shards: Stage, earlier: Earlier) -> Stage:
-    """From the weights of an earlier pre-training, on new shards and a share of the old ones, warmed up anew."""
-    ratio = increment.replay_ratio
+def build_continued_stage(
+    parameters: Parameters, increment: Increment, shards: Stage, earlier: EarlierTraining
+) -> Stage:
+    """Return a pre-training from the weights of an earlier one, on new shards and a share of the
+    old ones, warmed up anew.
+    """
+    ratio, training = increment.replay_ratio, describe_training(parameters)
 
-    def more(store: Store) -> list[str]:
-        replay = ["--replay", *(str(store.folder(one)) for one in earlier.shards), "--replay_ratio", str(ratio)]
+    def list_arguments(store: Store) -> list[str]:
+        replay = [
+            "--replay",
+            *(str(store.folder(one)) for one in earlier.shards),
+            "--replay_ratio",
+            str(ratio),
+        ]
         begin = store.folder(earlier.encoder)
-        steps = increment.steps or steps_for(parameters, increment, store.manifest(shards) or {}, earlier.epochs)
+        steps = increment.steps or count_steps(
+            training, increment, store.manifest(shards) or {}, earlier.epochs
+        )
         return [
             *(replay if ratio else []),
-            *["--start_from", str(begin / "discriminator"), "--start_generator_from", str(begin / "generator")],
+            *[
+                "--start_from",
+                str(begin / "discriminator"),
+                "--start_generator_from",
+                str(begin / "generator"),
+            ],
             *["--steps", str(steps)],
         ]
 
     own = {"steps": increment.steps, "epochs": increment.epochs, "replay_ratio": ratio}
-    return _stage(parameters, {"shards": shards, "base": earlier.encoder}, own, more)
+    return _build_stage(training, {"shards": shards, "base": earlier.encoder}, own, list_arguments)
 
 
-def _stage(
-    parameters: Parameters,
+def _build_stage(
+    training: PretrainingRequest,
     inputs: Mapping[str, Stage],
     own: Mapping[str, Any],
-    more: Callable[[Store], list[str]],
+    list_arguments: Callable[[Store], list[str]],
 ) -> Stage:
-    """What all pre-trainings share; `own` parameters and `more` arguments are this one's."""
-    chosen = parameters.pretraining
-    settings = {**chosen.settings, "seed": str(chosen.seed)}
+    """Return what all pre-trainings share; `own` and `list_arguments` are this one's."""
+    settings = {**training.settings, "seed": str(training.seed)}
+    threads = ["--threads", str(training.threads)] if training.threads else []
     return Stage(
         "pretraining",
-        2,
+        4,
         {
-            **architecture(parameters),
-            "preset.pretraining": asdict(PRESETS[parameters.preset].pretraining),
+            **describe_architecture(training.preset),
+            "preset.pretraining": asdict(PRESETS[training.preset].pretraining),
             **own,
-            "seed": chosen.seed,
-            "settings": chosen.settings,
+            "seed": training.seed,
+            "settings": dict(training.settings),
         },
         inputs,
         "model.pretrain",
         lambda store, folder: [
-            *["--shards", str(store.folder(inputs["shards"]))],
+            *["--shards", locate_shards(store, inputs["shards"])],
             *["--output", str(folder)],
-            *["--preset", parameters.preset, "--device", chosen.device, *more(store)],
+            *["--preset", training.preset, "--device", training.device],
+            *[*threads, *list_arguments(store)],
             *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
         ],
-        title="pre-training",
+        title=training.title,
         tags=(ACCELERATOR,),
         tracked=True,
     )
 
 
-def exported(parameters: Parameters) -> str:
-    """The folder of the encoder that is there to be fine-tuned (model/pretraining/outputs.py)."""
-    return "discriminator" if objective(parameters) == "electra" else "encoder"
+def locate_shards(store: Store, shards: Stage) -> str:
+    """Return the folder of shards that a stage made, or that were there."""
+    return shards.result["path"] if shards.name == "external" else str(store.folder(shards))
 
 
-def objective(parameters: Parameters) -> str:
-    return parameters.pretraining.settings.get("objective", PRESETS[parameters.preset].pretraining.objective)
+def resolve_preset(stage: Stage) -> Preset:
+    """Return the preset of a pre-training with its settings; that of the smallest preset where the
+    stage is known by its fingerprint alone.
+    """
+    told = stage.parameters
+    return apply_settings(PRESETS[told.get("preset", "tiny")], dict(told.get("settings", {})))
 
 
-def steps_for(parameters: Parameters, increment: Increment, shards: Manifest, epochs_of_the_first: float) -> int:
-    """In proportion to the new dump: it is gone through as often as the first one was, or as the form says."""
-    batch = with_settings(PRESETS[parameters.preset], parameters.pretraining.settings).pretraining.batch
-    new_a_step = batch * (1 - increment.replay_ratio)
+def name_exported_folder(stage: Stage) -> str:
+    """Return the folder of the encoder that is there to be fine-tuned
+    (model/pretraining/outputs.py).
+    """
+    is_electra = resolve_preset(stage).pretraining.objective == "electra"
+    return "discriminator" if is_electra else "encoder"
+
+
+def find_objective(parameters: Parameters) -> str:
+    return describe_training(parameters).resolved.pretraining.objective
+
+
+def count_steps(
+    training: PretrainingRequest, increment: Increment, shards: Manifest, epochs_of_the_first: float
+) -> int:
+    """Return the steps in proportion to the new dump: it is gone through as often as the first one
+    was, or as the form says.
+    """
+    new_a_step = training.resolved.pretraining.batch * (1 - increment.replay_ratio)
     epochs = increment.epochs or epochs_of_the_first
     return max(1, ceil(epochs * shards["result"]["sequences"] / new_a_step))
 
 
-def shape_of(preset: str) -> dict[str, Any]:
+def describe_shape(preset: str) -> dict[str, Any]:
     return asdict(PRESETS[preset].architecture)
 
 
-def architecture(parameters: Parameters) -> dict[str, Any]:
-    """What decides the shape of the encoder, trained or not; a preset counts by what it says, not by its name."""
-    return {"preset": parameters.preset, "preset.architecture": shape_of(parameters.preset)}
+def describe_architecture(preset: str) -> dict[str, Any]:
+    """Return what decides the shape of an encoder; a preset counts by what it says, not by its
+    name.
+    """
+    return {"preset": preset, "preset.architecture": describe_shape(preset)}

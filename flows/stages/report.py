@@ -5,29 +5,43 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.parameters import Addition, Parameters
-from flows.settings import settings_of
+from beam_jobs.job.files import write_json
+from flows.configuration.parameters import Addition, Parameters
+from flows.configuration.settings import list_changes
+from flows.runner.store import Manifest, Stage, Store
 from flows.stages.finetuning import Cell
-from flows.store import Manifest, Stage, Store
-from model.json_file import write_json
 
 
-def stage(
-    asked: Parameters | Addition, preset: str, dump: Stage, made: Sequence[Stage], encoder: Stage, cells: Sequence[Cell]
+def build_report_stage(
+    asked: Parameters | Addition,
+    preset: str,
+    dump: Stage,
+    made: Sequence[Stage],
+    encoder: Stage,
+    cells: Sequence[Cell],
 ) -> Stage:
-    """`made` are the stages whose counts the report shows, in the order of the graph."""
+    """Return the stage of the report; `made` are the stages whose counts it shows, in the order of
+    the graph.
+    """
     inputs = {cell.title: cell.evaluated for cell in cells}
     title = f"{dump.result['name']} with preset {preset}"
 
-    def arguments(store: Store, folder: Path) -> list[str]:
+    def prepare_arguments(store: Store, folder: Path) -> list[str]:
         study = folder / "study.json"
-        write_json(study, described(store, title, asked, made, encoder, cells))
+        write_json(study, describe_study(store, title, asked, made, encoder, cells))
         return ["--study", str(study), "--output", str(folder)]
 
-    return Stage("report", 4, {"title": title}, {**inputs, "encoder": encoder}, "model.evaluation.report", arguments)
+    return Stage(
+        "report",
+        4,
+        {"title": title},
+        {**inputs, "encoder": encoder},
+        "model.report.report",
+        prepare_arguments,
+    )
 
 
-def described(
+def describe_study(
     store: Store,
     title: str,
     asked: Parameters | Addition,
@@ -35,61 +49,88 @@ def described(
     encoder: Stage,
     cells: Sequence[Cell],
 ) -> dict[str, Any]:
-    """The study as the report's job reads it."""
+    """Return the study as the report's job reads it."""
     return {
         "title": title,
-        "command": command(asked),
-        **described_stages(store, made),
-        "arms": _arms(store, cells),
-        "pretraining": [{"name": "in-domain ELECTRA", "metrics": str(store.folder(encoder) / "metrics.jsonl")}],
+        "command": format_command(asked),
+        **describe_stages(store, made),
+        "arms": _describe_arms(store, cells),
+        "pretraining": [
+            {"name": "in-domain ELECTRA", "metrics": str(store.folder(encoder) / "metrics.jsonl")}
+        ],
         "model": str(store.folder(encoder) / "discriminator"),
         "cells": [
-            {"arm": c.arm, "task": c.task, "seed": c.seed, "evaluation": str(store.folder(c.evaluated))} for c in cells
+            {
+                "arm": c.arm,
+                "task": c.task,
+                "seed": c.seed,
+                "evaluation": str(store.folder(c.evaluated)),
+            }
+            for c in cells
         ],
     }
 
 
-def command(asked: Parameters | Addition) -> str:
-    """What gives this report again, as a shell reads it."""
+def format_command(asked: Parameters | Addition) -> str:
+    """Return the command that gives this report again, as a shell reads it."""
     words = ["amazon-electra", "run", "--dump", *asked.dump.paths, "--store", asked.store]
-    words += ["--add-to", asked.increment.base] if isinstance(asked, Addition) else ["--preset", asked.preset]
-    return shlex.join([*words, *changes(asked)])
+    words += (
+        ["--add-to", asked.increment.base]
+        if isinstance(asked, Addition)
+        else ["--preset", asked.preset]
+    )
+    return shlex.join([*words, *list_changed_settings(asked)])
 
 
-def changes(asked: Parameters | Addition) -> list[str]:
-    """`--set` for whatever is not as by default; the dump and the base have options of their own."""
-    texts = [text for text in settings_of(asked) if not text.startswith(("dump.paths=", "increment.base="))]
+def list_changed_settings(asked: Parameters | Addition) -> list[str]:
+    """Return `--set` for whatever is not as by default; the dump and the base have options of their
+    own.
+    """
+    texts = [
+        text
+        for text in list_changes(asked)
+        if not text.startswith(("dump.paths=", "increment.base="))
+    ]
     return [word for text in texts for word in ("--set", text)]
 
 
-def _arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Whether the store tells what each arm's encoder has seen, and that the test texts were no part of it."""
+def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return for each arm whether the store tells what its encoder has seen, and for which tasks
+    the test texts were no part of it.
+    """
     told: dict[str, dict[str, Any]] = {}
     for cell in cells:
-        encoder, corpus = cell.finetuned.inputs.get("encoder"), cell.finetuned.inputs["corpus"]
+        encoder, corpus = cell.finetuned.inputs.get("encoder"), cell.finetuned.inputs["data"]
         if cell.arm not in told:
             told[cell.arm] = {"name": cell.arm}
             if encoder:
                 made = store.manifest(encoder)
                 held_out = made is not None and _is_held_out(store, made, corpus.fingerprint)
                 tasks = list(dict.fromkeys(c.task for c in cells)) if held_out else []
-                told[cell.arm] |= {"data_known": made is not None, **({"held_out": tasks} if made else {})}
+                told[cell.arm] |= {
+                    "data_known": made is not None,
+                    **({"held_out": tasks} if made else {}),
+                }
     return list(told.values())
 
 
 def _is_held_out(store: Store, encoder: Manifest, corpus: str) -> bool:
-    """Whether every corpus the encoder was made of is this one, or was made later without the texts of this one."""
-    corpora = [made for _, made in store.lineage(encoder) if made["stage"] == "corpus"]
-    every = [{made["fingerprint"] for _, made in store.lineage(one)} for one in corpora]
+    """Return whether every corpus the encoder was made of is this one, or was made later without
+    the texts of this one.
+    """
+    corpora = [made for _, made in store.trace_lineage(encoder) if made["stage"] == "corpus"]
+    every = [{made["fingerprint"] for _, made in store.trace_lineage(one)} for one in corpora]
     return bool(every) and all(corpus in made_of for made_of in every)
 
 
-def described_stages(store: Store, made: Sequence[Stage]) -> dict[str, Any]:
-    """The dump, and what every stage that is complete counted."""
+def describe_stages(store: Store, made: Sequence[Stage]) -> dict[str, Any]:
+    """Return the dump, and what every stage that is complete counted."""
     manifests = [manifest for stage in made if (manifest := store.manifest(stage))]
     dump = next((stage for stage in made if stage.name == "dump"), None)
     return {
-        "dump": {"name": dump.result["name"], "fingerprint": dump.fingerprint, **dump.parameters} if dump else {},
+        "dump": {"name": dump.result["name"], "fingerprint": dump.fingerprint, **dump.parameters}
+        if dump
+        else {},
         "stages": [
             {
                 "stage": m["title"],

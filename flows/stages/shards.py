@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.parameters import Parameters
-from flows.store import Stage, Store
+from flows.configuration.parameters import Parameters
+from flows.runner.store import Stage, Store
 from model.presets import PRESETS
 
-MOST_EVALUATED = 1_000_000
-"""Dev and test reviews that general text is searched for: 5 KB of memory each (beam_jobs/withholding.py)."""
 
-
-def stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
+def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
     max_length = parameters.shards.max_length or PRESETS[parameters.preset].max_length
     workers = parameters.corpus.workers
     return Stage(
@@ -30,7 +27,7 @@ def stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
     )
 
 
-def general(
+def build_general_shards_stage(
     parameters: Parameters,
     texts: Sequence[Path],
     withheld: Sequence[Path],
@@ -38,16 +35,17 @@ def general(
     vocabulary: Stage,
     store: Store,
 ) -> Stage:
-    """Shards of text that is not reviews, for a study's control arm: the reviews' vocabulary, sentences and length.
+    """Return shards of text that is not reviews, for a study's control arm: the reviews'
+    vocabulary, sentences and length.
 
-    What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of the corpus. If these
-    are more than MOST_EVALUATED, they are not searched for, and the report warns of it.
+    What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
+    the corpus.
     """
     max_length = parameters.shards.max_length or PRESETS[parameters.preset].max_length
     workers = parameters.corpus.workers
     return Stage(
         "shards",
-        3 if withheld else 2,  # 3: as of corpus 4
+        4,  # as of corpus 6, and however many reviews are tested on
         {
             "max_length": max_length,
             "general_text": [store.digest(path) for path in texts],
@@ -56,20 +54,14 @@ def general(
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
         lambda store, folder: [
-            *["--general_text", *map(str, texts)],
+            *["--general-text", *map(str, texts)],
             *["--punkt", str(store.folder(corpus) / "punkt.json")],
             *["--vocabulary", str(store.folder(vocabulary))],
             *["--output", str(folder)],
             *["--max_length", str(max_length)],
             *(["--withhold", *map(str, withheld)] if withheld else []),
-            *(["--withhold_corpus", str(store.folder(corpus))] if evaluated(corpus, store) <= MOST_EVALUATED else []),
+            *["--withhold-corpus", str(store.folder(corpus))],
             *(["--direct_num_workers", str(workers)] if workers else []),
         ],
         title="general-text shards",
     )
-
-
-def evaluated(corpus: Stage, store: Store) -> int:
-    """Dev and test reviews of a corpus that is complete."""
-    splits = (store.manifest(corpus) or {"result": {}})["result"].get("splits", {})
-    return splits.get("dev", 0) + splits.get("test", 0)

@@ -1,11 +1,11 @@
 """The vocabulary: WordPiece trained on the corpus's pretrain split."""
 
-from flows.parameters import Increment, Parameters
-from flows.store import Stage
+from flows.configuration.parameters import Increment, Parameters
+from flows.runner.store import Stage
 from model.presets import PRESETS
 
 
-def stage(parameters: Parameters, corpus: Stage) -> Stage:
+def build_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Stage:
     size = parameters.vocabulary.size or PRESETS[parameters.preset].vocabulary_size
     lower_case = parameters.vocabulary.lower_case
     return Stage(
@@ -22,8 +22,10 @@ def stage(parameters: Parameters, corpus: Stage) -> Stage:
     )
 
 
-def fit_stage(increment: Increment, corpus: Stage, vocabulary: Stage) -> Stage:
-    """How well a vocabulary fits a corpus it was not trained on, against how well it fitted the first one."""
+def build_vocabulary_fit_stage(increment: Increment, corpus: Stage, vocabulary: Stage) -> Stage:
+    """Return the stage that measures how well a vocabulary fits a corpus it was not trained on,
+    against how well it fitted the first one.
+    """
     limits = {"unknown_rate": increment.unknown_rate, "tokens_per_word": increment.tokens_per_word}
     return Stage(
         "vocabulary-fit",

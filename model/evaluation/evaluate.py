@@ -1,4 +1,4 @@
-"""Evaluates a fine-tuned folder on a split: predictions.parquet, metrics.json, mistakes.jsonl."""
+"""Evaluates a fine-tuned folder on a split, and writes predictions, metrics and worst mistakes."""
 
 import json
 import time
@@ -9,126 +9,159 @@ from typing import Any
 
 import numpy as np
 
-from model.command import UserMistake
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import write_json
+from model.config import FinetuningSettings
 from model.device import open_device
-from model.evaluation import metrics, predictions, spans
-from model.evaluation.predict import predict
-from model.evaluation.predictions import Predictions
-from model.evaluation.significance import interval
-from model.evaluation.slices import slices, with_what_all_have
+from model.evaluation import metrics, spans
+from model.evaluation.predict import predict_examples
+from model.evaluation.predictions import Predictions, write_predictions
+from model.evaluation.significance import compute_interval
+from model.evaluation.slices import add_common_slices, measure_slices
 from model.finetuning import encoders
-from model.finetuning.batches import Encoder
-from model.finetuning.config import FinetuningSettings
-from model.finetuning.examples import Example, Split, Task, load
+from model.finetuning.features.examples import Example, Split, Task, load_examples
+from model.finetuning.features.featurizer import Featurizer
+from model.finetuning.task_settings import choose_sampling
 from model.finetuning.tasks import glue
-from model.json_file import write_json
 
-WORST = 100
-"""Mistakes kept with their text."""
+MISTAKES_KEPT = 100
+"""The worst mistakes of a split, which are kept with their text."""
 
 
-def evaluate(
+def evaluate_model(
     folder: Path, task: Task, data: Path, output: Path, split: Split = "test", device: str = "auto"
 ) -> dict[str, Any]:
-    """Examples are chosen as the fine-tuning's own settings say, so every arm and seed meets the same ones."""
+    """Write predictions.parquet, metrics.json and mistakes.jsonl of a split; return the metrics.
+
+    The fine-tuning's own settings choose the examples, so that every arm and seed meets the same.
+    """
     started = time.perf_counter()
-    _check(folder, task)
-    asked = json.loads((folder / "run.json").read_text())
-    settings = FinetuningSettings.of_run(asked)
+    _check_task(folder, task)
+    finetuning_run = json.loads((folder / "run.json").read_text())
+    settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
-    examples = load(task, data, split, settings.sampling_of(split, asked["seed"]), left_out)
-    said = with_what_all_have(_said(folder, task, examples, settings, device), examples, task)
-    result = summary(said, task, split) | {
+    examples = load_examples(
+        task, data, split, choose_sampling(settings, split, finetuning_run["seed"]), left_out
+    )
+    predictions = _predict_examples(folder, task, examples, settings, device)
+    predictions = add_common_slices(predictions, examples, task)
+    result = summarize_predictions(predictions, task, split) | {
         "left_out": dict(left_out),
         "model": str(folder),
         "data": str(data),
         "learning_rate": json.loads((folder / "result.json").read_text())["learning_rate"],
-        "seed": asked["seed"],
-        "encoder": asked["encoder"],
+        "seed": finetuning_run["seed"],
+        "encoder": finetuning_run["encoder"],
         "seconds": round(time.perf_counter() - started, 3),
     }
     output.mkdir(parents=True, exist_ok=True)
-    predictions.write(said, output / "predictions.parquet")
-    _write_mistakes(said, examples, task, output / "mistakes.jsonl")
+    write_predictions(predictions, output / "predictions.parquet")
+    _write_mistakes(predictions, examples, task, output / "mistakes.jsonl")
     if task.shape == "span":
-        write_json(output / "answers.json", dict(zip(said.ids, said.predictions, strict=True)))
+        answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
+        write_json(output / "answers.json", answers)
     write_json(output / "metrics.json", result)
     return result
 
 
-def submit(folder: Path, task: Task, data: Path, output: Path, device: str = "auto") -> dict[str, Any]:
-    """The official site's files for a GLUE task, from its test set without labels: examples by file."""
+def write_submission(
+    folder: Path, task: Task, data: Path, output: Path, device: str = "auto"
+) -> dict[str, Any]:
+    """Write the official site's files for a GLUE task from its test set without labels.
+
+    Return the task and the number of examples in each file.
+    """
     if task.name not in glue.SPECS:
-        raise UserMistake(f"--task {task.name}: only GLUE's tasks have a submission: {', '.join(glue.SPECS)}")
-    _check(folder, task)
-    settings = FinetuningSettings.of_run(json.loads((folder / "run.json").read_text()))
+        raise UserError(
+            f"--task {task.name}: only GLUE's tasks have a submission: {', '.join(glue.SPECS)}"
+        )
+    _check_task(folder, task)
+    settings = FinetuningSettings.from_run(json.loads((folder / "run.json").read_text()))
     output.mkdir(parents=True, exist_ok=True)
     files = {}
-    for name, examples in glue.submission_examples(task.name, data).items():
-        said = _said(folder, task, examples, settings, device)
+    for name, examples in glue.read_submission_examples(task.name, data).items():
+        predictions = _predict_examples(folder, task, examples, settings, device)
         files[str(output / f"{name}.tsv")] = len(examples)
-        lines = glue.submission_lines(task.name, said.predictions)
+        lines = glue.format_submission(task.name, predictions.predictions)
         (output / f"{name}.tsv").write_text("\n".join(lines) + "\n")
     return {"task": task.name, "submission": files}
 
 
-def _check(folder: Path, task: Task) -> None:
-    trained = encoders.read_head(folder).task
+def _check_task(folder: Path, task: Task) -> None:
+    """Raise UserError where the folder was fine-tuned on another task."""
+    trained = encoders.read_task_head(folder).task
     if trained not in (task.name, *task.trained_as):
-        raise UserMistake(f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}")
+        raise UserError(
+            f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}"
+        )
 
 
-def _said(
+def _predict_examples(
     folder: Path, task: Task, examples: Sequence[Example], settings: FinetuningSettings, device: str
 ) -> Predictions:
-    model, head, tokenizer = encoders.load(folder)
-    encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
+    model, head, tokenizer = encoders.load_finetuned(folder)
+    encode = Featurizer(tokenizer, head.shape, head.max_length, head.stride, head.clean)
     target = open_device(device, settings.precision)
-    return predict(model.to(target.torch), encode, examples, target, task, head.threshold)
+    return predict_examples(model.to(target.torch), encode, examples, target, task, head.threshold)
 
 
-def summary(said: Predictions, task: Task, split: str) -> dict[str, Any]:
-    """Every metric with its 95% interval; for classes also the confusion matrix, for answers the official numbers."""
+def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:
+    """Return metrics.json of a split: every metric with its 95% interval, and the slices.
+
+    Classes also have their confusion matrix, answers the numbers of the official script.
+    """
     result: dict[str, Any] = {
         "task": task.name,
         "split": split,
-        "n": len(said),
+        "n": len(predictions),
         "main_metric": task.metrics[0],
-        "metrics": {name: interval(metrics.METRICS[name], said) for name in task.metrics},
+        "metrics": {
+            name: compute_interval(metrics.METRICS[name], predictions) for name in task.metrics
+        },
     }
     if task.shape == "classification":
-        result |= {"labels": list(task.labels), "confusion": metrics.confusion(said)}
+        result |= {"labels": list(task.labels), "confusion": metrics.count_confusions(predictions)}
     if task.shape == "span":
-        result["official"] = spans.official(said, task.always_answered)
-    result["slices"] = slices(said, task.metrics[:2])
+        result["official"] = spans.compute_official_scores(predictions, task.always_answered)
+    result["slices"] = measure_slices(predictions, task.metrics[:2])
     return result
 
 
-def _write_mistakes(said: Predictions, examples: Sequence[Example], task: Task, path: Path) -> None:
-    """The wrong answers the network was surest of, the worst first."""
-    order = np.argsort(-np.nan_to_num(said.loss), kind="stable")
-    wrong = said.wrong()
-    wrong_first = [i for i in order if wrong[i]][:WORST]
+def _write_mistakes(
+    predictions: Predictions, examples: Sequence[Example], task: Task, path: Path
+) -> None:
+    """Write the wrong answers with the highest loss, the worst first, one a line."""
+    order = np.argsort(-np.nan_to_num(predictions.loss), kind="stable")
+    is_mistake = predictions.find_mistakes()
+    worst = [i for i in order if is_mistake[i]][:MISTAKES_KEPT]
     with path.open("w", encoding="utf-8") as file:
-        for i in wrong_first:
+        for i in worst:
             example = examples[i]
             row = {
                 "example_id": example.id,
-                "label": _in_words(task, example, said.labels[i]),
-                "prediction": _in_words(task, example, said.predictions[i]),
-                "loss": float(said.loss[i]),
+                "label": _format_answer(task, example, predictions.labels[i]),
+                "prediction": _format_answer(task, example, predictions.predictions[i]),
+                "loss": float(predictions.loss[i]),
                 "text": example.text,
             }
-            file.write(json.dumps(row | ({"pair": example.pair} if example.pair else {}), ensure_ascii=False) + "\n")
+            file.write(
+                json.dumps(
+                    row | ({"pair": example.pair} if example.pair else {}), ensure_ascii=False
+                )
+                + "\n"
+            )
 
 
-def _in_words(task: Task, example: Example, said: Any) -> Any:
-    """A label or prediction as a reader knows it: the class, the ending, every word with its tag; else as it is."""
+def _format_answer(task: Task, example: Example, answer: Any) -> Any:
+    """Return a label or prediction as a reader knows it: class, ending, words with their tags."""
     match task.shape:
-        case "classification" if isinstance(said, int):
-            return task.labels[said]
-        case "choice" if isinstance(said, int):
-            return example.choices[said]
+        case "classification" if isinstance(answer, int):
+            return task.labels[answer]
+        case "choice" if isinstance(answer, int):
+            return example.choices[answer]
         case "tokens":
-            return " ".join(f"{word}/{task.labels[tag]}" for word, tag in zip(example.words, said, strict=False))
-    return said
+            return " ".join(
+                f"{word}/{task.labels[tag]}"
+                for word, tag in zip(example.words, answer, strict=False)
+            )
+    return answer

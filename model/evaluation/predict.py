@@ -1,4 +1,4 @@
-"""Runs a network over examples: logits → predictions, probabilities and losses, for each shape of task."""
+"""Runs a network over examples, and turns its logits into predictions for each shape of task."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,18 +9,24 @@ from torch import nn
 from model.device import Device
 from model.evaluation import entities, spans
 from model.evaluation.predictions import Predictions
-from model.finetuning.batches import Encoder, Feature
-from model.finetuning.examples import Example, Task
-from model.finetuning.loop import outputs
+from model.finetuning.features.examples import Example, Task
+from model.finetuning.features.featurizer import Feature, Featurizer
+from model.finetuning.forward import predict_logits
 
 
-def predict(
-    model: nn.Module, encoder: Encoder, examples: Sequence[Example], device: Device, task: Task, threshold: float = 0.0
+def predict_examples(
+    model: nn.Module,
+    encoder: Featurizer,
+    examples: Sequence[Example],
+    device: Device,
+    task: Task,
+    threshold: float = 0.0,
 ) -> Predictions:
-    return judge(model, encoder(examples), examples, device, task, threshold)
+    """Return the predictions of a network for examples as they are read."""
+    return predict_features(model, encoder(examples), examples, device, task, threshold)
 
 
-def judge(
+def predict_features(
     model: nn.Module,
     features: Sequence[Feature],
     examples: Sequence[Example],
@@ -28,21 +34,23 @@ def judge(
     task: Task,
     threshold: float = 0.0,
 ) -> Predictions:
-    """As `predict`, on features made before (dev is predicted many times)."""
-    logits = outputs(model, features, task.shape, device)
+    """Return the predictions for features made before: dev is predicted many times."""
+    logits = predict_logits(model, features, task.shape, device)
     if task.shape == "span":
-        said = spans.answers(logits, features, examples, threshold, task.always_answered)
+        predictions = spans.predict_answers(
+            logits, features, examples, threshold, task.always_answered
+        )
     elif task.shape == "tokens":
-        said = entities.tags(logits, features, examples, task.labels)
+        predictions = entities.predict_tags(logits, features, examples, task.labels)
     elif task.shape == "regression":
-        said = _numbers(logits, examples)
+        predictions = _predict_numbers(logits, examples)
     else:
-        said = _classes(logits, examples)
-    return replace(said, slices=slices_of(examples))
+        predictions = _predict_classes(logits, examples)
+    return replace(predictions, slices=collect_slices(examples))
 
 
-def _classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
-    """Examples without a published label get loss NaN."""
+def _predict_classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
+    """Predict classes from logits [classes] each; without a published label the loss is NaN."""
     scores = np.stack(logits).astype(np.float64)
     scores -= scores.max(1, keepdims=True)
     log_probabilities = scores - np.log(np.exp(scores).sum(1, keepdims=True))
@@ -59,7 +67,8 @@ def _classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictio
     )
 
 
-def _numbers(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
+def _predict_numbers(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
+    """Predict numbers from logits [1] each; the loss is the squared error."""
     numbers = np.array([float(row[0]) for row in logits])
     labels = np.array([np.nan if e.label is None else float(e.label) for e in examples])
     return Predictions(
@@ -70,6 +79,7 @@ def _numbers(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictio
     )
 
 
-def slices_of(examples: Sequence[Example]) -> dict[str, list[str | float | None]]:
+def collect_slices(examples: Sequence[Example]) -> dict[str, list[str | float | None]]:
+    """Return every slice's value for each example, None where an example has none."""
     names = dict.fromkeys(name for example in examples for name in example.slices)
     return {name: [example.slices.get(name) for example in examples] for name in names}

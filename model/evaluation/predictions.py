@@ -1,6 +1,7 @@
-"""What a network said about every example of a split, and the Parquet file that keeps it.
+"""The predictions of a network for every example of a split, and the Parquet file that keeps them.
 
-Every comparison in the report is computed from these files: nothing is measured that cannot be measured again.
+Every comparison in the report is computed from these files: nothing is measured that cannot be
+measured again.
 """
 
 import json
@@ -13,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.atomic_file import atomic_path
-from model.command import UserMistake
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import atomic_path
 
 
 @dataclass(frozen=True)
@@ -29,31 +30,43 @@ class Predictions:
     """Float32 [n, classes]."""
     n_classes: int = 0
     scores: dict[str, np.ndarray] = field(default_factory=dict)
-    """Per-example numbers that metrics are made of: exact, f1, right, predicted, labelled."""
+    """Numbers of each example that metrics are made of: exact, f1, right, predicted, labelled."""
     slices: dict[str, list[str | float | None]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def classes(self) -> np.ndarray:
+    @property
+    def predicted_classes(self) -> np.ndarray:
         return np.asarray(self.predictions, dtype=np.int64)
 
-    def golds(self) -> np.ndarray:
+    @property
+    def gold_array(self) -> np.ndarray:
         return np.asarray(self.labels)
 
-    def numbers(self) -> np.ndarray:
+    @property
+    def predicted_numbers(self) -> np.ndarray:
         return np.asarray(self.predictions, dtype=np.float64)
 
-    def wrong(self) -> np.ndarray:
-        """Bool [n]: not fully right; for numbers, all of them."""
+    def find_mistakes(self) -> np.ndarray:
+        """Return a mask of the examples that are not fully right, bool [n]; of numbers none is."""
         if "exact" in self.scores:
             return self.scores["exact"] == 0
         if "right" in self.scores:
-            return (self.scores["right"] < self.scores["labelled"]) | (self.scores["right"] < self.scores["predicted"])
-        return self.classes() != self.golds() if self.n_classes else np.ones(len(self), dtype=bool)
+            return (self.scores["right"] < self.scores["labelled"]) | (
+                self.scores["right"] < self.scores["predicted"]
+            )
+        if not self.n_classes:
+            return np.ones(len(self), dtype=bool)
+        return np.not_equal(self.predicted_classes, self.gold_array)
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> "Predictions":
-        """A part of the examples, or the same in another order."""
+    def have_same_answers(self, other: "Predictions") -> bool:
+        """Return whether both predict the same for every example, in whatever order."""
+        own, others = (dict(zip(p.ids, p.predictions, strict=True)) for p in (self, other))
+        return own == others
+
+    def take_rows(self, rows: Sequence[int] | np.ndarray) -> "Predictions":
+        """Return the predictions of the examples `rows`, in the order of `rows`."""
         rows = np.asarray(rows)
         return replace(
             self,
@@ -67,49 +80,70 @@ class Predictions:
         )
 
 
-def write(predictions: Predictions, path: Path) -> None:
-    """Columns example_id, label, prediction, probabilities, loss, score_*, slice_*; lists are kept as JSON text."""
+def write_predictions(predictions: Predictions, path: Path) -> None:
+    """Write a row per example.
+
+    The columns are example_id, label, prediction, probabilities, loss, score_* and slice_*; labels
+    and predictions that are lists or strings are written as JSON text.
+    """
     columns: dict[str, Any] = {
         "example_id": predictions.ids,
-        "label": _plain(predictions.labels),
-        "prediction": _plain(predictions.predictions),
-        "probabilities": None if predictions.probabilities is None else list(predictions.probabilities),
+        "label": _encode_lists(predictions.labels),
+        "prediction": _encode_lists(predictions.predictions),
+        "probabilities": None
+        if predictions.probabilities is None
+        else list(predictions.probabilities),
         "loss": predictions.loss,
     }
     columns |= {f"score_{name}": values for name, values in predictions.scores.items()}
     columns |= {f"slice_{name}": values for name, values in predictions.slices.items()}
     table = pa.table({name: values for name, values in columns.items() if values is not None})
-    table = table.replace_schema_metadata({"amazon_electra": json.dumps({"n_classes": predictions.n_classes})})
+    table = table.replace_schema_metadata(
+        {"amazon_electra": json.dumps({"n_classes": predictions.n_classes})}
+    )
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def _plain(values: list[Any]) -> list[Any]:
+def _encode_lists(values: list[Any]) -> list[Any]:
+    """Return lists and strings as JSON text, numbers as they are."""
     if values and isinstance(values[0], list | str):
         return [json.dumps(value, ensure_ascii=False) for value in values]
     return values
 
 
-def read(path: Path) -> Predictions:
+def read_predictions(path: Path) -> Predictions:
+    """Read the file that `write_predictions` wrote. UserError where it does not exist."""
     if not path.exists():
-        raise UserMistake(f"{path}: no such file; the folder must be one written by model.evaluate")
+        raise UserError(f"{path}: no such file; the folder must be one written by model.evaluate")
     table = pq.read_table(path)
     columns = {name: table.column(name) for name in table.column_names}
-    about = json.loads(table.schema.metadata[b"amazon_electra"])
+    metadata = json.loads(table.schema.metadata[b"amazon_electra"])
     probabilities = columns.get("probabilities")
     return Predictions(
         ids=columns["example_id"].to_pylist(),
-        labels=_lists(columns["label"]),
-        predictions=_lists(columns["prediction"]),
+        labels=_decode_lists(columns["label"]),
+        predictions=_decode_lists(columns["prediction"]),
         loss=columns["loss"].to_numpy(),
-        probabilities=None if probabilities is None else np.array(probabilities.to_pylist(), dtype=np.float32),
-        n_classes=about["n_classes"],
-        scores={n.removeprefix("score_"): c.to_numpy() for n, c in columns.items() if n.startswith("score_")},
-        slices={n.removeprefix("slice_"): c.to_pylist() for n, c in columns.items() if n.startswith("slice_")},
+        probabilities=None
+        if probabilities is None
+        else np.array(probabilities.to_pylist(), dtype=np.float32),
+        n_classes=metadata["n_classes"],
+        scores={
+            n.removeprefix("score_"): c.to_numpy()
+            for n, c in columns.items()
+            if n.startswith("score_")
+        },
+        slices={
+            n.removeprefix("slice_"): c.to_pylist()
+            for n, c in columns.items()
+            if n.startswith("slice_")
+        },
     )
 
 
-def _lists(column: pa.ChunkedArray) -> list[Any]:
+def _decode_lists(column: pa.ChunkedArray) -> list[Any]:
+    """Undo `_encode_lists`."""
     values = column.to_pylist()
     if pa.types.is_string(column.type):
         return [json.loads(value) for value in values]

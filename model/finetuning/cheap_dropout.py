@@ -1,8 +1,10 @@
-"""On a CPU, transformers' networks with the dropout of pre-training, whose random numbers cost next to nothing.
+"""Give transformers' networks on a CPU the dropout of pre-training, whose random numbers cost next
+to nothing.
 
-torch's own dropout draws a number for every element, a fifth of a small network's step. The dropout modules are
-replaced by ones that take windows of a pool of keep factors (model/pretraining/dropout.py), attention by one written
-out that does so too: up to 128 tokens that is faster than the fused kernel. What is drawn follows from seed and step.
+torch's own dropout draws a number for every element, a fifth of a small network's step. The dropout
+modules are replaced by ones that take windows of a pool of keep factors
+(model/pretraining/network/dropout.py), and attention by an unfused one that does so too: up to 128
+tokens it is faster than the fused kernel. The seed and the step decide what is dropped.
 """
 
 from typing import Any
@@ -10,23 +12,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.pretraining.dropout import Noise
+from model.pretraining.network.dropout import Noise
 
-NAME = "amazon_electra"
-"""Of the attention, as transformers registers it."""
-POOL = 1 << 22
-"""Keep factors: at least twice the attention of 32 texts of 128 tokens with 4 heads, and drawn in no time."""
+ATTENTION_NAME = "amazon_electra"
+"""The attention's name in transformers' registry."""
+POOL_SIZE = 1 << 22
+"""Keep factors: at least twice the attention of 32 texts of 128 tokens with 4 heads, and quickly
+drawn.
+"""
 
 
 class CheapDropout(nn.Module):
-    """In the place of an nn.Dropout; transformers reads `p` where it drops attention."""
+    """Stands in the place of an nn.Dropout; transformers reads `p` where it drops attention."""
 
     def __init__(self, p: float, noise: Noise) -> None:
         super().__init__()
         self.p, self.noise = p, noise
 
     def forward(self, states: Tensor) -> Tensor:
-        return states * self.noise.factors(states) if self.training and self.p else states
+        return states * self.noise.take_factors(states) if self.training and self.p else states
 
 
 class DropoutNoise:
@@ -37,27 +41,34 @@ class DropoutNoise:
         for module in list(model.modules()):
             for name, child in list(module.named_children()):
                 if type(child) is nn.Dropout:
-                    setattr(module, name, CheapDropout(child.p, self._of(child.p)).train(child.training))
+                    setattr(
+                        module,
+                        name,
+                        CheapDropout(child.p, self._get_pool(child.p)).train(child.training),
+                    )
 
-    def begin(self, seed: int, step: int) -> None:
+    def begin_step(self, seed: int, step: int) -> None:
+        """Choose the windows of the pools for a step."""
         for part, noise in enumerate(self._pools.values()):
-            noise.begin(seed, step, part)
+            noise.begin_step(seed, step, part)
 
-    def _of(self, rate: float) -> Noise:
-        return self._pools.setdefault(rate, Noise(rate, POOL))
+    def _get_pool(self, rate: float) -> Noise:
+        return self._pools.setdefault(rate, Noise(rate, POOL_SIZE))
 
 
-def write_attention_out(model: Any) -> None:
-    """`model`: of transformers. Products and softmax one by one, dropout from the pool."""
+def use_unfused_attention(model: Any) -> None:
+    """Let a network of transformers compute products and softmax one by one, with dropout from the
+    pool.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
 
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, eager_mask)
-    model.set_attn_implementation(NAME)
+    AttentionInterface.register(ATTENTION_NAME, compute_attention)
+    AttentionMaskInterface.register(ATTENTION_NAME, eager_mask)
+    model.set_attn_implementation(ATTENTION_NAME)
 
 
-def attention(
+def compute_attention(
     module: Any,
     query: Tensor,
     key: Tensor,
@@ -67,17 +78,24 @@ def attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
-    """query, key, value [batch, heads, tokens, width] → [batch, tokens, heads, width], and the weights.
+    """Return the states [batch, tokens, heads, width] and the weights; query, key and value are
+    [batch, heads, tokens, width].
 
-    All of it in the type of the products: on its own autocast would go to fp32 for the softmax and back, which rounds
-    the weights the same way and copies them twice.
+    All of it is computed in the type of the products: autocast would go to fp32 for the softmax and
+    back, which rounds the weights the same way and copies them twice.
     """
     with torch.autocast(query.device.type, enabled=False):
-        scores = torch.matmul(query * (query.size(-1) ** -0.5 if scaling is None else scaling), key.transpose(2, 3))
+        scores = torch.matmul(
+            query * (query.size(-1) ** -0.5 if scaling is None else scaling), key.transpose(2, 3)
+        )
         if attention_mask is not None:
             scores = scores + attention_mask.to(scores.dtype)
         weights = torch.softmax(scores, dim=-1)
         if dropout and module.training:
             dropped = getattr(module, "dropout", None)
-            weights = dropped(weights) if isinstance(dropped, CheapDropout) else torch.dropout(weights, dropout, True)
+            weights = (
+                dropped(weights)
+                if isinstance(dropped, CheapDropout)
+                else torch.dropout(weights, dropout, True)
+            )
         return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights

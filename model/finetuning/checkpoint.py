@@ -1,4 +1,4 @@
-"""Where a killed training goes on: everything that decides its next step, random numbers included."""
+"""Save and restore everything that decides the next step of a training, random numbers included."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,25 +6,29 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from model.atomic_file import atomic_path
+from beam_jobs.job.files import atomic_path
 from model.finetuning.attempt import Attempt
 
 
 @dataclass
 class Position:
-    """How far a training is."""
+    """How far a training has come."""
 
     step: int = 0
     worse: int = 0
     """Evaluations since the best one."""
     losses: list[Tensor] = field(default_factory=list)
-    """Of the steps since the last evaluation."""
+    """Losses of the steps since the last evaluation."""
 
 
-def save(
-    file: Path, network: nn.Module, optimizer: torch.optim.Optimizer, attempt: Attempt, position: Position
+def save_checkpoint(
+    file: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    attempt: Attempt,
+    position: Position,
 ) -> None:
-    """Whole or not at all. `network`: all that learns."""
+    """Write the checkpoint whole or not at all; `network` is all that learns."""
     state = {
         "network": network.state_dict(),
         "optimizer": optimizer.state_dict(),
@@ -44,17 +48,23 @@ def save(
         torch.save(state, temporary)
 
 
-def step_of(file: Path) -> int:
-    """The step a training goes on from; 0 where nothing was saved."""
+def read_checkpoint_step(file: Path) -> int:
+    """Return the step a training goes on from; 0 where nothing was saved."""
     if not file.exists():
         return 0
-    return int(torch.load(file, map_location="cpu", weights_only=True, mmap=True)["numbers"]["step"])
+    return int(
+        torch.load(file, map_location="cpu", weights_only=True, mmap=True)["numbers"]["step"]
+    )
 
 
-def resume(
-    file: Path | None, network: nn.Module, optimizer: torch.optim.Optimizer, attempt: Attempt, device: torch.device
+def resume_training(
+    file: Path | None,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    attempt: Attempt,
+    device: torch.device,
 ) -> Position:
-    """Where to go on from; the start where nothing was saved."""
+    """Load the checkpoint and return its position; the start where nothing was saved."""
     if file is None or not file.exists():
         return Position()
     state = torch.load(file, map_location="cpu", weights_only=True)

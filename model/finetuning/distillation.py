@@ -1,9 +1,9 @@
-"""Distillation: a small student learns from a fine-tuned teacher's outputs as well as from the labels.
+"""Distil: a small student learns from a fine-tuned teacher's outputs as well as from the labels.
 
-Soft targets with a temperature (Hinton et al. 2015, arXiv 1503.02531); a student of every second layer of the teacher
-(DistilBERT, arXiv 1910.01108); hidden states and attention as further targets (TinyBERT, arXiv 1909.10351). The
-teacher's logits are computed once and kept, for other students too; its hidden states, which are too large to keep,
-only where they are asked for.
+Soft targets with a temperature (Hinton et al. 2015, arXiv 1503.02531); a student of every second
+layer of the teacher (DistilBERT, arXiv 1910.01108); hidden states and attention as further targets
+(TinyBERT, arXiv 1909.10351). The teacher's logits are computed once and kept for other students
+too; its hidden states are too large to keep and are computed where a loss needs them.
 """
 
 import hashlib
@@ -19,21 +19,21 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import nn
 
-from model.atomic_file import atomic_path
-from model.command import UserMistake
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import atomic_path
+from model.config import FinetuningSettings
 from model.device import Device
 from model.finetuning import encoders
-from model.finetuning.batches import Encoder
-from model.finetuning.config import FinetuningSettings
-from model.finetuning.examples import Example, Task
-from model.finetuning.loop import Training, accepted, outputs, supervised_loss
+from model.finetuning.features.examples import Example, Task
+from model.finetuning.forward import predict_logits, select_inputs
+from model.finetuning.loop import Training, compute_supervised_loss
 
 SHAPES = ("classification", "regression", "choice")
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A fine-tuned folder and what it says of the training examples."""
+    """A fine-tuned folder and its logits for the training examples."""
 
     folder: Path
     model: nn.Module
@@ -42,40 +42,54 @@ class Teacher:
     """Float32 [examples, classes], in the order of the features."""
 
 
-def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: Device, kept_in: Path) -> Teacher:
-    """Its logits are read from `kept_in` where they were computed before, by whichever student."""
+def load_teacher(
+    folder: Path, task: Task, examples: Sequence[Example], device: Device, cache: Path
+) -> Teacher:
+    """Load the teacher; read its logits from `cache` if any student computed them before, else
+    compute them and write them there.
+    """
     from safetensors.torch import load_file, save_file
 
     if task.shape not in SHAPES:
-        raise UserMistake(f"--teacher: tasks of shape {task.shape} cannot be distilled, only {', '.join(SHAPES)}")
-    model, head, tokenizer = encoders.load(folder)
+        raise UserError(
+            f"--teacher: tasks of shape {task.shape} cannot be distilled, only {', '.join(SHAPES)}"
+        )
+    model, head, tokenizer = encoders.load_finetuned(folder)
     if head.labels != task.labels:
-        raise UserMistake(f"--teacher {folder}: its labels are {head.labels}, the task's {task.labels}")
+        raise UserError(
+            f"--teacher {folder}: its labels are {head.labels}, the task's {task.labels}"
+        )
     model = model.to(device.torch).eval().requires_grad_(False)
-    file = kept_in / f"teacher-{_fingerprint(folder, examples)}.safetensors"
+    file = cache / f"teacher-{_hash_teacher(folder, examples)}.safetensors"
     if not file.exists():
-        encode = Encoder(tokenizer, head.shape, head.max_length, head.stride, head.clean)
-        said = outputs(model, encode(examples), head.shape, device)
+        featurizer = head.make_featurizer(tokenizer)
+        logits = predict_logits(model, featurizer(examples), head.shape, device)
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(file) as temporary:
-            save_file({"logits": torch.from_numpy(np.stack(said))}, temporary)
+            save_file({"logits": torch.from_numpy(np.stack(logits))}, temporary)
     return Teacher(folder, model, tokenizer, load_file(file)["logits"].to(device.torch))
 
 
-def _fingerprint(folder: Path, examples: Sequence[Example]) -> str:
-    """Of all that its logits follow from: weights, head, tokenizer, and the examples as they are written."""
+def _hash_teacher(folder: Path, examples: Sequence[Example]) -> str:
+    """Return a hash of all that decides the logits: weights, head, tokenizer and the examples'
+    texts.
+    """
     sources = hashlib.sha256()
     for name in ("model.safetensors", "head.safetensors", "task.json", "tokenizer.json"):
         if (folder / name).exists():
             sources.update((folder / name).read_bytes())
     for example in examples:
-        sources.update(json.dumps([example.id, example.text, example.pair, example.choices]).encode())
+        sources.update(
+            json.dumps([example.id, example.text, example.pair, example.choices]).encode()
+        )
     return sources.hexdigest()[:16]
 
 
-def half_of(folder: Path, dropout: float | None = None) -> nn.Module:
-    """The teacher with every second of its layers, from the first on; head and embeddings stay."""
-    model, _, _ = encoders.load(folder, dropout)
+def halve_teacher(folder: Path, dropout: float | None = None) -> nn.Module:
+    """Return the teacher with every second of its layers, from the first on; head and embeddings
+    stay.
+    """
+    model, _, _ = encoders.load_finetuned(folder, dropout)
     for module in model.modules():
         layers = getattr(module, "layer", None)
         if isinstance(layers, nn.ModuleList):
@@ -83,7 +97,9 @@ def half_of(folder: Path, dropout: float | None = None) -> nn.Module:
             module.layer = nn.ModuleList(kept)
             _set_depth(model, len(kept))
             return model
-    raise UserMistake(f"--encoder half: the layers of {folder} were not found; give a student folder instead")
+    raise UserError(
+        f"--encoder half: the layers of {folder} were not found; give a student folder instead"
+    )
 
 
 def _set_depth(model: nn.Module, layers: int) -> None:
@@ -93,101 +109,141 @@ def _set_depth(model: nn.Module, layers: int) -> None:
 
 
 class DistillationLoss(nn.Module):
-    """Called by the loop: network, inputs, targets, indices of the features → loss.
+    """Computes the loss from network, inputs, targets and the indices of the features.
 
-    Hidden states of a student of another width go through a linear layer that is learnt beside it and dropped after
-    training, one for all layers (TinyBERT, eq. 8). Attention is compared as the mean over the heads, of which student
-    and teacher may have different numbers.
+    Hidden states of a student of another width go through one linear layer for all layers, which is
+    learnt with the student and dropped after training (TinyBERT, eq. 8). Attention is compared as
+    the mean over the heads, whose numbers may differ.
     """
 
-    def __init__(self, teacher: Teacher, student: nn.Module, tokenizer: Tokenizer, training: Training) -> None:
+    def __init__(
+        self, teacher: Teacher, student: nn.Module, tokenizer: Tokenizer, training: Training
+    ) -> None:
         super().__init__()
         self._training = training
-        self._taught_by = [teacher]  # in a list, for torch not to take its weights for the loss's own
+        self._taught_by = [
+            teacher
+        ]  # in a list, for torch not to take its weights for the loss's own
         settings = training.settings
         self._inside = settings.hidden_weight > 0 or settings.attention_weight > 0
         if settings.attention_weight > 0:
             for model in (teacher.model, student):
-                encoders.write_attention_out(model)
+                encoders.use_unfused_attention(model)
         if self._inside:
-            _check_inside(teacher, tokenizer, settings)
-        widths = _width(student), _width(teacher.model)
+            _check_same_vocabulary(teacher, tokenizer, settings)
+        widths = _get_hidden_size(student), _get_hidden_size(teacher.model)
         learnt = settings.hidden_weight > 0 and widths[0] != widths[1]
         self.projection = nn.Linear(*widths).to(training.device.torch) if learnt else nn.Identity()
 
     def forward(
-        self, model: nn.Module, inputs: dict[str, torch.Tensor], targets: torch.Tensor, chosen: np.ndarray
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        targets: torch.Tensor,
+        chosen: np.ndarray,
     ) -> torch.Tensor:
         settings, training, teacher = self._training.settings, self._training, self._taught_by[0]
-        wanted = {"output_hidden_states": self._inside, "output_attentions": settings.attention_weight > 0}
-        output = model(**accepted(model, inputs), **wanted)
-        soft = soft_loss(output.logits, teacher.logits[torch.from_numpy(chosen)], settings, training.shape)
-        hard = supervised_loss(output, targets, training)
+        wanted = {
+            "output_hidden_states": self._inside,
+            "output_attentions": settings.attention_weight > 0,
+        }
+        output = model(**select_inputs(model, inputs), **wanted)
+        soft = compute_soft_loss(
+            output.logits, teacher.logits[torch.from_numpy(chosen)], settings, training.shape
+        )
+        hard = compute_supervised_loss(output, targets, training)
         loss = settings.soft_weight * soft + (1 - settings.soft_weight) * hard
         if not self._inside:
             return loss
         with torch.no_grad():
-            taught = teacher.model(**accepted(teacher.model, inputs), **wanted)
+            taught = teacher.model(**select_inputs(teacher.model, inputs), **wanted)
         mask = inputs["attention_mask"].flatten(0, -2)
         if settings.hidden_weight > 0:
             projected = [self.projection(states) for states in output.hidden_states]
-            loss = loss + settings.hidden_weight * hidden_loss(projected, taught.hidden_states, mask)
+            loss = loss + settings.hidden_weight * compute_hidden_loss(
+                projected, taught.hidden_states, mask
+            )
         if settings.attention_weight > 0:
-            loss = loss + settings.attention_weight * attention_loss(output.attentions, taught.attentions, mask)
+            loss = loss + settings.attention_weight * compute_attention_loss(
+                output.attentions, taught.attentions, mask
+            )
         return loss
 
 
-def _check_inside(teacher: Teacher, tokenizer: Tokenizer, settings: FinetuningSettings) -> None:
-    """Hidden and attention losses show the teacher the student's own tokens."""
-    asked = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
+def _check_same_vocabulary(
+    teacher: Teacher, tokenizer: Tokenizer, settings: FinetuningSettings
+) -> None:
+    """Raise a UserError where the student's tokens, which hidden and attention losses show the
+    teacher, are not the teacher's.
+    """
+    setting = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
     if tokenizer.get_vocab() != teacher.tokenizer.get_vocab():
-        raise UserMistake(
-            f"{asked}: the student's vocabulary is not that of the teacher {teacher.folder}; hidden and attention "
+        raise UserError(
+            f"{setting}: the student's vocabulary is not that of the teacher {teacher.folder}; "
+            "hidden and attention "
             "losses need the same tokens: set hidden_weight and attention_weight to 0"
         )
-    encoders.check_length(teacher.model, settings.max_length, str(teacher.folder))
+    encoders.check_length(teacher.model, settings.max_length or 0, str(teacher.folder))
 
 
-def soft_loss(student: torch.Tensor, teacher: torch.Tensor, settings: FinetuningSettings, shape: str) -> torch.Tensor:
-    """T² · KL(teacher ‖ student) at temperature T, so that its gradients keep their size; squared error for numbers."""
+def compute_soft_loss(
+    student: torch.Tensor, teacher: torch.Tensor, settings: FinetuningSettings, shape: str
+) -> torch.Tensor:
+    """Return T² · KL(teacher ‖ student) at temperature T, so that its gradients keep their size;
+    the squared error for numbers.
+    """
     if shape == "regression":
         return F.mse_loss(student.float(), teacher)
     t = settings.temperature
     log_student = F.log_softmax(student.float() / t, dim=-1)
-    return t * t * F.kl_div(log_student, F.log_softmax(teacher / t, dim=-1), reduction="batchmean", log_target=True)
+    return (
+        t
+        * t
+        * F.kl_div(
+            log_student, F.log_softmax(teacher / t, dim=-1), reduction="batchmean", log_target=True
+        )
+    )
 
 
-def hidden_loss(student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor) -> torch.Tensor:
-    """Mean squared error of the hidden states that are not padding; layers spread evenly, embeddings included."""
+def compute_hidden_loss(
+    student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor
+) -> torch.Tensor:
+    """Return the mean squared error of the hidden states that are not padding, embeddings included;
+    layers are paired evenly.
+    """
     weight = mask.unsqueeze(-1).float()
     losses = []
-    for i, j in layer_pairs(len(student) - 1, len(teacher) - 1, embeddings=True):
+    for i, j in pair_layers(len(student) - 1, len(teacher) - 1, embeddings=True):
         squared = (student[i].float() - teacher[j].float()) ** 2
         losses.append((squared * weight).sum() / (weight.sum() * squared.shape[-1]))
     return torch.stack(losses).mean()
 
 
-def attention_loss(
+def compute_attention_loss(
     student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor
 ) -> torch.Tensor:
-    """Mean squared error of the attention, averaged over heads, from and to tokens that are not padding."""
+    """Return the mean squared error of the attention, averaged over heads, between tokens that are
+    not padding.
+    """
     both = (mask.unsqueeze(1) * mask.unsqueeze(2)).float()
     losses = []
-    for i, j in layer_pairs(len(student), len(teacher)):
+    for i, j in pair_layers(len(student), len(teacher)):
         squared = (student[i].float().mean(1) - teacher[j].float().mean(1)) ** 2
         losses.append((squared * both).sum() / both.sum())
     return torch.stack(losses).mean()
 
 
-def layer_pairs(student: int, teacher: int, embeddings: bool = False) -> list[tuple[int, int]]:
-    """Student layer ↔ teacher layer, the last with the last (TinyBERT's uniform strategy).
+def pair_layers(student: int, teacher: int, embeddings: bool = False) -> list[tuple[int, int]]:
+    """Return pairs of student layer and teacher layer, the last with the last (TinyBERT's uniform
+    strategy).
 
-    Of a student that is the deeper one, several layers learn from the same; the first ones from the teacher's first.
+    Where the student is deeper, several of its layers learn from the same one, its first ones from
+    the teacher's first.
     """
     pairs = [(i, max(1, round(i * teacher / student))) for i in range(1, student + 1)]
     return [(0, 0), *pairs] if embeddings else [(i - 1, j - 1) for i, j in pairs]
 
 
-def _width(model: nn.Module) -> int:
+def _get_hidden_size(model: nn.Module) -> int:
     config: Any = model.config
     return int(getattr(config, "hidden_size", getattr(config, "dim", 0)))

@@ -1,12 +1,15 @@
-"""From a folder (or hub name) to a network with a fresh head, and back to a folder others can load.
+"""Make a network with a fresh head from a folder or hub name, and write it to a folder that others
+can load.
 
-With pooling `cls`, and for every shape but classification and regression, the network is the architecture's own
-AutoModelFor… class, and the folder loads with it. With pooling `mean` the head is ours (heads.py): the folder loads
-with AutoModel (encoder) and keeps the head in head.safetensors; task.json says which.
+With pooling `cls`, and for every shape but classification and regression, the network is the
+architecture's own AutoModelFor… class, and the folder loads with it. With pooling `mean` the head
+is ours (heads.py): the folder loads with AutoModel (encoder) and keeps the head in
+head.safetensors; task.json says which.
 """
 
 import json
 import shutil
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,22 +18,34 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from model.command import UserMistake
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import write_json
+from model.config import FinetuningSettings
+from model.export import TRAINED_LENGTH
 from model.finetuning import cheap_dropout
-from model.finetuning.examples import Shape, Task
+from model.finetuning.features.examples import Shape, Task
+from model.finetuning.features.featurizer import Featurizer
 from model.finetuning.heads import MeanPooledClassifier
-from model.json_file import write_json
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
-"""As the architectures call them in config.json."""
+"""The names architectures give dropout rates in config.json."""
 COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
 """Architectures whose first position is the one after the padding's index."""
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
+DEFAULT_TOKENS = {"span": 384}
+"""Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384): at 128 tokens 76% of
+SubjQA's windows have no answer, at 384 43%.
+"""
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "special_tokens_map.json",
+)
 
 
 @dataclass(frozen=True)
 class Head:
-    """What besides the weights says how a fine-tuned folder is used: task.json."""
+    """How a fine-tuned folder is used, besides its weights: task.json."""
 
     task: str
     shape: Shape
@@ -40,49 +55,71 @@ class Head:
     stride: int
     clean: str = "none"
     threshold: float = 0.0
-    """For `span`: how far "no answer" must outscore the best answer to be given; chosen on dev."""
+    """For `span`: by how much "no answer" must outscore the best answer to be given; chosen on dev.
+    """
+
+    def make_featurizer(self, tokenizer: Tokenizer) -> Featurizer:
+        """Return what turns examples into the features this head was trained on."""
+        return Featurizer(tokenizer, self.shape, self.max_length, self.stride, self.clean)
 
 
-def build(encoder: str, architecture: str | None, task: Task, pooling: str, dropout: float | None = None) -> nn.Module:
-    """The network before fine-tuning. Seed torch first: the head (and a random encoder) is drawn here."""
-    folder = source_folder(encoder, architecture)
-    config = _config(folder, task, dropout)
-    auto = _auto_class(task.shape, pooling)
-    model = auto.from_config(config) if encoder == "random" else _encoder_of(auto, folder, config)
-    return MeanPooledClassifier(model, config.num_labels) if uses_mean(task.shape, pooling) else model
+def build_network(
+    encoder: str, architecture: str | None, task: Task, pooling: str, dropout: float | None = None
+) -> nn.Module:
+    """Return the network before fine-tuning. Seed torch first: the head (and a random encoder) is
+    drawn here.
+    """
+    folder = find_source_folder(encoder, architecture)
+    config = _load_config(folder, task, dropout)
+    auto = _choose_auto_class(task.shape, pooling)
+    model = auto.from_config(config) if encoder == "random" else _load_encoder(auto, folder, config)
+    return (
+        MeanPooledClassifier(model, config.num_labels)
+        if is_mean_pooled(task.shape, pooling)
+        else model
+    )
 
 
-def write_attention_out(model: nn.Module) -> None:
-    """Products and softmax one by one instead of a fused kernel, which can give no attention weights."""
-    cheap_dropout.write_attention_out(model.encoder if isinstance(model, MeanPooledClassifier) else model)
+def use_unfused_attention(model: nn.Module) -> None:
+    """Compute products and softmax one by one: a fused kernel can return no attention weights."""
+    cheap_dropout.use_unfused_attention(
+        model.encoder if isinstance(model, MeanPooledClassifier) else model
+    )
 
 
-def uses_mean(shape: Shape, pooling: str) -> bool:
+def is_mean_pooled(shape: Shape, pooling: str) -> bool:
+    """Return whether the head over the mean of the tokens is used."""
     return pooling == "mean" and shape in ("classification", "regression")
 
 
-def source_folder(encoder: str, architecture: str | None) -> str:
-    """Where config.json and the tokenizer are read from."""
+def find_source_folder(encoder: str, architecture: str | None) -> str:
+    """Return the folder whose config.json and tokenizer are read."""
     if encoder != "random":
         if encoder.startswith(("/", ".")) and not (Path(encoder) / "config.json").exists():
-            raise UserMistake(f"--encoder {encoder}: no transformers model there (config.json is missing)")
+            raise UserError(
+                f"--encoder {encoder}: no transformers model there (config.json is missing)"
+            )
         return encoder
     if architecture is None:
-        raise UserMistake(
-            "--encoder random needs --architecture DIR: the folder whose config.json and tokenizer to use"
+        raise UserError(
+            "--encoder random needs --architecture DIR: the folder whose config.json and "
+            "tokenizer to use"
         )
     return architecture
 
 
-def _config(folder: str, task: Task, dropout: float | None = None) -> Any:
+def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
     from transformers import AutoConfig
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    _refuse_remote_code(folder)
     try:
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise UserMistake(f"--encoder {folder}: no transformers model there ({str(error).splitlines()[0]})") from error
+        raise UserError(
+            f"--encoder {folder}: no transformers model there ({str(error).splitlines()[0]})"
+        ) from error
     if task.shape in ("classification", "regression", "tokens"):
         config.num_labels = max(1, len(task.labels))
         if task.labels:
@@ -93,14 +130,34 @@ def _config(folder: str, task: Task, dropout: float | None = None) -> Any:
     for name in DROPOUTS if dropout is not None else ():
         if hasattr(config, name):
             setattr(config, name, dropout)
-    config.problem_type = {"classification": "single_label_classification", "regression": "regression"}.get(task.shape)
+    config.problem_type = {
+        "classification": "single_label_classification",
+        "regression": "regression",
+    }.get(task.shape)
     return config
 
 
-def _auto_class(shape: Shape, pooling: str) -> Any:
+def _refuse_remote_code(folder: str) -> None:
+    """Raise a UserError where a folder's config.json or tokenizer_config.json names Python code of
+    its own (auto_map), which loading it would run.
+    """
+    for name in ("config.json", "tokenizer_config.json"):
+        file = Path(folder) / name
+        try:
+            fields = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        except ValueError:
+            continue
+        if isinstance(fields, dict) and "auto_map" in fields:
+            raise UserError(
+                f"--encoder {folder}: {name} names Python code of its own (auto_map), which is not "
+                "run; give a model of an architecture that transformers has"
+            )
+
+
+def _choose_auto_class(shape: Shape, pooling: str) -> Any:
     import transformers
 
-    if uses_mean(shape, pooling):
+    if is_mean_pooled(shape, pooling):
         return transformers.AutoModel
     return {
         "classification": transformers.AutoModelForSequenceClassification,
@@ -111,14 +168,18 @@ def _auto_class(shape: Shape, pooling: str) -> Any:
     }[shape]
 
 
-def _encoder_of(auto: Any, folder: str, config: Any) -> nn.Module:
-    """Loads weights; the missing ones may only be those of the head, and of a pooler, which not every objective has.
+def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
+    """Return the network with the folder's encoder and a head that the seed draws, whatever head
+    the folder has.
 
-    A head that the folder has, of whatever task, is none of this one's: in its place comes what the seed draws.
+    Only weights of the head, and of a pooler, which not every objective trains, may be missing.
     """
-    model, lost = _read(auto, folder, config)
+    model, lost = _load_weights(auto, folder, config)
     inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
-    _refuse([name for name in lost if name.startswith(inside) and "pooler" not in name], f"--encoder {folder}")
+    _refuse_missing_weights(
+        [name for name in lost if name.startswith(inside) and "pooler" not in name],
+        f"--encoder {folder}",
+    )
     if any(name not in lost for name in model.state_dict() if not name.startswith(inside)):
         for name, part in auto.from_config(config, dtype=torch.float32).named_children():
             if name != model.base_model_prefix:
@@ -126,81 +187,138 @@ def _encoder_of(auto: Any, folder: str, config: Any) -> nn.Module:
     return model
 
 
-def _read(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
-    """The network, and the weights that its file has not, or has in another shape: these are random."""
+def _load_weights(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
+    """Return the network, and the names of the weights that its file lacks or has in another shape:
+    these are random.
+    """
     from safetensors import SafetensorError
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     try:
         model, report = auto.from_pretrained(
-            folder, config=config, output_loading_info=True, ignore_mismatched_sizes=True, dtype=torch.float32
+            folder,
+            config=config,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            dtype=torch.float32,
         )
     except (OSError, SafetensorError) as error:
-        raise UserMistake(f"--encoder {folder}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"--encoder {folder}: {str(error).splitlines()[0]}") from error
     lost = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     return model, sorted(name for name in lost if "position_ids" not in name)
 
 
-def _refuse(lost: list[str], folder: str) -> None:
+def _refuse_missing_weights(lost: list[str], folder: str) -> None:
     if lost:
         named = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
-        raise UserMistake(
-            f"{folder}: its weights file lacks what its config.json asks for: {named} are missing or of another shape; "
+        raise UserError(
+            f"{folder}: its weights file lacks what its config.json asks for: {named} are missing "
+            "or of another shape; "
             "give a folder whose files belong together"
         )
 
 
+def choose_max_length(folder: str, task: Task, settings: FinetuningSettings) -> int:
+    """Return the tokens of an input: those that are set, else DEFAULT_TOKENS of the task's shape.
+
+    It is at most the tokens the encoder was trained at, which a folder of ours records: positions
+    after them are noise. A UserError says where more are set than the encoder has positions for.
+    """
+    config = _load_config(folder, task)
+    wanted = settings.max_length or DEFAULT_TOKENS.get(task.shape, 128)
+    positions, trained = _count_positions(config), getattr(config, TRAINED_LENGTH, None)
+    if settings.max_length is not None:
+        _check_positions(config, wanted, folder)
+    limits = [positions, None if settings.untrained_positions else trained]
+    length = min(wanted, *(limit for limit in limits if limit is not None), wanted)
+    if settings.max_length is not None and length < wanted:
+        print(
+            f"warning: max_length is {wanted}, but {folder} was trained at {trained} tokens and "
+            "the "
+            f"positions after them are noise: {length} are used; set untrained_positions=true to "
+            "use them all the same",
+            file=sys.stderr,
+        )
+    return length
+
+
 def check_length(model: nn.Module, max_length: int, folder: str) -> None:
-    """Texts may not be longer than the encoder has positions for."""
-    config: Any = model.config
-    positions = getattr(config, "max_position_embeddings", None)
+    """Raise a UserError where texts may be longer than the encoder has positions for."""
+    _check_positions(model.config, max_length, folder)
+
+
+def _check_positions(config: Any, max_length: int, folder: str) -> None:
+    positions = _count_positions(config)
+    if positions is not None and max_length > positions:
+        raise UserError(
+            f"max_length is {max_length}, but {folder} has {positions} positions: give at most so "
+            "many"
+        )
+
+
+def _count_positions(config: Any) -> int | None:
+    """Return the tokens an encoder has positions for; None where positions are relative."""
+    positions: int | None = getattr(config, "max_position_embeddings", None)
     if positions is None or getattr(config, "position_embedding_type", "absolute") != "absolute":
-        return
+        return None
     if config.model_type in COUNTED_FROM_PADDING:
-        positions -= config.pad_token_id + 1
-    if max_length > positions:
-        raise UserMistake(f"max_length is {max_length}, but {folder} has {positions} positions: give at most so many")
+        return positions - (config.pad_token_id + 1)
+    return positions
 
 
 def load_tokenizer(folder: str) -> Tokenizer:
-    """The tokenizer itself: tokenizer.json where there is one, else what transformers makes of the folder."""
+    """Return the tokenizer of tokenizer.json, or the one that transformers makes of the folder."""
     file = Path(folder) / "tokenizer.json"
     if file.exists():
         tokenizer = Tokenizer.from_file(str(file))
     else:
         from transformers import AutoTokenizer
 
+        _refuse_remote_code(folder)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=False
+            ).backend_tokenizer
         except (OSError, ValueError, AttributeError) as error:
-            raise UserMistake(f"--encoder {folder}: no tokenizer there ({str(error).splitlines()[0]})") from error
+            raise UserError(
+                f"--encoder {folder}: no tokenizer there ({str(error).splitlines()[0]})"
+            ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if len(tokenizer.encode("a").tokens) == len(tokenizer.encode("a", add_special_tokens=False).tokens):
-        raise UserMistake(f"--encoder {folder}: its tokenizer adds no [CLS] and [SEP]; tokenizer.json needs them")
+    if len(tokenizer.encode("a").tokens) == len(
+        tokenizer.encode("a", add_special_tokens=False).tokens
+    ):
+        raise UserError(
+            f"--encoder {folder}: its tokenizer adds no [CLS] and [SEP]; tokenizer.json needs them"
+        )
     return tokenizer
 
 
-def save(model: nn.Module, head: Head, tokenizer_folder: str, output: Path) -> None:
-    """Writes the transformers folder; complete when task.json is there."""
+def save_finetuned(model: nn.Module, head: Head, tokenizer_folder: str, output: Path) -> None:
+    """Write the transformers folder; it is complete when task.json is there."""
     output.mkdir(parents=True, exist_ok=True)
     inner: Any = model.encoder if isinstance(model, MeanPooledClassifier) else model
-    inner.config.amazon_electra = asdict(head) | {"note": _how_to_load(model)}
+    inner.config.amazon_electra = asdict(head) | {"note": _describe_loading(model)}
     inner.save_pretrained(output)
     if isinstance(model, MeanPooledClassifier):
         from safetensors.torch import save_file
 
-        save_file({k: v.contiguous().cpu() for k, v in model.head.state_dict().items()}, output / "head.safetensors")
+        save_file(
+            {k: v.contiguous().cpu() for k, v in model.head.state_dict().items()},
+            output / "head.safetensors",
+        )
     _save_tokenizer(tokenizer_folder, output)
-    write_json(output / "task.json", asdict(head) | {"how_to_load": _how_to_load(model)})
+    write_json(output / "task.json", asdict(head) | {"how_to_load": _describe_loading(model)})
 
 
-def _how_to_load(model: nn.Module) -> str:
+def _describe_loading(model: nn.Module) -> str:
     if isinstance(model, MeanPooledClassifier):
         return (
-            "transformers.AutoModel gives the encoder; the head over the mean of its last hidden states is in "
-            "head.safetensors (model.finetuning.encoders.load puts both together)"
+            "transformers.AutoModel gives the encoder; the head over the mean of its last hidden "
+            "states is in "
+            "head.safetensors (model.finetuning.encoders.load_finetuned puts both together)"
         )
     return f"transformers.{type(model).__name__}"
 
@@ -213,25 +331,31 @@ def _save_tokenizer(folder: str, output: Path) -> None:
         return
     from transformers import AutoTokenizer
 
-    AutoTokenizer.from_pretrained(folder).save_pretrained(output)
+    AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(output)
 
 
-def read_head(folder: Path) -> Head:
-    """task.json of a folder written by `save`."""
+def read_task_head(folder: Path) -> Head:
+    """Return the task.json of a folder that `save_finetuned` wrote."""
     if not (folder / "task.json").exists():
-        raise UserMistake(f"{folder}: no task.json; --model must be a folder made by model.finetune")
+        raise UserError(f"{folder}: no task.json; --model must be a folder made by model.finetune")
     read = json.loads((folder / "task.json").read_text())
-    return Head(**{n: read[n] for n in Head.__dataclass_fields__ if n in read} | {"labels": tuple(read["labels"])})
+    return Head(
+        **{n: read[n] for n in Head.__dataclass_fields__ if n in read}
+        | {"labels": tuple(read["labels"])}
+    )
 
 
-def load(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, Tokenizer]:
-    """A folder written by `save`, ready to predict; `dropout`: for one that is trained further, None: its own."""
-    head = read_head(folder)
+def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, Tokenizer]:
+    """Load a folder that `save_finetuned` wrote, ready to predict.
+
+    `dropout` is for a network that is trained further; None keeps its own.
+    """
+    head = read_task_head(folder)
     task = Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
-    config = _config(str(folder), task, dropout)
-    model, lost = _read(_auto_class(head.shape, head.pooling), str(folder), config)
-    _refuse(lost, str(folder))
-    if uses_mean(head.shape, head.pooling):
+    config = _load_config(str(folder), task, dropout)
+    model, lost = _load_weights(_choose_auto_class(head.shape, head.pooling), str(folder), config)
+    _refuse_missing_weights(lost, str(folder))
+    if is_mean_pooled(head.shape, head.pooling):
         model = MeanPooledClassifier(model, config.num_labels)
         _load_head(model.head, folder)
     return model.eval(), head, load_tokenizer(str(folder))
@@ -244,4 +368,6 @@ def _load_head(head: nn.Module, folder: Path) -> None:
     try:
         head.load_state_dict(load_file(folder / "head.safetensors"))
     except (OSError, RuntimeError, SafetensorError) as error:
-        raise UserMistake(f"{folder}: head.safetensors is missing or not the head of its task.json") from error
+        raise UserError(
+            f"{folder}: head.safetensors is missing or not the head of its task.json"
+        ) from error

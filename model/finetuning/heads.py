@@ -1,7 +1,7 @@
-"""The one head transformers has not: the mean over a text's tokens, then a small classifier.
+"""Pool by the mean over a text's tokens, which transformers has no head for.
 
-For encoders trained for minutes the [CLS] vector has learnt nothing (replaced-token detection never asks it anything),
-while the mean over the tokens already carries which words are there.
+For encoders trained for minutes the [CLS] vector has learnt nothing (replaced-token detection never
+asks it anything), while the mean over the tokens already says which words are there.
 """
 
 from typing import Any
@@ -29,8 +29,10 @@ class MeanPooledClassifier(nn.Module):
     def config(self) -> Any:
         return self.encoder.config
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **others: Any) -> SequenceClassifierOutput:
-        """input_ids and attention_mask [batch, tokens] → logits [batch, classes]."""
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **others: Any
+    ) -> SequenceClassifierOutput:
+        """Return logits [batch, classes]; input_ids and attention_mask are [batch, tokens]."""
         output = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **others)
         hidden = output.last_hidden_state
         mask = attention_mask.to(hidden.dtype).unsqueeze(-1)

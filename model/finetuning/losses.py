@@ -1,22 +1,24 @@
-"""What fine-tuning minimises, for each shape of task."""
+"""Compute the loss of fine-tuning for each shape of task."""
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from model.finetuning.config import FinetuningSettings
-
-IGNORED = -100
-"""Label of what has no label: word pieces after a word's first, padding."""
+from model.config import FinetuningSettings
+from model.finetuning.features.featurizer import IGNORED
 
 
-def classification(
-    logits: torch.Tensor, labels: torch.Tensor, config: FinetuningSettings, weights: torch.Tensor | None = None
+def compute_classification_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    config: FinetuningSettings,
+    weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Mean loss; logits [..., classes], labels [...] with IGNORED where there is none.
+    """Return the mean loss of logits [..., classes] against labels [...], IGNORED where there is
+    none.
 
-    Focal loss is α · (1 − p)^γ · −log p of the true class, α that class's weight (Lin et al. 2017, eq. 5); with γ 0 and
-    no α it is cross-entropy.
+    Focal loss is α · (1 − p)^γ · −log p of the true class, α that class's weight (Lin et al. 2017,
+    eq. 5); with γ 0 and no α it is cross-entropy.
     """
     logits, labels = logits.float().flatten(0, -2), labels.flatten()
     each = F.cross_entropy(logits, labels, reduction="none", ignore_index=IGNORED)
@@ -25,28 +27,41 @@ def classification(
     if config.loss == "focal":
         each = (1.0 - torch.exp(-each)) ** config.focal_gamma * each
         if config.focal_alpha:
-            each = torch.tensor(alphas(config.focal_alpha), device=each.device)[labels.clamp(min=0)] * each
+            each = (
+                torch.tensor(expand_alphas(config.focal_alpha), device=each.device)[
+                    labels.clamp(min=0)
+                ]
+                * each
+            )
     return (each * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
-def alphas(given: tuple[float, ...]) -> tuple[float, ...]:
-    """A weight for each class; one number is that of the second of two classes, the first has the rest to 1."""
+def expand_alphas(given: tuple[float, ...]) -> tuple[float, ...]:
+    """Return a weight for each class; one number is that of the second of two classes, and the
+    first has the rest to 1.
+    """
     return (1.0 - given[0], given[0]) if len(given) == 1 else given
 
 
-def regression(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean squared error; logits [batch, 1], labels [batch]."""
+def compute_regression_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the mean squared error of logits [batch, 1] against labels [batch]."""
     return F.mse_loss(logits.float().squeeze(-1), labels.float())
 
 
-def span(start_logits: torch.Tensor, end_logits: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Mean of the cross-entropies of start and end; positions [batch, 2] in tokens, 0 ([CLS]) for no answer."""
+def compute_span_loss(
+    start_logits: torch.Tensor, end_logits: torch.Tensor, positions: torch.Tensor
+) -> torch.Tensor:
+    """Return the mean of the cross-entropies of start and end; positions [batch, 2] are in tokens,
+    0 ([CLS]) for no answer.
+    """
     start = F.cross_entropy(start_logits.float(), positions[:, 0])
     return (start + F.cross_entropy(end_logits.float(), positions[:, 1])) / 2
 
 
-def balanced_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
-    """Weights inverse to a class's frequency, 1 on average over the examples; classes never seen get 0."""
+def balance_class_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
+    """Return weights inverse to the classes' frequencies, 1 on average over the examples; classes
+    never seen get 0.
+    """
     counts = np.bincount(labels[labels >= 0], minlength=classes).astype(np.float64)
     weights = np.divide(counts.sum(), len(counts) * counts, out=np.zeros(classes), where=counts > 0)
     return torch.tensor(weights, dtype=torch.float32)

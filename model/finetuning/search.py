@@ -1,7 +1,8 @@
-"""Searches fine-tuning settings on dev with Optuna: trials that fall behind are pruned, a killed search goes on.
+"""Search fine-tuning settings on dev with Optuna: trials that fall behind are pruned, a killed
+search goes on.
 
-`python -m model.finetuning.search` takes what model.finetune takes, and --space FILE: JSON of setting → choices, or
-{"low", "high", "log"}. The test split is never looked at.
+`python -m model.finetuning.search` takes what model.finetune takes, and --space FILE: JSON of
+setting → choices, or {"low", "high", "log"}. The test split is never looked at.
 """
 
 import math
@@ -10,48 +11,41 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.command import UserMistake, main
-from model.finetune import parser as finetune_parser
-from model.finetune import settings_of, start_of
+from beam_jobs.job.command import main
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import make_writable_folder, write_json
+from beam_jobs.job.settings import read_options
 from model.finetuning import search_space
-from model.finetuning.config import FinetuningSettings
-from model.finetuning.examples import Task
+from model.finetuning.arguments import make_request
 from model.finetuning.search_space import Space
-from model.finetuning.tasks import find
-from model.json_file import write_json
+from model.options import SearchOptions
 
 if TYPE_CHECKING:
     from model.finetuning.distillation import Teacher
-    from model.finetuning.fit import Prepared, Start
+    from model.finetuning.request import PreparedData, Request
 
 STARTUP_TRIALS = 4
-"""Before any is pruned."""
+"""Trials that run to their end before any is pruned."""
 PARTS = 5
-"""Of a training, after which trials are compared: at equal shares of it, for with another batch or another number of
-epochs the same step is another place on the way."""
+"""Parts of a training after which trials are compared. They are equal shares of it, because with
+another batch or another number of epochs the same step is another place on the way.
+"""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    parser = finetune_parser()
-    parser.prog, parser.description = "python -m model.finetuning.search", __doc__
-    parser.add_argument("--space", required=True, type=Path, metavar="FILE", help="JSON: setting → choices or range")
-    parser.add_argument("--trials", type=int, default=20)
-    arguments = parser.parse_args(argv)
-    if arguments.trials < 1:
-        raise UserMistake(f"--trials {arguments.trials}: give at least 1")
-    settings = settings_of(arguments)
-    space = search_space.read(arguments.space, distils=arguments.teacher is not None)
-    task = find(arguments.task, arguments.data)
-    optuna = _optuna()
+    arguments = read_options(SearchOptions, argv, "python -m model.finetuning.search", __doc__)
+    space = search_space.read_space(arguments.space, distils=arguments.teacher is not None)
+    request = make_request(arguments)
+    optuna = _import_optuna()
     from model.device import open_device
-    from model.finetuning.fit import check, load_teacher_of, make_folder, prepare
+    from model.finetuning.fit import load_start_teacher
+    from model.finetuning.request import prepare_data
 
-    start = start_of(arguments)
-    check(task, settings, arguments.seed)
-    make_folder("--output", arguments.output)
-    prepared = prepare(start, task, arguments.data, settings, arguments.seed)
-    device = open_device(arguments.device, settings.precision)
-    teacher = load_teacher_of(start, task, prepared, device, arguments.output)
+    request.check()
+    make_writable_folder("--output", arguments.output)
+    prepared = prepare_data(request)
+    device = open_device(arguments.device, request.settings.precision)
+    teacher = load_start_teacher(request, prepared, device, arguments.output)
     study = optuna.create_study(
         direction="maximize",
         storage=f"sqlite:///{arguments.output.resolve()}/optuna.db",
@@ -59,36 +53,35 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
     )
-    objective = Objective(start, task, prepared, settings, arguments.seed, arguments.device, teacher, space)
-    for number in range(len(_finished(study)), arguments.trials):
+    objective = Objective(request, prepared, arguments.device, teacher, space)
+    for number in range(len(_list_finished_trials(study)), arguments.trials):
         study.sampler = optuna.samplers.TPESampler(seed=(arguments.seed + number) % 2**32)
         study.optimize(objective, n_trials=1)
-    return _write(study, task.metrics[0], arguments.output)
+    return _write_results(study, request.task.metrics[0], arguments.output)
 
 
-def _optuna() -> Any:
+def _import_optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise UserMistake("a search needs optuna: pip install optuna") from None
+        raise UserError("a search needs optuna: pip install optuna") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
 
-def _finished(study: Any) -> list[Any]:
-    """Trials that came to an end; one that was killed is drawn anew, from the same numbers."""
+def _list_finished_trials(study: Any) -> list[Any]:
+    """Return the trials that ended; one that was killed is drawn anew, from the same numbers."""
     return [trial for trial in study.trials if trial.state.is_finished()]
 
 
 @dataclass(frozen=True)
 class Objective:
-    """One trial is one training with the settings drawn; its dev metric is told after every part of it."""
+    """A trial: one training with the settings drawn, which reports its dev metric after every part
+    of the training.
+    """
 
-    start: "Start"
-    task: Task
-    prepared: "Prepared"
-    settings: FinetuningSettings
-    seed: int
+    request: "Request"
+    prepared: "PreparedData"
     device: str
     """Opened by each trial, whose precision may be its own."""
     teacher: "Teacher | None"
@@ -98,31 +91,34 @@ class Objective:
         import optuna
 
         from model.device import open_device
-        from model.finetuning.fit import train_once
+        from model.finetuning.fit import train_first_rate
 
-        found = search_space.as_settings(search_space.draw(trial, self.space))
-        found["learning_rates"] = tuple(found.get("learning_rates", self.settings.learning_rates))
-        chosen = replace(self.settings, **found)
-        chosen.check(self.task)
-        report = reporter(trial, f"dev_{self.task.metrics[0]}")
-        device = open_device(self.device, chosen.precision)
-        attempt = train_once(self.start, self.task, self.prepared, chosen, self.seed, device, self.teacher, report)
+        settings = self.request.settings
+        drawn = search_space.make_settings(search_space.draw_settings(trial, self.space))
+        drawn["learning_rates"] = tuple(drawn.get("learning_rates", settings.learning_rates))
+        request = replace(self.request, settings=replace(settings, **drawn))
+        request.check()
+        report = make_reporter(trial, f"dev_{request.task.metrics[0]}")
+        device = open_device(self.device, request.settings.precision)
+        attempt = train_first_rate(request, self.prepared, device, self.teacher, report)
         if attempt.diverged:
             raise optuna.TrialPruned
-        return attempt.rank()[0]
+        return attempt.rank_key()[0]
 
 
-def reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], None]:
-    """Tells the trial how far it is and what it scored, and ends it where it has fallen behind."""
+def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], None]:
+    """Return a function that tells the trial its score after each part, and ends the trial where it
+    has fallen behind.
+    """
     import optuna
 
-    told: set[int] = set()
+    reported: set[int] = set()
 
     def report(share: float, numbers: dict[str, Any]) -> None:
         part = math.floor(PARTS * share + 1e-9)
-        if part == 0 or part in told:
+        if part == 0 or part in reported:
             return
-        told.add(part)
+        reported.add(part)
         trial.report(numbers[metric], part)
         if share < 1 and trial.should_prune():
             raise optuna.TrialPruned
@@ -130,23 +126,31 @@ def reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], None]
     return report
 
 
-def _write(study: Any, metric: str, output: Path) -> dict[str, Any]:
-    finished = _finished(study)
+def _write_results(study: Any, metric: str, output: Path) -> dict[str, Any]:
+    """Write trials.json and best.json; return the best."""
     trials = [
         {
             "number": number,
             "state": trial.state.name.lower(),
-            "settings": search_space.as_settings(trial.params),
+            "settings": search_space.make_settings(trial.params),
             f"dev_{metric}": trial.value,
         }
-        for number, trial in enumerate(finished)
+        for number, trial in enumerate(_list_finished_trials(study))
     ]
     write_json(output / "trials.json", trials)
     states = [trial["state"] for trial in trials]
     if "complete" not in states:
-        raise UserMistake(f"none of the {len(trials)} trials came to an end: give lower learning rates in the space")
-    best = {"settings": search_space.as_settings(study.best_params), f"dev_{metric}": study.best_value}
-    best |= {"trials": len(trials), "pruned": states.count("pruned"), "complete": states.count("complete")}
+        raise UserError(
+            f"none of the {len(trials)} trials came to an end: give lower learning rates in the "
+            "space"
+        )
+    best = {
+        "settings": search_space.make_settings(study.best_params),
+        f"dev_{metric}": study.best_value,
+        "trials": len(trials),
+        "pruned": states.count("pruned"),
+        "complete": states.count("complete"),
+    }
     write_json(output / "best.json", best)
     return best
 

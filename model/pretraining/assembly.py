@@ -1,4 +1,4 @@
-"""Puts a run together: model, data, device, budget."""
+"""Builds a run from its preset, shards, device and budget."""
 
 import sys
 from dataclasses import replace
@@ -6,26 +6,33 @@ from pathlib import Path
 
 import torch
 
-from model.command import UserMistake
+from beam_jobs.job.errors import UserError
+from model.config import PretrainingConfig
 from model.device import Device
-from model.presets import Preset, PretrainingConfig
+from model.presets import Preset
 from model.pretraining import flops, loop
-from model.pretraining.batches import Batches, SpecialTokens
-from model.pretraining.budget import Budget, steps_for
-from model.pretraining.electra import Electra
-from model.pretraining.encoder import initialize
-from model.pretraining.initial_weights import Origin, describe, start_from
-from model.pretraining.masking import Replacement
-from model.pretraining.mixture import Mixture, Replay
-from model.pretraining.mlm import MaskedLanguageModel
-from model.pretraining.run_identity import identify
-from model.pretraining.sequences import Shards, Stream
-from model.pretraining.validation import Model, Validation
+from model.pretraining.budget import Budget, count_affordable_steps
+from model.pretraining.input.batches import (
+    Batches,
+    SpecialTokens,
+    number_documents,
+    sum_squared_lengths,
+)
+from model.pretraining.input.masking import Replacement, count_slots
+from model.pretraining.input.mixture import Mixture, Replay
+from model.pretraining.input.sequences import Shards, Stream
+from model.pretraining.network.electra import Electra
+from model.pretraining.network.encoder import initialize_weights
+from model.pretraining.network.initial_weights import Origin, describe_origin, load_weights
+from model.pretraining.network.masked_prediction import PretrainingModel
+from model.pretraining.network.mlm import MaskedLanguageModel
+from model.pretraining.run_identity import identify_run
+from model.pretraining.validation import Validation
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
 
 
-def build(
+def build_training(
     preset: Preset,
     shards: Shards,
     device: Device,
@@ -35,36 +42,40 @@ def build(
     origin: Origin | None = None,
     replay: Replay | None = None,
 ) -> loop.Training:
-    """A run at its first step."""
-    per_sequence = flops_per_sequence(preset, shards)
+    """Return a run at its first step; UserError if settings, shards and device do not fit."""
     if budget and budget.flops:
-        steps = steps_for(budget.flops, per_sequence * preset.pretraining.batch)
+        step = estimate_sequence_flops(preset, shards) * preset.pretraining.batch
+        steps = count_affordable_steps(budget.flops, step)
         preset = replace(preset, pretraining=replace(preset.pretraining, steps=steps))
-    _check(preset, shards, device)
+    _check_preset(preset, shards, device)
     config = preset.pretraining
-    shape, size, length = preset.architecture, shards.vocabulary_size, shards.max_length
+    shape, size = preset.architecture, shards.vocabulary_size
     model = build_model(preset, size, device.dtype)
-    initialize(model, config.seed, config.initial_deviation)
+    initialize_weights(model, config.seed, config.initializer_range)
     if origin:
-        initial = start_from(model, shape, origin, shards.vocabulary)
-        if device.is_first:
-            print(describe(origin, initial), file=sys.stderr)
+        initial = load_weights(model, shape, origin, shards.vocabulary)
+        if device.is_rank0:
+            print(describe_origin(origin, initial), file=sys.stderr)
     model.noise.pooled = device.kind == "cpu"
-    device.move(model)
-    identity = identify(preset, shards) | {"budget_seconds": budget.seconds if budget else None}
-    batches = build_batches(config, shards, device.rank, device.ranks)
+    device.move_model(model)
+    identity = identify_run(preset, shards) | {"budget_seconds": budget.seconds if budget else None}
+    batches = build_batches(config, shards, device.rank, device.world_size)
     if replay:
-        batches = replace(batches, stream=Mixture.of(shards, replay, config.seed))
+        batches = replace(batches, stream=Mixture.open(shards, replay, config.seed))
         identity |= replay.identity
+    lengths = [shards.max_length, origin.read_trained_length(shape) if origin else 0]
     training = loop.Training(
         config=config,
         model=model,
         device=device,
         batches=batches,
         folder=output,
-        identity=identity | {"origin": origin.fingerprint() if origin else None},
-        flops_per_sequence=per_sequence,
-        products_per_sequence=length * flops.matrix_flops(shape, size, length, config.objective),
+        identity=identity | {"origin": origin.compute_fingerprint() if origin else None},
+        published_flops_per_sequence=flops.count_published_flops(
+            shape, size, shards.max_length, 1, config.objective
+        ),
+        matrix_flops=flops.MatrixFlops.derive(shape, size, config.objective),
+        trained_length=max(lengths),
         budget_seconds=budget.seconds if budget else None,
     )
     if dev:
@@ -72,64 +83,93 @@ def build(
     return training
 
 
-def build_model(preset: Preset, vocabulary_size: int, dtype: torch.dtype) -> Model:
+def build_model(preset: Preset, vocabulary_size: int, dtype: torch.dtype) -> PretrainingModel:
+    """Return the model of the preset's objective, its weights not yet initialized."""
     kind = Electra if preset.pretraining.objective == "electra" else MaskedLanguageModel
     return kind(vocabulary_size, preset.architecture, preset.pretraining, dtype)
 
 
-def build_batches(config: PretrainingConfig, shards: Shards, rank: int = 0, ranks: int = 1) -> Batches:
-    special = special_tokens(shards.vocabulary)
-    fractions = (config.mask_token_fraction, 0.0) if config.objective == "electra" else (BERT_MASK, BERT_RANDOM)
+def build_batches(
+    config: PretrainingConfig, shards: Shards, rank: int = 0, world_size: int = 1
+) -> Batches:
+    """Return the batches of a run, masked as its objective asks."""
+    special = read_special_tokens(shards.vocabulary)
+    fractions = (
+        (config.mask_token_fraction, 0.0)
+        if config.objective == "electra"
+        else (BERT_MASK, BERT_RANDOM)
+    )
     return Batches(
         stream=Stream(shards, config.seed),
         size=config.batch,
         special=special,
-        fraction=config.masked_fraction,
+        fraction=config.mask_probability,
         replacement=Replacement(special.mask, *fractions, shards.vocabulary_size),
         seed=config.seed,
         rank=rank,
-        ranks=ranks,
+        world_size=world_size,
         pairs=config.objective == "mlm+nsp",
+        segment_probability=config.segment_probability,
     )
 
 
 def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> Validation:
+    """Return the validation on the first `validate_sequences` of the dev shards."""
     if dev.vocabulary_fingerprint != shards.vocabulary_fingerprint:
-        raise UserMistake(f"--validation {dev.folder}: made with another vocabulary than {shards.folder}")
+        raise UserError(
+            f"--validation {dev.folder}: made with another vocabulary than {shards.folder}"
+        )
     if dev.max_length != shards.max_length:
-        raise UserMistake(f"--validation {dev.folder}: length {dev.max_length}, the shards have {shards.max_length}")
+        raise UserError(
+            f"--validation {dev.folder}: length {dev.max_length}, "
+            f"the shards have {shards.max_length}"
+        )
     size = min(config.batch, config.device_batch or config.batch, dev.sequences)
-    wanted = min(config.validate_sequences, dev.sequences)
+    sequences = min(config.validate_sequences, dev.sequences)
     batches = build_batches(replace(config, batch=size, seed=0), dev)
-    return Validation(batches, max(1, wanted // size), seed=0)
+    return Validation(batches, max(1, sequences // size), seed=0)
 
 
-def flops_per_sequence(preset: Preset, shards: Shards) -> float:
-    objective = preset.pretraining.objective
-    return flops.train_flops(preset.architecture, shards.vocabulary_size, shards.max_length, 1, objective)
+def estimate_sequence_flops(preset: Preset, shards: Shards) -> float:
+    """Return the matrix products of training on one sequence, by the first sequences there."""
+    config = preset.pretraining
+    rows = shards.sample_rows()
+    squares = sum_squared_lengths(number_documents(rows)) / len(rows.lengths)
+    slots = count_slots(shards.max_length, config.mask_probability)
+    products = flops.MatrixFlops.derive(
+        preset.architecture, shards.vocabulary_size, config.objective
+    )
+    return products.count(shards.max_length, squares, slots)
 
 
-def special_tokens(vocabulary: Path) -> SpecialTokens:
-    places = {token: i for i, token in enumerate((vocabulary / "vocab.txt").read_text(encoding="utf-8").split("\n"))}
-    missing = [token for token in ("[CLS]", "[SEP]", "[MASK]") if token not in places]
+def read_special_tokens(vocabulary: Path) -> SpecialTokens:
+    """Return the ids of the special tokens; UserError names those that vocab.txt lacks."""
+    tokens = (vocabulary / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    ids = {token: i for i, token in enumerate(tokens)}
+    missing = [token for token in ("[CLS]", "[SEP]", "[MASK]") if token not in ids]
     if missing:
-        raise UserMistake(f"{vocabulary / 'vocab.txt'} has no {', '.join(missing)}")
-    return SpecialTokens(places["[CLS]"], places["[SEP]"], places["[MASK]"])
+        raise UserError(f"{vocabulary / 'vocab.txt'} has no {', '.join(missing)}")
+    return SpecialTokens(ids["[CLS]"], ids["[SEP]"], ids["[MASK]"])
 
 
-def _check(preset: Preset, shards: Shards, device: Device) -> None:
+def _check_preset(preset: Preset, shards: Shards, device: Device) -> None:
     config = preset.pretraining
     if shards.max_length > preset.architecture.max_positions:
-        raise UserMistake(f"--set max_positions: shards of length {shards.max_length} need at least as many")
-    if config.batch % device.ranks:
-        raise UserMistake(f"--set batch={config.batch}: must be a multiple of the {device.ranks} processes")
-    if config.masked_fraction * config.batch * shards.max_length < 1:
-        raise UserMistake(
-            f"--set masked_fraction={config.masked_fraction}: masks no token of {config.batch} sequences of length "
-            f"{shards.max_length}"
+        raise UserError(
+            f"--set max_positions: shards of length {shards.max_length} need at least as many"
         )
-    share = config.batch // device.ranks
+    if config.batch % device.world_size:
+        raise UserError(
+            f"--set batch={config.batch}: must be a multiple of the {device.world_size} processes"
+        )
+    if config.mask_probability * config.batch * shards.max_length < 1:
+        raise UserError(
+            f"--set mask_probability={config.mask_probability}: masks no token of "
+            f"{config.batch} sequences of length {shards.max_length}"
+        )
+    share = config.batch // device.world_size
     if config.device_batch and share % config.device_batch:
-        raise UserMistake(
-            f"--set device_batch={config.device_batch}: must divide {share}, one process's share of a batch"
+        raise UserError(
+            f"--set device_batch={config.device_batch}: must divide {share}, "
+            "one process's share of a batch"
         )

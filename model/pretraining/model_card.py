@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what it is, what it was trained on, how far it came, what it descends from."""
+"""Renders the README.md of an exported model: its purpose, data, training curve and lineage."""
 
 import json
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from model.presets import Preset
-from model.pretraining.sequences import Shards
+from model.pretraining.input.sequences import Shards
 
 ROWS = 10  # of the curve
 LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")
@@ -14,18 +14,22 @@ LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")
 _ROLES = {
     "discriminator": (
         "ElectraForPreTraining",
-        "Tells which tokens of a text were replaced. Fine-tune this one (AutoModelForSequenceClassification, …).",
+        "Tells which tokens of a text were replaced. Fine-tune this one "
+        "(AutoModelForSequenceClassification, …).",
     ),
     "generator": (
         "ElectraForMaskedLM",
         "Fills in masked tokens; small, it was trained to challenge the discriminator.",
     ),
-    "encoder": ("ElectraForMaskedLM", "A masked language model, the control ELECTRA is compared with at equal FLOPs."),
+    "encoder": (
+        "ElectraForMaskedLM",
+        "A masked language model, the control ELECTRA is compared with at equal FLOPs.",
+    ),
 }
 _CURVE = ("generator_loss", "discriminator_loss", "mlm_loss", "nsp_loss")
 
 
-def write(
+def render_model_card(
     role: str,
     preset: Preset,
     shards: Shards,
@@ -33,6 +37,7 @@ def write(
     metrics: list[dict[str, float]],
     identity: dict[str, Any],
 ) -> str:
+    """Return the card as Markdown."""
     head, purpose = _ROLES[role]
     ratio = float(Fraction(identity.get("replay_ratio", "0")))
     epochs = result["tokens"] * (1 - ratio) / max(shards.tokens, 1)
@@ -42,27 +47,46 @@ def write(
         "",
         f"{purpose} `{head}.from_pretrained` and `AutoTokenizer.from_pretrained` load it.",
         *("", "## Data", ""),
-        f"{shards.sequences:,} packed sequences of at most {shards.max_length} tokens, {shards.tokens:,} tokens; "
-        f"a vocabulary of {shards.vocabulary_size:,} entries. Trained on the corpus's pretrain split only."
-        + (f" Of all sequences a share of {ratio} was replayed from earlier dumps." if ratio else ""),
+        f"{shards.sequences:,} packed sequences of at most {shards.max_length} tokens, "
+        f"{shards.tokens:,} tokens; a vocabulary of {shards.vocabulary_size:,} entries. "
+        "Trained on the corpus's pretrain split only."
+        + (
+            f" Of all sequences a share of {ratio} was replayed from earlier dumps."
+            if ratio
+            else ""
+        ),
         *("", "## Training", ""),
-        f"{result['steps']:,} steps, {result['sequences']:,} sequences, {result['tokens']:,} tokens "
-        f"({epochs:.2f} epochs), {result['flops']:.3e} FLOPs by the published count, "
+        f"{result['steps']:,} steps, {result['sequences']:,} sequences, "
+        f"{result['tokens']:,} tokens ({epochs:.2f} epochs), "
+        f"{result['flops']:.3e} FLOPs by the published count "
+        f"({result['matrix_flops']:.3e} in matrix products), "
         f"{result['seconds']:,.0f} seconds on {result['device']} in {result['precision']}.",
         "",
-        *_curve(metrics, _CURVE, "Training loss"),
-        *_curve(metrics, [f"validation_{name}" for name in (*_CURVE, "discriminator_auc")], "On the dev split"),
+        *_render_curve(metrics, _CURVE, "Training loss"),
+        *_render_curve(
+            metrics,
+            [f"validation_{name}" for name in (*_CURVE, "discriminator_auc")],
+            "On the dev split",
+        ),
         *("## Lineage", ""),
         *(f"- {name}: `{identity[name]}`" for name in LINEAGE if identity.get(name)),
         *("", "## Settings", "", "```json"),
-        json.dumps({"architecture": asdict(preset.architecture), "pretraining": asdict(preset.pretraining)}, indent=1),
+        json.dumps(
+            {
+                "architecture": asdict(preset.architecture),
+                "pretraining": asdict(preset.pretraining),
+            },
+            indent=1,
+        ),
         *("```", ""),
     ]
     return "\n".join(lines)
 
 
-def _curve(metrics: list[dict[str, float]], names: list[str] | tuple[str, ...], title: str) -> list[str]:
-    """A table of a few steps, the last one included."""
+def _render_curve(
+    metrics: list[dict[str, float]], names: list[str] | tuple[str, ...], title: str
+) -> list[str]:
+    """Return a table of about ten steps, the last one included."""
     held = [line for line in metrics if any(name in line for name in names)]
     columns = [name for name in names if held and name in held[-1]]
     if not columns:
@@ -71,10 +95,13 @@ def _curve(metrics: list[dict[str, float]], names: list[str] | tuple[str, ...], 
     chosen = held[::-step][::-1]
     header = " | ".join(name.removeprefix("validation_").replace("_", " ") for name in columns)
     rows = [
-        "| " + " | ".join([f"{line['step']:,}", *(_cell(line, name) for name in columns)]) + " |" for line in chosen
+        "| "
+        + " | ".join([f"{line['step']:,}", *(_format_cell(line, name) for name in columns)])
+        + " |"
+        for line in chosen
     ]
     return [f"{title}:", "", f"| step | {header} |", "|---" * (len(columns) + 1) + "|", *rows, ""]
 
 
-def _cell(line: dict[str, float], name: str) -> str:
+def _format_cell(line: dict[str, float], name: str) -> str:
     return f"{line[name]:.4f}" if name in line else "–"

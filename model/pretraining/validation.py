@@ -1,9 +1,10 @@
-"""How good the networks are on text they do not train on, measured the same way every time.
+"""Measures the networks on text they do not train on, the same way every time.
 
-Masked positions and the random keys of the samples are fixed, so that two measurements differ by the weights alone. The
-discriminator is measured twice: on what the generator puts there now (`validation_discriminator_…`), which gets harder
-while the generator learns, and on replacements fixed for good, tokens drawn by their frequency
-(`validation_fixed_…`), which can be compared between steps and between runs.
+Masked positions and the random keys of the samples are fixed, so that two measurements differ by
+the weights alone. The discriminator is measured twice: on what the generator puts there now
+(`validation_discriminator_…`), which gets harder while the generator learns, and on replacements
+fixed for good, tokens drawn by their frequency (`validation_fixed_…`), which can be compared
+between steps and between runs.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,80 +18,92 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from model.device import Device
-from model.pretraining.attention import within_documents
-from model.pretraining.batches import Arrays, Batches
-from model.pretraining.electra import Batch, Electra, corrupt
-from model.pretraining.mlm import MaskedLanguageModel
+from model.pretraining.collapse import StateSpread
+from model.pretraining.input.batches import Arrays, Batches
+from model.pretraining.network.attention import build_attention, put_batch
+from model.pretraining.network.electra import Electra, corrupt_batch
+from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
-Model = Electra | MaskedLanguageModel
-FIXED = 2  # tells the random numbers of the fixed replacements from the others
+FIXED_REPLACEMENTS = 2  # tells the random numbers of the fixed replacements from the others
 
 
 @dataclass
 class Scores:
-    """Logits and labels of every real token seen."""
+    """The logits and labels of every real token so far."""
 
     logits: list[NDArray[np.float32]] = field(default_factory=list)
     labels: list[NDArray[np.bool_]] = field(default_factory=list)
 
     def add(self, logits: Tensor, replaced: Tensor, real: Tensor) -> None:
+        """Add the tokens of a batch; all three are [sequences, length]."""
         keep = real.bool().cpu()
         self.logits.append(logits.float().cpu()[keep].numpy())
         self.labels.append(replaced.cpu()[keep].numpy() > 0)
 
-    def describe(self, prefix: str) -> dict[str, float]:
+    def compute_measures(self, prefix: str) -> dict[str, float]:
+        """Return loss, precision, recall and AUC; the AUC is NaN where all labels are equal."""
         logits, labels = np.concatenate(self.logits).astype(np.float64), np.concatenate(self.labels)
-        said = logits > 0
-        found = int((said & labels).sum())
+        positive = logits > 0
+        hits = int((positive & labels).sum())
         numbers = {
             "loss": float(np.mean(np.logaddexp(0, logits) - logits * labels)),
-            "precision": found / max(int(said.sum()), 1),
-            "recall": found / max(int(labels.sum()), 1),
-            "auc": float(roc_auc_score(labels, logits)) if labels.any() and not labels.all() else float("nan"),
+            "precision": hits / max(int(positive.sum()), 1),
+            "recall": hits / max(int(labels.sum()), 1),
+            "auc": float(roc_auc_score(labels, logits))
+            if labels.any() and not labels.all()
+            else float("nan"),
         }
         return {f"{prefix}_{name}": number for name, number in numbers.items()}
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The first sequences of the dev shards; always the same ones."""
+    """Measures on the first sequences of the dev shards, always the same ones."""
 
     batches: Batches
     count: int  # batches
     seed: int
 
-    def __call__(self, model: Model, device: Device, stopping: Callable[[], bool] = lambda: False) -> dict[str, float]:
-        """The measures; none where the process is told to stop in the middle."""
+    def __call__(
+        self, model: PretrainingModel, device: Device, stopping: Callable[[], bool] = lambda: False
+    ) -> dict[str, float]:
+        """Return the measures; an empty dict if `stopping` turns true in the middle."""
         model.eval()
         with torch.no_grad():
-            numbers = self._measure(model, device, stopping)
+            numbers = self._measure_batches(model, device, stopping)
         model.train()
         return numbers
 
-    def _measure(self, model: Model, device: Device, stopping: Callable[[], bool]) -> dict[str, float]:
+    def _measure_batches(
+        self, model: PretrainingModel, device: Device, stopping: Callable[[], bool]
+    ) -> dict[str, float]:
         sums: dict[str, float] = {}
-        now, fixed = Scores(), Scores()
-        for step, arrays in enumerate(self._arrays()):
+        now, fixed, spread = Scores(), Scores(), StateSpread()
+        for step, arrays in enumerate(self._iterate_arrays()):
             if stopping():
                 return {}
-            batch = device.put(arrays)
+            batch = put_batch(device, arrays)
             for name, value in model(batch).sums.items():
                 sums[name] = sums.get(name, 0.0) + float(value.item())
             if isinstance(model, Electra):
-                _detect(model, batch, self._replacements(arrays, step), now, fixed)
-        numbers = {f"validation_{name}": value for name, value in model.describe(sums).items()}
+                _score_replacements(
+                    model, batch, self._draw_replacements(arrays, step), now, fixed, spread
+                )
+        numbers = {f"validation_{name}": value for name, value in model.compute_means(sums).items()}
         if now.logits:
-            numbers |= now.describe("validation_discriminator") | fixed.describe("validation_fixed")
+            numbers |= now.compute_measures("validation_discriminator")
+            numbers |= spread.compute_measures("validation_discriminator")
+            numbers |= fixed.compute_measures("validation_fixed")
         return numbers
 
-    def _arrays(self) -> Iterator[Arrays]:
-        batches = self.batches.steps(0)
+    def _iterate_arrays(self) -> Iterator[Arrays]:
+        batches = self.batches.iterate_steps(0)
         for _ in range(self.count):
             yield next(batches)
 
-    def _replacements(self, arrays: Arrays, step: int) -> NDArray[np.int64]:
-        """[sequences · slots] ids drawn from this batch's own tokens, so by their frequency."""
-        rng = np.random.default_rng([self.seed, FIXED, step])
+    def _draw_replacements(self, arrays: Arrays, step: int) -> NDArray[np.int64]:
+        """Draw [sequences · slots] ids from this batch's own tokens, so by their frequency."""
+        rng = np.random.default_rng([self.seed, FIXED_REPLACEMENTS, step])
         documents: NDArray[Any] = arrays["documents"]
         ids: NDArray[Any] = arrays["input_ids"][documents > 0]
         special = self.batches.special
@@ -98,12 +111,28 @@ class Validation:
         return rng.choice(words, size=arrays["masked_positions"].size).astype(np.int64)
 
 
-def _detect(model: Electra, batch: Batch, replacements: NDArray[np.int64], now: Scores, fixed: Scores) -> None:
-    attention = within_documents(batch, model.dtype)
-    vectors = model.propose(batch, attention)
+def _score_replacements(
+    model: Electra,
+    batch: Batch,
+    replacements: NDArray[np.int64],
+    now: Scores,
+    fixed: Scores,
+    spread: StateSpread,
+) -> None:
+    """Add the discriminator's logits on sampled and on fixed replacements to the two scores.
+
+    Its states on the sampled ones are added to `spread`.
+    """
+    attention = build_attention(batch, model.dtype)
+    vectors = model.propose_tokens(batch, attention)
     temperature = model.config.temperature
-    _, sampled, _ = model.generator_head.losses(vectors, model.embeddings.word, batch, temperature)
-    given = torch.as_tensor(replacements, device=sampled.device)
-    for scores, ids in ((now, sampled), (fixed, given)):
-        corrupted, replaced = corrupt(batch, ids)
-        scores.add(model.detect(corrupted, batch["positions"], attention), replaced, batch["documents"] > 0)
+    word = model.embeddings.word
+    sampled = model.generator_head.compute_losses(vectors, word, batch, temperature).sampled
+    drawn = torch.as_tensor(replacements, device=sampled.device)
+    real = batch["documents"] > 0
+    for scores, ids in ((now, sampled), (fixed, drawn)):
+        corrupted, replaced = corrupt_batch(batch, ids)
+        states = model.encode_tokens(corrupted, batch, attention)
+        if scores is now:
+            spread.add(states, real)
+        scores.add(model.discriminator_head(states), replaced, real)

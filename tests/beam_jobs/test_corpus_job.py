@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs import corpus_job
-from beam_jobs.command import UserMistake
+from beam_jobs.job.errors import UserError
 
 
 def review(i: int, text: str | None = None, **fields) -> dict:
@@ -29,11 +29,20 @@ def write_dump(path: Path, records: list[dict | str]) -> Path:
 
 
 def rows_of(folder: Path) -> list[dict]:
-    return [row for path in sorted(folder.glob("corpus-*.parquet")) for row in pq.read_table(path).to_pylist()]
+    return [
+        row
+        for path in sorted(folder.glob("corpus-*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+    ]
 
 
 def test_every_review_is_kept_or_counted(tmp_path):
-    records = [review(i) for i in range(50)] + [review(7, asin="other"), "{broken", review(60, ""), {"overall": 5.0}]
+    records = [review(i) for i in range(50)] + [
+        review(7, asin="other"),
+        "{broken",
+        review(60, ""),
+        {"overall": 5.0},
+    ]
     dump = write_dump(tmp_path / "dump.json.gz", records)
     result = corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
     assert result["read"] == 54
@@ -52,7 +61,8 @@ def test_every_review_is_kept_or_counted(tmp_path):
 
 def test_rows_hold_sentences_and_labels(tmp_path):
     dump = write_dump(
-        tmp_path / "Toys_5.json", [review(3, "It broke.  Sad &amp; angry!<br />Never again", verified=True)]
+        tmp_path / "Toys_5.json",
+        [review(3, "It broke.  Sad &amp; angry!<br />Never again", verified=True)],
     )
     corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
     (row,) = rows_of(tmp_path / "corpus")
@@ -62,7 +72,7 @@ def test_rows_hold_sentences_and_labels(tmp_path):
 
 def test_nothing_usable_is_the_users_mistake(tmp_path):
     dump = write_dump(tmp_path / "dump.json", [review(1, ""), review(2, " ")])
-    with pytest.raises(UserMistake, match="no usable review"):
+    with pytest.raises(UserError, match="no usable review"):
         corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
 
 
@@ -70,7 +80,9 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     dump = tmp_path / "out" / "corpus-2023.json"
     dump.parent.mkdir()
     write_dump(dump, [review(i) for i in range(20)])
-    with pytest.raises(UserMistake, match=r"--output .*/out: .*corpus-2023.json, an input, lies in it"):
+    with pytest.raises(
+        UserError, match=r"--output .*/out: .*corpus-2023.json, an input, lies in it"
+    ):
         corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "out")])
     assert dump.exists()
     (tmp_path / "out" / "corpus-notes").mkdir()
@@ -81,7 +93,11 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     other.parent.mkdir()
     write_dump(other, [review(i) for i in range(20)])
     corpus_job.run(["--input", str(other), "--output", str(tmp_path / "out")])
-    left = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    left = {
+        str(path.relative_to(tmp_path / "out"))
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file()
+    }
     assert left >= {"corpus-2023.json", "corpus-notes/mine.txt", "rejects/mine.txt"}
     assert "corpus-0001-00000.parquet" not in left
 
@@ -90,10 +106,13 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     ("option", "message"),
     [
         (["--encoding", "undefined"], "--encoding undefined: not an encoding"),
-        (["--runner", "NopeRunner"], "--runner NopeRunner: not one that Apache Beam knows: .*FnApiRunner"),
+        (
+            ["--runner", "NopeRunner"],
+            "--runner NopeRunner: not one that Apache Beam knows: .*FnApiRunner",
+        ),
     ],
 )
 def test_an_option_that_names_what_is_not_there(tmp_path, option, message):
     dump = write_dump(tmp_path / "d.json", [review(1)])
-    with pytest.raises(UserMistake, match=message):
+    with pytest.raises(UserError, match=message):
         corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus"), *option])

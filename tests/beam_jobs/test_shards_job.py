@@ -1,4 +1,4 @@
-"""From a corpus folder to shards: the contract, whatever the runner and whatever happened before."""
+"""From a corpus folder to shards: the contract, whatever the runner and what happened before."""
 
 import hashlib
 import itertools
@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from beam_jobs import shard_units, shards_job
-from beam_jobs.command import UserMistake
+from beam_jobs import shards_job
+from beam_jobs.job.errors import UserError
+from beam_jobs.packing import corpus_units
+from beam_jobs.packing.plan import VOCABULARY_FILES
 from tests.corpus_folder import write_corpus
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -24,7 +26,13 @@ WORDS = ["the", "mixer", "works", "great", "broke", "after", "a", "week", "##s",
 @pytest.fixture(scope="module")
 def reviews() -> list[list[str]]:
     draw = random.Random(0)
-    sentence = lambda: " ".join(draw.choice([*WORDS[:8], "Weeks", "café"]) for _ in range(draw.randint(2, 14))) + "."  # noqa: E731
+
+    def sentence():
+        return (
+            " ".join(draw.choice([*WORDS[:8], "Weeks", "café"]) for _ in range(draw.randint(2, 14)))
+            + "."
+        )
+
     return [[sentence() for _ in range(draw.randint(1, 8))] for _ in range(600)]
 
 
@@ -36,7 +44,9 @@ def corpus(tmp_path_factory, reviews) -> Path:
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("vocabulary")
-    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(SPECIAL + WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordPiece({w: i for i, w in enumerate(SPECIAL + WORDS)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(SPECIAL)
@@ -48,22 +58,28 @@ def vocabulary(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch):
-    monkeypatch.setattr(shard_units, "FEWEST_ROWS", 150)
+    monkeypatch.setattr(corpus_units, "MIN_UNIT_ROWS", 150)
 
 
 def job(corpus: Path, vocabulary: Path, output: Path, *more: str) -> dict:
     folders = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--output", str(output)]
-    return shards_job.run([*folders, "--max_length", "64", "--direct_running_mode", "in_memory", *more])
+    return shards_job.run(
+        [*folders, "--max_length", "64", "--direct_running_mode", "in_memory", *more]
+    )
 
 
 def digests(output: Path) -> dict[str, str]:
-    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(output.glob("shard-*"))}
+    return {
+        p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(output.glob("shard-*"))
+    }
 
 
 def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_path):
     result = job(corpus, vocabulary, tmp_path)
     tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
-    expected = sorted(tuple(tokenizer.encode(" ".join(r), add_special_tokens=False).ids) for r in reviews)
+    expected = sorted(
+        tuple(tokenizer.encode(" ".join(r), add_special_tokens=False).ids) for r in reviews
+    )
     found, footers = [], []
     for shard in sorted(tmp_path.glob("shard-*.parquet")):
         footers.append(json.loads(pq.read_metadata(shard).metadata[b"amazon_electra"]))
@@ -78,11 +94,17 @@ def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_pat
     assert result["documents"] == len(reviews)
     assert result["sentences"] == sum(map(len, reviews))
     assert result["shards"] == len(footers) == 3
-    fingerprint = hashlib.sha256((tmp_path / "vocabulary" / "tokenizer.json").read_bytes()).hexdigest()
-    assert {f["vocabulary_fingerprint"] for f in footers} == {fingerprint} == {result["vocabulary_fingerprint"]}
+    fingerprint = hashlib.sha256(
+        (tmp_path / "vocabulary" / "tokenizer.json").read_bytes()
+    ).hexdigest()
+    assert (
+        {f["vocabulary_fingerprint"] for f in footers}
+        == {fingerprint}
+        == {result["vocabulary_fingerprint"]}
+    )
     assert {(f["version"], f["max_length"], f["vocabulary_size"]) for f in footers} == {(1, 64, 16)}
     assert json.loads((tmp_path / "shards.json").read_text()) == result
-    for name in shards_job.VOCABULARY_FILES:
+    for name in VOCABULARY_FILES:
         assert (tmp_path / "vocabulary" / name).read_bytes() == (vocabulary / name).read_bytes()
 
 
@@ -97,7 +119,15 @@ def test_shards_say_what_they_are_made_of(corpus, vocabulary, tmp_path):
 
 def test_same_bytes_with_worker_processes(corpus, vocabulary, tmp_path):
     job(corpus, vocabulary, tmp_path / "one")
-    job(corpus, vocabulary, tmp_path / "two", "--direct_running_mode", "multi_processing", "--direct_num_workers", "2")
+    job(
+        corpus,
+        vocabulary,
+        tmp_path / "two",
+        "--direct_running_mode",
+        "multi_processing",
+        "--direct_num_workers",
+        "2",
+    )
     assert digests(tmp_path / "one") == digests(tmp_path / "two") != {}
 
 
@@ -125,42 +155,64 @@ def test_shards_of_another_job_are_replaced(corpus, vocabulary, reviews, tmp_pat
 
 def test_another_split_and_texts_of_no_token(vocabulary, tmp_path):
     write_corpus(tmp_path / "corpus", [["The mixer."], ["\u200b"]], split="dev")
-    assert job(tmp_path / "corpus", vocabulary, tmp_path / "dev", "--split", "dev")["empty_documents"] == 1
-    with pytest.raises(UserMistake, match="--split: no review of split 'pretrain'"):
+    assert (
+        job(tmp_path / "corpus", vocabulary, tmp_path / "dev", "--split", "dev")["empty_documents"]
+        == 1
+    )
+    with pytest.raises(UserError, match="--split: no review of split 'pretrain'"):
         job(tmp_path / "corpus", vocabulary, tmp_path / "pretrain")
 
 
 def test_a_corpus_that_is_not_what_it_says(vocabulary, tmp_path):
     corpus = write_corpus(tmp_path / "corpus", [["The mixer."]])
     (corpus / "corpus.json").write_text(json.dumps({"splits": {"pretrain": 2}}))
-    with pytest.raises(UserMistake, match="counts 2 reviews"):
+    with pytest.raises(UserError, match="counts 2 reviews"):
         job(corpus, vocabulary, tmp_path / "out")
+
+
+def test_a_run_that_fails_leaves_no_result_of_an_earlier_one(corpus, vocabulary, tmp_path):
+    job(corpus, vocabulary, tmp_path / "out")
+    broken = shutil.copytree(corpus, tmp_path / "broken")
+    next(broken.glob("corpus-*.parquet")).write_bytes(b"PAR1 not really")
+    with pytest.raises(UserError, match="cannot be read"):
+        job(broken, vocabulary, tmp_path / "out")
+    assert not (tmp_path / "out" / "shards.json").exists()
 
 
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (["--max_length", "8"], "--max_length: 8"),
+        (["--max_length", "8"], "--max-length 8: must be from 16 to 65535"),
         (["--corpus", "/nowhere"], "--corpus: no corpus-"),
         (["--vocabulary", "/nowhere"], "--vocabulary: no vocab.txt"),
         (["--max_lenght", "128"], "unknown option --max_lenght"),
     ],
 )
 def test_mistakes_are_named(corpus, vocabulary, tmp_path, broken, message):
-    with pytest.raises(UserMistake, match=message):
+    with pytest.raises(UserError, match=message):
         job(corpus, vocabulary, tmp_path, *broken)
 
 
 def test_a_broken_corpus_file_is_named(vocabulary, tmp_path):
     corpus = write_corpus(tmp_path / "corpus", [["The mixer."]])
     (corpus / "corpus-00001.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(UserMistake, match=r"corpus-00001\.parquet cannot be read"):
+    with pytest.raises(UserError, match=r"corpus-00001\.parquet cannot be read"):
         job(corpus, vocabulary, tmp_path / "out")
 
 
 def test_from_the_command_line(corpus, vocabulary, tmp_path):
-    command = [sys.executable, "-m", "beam_jobs.shards_job", "--corpus", str(corpus), "--vocabulary", str(vocabulary)]
-    done = subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True, timeout=120)
+    command = [
+        sys.executable,
+        "-m",
+        "beam_jobs.shards_job",
+        "--corpus",
+        str(corpus),
+        "--vocabulary",
+        str(vocabulary),
+    ]
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["documents"] == 600
 
@@ -170,7 +222,9 @@ def test_a_worker_that_packs_a_corpus_does_not_spend_its_start_on_nltk():
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
 
 
-def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refused(corpus, vocabulary, tmp_path):
+def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refused(
+    corpus, vocabulary, tmp_path
+):
     (tmp_path / "out" / "shard-mine").mkdir(parents=True)
     (tmp_path / "out" / "shard-mine.txt").write_text("mine")
     (tmp_path / "out" / "shard-99999.parquet").write_text("of a killed worker")
@@ -179,7 +233,7 @@ def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refuse
     assert not (tmp_path / "out" / "shard-99999.parquet").exists()
     shutil.copytree(corpus, tmp_path / "unfinished")
     (tmp_path / "unfinished" / "corpus.json").unlink()
-    with pytest.raises(UserMistake, match=r"no corpus.json in .*: corpus_job has not ended"):
+    with pytest.raises(UserError, match=r"no corpus.json in .*: corpus_job has not ended"):
         job(tmp_path / "unfinished", vocabulary, tmp_path / "out2")
 
 
@@ -188,6 +242,6 @@ def test_a_tokenizer_that_is_not_berts_is_a_mistake(corpus, vocabulary, tmp_path
     shutil.copytree(vocabulary, tmp_path / "v")
     (tmp_path / "v" / "tokenizer.json").write_text(content)
     job(corpus, vocabulary, tmp_path / "out")
-    with pytest.raises(UserMistake, match=r"tokenizer\.json is not a WordPiece tokenizer"):
+    with pytest.raises(UserError, match=r"tokenizer\.json is not a WordPiece tokenizer"):
         job(corpus, tmp_path / "v", tmp_path / "out")
     assert (tmp_path / "out" / "shards.json").exists()

@@ -1,11 +1,14 @@
-"""The data path measured: dump to shards, against the plain path, a bare process pool, one worker, one gz file.
+"""The data path measured: dump to shards, against the plain path, a bare process pool, one worker,
+one gz file.
 
     python tests/bench/data_path.py [--input FILE…] [--json] [--scale_reviews 4000000]
 
-Both sides are measured in CPU seconds of all their processes, in turn, imports done beforehand; of several rounds the
-median. Speed-up and the time of 8 × the reviews are seconds of the clock, and want a machine that does nothing else.
+Both sides are measured in CPU seconds of all their processes, in turn, imports done beforehand; of
+several rounds the median. Speed-up and the time of 8 × the reviews are seconds of the clock, and
+want a machine that does nothing else.
 
-ratio_plain             CPU seconds of the plain path (json, NLTK's Punkt, tokenizers, padding to 128) / ours with Beam
+ratio_plain             CPU seconds of the plain path (json, NLTK's Punkt, tokenizers, padding to
+                        128) / ours with Beam
 reviews_per_cpu_second  ours
 beam_overhead           CPU seconds with Beam / in a bare process pool with the same units − 1
 two_worker_speedup      seconds with one worker / with two
@@ -53,12 +56,26 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--input", nargs="+", help="a dump of any published format (default: a synthetic one)")
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument(
+        "--input", nargs="+", help="a dump of any published format (default: a synthetic one)"
+    )
     p.add_argument("--reviews", type=int, help="take this many of the input (default: all)")
-    p.add_argument("--rounds", type=int, default=3, help="of the comparison with the plain path (default 3)")
-    p.add_argument("--scale_reviews", type=int, default=0, help="of the large dump (default: 8 × the input)")
-    p.add_argument("--only", nargs="*", default=[], choices=["plain", "steps", "large"], help="parts (default: all)")
+    p.add_argument(
+        "--rounds", type=int, default=3, help="of the comparison with the plain path (default 3)"
+    )
+    p.add_argument(
+        "--scale_reviews", type=int, default=0, help="of the large dump (default: 8 × the input)"
+    )
+    p.add_argument(
+        "--only",
+        nargs="*",
+        default=[],
+        choices=["plain", "steps", "large"],
+        help="parts (default: all)",
+    )
     p.add_argument("--scratch", help="folder for dumps and outputs: about 3 × the large dump")
     p.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
     return p.parse_args()
@@ -91,15 +108,26 @@ class Bench:
 
     def inputs(self) -> list[str]:
         if self.args.input:
-            found = [path for pattern in self.args.input for path in glob.glob(pattern) or [pattern]]
+            found = [
+                path for pattern in self.args.input for path in glob.glob(pattern) or [pattern]
+            ]
             return sorted(found)
         dumps.sample(self.folder / "sample.json.gz", dumps.SAMPLE_REVIEWS)
         return [str(self.folder / "sample.json.gz")]
 
     def train(self) -> None:
         """Corpus and vocabulary that both sides share; not measured."""
-        paths.corpus_job.run([*paths.corpus_arguments(self.once, self.folder), "--direct_running_mode", "in_memory"])
-        arguments = ["--corpus", str(self.folder / "corpus"), "--output", str(self.vocabulary), "--size", "50000"]
+        paths.corpus_job.run(
+            [*paths.corpus_arguments(self.once, self.folder), "--direct_running_mode", "in_memory"]
+        )
+        arguments = [
+            "--corpus",
+            str(self.folder / "corpus"),
+            "--output",
+            str(self.vocabulary),
+            "--size",
+            "50000",
+        ]
         vocabulary_job.run(arguments)
 
     def against_plain(self) -> None:
@@ -107,7 +135,10 @@ class Bench:
         for number in range(self.args.rounds):
             theirs.append(self.plain())
             ours.append(self.with_beam(self.once, workers=1))
-            self.say(f"round {number + 1}: plain {theirs[-1].cpu_seconds:.1f}, ours {ours[-1].cpu_seconds:.1f} CPU s")
+            self.say(
+                f"round {number + 1}: plain {theirs[-1].cpu_seconds:.1f}, "
+                f"ours {ours[-1].cpu_seconds:.1f} CPU s"
+            )
         plain, own = (statistics.median(m.cpu_seconds for m in side) for side in (theirs, ours))
         self.results |= {
             "ratio_plain": round(plain / own, 3),
@@ -118,7 +149,14 @@ class Bench:
 
     def plain(self) -> Measured:
         punkt = self.folder / "corpus" / "punkt.json"
-        return measure(paths.plain, self.once, self.text_field, punkt, self.vocabulary, self.folder / "plain.npy")
+        return measure(
+            paths.plain,
+            self.once,
+            self.text_field,
+            punkt,
+            self.vocabulary,
+            self.folder / "plain.npy",
+        )
 
     def with_beam(self, dump: Path, workers: int) -> Measured:
         return self.measured(paths.with_beam, dump, workers)
@@ -132,9 +170,14 @@ class Bench:
     def by_step(self) -> None:
         report, output = self.folder / "steps.json", self.folder / "output"
         measure(steps.by_step, self.once, self.vocabulary, output, report)
-        self.results["steps"] = {name: round(s / self.reviews * 1e6, 2) for name, s in read(report).items()}
+        self.results["steps"] = {
+            name: round(s / self.reviews * 1e6, 2) for name, s in read(report).items()
+        }
         measure(steps.floors, self.once, self.text_field, output / "corpus", report)
-        per_review = {name: [round(s / self.reviews * 1e6, 2), what] for name, (s, what) in read(report).items()}
+        per_review = {
+            name: [round(s / self.reviews * 1e6, 2), what]
+            for name, (s, what) in read(report).items()
+        }
         self.results["floors"] = per_review
         shutil.rmtree(output)
 
@@ -181,7 +224,11 @@ def described(run: Measured) -> str:
 
 def table(results: dict) -> str:
     lines = [f"{'':26}{'measured':>12}   wanted"]
-    lines += [f"{key:26}{results[key]:>12,}   {wanted}" for key, wanted in TARGETS.items() if key in results]
+    lines += [
+        f"{key:26}{results[key]:>12,}   {wanted}"
+        for key, wanted in TARGETS.items()
+        if key in results
+    ]
     if "steps" in results:
         total = sum(results["steps"].values())
         lines += ["", f"{'step':28}{'µs/review':>10}{'share':>8}   the least it could be"]

@@ -1,23 +1,31 @@
-"""What the data path would cost on Dataflow, from measured figures: machines, hours and dollars, as Markdown.
+"""What the data path would cost on Dataflow, from measured figures: machines, hours and dollars, as
+Markdown.
 
     python tests/bench/data_path_cost.py --reviews_per_cpu_second 9000
 
-The rate is `large_reviews_per_cpu_second` of tests/bench/data_path.py (both jobs, Beam included). Nothing here has been
-run on Dataflow. All else is an assumption with an option of its own:
+The rate is `large_reviews_per_cpu_second` of tests/bench/data_path.py (both jobs, Beam included).
+Nothing here has been run on Dataflow. All else is an assumption with an option of its own:
 
-- prices are list prices of batch workers in us-central1 (cloud.google.com/dataflow/pricing), noted 2026-11: check them;
+- prices are list prices of batch workers in us-central1 (cloud.google.com/dataflow/pricing), noted
+2026-11: check them;
 - a vCPU does `--vcpu_speed` of the CPU on which the rate was measured;
 - machines are paid for from the first minute, `--startup_minutes` of which go before they work;
-- the largest packed file of the dump is re-cut by one worker while the others do the rest of the dump, but in the worst
+- the largest packed file of the dump is re-cut by one worker while the others do the rest of the
+dump, but in the worst
   case, counted here, they wait for it;
-- nothing but counts and row numbers is shuffled, so shuffle costs nothing; storage and egress are not in it.
+- nothing but counts and row numbers is shuffled, so shuffle costs nothing; storage and egress are
+not in it.
 """
 
 import argparse
 from dataclasses import dataclass
 
 DOLLARS = {"vcpu": 0.056, "gb": 0.003557, "disk_gb": 0.000054}  # an hour
-GB_PER_VCPU, DISK_GB_PER_WORKER, VCPUS_PER_WORKER = 3.75, 25, 1  # n1-standard-1, Dataflow's default for batch
+GB_PER_VCPU, DISK_GB_PER_WORKER, VCPUS_PER_WORKER = (
+    3.75,
+    25,
+    1,
+)  # n1-standard-1, Dataflow's default for batch
 BYTES_PER_REVIEW = 800  # of JSON, unpacked; the real reviews of 2018 at hand have 660 to 830
 ORIGINAL = (385, 770)  # reviews per CPU second: 233.1 million on 84 CPUs in one to two hours
 
@@ -31,22 +39,44 @@ class Release:
 
 RELEASES = (
     Release("2018, 233.1 million", 233.1e6, 51.3e6),  # Books (nijianmo.github.io/amazon)
-    Release("2023, 571.5 million", 571.5e6, 67.4e6),  # Home_and_Kitchen (amazon-reviews-2023.github.io)
+    Release(
+        "2023, 571.5 million", 571.5e6, 67.4e6
+    ),  # Home_and_Kitchen (amazon-reviews-2023.github.io)
 )
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     option = parser.add_argument
     option("--reviews_per_cpu_second", type=float, required=True)
-    option("--vcpus", type=int, nargs="+", default=[16, 84, 256], help="machines of one vCPU (default: 16 84 256)")
-    option("--vcpu_speed", type=float, default=1.0, help="default 1; 0.6 for two hyper-threads of one busy core")
-    option("--startup_minutes", type=float, default=4.0, help="boot, container, packages (default 4)")
     option(
-        "--recut_mb_per_second", type=float, default=100.0, help="of unpacked text, into Cloud Storage (default 100)"
+        "--vcpus",
+        type=int,
+        nargs="+",
+        default=[16, 84, 256],
+        help="machines of one vCPU (default: 16 84 256)",
+    )
+    option(
+        "--vcpu_speed",
+        type=float,
+        default=1.0,
+        help="default 1; 0.6 for two hyper-threads of one busy core",
+    )
+    option(
+        "--startup_minutes", type=float, default=4.0, help="boot, container, packages (default 4)"
+    )
+    option(
+        "--recut_mb_per_second",
+        type=float,
+        default=100.0,
+        help="of unpacked text, into Cloud Storage (default 100)",
     )
     for name, dollars in DOLLARS.items():
-        option(f"--{name}_dollars", type=float, default=dollars, help=f"an hour (default {dollars})")
+        option(
+            f"--{name}_dollars", type=float, default=dollars, help=f"an hour (default {dollars})"
+        )
     return parser.parse_args(argv)
 
 
@@ -65,7 +95,9 @@ def table(args: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def cost(release: Release, vcpus: int, rate: float, args: argparse.Namespace) -> tuple[float, float, float]:
+def cost(
+    release: Release, vcpus: int, rate: float, args: argparse.Namespace
+) -> tuple[float, float, float]:
     """vCPU hours of work, hours of the clock, dollars."""
     work = release.reviews / rate / 3600
     alone = release.largest_file * BYTES_PER_REVIEW / 1e6 / args.recut_mb_per_second / 3600

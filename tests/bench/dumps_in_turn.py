@@ -1,9 +1,10 @@
-"""Dumps that arrive in turn, against all of them at once: the same corpus, each at the cost of what is new in it.
+"""Dumps that arrive in turn, against all of them at once: the same corpus, each at the cost of what
+is new in it.
 
     python tests/bench/dumps_in_turn.py --dump FILES --dump FILES … [--json]
 
-Each --dump is one arrival, in this order. CPU seconds are those of the corpus job and all its processes, start-up
-included. Exits with 1 where the corpora differ in a review's id or a sentence.
+Each --dump is one arrival, in this order. CPU seconds are those of the corpus job and all its
+processes, start-up included. Exits with 1 where the corpora differ in a review's id or a sentence.
 """
 
 import argparse
@@ -26,7 +27,9 @@ def corpus(output: Path, *arguments: str) -> dict[str, Any]:
     """Reviews read and kept, and the CPU seconds it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "beam_jobs.corpus_job", "--output", str(output), *arguments]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     told = json.loads(done.stdout.splitlines()[-1])
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -49,13 +52,17 @@ def measured(dumps: list[list[str]], folder: Path) -> dict[str, Any]:
         corpora.append(folder / str(number))
         rows[f"arrival {number}"] = corpus(corpora[-1], "--input", *files, *seen)
     inputs = [word for files in dumps for word in ("--input", *files)]
-    rows["all at once"] = corpus(folder / "once", *inputs, "--punkt", str(corpora[0] / "punkt.json"))
+    rows["all at once"] = corpus(
+        folder / "once", *inputs, "--punkt", str(corpora[0] / "punkt.json")
+    )
     return {"rows": rows, "same": digest(corpora) == digest([folder / "once"])}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--dump", nargs="+", action="append", required=True, metavar="FILE", help="one arrival")
+    parser.add_argument(
+        "--dump", nargs="+", action="append", required=True, metavar="FILE", help="one arrival"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     dumps = [[str(Path(file).resolve()) for file in files] for files in arguments.dump]

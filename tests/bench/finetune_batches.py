@@ -1,12 +1,14 @@
-"""Fine-tuning here against the plain transformers loop that pads to the maximum: examples per CPU second.
+"""Fine-tuning here against the plain transformers loop that pads to the maximum: examples per CPU
+second.
 
-python tests/bench/finetune_batches.py [--reviews FILE] [--vocabulary DIR] [--threads 1] [--examples 512] [--rounds 3]
+python tests/bench/finetune_batches.py [--reviews FILE] [--vocabulary DIR] [--threads 1]
+[--examples 512] [--rounds 3]
 
-Lengths are those of real reviews where a dump of JSON lines is given (`text` or `reviewText`, cut into word pieces by
-the vocabulary), else log-normal with the median of the 2018 dump (48 tokens, a tenth over 200). The plain loop: the
-network as transformers builds it, with its own attention and dropout, AdamW, clipping, bf16 where ours has it. "padded"
-is ours with every batch padded to the maximum: what the batches alone are worth. CPU seconds; the median of the rounds,
-taken in turns.
+Lengths are those of real reviews where a dump of JSON lines is given (`text` or `reviewText`, cut
+into word pieces by the vocabulary), else log-normal with the median of the 2018 dump (48 tokens, a
+tenth over 200). The plain loop: the network as transformers builds it, with its own attention and
+dropout, AdamW, clipping, bf16 where ours has it. "padded" is ours with every batch padded to the
+maximum: what the batches alone are worth. CPU seconds; the median of the rounds, taken in turns.
 """
 
 import argparse
@@ -22,11 +24,13 @@ import torch
 from torch import nn
 from transformers import AutoModelForSequenceClassification, ElectraConfig, PreTrainedModel
 
+from model.config import FinetuningSettings
 from model.device import open_device
 from model.finetuning import encoders
-from model.finetuning.batches import Feature, collate
-from model.finetuning.config import FinetuningSettings
-from model.finetuning.loop import Training, autocast, train
+from model.finetuning.features.batches import collate_features
+from model.finetuning.features.featurizer import Feature
+from model.finetuning.forward import open_autocast
+from model.finetuning.loop import Training, train
 
 MEDIAN, SPREAD = 48, 1.1
 """Tokens, and the standard deviation of their logarithm."""
@@ -48,28 +52,33 @@ def lengths(reviews: Path | None, vocabulary: Path | None, examples: int) -> np.
 def network(longest: int) -> PreTrainedModel:
     torch.manual_seed(0)
     config = ElectraConfig(
-        vocab_size=4000, embedding_size=128, hidden_size=128, num_hidden_layers=3, num_attention_heads=2,
-        intermediate_size=512, max_position_embeddings=max(512, longest),
+        vocab_size=4000, embedding_size=128, hidden_size=128, num_hidden_layers=3,
+        num_attention_heads=2, intermediate_size=512, max_position_embeddings=max(512, longest),
     )  # fmt: skip
     return AutoModelForSequenceClassification.from_config(config)
 
 
 def features(tokens: np.ndarray) -> list[Feature]:
     generator = np.random.default_rng(1)
-    return [Feature(i, [generator.integers(5, 4000, n).tolist()], [[0] * n], i % 2) for i, n in enumerate(tokens)]
+    return [
+        Feature(i, [generator.integers(5, 4000, n).tolist()], [[0] * n], i % 2)
+        for i, n in enumerate(tokens)
+    ]
 
 
 def ours(tokens: np.ndarray, longest: int, grouped: bool) -> float:
     model, device = network(longest), open_device("cpu", "auto")
     if longest <= 128:
-        encoders.write_attention_out(model)
+        encoders.use_unfused_attention(model)
     training = Training(
         features=features(tokens),
         shape="classification",
-        settings=FinetuningSettings(epochs=1, batch=BATCH, max_length=longest, length_grouped=grouped),
+        settings=FinetuningSettings(
+            epochs=1, batch=BATCH, max_length=longest, length_grouped=grouped
+        ),
         seed=0,
         device=device,
-        dev_score=lambda _: {"accuracy": 0.0},
+        score_dev=lambda _: {"accuracy": 0.0},
         report=lambda step, numbers: None,
     )
     started = time.process_time()
@@ -86,8 +95,10 @@ def plain(tokens: np.ndarray, longest: int) -> float:
     order = np.random.default_rng(0).permutation(len(tokens))
     model.train()
     for i in range(0, len(order), BATCH):
-        inputs, targets = collate([all_of_them[j] for j in order[i : i + BATCH]], "classification", longest)
-        with autocast(device):
+        inputs, targets = collate_features(
+            [all_of_them[j] for j in order[i : i + BATCH]], "classification", longest
+        )
+        with open_autocast(device):
             loss = model(**inputs, labels=targets).loss
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -108,7 +119,8 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     drawn = lengths(arguments.reviews, arguments.vocabulary, arguments.examples)
     print(
-        "| longest | mean tokens | plain, padded (examples/CPU s) | ours, padded | ours | times plain | times padded |"
+        "| longest | mean tokens | plain, padded (examples/CPU s) | ours, padded | ours "
+        "| times plain | times padded |"
     )
     print("|" + " --- |" * 7)
     for longest in arguments.longest:
@@ -120,7 +132,10 @@ def main() -> None:
             found["ours"].append(ours(tokens, longest, True))
         p, q, r = (statistics.median(found[name]) for name in found)
         ratios = f"{r / p:.2f} | {r / q:.2f}"
-        print(f"| {longest} | {tokens.mean():.0f} | {p:.0f} | {q:.0f} | {r:.0f} | {ratios} |", flush=True)
+        print(
+            f"| {longest} | {tokens.mean():.0f} | {p:.0f} | {q:.0f} | {r:.0f} | {ratios} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""How full the rows are that google-research/electra makes of a corpus: the plain step's real tokens per position.
+"""How full the rows are that google-research/electra makes of a corpus: the plain step's real
+tokens per position.
 
-Follows ExampleBuilder of its build_pretraining_dataset.py, with a review as a document and the corpus job's sentences
-as its lines: sentences are added up to a target length (one in twenty rows: a random shorter one), a review's end ends
-the row, and what is longer than a row is cut off, hence lost.
+Follows ExampleBuilder of its build_pretraining_dataset.py, with a review as a document and the
+corpus job's sentences as its lines: sentences are added up to a target length (one in twenty rows:
+a random shorter one), a review's end ends the row, and what is longer than a row is cut off, hence
+lost.
 """
 
 import random
@@ -21,7 +23,9 @@ class Fill:
 
 
 def measure(corpus: Path, vocabulary: Path, max_length: int, seed: int = 0) -> Fill:
-    """Of the reviews pre-training sees: `corpus` as the corpus job leaves it, `vocabulary` with its tokenizer.json."""
+    """Of the reviews pre-training sees: `corpus` as the corpus job leaves it, `vocabulary` with its
+    tokenizer.json.
+    """
     tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -29,7 +33,10 @@ def measure(corpus: Path, vocabulary: Path, max_length: int, seed: int = 0) -> F
     draw = random.Random(seed)
     target = max_length
     for sentences in _documents(corpus):
-        lengths = [len(line.ids) for line in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
+        lengths = [
+            len(line.ids)
+            for line in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        ]
         text += sum(lengths)
         waiting: list[int] = []
         for i in range(len(lengths)):
@@ -43,7 +50,9 @@ def measure(corpus: Path, vocabulary: Path, max_length: int, seed: int = 0) -> F
     return Fill(real / (rows * max_length), 1 - kept / text)
 
 
-def _segments(lengths: list[int], target: int, max_length: int, draw: random.Random) -> tuple[int, int]:
+def _segments(
+    lengths: list[int], target: int, max_length: int, draw: random.Random
+) -> tuple[int, int]:
     """The lengths of the two halves of a row, after the cut."""
     wanted = 100_000 if draw.random() < 0.1 else (target - 3) // 2
     first = second = 0

@@ -1,8 +1,8 @@
 """What Prefect and the store cost beside the work: `python tests/bench/orchestration.py [--json]`.
 
-A graph of jobs that do nothing, run twice: the first run makes every stage, the second finds them all. Then the real
-graph's `--dry-run`, which plans it. A job that does nothing still starts a Python process, so what orchestration adds
-is the run's time without that of its jobs, by stage.
+A graph of jobs that do nothing, run twice: the first run makes every stage, the second finds them
+all. Then the real graph's `--dry-run`, which plans it. A job that does nothing still starts a
+Python process, so what orchestration adds is the run's time without that of its jobs, by stage.
 """
 
 import argparse
@@ -20,14 +20,16 @@ STAGES = 8
 
 
 def measured(store: Path) -> dict[str, Any]:
-    """Seconds of a first and of a repeated run of the same graph, in a process that has a server already."""
-    from flows import servers
+    """Seconds of a first and of a repeated run of the same graph, in a process that has a server
+    already.
+    """
+    from flows.servers import prefect_server
 
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
-    with servers.prefect_for(store) as server:
+    with prefect_server.connect_prefect(store) as server:
         if server:
             server.wait()
-        from flows.store import Store
+        from flows.runner.store import Store
         from tests.flows.toy_graph import run_toy
 
         seconds = []
@@ -35,8 +37,8 @@ def measured(store: Path) -> dict[str, Any]:
             began = time.monotonic()
             run_toy(store, {})
             seconds.append(time.monotonic() - began)
-        jobs = sum(manifest.get("seconds", 0.0) for manifest in Store(store).manifests())
-        servers.let_prefect_finish()
+        jobs = sum(manifest.get("seconds", 0.0) for manifest in Store(store).list_manifests())
+        prefect_server.flush_prefect()
     return {
         "stages": STAGES,
         "first_run_seconds": round(seconds[0], 2),
@@ -48,26 +50,49 @@ def measured(store: Path) -> dict[str, Any]:
 
 
 def whole_graph(store: Path) -> dict[str, float]:
-    """Seconds of the command, its start and its own Prefect server included, on a store where all is complete."""
-    words = [sys.executable, "-m", "flows.cli", "run", "--dump", "sample:600", "--set", "pretraining.steps=20"]
+    """Seconds of the command, its start and its own Prefect server included, on a store where all
+    is complete.
+    """
+    words = [
+        sys.executable,
+        "-m",
+        "flows.cli.main",
+        "run",
+        "--dump",
+        "sample:600",
+        "--set",
+        "pretraining.steps=20",
+    ]
     seconds = []
     for _ in range(2):
         began = time.monotonic()
         subprocess.run([*words, "--store", str(store)], check=True, capture_output=True)
         seconds.append(round(time.monotonic() - began, 2))
     stages = len(list(store.glob("*/*/manifest.json")))
-    return {"whole_graph_stages": stages, "whole_graph_seconds": seconds[0], "all_complete_seconds": seconds[1]}
+    return {
+        "whole_graph_stages": stages,
+        "whole_graph_seconds": seconds[0],
+        "all_complete_seconds": seconds[1],
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--whole", action="store_true", help="the real graph too: minutes")
     parser.add_argument("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        whole = whole_graph(Path(folder) / "whole") if chosen.whole else {}  # before this process has a server
+        whole = (
+            whole_graph(Path(folder) / "whole") if chosen.whole else {}
+        )  # before this process has a server
         found = measured(Path(folder) / "toy") | whole
-    print(json.dumps(found) if chosen.json else "\n".join(f"{name:<28}{value}" for name, value in found.items()))
+    print(
+        json.dumps(found)
+        if chosen.json
+        else "\n".join(f"{name:<28}{value}" for name, value in found.items())
+    )
 
 
 if __name__ == "__main__":

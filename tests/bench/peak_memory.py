@@ -1,4 +1,4 @@
-"""What a process has held at most; unlike ru_maxrss without what the one that started it had held."""
+"""Measures what a process has held at most; ru_maxrss counts what its parent had held too."""
 
 import re
 from pathlib import Path

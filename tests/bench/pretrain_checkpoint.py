@@ -15,10 +15,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model import checkpoint
 from model.device import open_device
-from model.presets import PRESETS, with_settings
+from model.presets import PRESETS, apply_settings
 from model.pretraining import loop
-from model.pretraining.assembly import build
-from model.pretraining.sequences import Shards
+from model.pretraining.assembly import build_training
+from model.pretraining.input.sequences import Shards
 from tests.model.synthetic_shards import write_shards
 
 
@@ -28,20 +28,22 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    preset = with_settings(PRESETS[arguments.preset], {"batch": "4"})
+    preset = apply_settings(PRESETS[arguments.preset], {"batch": "4"})
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        shards = Shards.open(write_shards(folder / "shards", 200, preset.vocabulary_size, preset.max_length))
-        training = build(preset, shards, open_device("cpu", "auto"), folder)
-        loop.step(training, next(training.batches.steps(0)))
+        shards = Shards.open(
+            write_shards(folder / "shards", 200, preset.vocabulary_size, preset.max_length)
+        )
+        training = build_training(preset, shards, open_device("cpu", "auto"), folder)
+        loop.run_step(training, next(training.batches.iterate_steps(0)))
         started = time.perf_counter()
-        state = loop.state_of(training)
+        state = loop.copy_state(training)
         copied = time.perf_counter()
         training.writer.write(state, best_step=-1)
         begun = time.perf_counter()
         training.writer.wait()
         written = time.perf_counter()
-        path = checkpoint.found(training.writer.folder)[0] / checkpoint.TENSORS
+        path = checkpoint.list_checkpoints(training.writer.folder)[0] / checkpoint.TENSORS
         numbers = {
             "megabytes": path.stat().st_size / 1e6,
             "training_waits_seconds": begun - started,

@@ -1,4 +1,5 @@
-"""Memory of a long run: 20,000 tiny steps, with checkpoints, validations and log lines, must not grow.
+"""Memory of a long run: 20,000 tiny steps, with checkpoints, validations and log lines, must not
+grow.
 
     python tests/bench/pretrain_memory.py [--steps 20000] [--json]
 
@@ -20,8 +21,20 @@ from model.metrics_log import read_metrics
 from model.pretrain import run
 from tests.model.synthetic_shards import write_shards
 
-SETTINGS = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32, "batch": 8, "dropout": 0.1}
-SETTINGS |= {"log_every": 20, "checkpoint_every": 500, "validate_every": 500, "validate_sequences": 64}
+SETTINGS = {
+    "layers": 1,
+    "hidden": 32,
+    "intermediate": 64,
+    "embedding": 32,
+    "batch": 8,
+    "dropout": 0.1,
+}
+SETTINGS |= {
+    "log_every": 20,
+    "checkpoint_every": 500,
+    "validate_every": 500,
+    "validate_sequences": 64,
+}
 ALLOWED_GROWTH = 1.05
 
 
@@ -44,13 +57,33 @@ def main() -> None:
         folder = Path(temporary)
         shards = write_shards(folder / "shards", 400, seed=0)
         dev = write_shards(folder / "dev", 400, seed=1, split="dev")
-        fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(arguments.steps)]
+        fixed = [
+            "--preset",
+            "tiny",
+            "--device",
+            "cpu",
+            "--threads",
+            "1",
+            "--steps",
+            str(arguments.steps),
+        ]
         held: list[tuple[int, float]] = []
         done = threading.Event()
         watcher = threading.Thread(target=watch, args=(folder / "out", held, done))
         watcher.start()
         started = time.monotonic()
-        run(["--shards", str(shards), "--output", str(folder / "out"), "--validation", str(dev), *fixed, *sets])
+        run(
+            [
+                "--shards",
+                str(shards),
+                "--output",
+                str(folder / "out"),
+                "--validation",
+                str(dev),
+                *fixed,
+                *sets,
+            ]
+        )
         seconds = time.monotonic() - started
         done.set()
         watcher.join()

@@ -1,11 +1,13 @@
-"""How fast a pre-training step is, against the plain one of transformers' two models, in turn in one process.
+"""How fast a pre-training step is, against the plain one of transformers' two models, in turn in
+one process.
 
     python tests/bench/pretrain_step.py [--shards DIR [--corpus DIR]] [--preset small] [--json]
 
-The plain step: ElectraForMaskedLM and ElectraForPreTraining as they come, fp32, padded rows, logits at every position,
-a Gumbel number for every logit. Its rows are as full as google's example builder makes them of --corpus, the folder the
-shards were made of; without it, of the 79,240 reviews measured once. Times are processor seconds of one thread on a CPU
-(other work on the machine disturbs them least), seconds of the clock on a GPU; of all rounds the median.
+The plain step: ElectraForMaskedLM and ElectraForPreTraining as they come, fp32, padded rows,
+logits at every position, a Gumbel number for every logit. Its rows are as full as google's example
+builder makes them of --corpus, the folder the shards were made of; without it, of the 79,240
+reviews measured once. Times are processor seconds of one thread on a CPU (other work on the machine
+disturbs them least), seconds of the clock on a GPU; of all rounds the median.
 """
 
 import argparse
@@ -24,10 +26,10 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model import export
 from model.device import Device, open_device
-from model.presets import PRESETS, Preset, with_settings
-from model.pretraining import flops, loop
-from model.pretraining.assembly import build
-from model.pretraining.sequences import Shards
+from model.presets import PRESETS, Preset, apply_settings
+from model.pretraining import loop
+from model.pretraining.assembly import build_training
+from model.pretraining.input.sequences import Shards
 from tests.bench import google_rows
 from tests.model.synthetic_shards import write_shards
 
@@ -38,10 +40,19 @@ class Plain:
     """The step one writes first."""
 
     def __init__(self, preset: Preset, size: int, device: Device) -> None:
-        shapes = {"generator": preset.architecture.generator(), "discriminator": preset.architecture}
+        shapes = {
+            "generator": preset.architecture.derive_generator(),
+            "discriminator": preset.architecture,
+        }
         kinds = {"generator": ElectraForMaskedLM, "discriminator": ElectraForPreTraining}
         self.models = torch.nn.ModuleList(
-            kinds[role](ElectraConfig(**export.transformers_config(role, shape, size, preset.pretraining.dropout)))
+            kinds[role](
+                ElectraConfig(
+                    **export.build_transformers_config(
+                        role, shape, size, preset.pretraining.dropout, preset.max_length
+                    )
+                )
+            )
             for role, shape in shapes.items()
         ).to(device.torch)
         self.models.train()
@@ -58,7 +69,10 @@ class Plain:
         corrupted = torch.where(chosen, sampled, ids)
         replaced = (corrupted != ids).float()
         detection = discriminator(input_ids=corrupted, attention_mask=attention).logits
-        per_token = functional.binary_cross_entropy_with_logits(detection, replaced, reduction="none") * attention
+        per_token = (
+            functional.binary_cross_entropy_with_logits(detection, replaced, reduction="none")
+            * attention
+        )
         (loss + 50 * per_token.sum() / attention.sum()).backward()
         torch.nn.utils.clip_grad_norm_(self.models.parameters(), 1.0)
         self.optimizer.step()
@@ -70,20 +84,22 @@ def clock(device: Device) -> float:
     return time.process_time() if device.kind == "cpu" else time.perf_counter()
 
 
-def measure(preset: Preset, shards: Shards, device: Device, rounds: int, their_fill: float) -> dict[str, float]:
+def measure(
+    preset: Preset, shards: Shards, device: Device, rounds: int, their_fill: float
+) -> dict[str, float]:
     batch, length = preset.pretraining.batch, shards.max_length
     with tempfile.TemporaryDirectory() as folder:
-        training = build(preset, shards, device, Path(folder))
+        training = build_training(preset, shards, device, Path(folder))
     training.model.train()
     plain = Plain(preset, shards.vocabulary_size, device)
-    batches = training.batches.steps(0)
+    batches = training.batches.iterate_steps(0)
     ids = torch.as_tensor(next(batches)["input_ids"], device=device.torch)
     attention = torch.ones_like(ids)
     ours, theirs, real = [], [], []
     for number in range(rounds + 2):
         arrays = next(batches)
         started = clock(device)
-        loop.step(training, arrays)
+        loop.run_step(training, arrays)
         between = clock(device)
         torch.set_float32_matmul_precision("highest")
         plain.step(ids, attention, training.batches.special.mask)
@@ -94,7 +110,7 @@ def measure(preset: Preset, shards: Shards, device: Device, rounds: int, their_f
             theirs.append(ended - between)
             real.append(float(arrays["real_total"]) / (batch * length))
     our_seconds, their_seconds = statistics.median(ours), statistics.median(theirs)
-    products = flops.matrix_flops(preset.architecture, shards.vocabulary_size, length) * batch * length
+    products = training.count_matrix_flops(arrays)
     fill = statistics.mean(real)
     tokens = batch * length * fill / our_seconds
     return {
@@ -102,7 +118,7 @@ def measure(preset: Preset, shards: Shards, device: Device, rounds: int, their_f
         "ratio_real_tokens": their_seconds / our_seconds * fill / their_fill,
         "loader_ratio": loader_tokens_per_second(training) / tokens,
         "tokens_per_second": tokens,
-        "flops_utilization": products / our_seconds / device.peak_flops(),
+        "flops_utilization": products / our_seconds / device.measure_peak_flops(),
         "fill": fill,
         "plain_fill": their_fill,
         "plain_tokens_per_second": batch * length * their_fill / their_seconds,
@@ -112,12 +128,16 @@ def measure(preset: Preset, shards: Shards, device: Device, rounds: int, their_f
 
 
 def plain_fill(corpus: Path | None, shards: Shards) -> float:
-    return google_rows.measure(corpus, shards.folder / "vocabulary", shards.max_length).fill if corpus else PLAIN_FILL
+    return (
+        google_rows.measure(corpus, shards.folder / "vocabulary", shards.max_length).fill
+        if corpus
+        else PLAIN_FILL
+    )
 
 
 def loader_tokens_per_second(training: loop.Training, steps: int = 50) -> float:
     """Reading, shuffling and masking alone."""
-    batches = training.batches.steps(0)
+    batches = training.batches.iterate_steps(0)
     next(batches)
     started = time.process_time()
     tokens = sum(float(next(batches)["real_total"]) for _ in range(steps))
@@ -126,8 +146,12 @@ def loader_tokens_per_second(training: loop.Training, steps: int = 50) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shards", type=Path, help="default: synthetic ones in the shape of the preset")
-    parser.add_argument("--corpus", type=Path, help="what the shards were made of: how full the plain rows would be")
+    parser.add_argument(
+        "--shards", type=Path, help="default: synthetic ones in the shape of the preset"
+    )
+    parser.add_argument(
+        "--corpus", type=Path, help="what the shards were made of: how full the plain rows would be"
+    )
     parser.add_argument("--preset", default="small", choices=sorted(PRESETS))
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", default="auto")
@@ -137,18 +161,25 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    settings = dict(setting.split("=") for setting in arguments.set) | {"batch": str(arguments.batch)}
-    preset = with_settings(PRESETS[arguments.preset], settings)
+    settings = dict(setting.split("=") for setting in arguments.set) | {
+        "batch": str(arguments.batch)
+    }
+    preset = apply_settings(PRESETS[arguments.preset], settings)
     device = open_device(arguments.device, preset.pretraining.precision)
     with tempfile.TemporaryDirectory() as folder:
-        made = arguments.shards or write_shards(Path(folder), 2_000, preset.vocabulary_size, preset.max_length)
+        made = arguments.shards or write_shards(
+            Path(folder), 2_000, preset.vocabulary_size, preset.max_length
+        )
         shards = Shards.open(made)
-        numbers = measure(preset, shards, device, arguments.rounds, plain_fill(arguments.corpus, shards))
+        numbers = measure(
+            preset, shards, device, arguments.rounds, plain_fill(arguments.corpus, shards)
+        )
     if arguments.json:
         print(json.dumps(numbers))
         return
     print(
-        f"preset {preset.name}, batch {arguments.batch}, {device.kind}, {arguments.threads} thread(s), {device.dtype}"
+        f"preset {preset.name}, batch {arguments.batch}, {device.kind}, "
+        f"{arguments.threads} thread(s), {device.dtype}"
     )
     for name, number in numbers.items():
         print(f"{name:26} {number:14,.3f}")

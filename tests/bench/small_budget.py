@@ -1,11 +1,13 @@
-"""What pre-training tokens buy on the sample: in-domain against random, polarity and stars, paired over seeds.
+"""What pre-training tokens buy on the sample: in-domain against random, polarity and stars, paired
+over seeds.
 
-    python tests/bench/small_budget.py [--steps 500 1000 2000] [--seeds 0 1 2] [--input DUMP…] [--json]
+    python tests/bench/small_budget.py [--steps 500 1000 2000] [--seeds 0 1 2] [--input DUMP…]
+    [--json]
 
-Each budget is a run of its own, to the end of its learning-rate schedule, with the tiny preset; both arms get the
-preset's labels, pooling, epochs and grid of learning rates, chosen on dev. Takes about 3 CPU minutes for 2,000 steps
-and 15 CPU seconds for each of arms × tasks × seeds. `--input` takes any dump: on real reviews expect no gain at such
-budgets.
+Each budget is a run of its own, to the end of its learning-rate schedule, with the tiny preset;
+both arms get the preset's labels, pooling, epochs and grid of learning rates, chosen on dev. Takes
+about 3 CPU minutes for 2,000 steps and 15 CPU seconds for each of arms × tasks × seeds. `--input`
+takes any dump: on real reviews expect no gain at such budgets.
 """
 
 import argparse
@@ -18,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from beam_jobs.sample_dump import write_sample
+from beam_jobs.sample.sample_dump import write_sample
 from model.evaluation import metrics
-from model.evaluation.predictions import read
-from model.evaluation.significance import Comparison, compare
+from model.evaluation.predictions import read_predictions
+from model.evaluation.significance import Comparison, compare_arms
 
 TASKS = ("polarity", "stars")
 VOCABULARY, LENGTH = 4_000, 128  # the tiny preset's
@@ -35,15 +37,31 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--steps", type=int, nargs="+", default=[500, 1_000, 2_000], help="budgets (default: %(default)s)"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of fine-tuning (default: %(default)s)")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        nargs="+",
+        default=[500, 1_000, 2_000],
+        help="budgets (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[0, 1, 2],
+        help="of fine-tuning (default: %(default)s)",
+    )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--reviews", type=int, default=20_000, help="of the sample (default: %(default)s)")
+    parser.add_argument(
+        "--reviews", type=int, default=20_000, help="of the sample (default: %(default)s)"
+    )
     parser.add_argument("--input", nargs="+", help="another dump instead of the sample")
-    parser.add_argument("--work", help="folder to keep everything in; what is there is not made again")
+    parser.add_argument(
+        "--work", help="folder to keep everything in; what is there is not made again"
+    )
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -55,11 +73,22 @@ def measure(args: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
     corpus, vocabulary, shards = work / "corpus", work / "vocabulary", work / "shards"
     job("beam_jobs.corpus_job", corpus, "--input", *dump)
     job("model.vocabulary", vocabulary, "--corpus", corpus, "--size", VOCABULARY)
-    job("beam_jobs.shards_job", shards, "--corpus", corpus, "--vocabulary", vocabulary, "--max_length", LENGTH)
+    job(
+        "beam_jobs.shards_job",
+        shards,
+        "--corpus",
+        corpus,
+        "--vocabulary",
+        vocabulary,
+        "--max_length",
+        LENGTH,
+    )
     return [row for steps in args.steps for row in budget(args, work, corpus, shards, steps)]
 
 
-def budget(args: argparse.Namespace, work: Path, corpus: Path, shards: Path, steps: int) -> list[dict[str, Any]]:
+def budget(
+    args: argparse.Namespace, work: Path, corpus: Path, shards: Path, steps: int
+) -> list[dict[str, Any]]:
     """A row per task. The random arm is the same for every budget."""
     run = work / f"pretraining-{steps}"
     told = job("model.pretrain", run, "--shards", shards, "--preset", "tiny", "--steps", steps)
@@ -70,15 +99,17 @@ def budget(args: argparse.Namespace, work: Path, corpus: Path, shards: Path, ste
         random = [predictions(work, corpus, "random", shape, task, seed) for seed in args.seeds]
         accuracy = metrics.METRICS["accuracy"]
         means = {
-            name: sum(metrics.value("accuracy", arm) for arm in arms) / len(arms)
+            name: sum(metrics.compute_metric("accuracy", arm) for arm in arms) / len(arms)
             for name, arms in (("in_domain", trained), ("random", random))
         }
-        difference = compare(accuracy, trained, random)
+        difference = compare_arms(accuracy, trained, random)
         rows.append(row(steps, told, task, means, difference))
     return rows
 
 
-def row(steps: int, told: dict[str, Any], task: str, means: dict[str, float], difference: Comparison) -> dict[str, Any]:
+def row(
+    steps: int, told: dict[str, Any], task: str, means: dict[str, float], difference: Comparison
+) -> dict[str, Any]:
     return {
         "steps": steps,
         "tokens": told["tokens"],
@@ -100,9 +131,20 @@ def predictions(work: Path, corpus: Path, arm: str, shape: Path, task: str, seed
     """Of a fine-tuned cell on test."""
     cell = work / f"{task}-{arm}-{seed}"
     start = ["random", "--architecture", shape] if arm == "random" else [shape]
-    about = ["--task", task, "--data", corpus, "--preset", "tiny", "--seed", seed, "--evaluation", cell / "test"]
+    about = [
+        "--task",
+        task,
+        "--data",
+        corpus,
+        "--preset",
+        "tiny",
+        "--seed",
+        seed,
+        "--evaluation",
+        cell / "test",
+    ]
     job("model.finetune", cell, "--encoder", *start, *about)
-    return read(cell / "test" / "predictions.parquet")
+    return read_predictions(cell / "test" / "predictions.parquet")
 
 
 def job(module: str, output: Path, *arguments: object) -> dict[str, Any]:
@@ -121,7 +163,8 @@ def job(module: str, output: Path, *arguments: object) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| tokens | CPU s | generator | discriminator | task | in-domain | random | difference [95%] |",
+        "| tokens | CPU s | generator | discriminator | task | in-domain | random "
+        "| difference [95%] |",
         "|---" * 8 + "|",
     ]
     for r in rows:
@@ -129,7 +172,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         gain = f"{r['difference']:+.3f} [{r['low']:+.3f}, {r['high']:+.3f}]"
         arms = f"{r['in_domain']:.3f} | {r['random']:.3f}"
         lines.append(
-            f"| {r['tokens'] / 1e6:.2f} M | {r['cpu_seconds']:.0f} | {losses} | {r['task']} | {arms} | {gain} |"
+            f"| {r['tokens'] / 1e6:.2f} M | {r['cpu_seconds']:.0f} | {losses} | {r['task']} "
+            f"| {arms} | {gain} |"
         )
     return "\n".join(lines)
 

@@ -18,7 +18,11 @@ NAMED = "test_data_path" in " ".join(sys.argv)
     [
         (["plain", "steps"], PLAIN),
         pytest.param(
-            ["large"], LARGE, marks=pytest.mark.skipif(not NAMED, reason="starts 16 workers: name this file to run it")
+            ["large"],
+            LARGE,
+            marks=pytest.mark.skipif(
+                not NAMED, reason="starts 16 workers: name this file to run it"
+            ),
         ),
     ],
 )
@@ -27,9 +31,20 @@ def test_every_figure_is_there(tmp_path, parts, keys):
     with open(tmp_path / "dump.csv", "w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["text", "stars", "item_id"])
-        rows.writerows([f"The mixer number {i} works. It is great, I like it a lot!", 1 + i % 5, i] for i in range(300))
+        rows.writerows(
+            [f"The mixer number {i} works. It is great, I like it a lot!", 1 + i % 5, i]
+            for i in range(300)
+        )
     bench = Path(__file__).with_name("data_path.py")
-    command = [sys.executable, str(bench), "--input", str(tmp_path / "dump.csv"), "--rounds", "1", "--json"]
+    command = [
+        sys.executable,
+        str(bench),
+        "--input",
+        str(tmp_path / "dump.csv"),
+        "--rounds",
+        "1",
+        "--json",
+    ]
     command += ["--only", *parts]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr

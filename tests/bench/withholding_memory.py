@@ -1,8 +1,9 @@
-"""Memory and speed of withholding: what the texts of evaluation files take while they are read, and kept after it.
+"""Memory and speed of withholding: what evaluation files take while they are indexed, and after it.
 
     python tests/bench/withholding_memory.py --withhold FILE … [--json]
 
-Every worker of the corpus job loads what is kept; what is taken while it is built, one process does once.
+Every worker of the corpus job maps what is kept, and those of a machine share it; what is taken
+while it is built, one process does once.
 """
 
 import argparse
@@ -10,23 +11,20 @@ import json
 import sys
 import tempfile
 import time
-from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from beam_jobs import withholding
-from beam_jobs.evaluation_texts import texts_of
+from beam_jobs.deduplication import withholding
 from tests.bench.peak_memory import peak_bytes
 
 
 def measured(files: list[str]) -> dict[str, float]:
     before, cpu = peak_bytes(), time.process_time()
-    withheld = withholding.build(chain.from_iterable(map(texts_of, files)))
-    cpu, peak = time.process_time() - cpu, peak_bytes() - before
     with tempfile.TemporaryDirectory() as folder:
-        withheld.save(f"{folder}/withheld.npz")
-        kept = Path(folder, "withheld.npz").stat().st_size
-    texts = len(withheld.exact)
+        withholding.write_index(files, folder)
+        cpu, peak = time.process_time() - cpu, peak_bytes() - before
+        kept = sum(path.stat().st_size for path in Path(folder).iterdir())
+        texts = len(withholding.load_index(folder).exact)
     return {
         "distinct_texts": texts,
         "peak_bytes_a_text": round(peak / texts),
@@ -37,11 +35,17 @@ def measured(files: list[str]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--withhold", nargs="+", required=True, metavar="FILE", help="evaluation files of any form")
+    parser.add_argument(
+        "--withhold", nargs="+", required=True, metavar="FILE", help="evaluation files of any form"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     row = measured(arguments.withhold)
-    print(json.dumps(row) if arguments.json else "\n".join(f"{name:20} {value:>12,}" for name, value in row.items()))
+    print(
+        json.dumps(row)
+        if arguments.json
+        else "\n".join(f"{name:20} {value:>12,}" for name, value in row.items())
+    )
 
 
 if __name__ == "__main__":

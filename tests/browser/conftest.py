@@ -1,4 +1,6 @@
-"""A cockpit of its own (`amazon-electra up`) and a real browser; AMAZON_ELECTRA_BROWSER=1 asks for these tests."""
+"""A cockpit of its own (`amazon-electra up`) and a real browser; AMAZON_ELECTRA_BROWSER=1 asks for
+these tests.
+"""
 
 import os
 import shutil
@@ -18,7 +20,11 @@ ORDER = ["test_prefect_ui.py", "test_other_deployments.py", "test_mlflow_ui.py"]
 
 
 def pytest_collection_modifyitems(items):
-    missing = "" if os.environ.get("AMAZON_ELECTRA_BROWSER") else "AMAZON_ELECTRA_BROWSER=1 asks for the browser tests"
+    missing = (
+        ""
+        if os.environ.get("AMAZON_ELECTRA_BROWSER")
+        else "AMAZON_ELECTRA_BROWSER=1 asks for the browser tests"
+    )
     missing = missing or ("" if CHROMIUM else "no chromium: apt-get install chromium")
     items.sort(key=lambda item: ORDER.index(item.path.name) if item.path.name in ORDER else -1)
     for item in items:
@@ -38,7 +44,10 @@ def adapted(cockpit):
     """A finished run; started here where the test of the form has not made it before."""
     small = {"tasks": ["polarity"], "seeds": [0, 1]}
     run = cockpit.start(
-        "domain-adaptation", dump={"paths": ["sample:600"]}, pretraining={"steps": 20}, finetuning=small
+        "domain-adaptation",
+        dump={"paths": ["sample:600"]},
+        pretraining={"steps": 20},
+        finetuning=small,
     )
     cockpit.wait(run, "Completed", seconds=1800)
     return cockpit
@@ -67,8 +76,13 @@ def page(browser):
     context.set_default_timeout(PATIENCE)
     opened = context.new_page()
     opened.on("request", watch)
-    opened.on("requestfailed", lambda request: print("failed:", request.method, request.url, request.failure))
-    opened.on("response", lambda got: got.status >= 500 and print(got.status, got.request.method, got.url))
+    opened.on(
+        "requestfailed",
+        lambda request: print("failed:", request.method, request.url, request.failure),
+    )
+    opened.on(
+        "response", lambda got: got.status >= 500 and print(got.status, got.request.method, got.url)
+    )
     yield opened
     context.close()
     assert outside == []
@@ -79,7 +93,9 @@ def picture(tmp_path_factory):
     """Takes a screenshot, kept in the folder that is asked for or beside the store."""
 
     def take(page, name):
-        folder = Path(SCREENSHOTS) if SCREENSHOTS else tmp_path_factory.getbasetemp() / "screenshots"
+        folder = (
+            Path(SCREENSHOTS) if SCREENSHOTS else tmp_path_factory.getbasetemp() / "screenshots"
+        )
         folder.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=str(folder / f"{name}.png"))
 

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from model.registry import REGISTERED, Registry
+from model.tracking.registry import REGISTERED, Registry
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -15,22 +15,28 @@ def test_mlflow_has_the_run_its_nested_runs_and_their_curves(adapted, page, pict
     client = mlflow.MlflowClient(cockpit.mlflow)
     experiment = client.get_experiment_by_name("domain-adaptation")
     runs = client.search_runs([experiment.experiment_id])
-    [training] = [r for r in runs if r.info.run_name == "pre-training" and r.info.status == "FINISHED"]
+    [training] = [
+        r for r in runs if r.info.run_name == "pre-training" and r.info.status == "FINISHED"
+    ]
     page.goto(f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs")
     expect(page.get_by_text("sample-600").first).to_be_visible(timeout=60_000)
     picture(page, "mlflow-runs")
-    page.goto(f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/model-metrics")
+    page.goto(
+        f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/model-metrics"
+    )
     expect(page.get_by_text("discriminator_loss").first).to_be_visible(timeout=60_000)
     page.wait_for_timeout(4000)
     picture(page, "mlflow-curves")
-    page.goto(f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/system-metrics")
+    page.goto(
+        f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/system-metrics"
+    )
     expect(page.get_by_text("cpu_percent").first).to_be_visible(timeout=60_000)
     picture(page, "mlflow-system")
 
 
 def test_the_registry_shows_the_champion(adapted, page, picture):
     registry = Registry(adapted.mlflow)
-    if not registry.having("champion"):
+    if not registry.get_by_alias("champion"):
         registry.promote("1", "by hand")
     page.goto(f"{adapted.mlflow}/#/models/{REGISTERED}")
     expect(page.get_by_text("champion").first).to_be_visible(timeout=60_000)

@@ -1,4 +1,6 @@
-"""What `score` and `study` make when they are started as the UI starts them, on what a first run has left."""
+"""What `score` and `study` make when they are started as the UI starts them, on what a first run
+has left.
+"""
 
 import json
 from pathlib import Path
@@ -7,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from model.registry import Registry
+from model.tracking.registry import Registry
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -33,7 +35,8 @@ def dump(tmp_path_factory):
         json.dumps(
             {
                 "overall": 1.0 + 4 * (i % 2),
-                "reviewText": f"It is a {'fine' if i % 2 else 'poor'} thing, number {i} of all that I have bought.",
+                "reviewText": f"It is a {'fine' if i % 2 else 'poor'} thing, number {i} "
+                "of all that I have bought.",
                 "asin": f"B{i:09}",
                 "reviewerID": f"A{i}",
                 "unixReviewTime": 1_500_000_000 + i,
@@ -41,22 +44,29 @@ def dump(tmp_path_factory):
         )
         for i in range(REVIEWS)
     ]
-    path.write_text("\n".join([*rows[:10], '{"overall": 5.0, "reviewText": "torn', *rows[10:], "no review"]) + "\n")
+    path.write_text(
+        "\n".join([*rows[:10], '{"overall": 5.0, "reviewText": "torn', *rows[10:], "no review"])
+        + "\n"
+    )
     return path
 
 
 def test_the_champion_scores_a_dump(adapted, dump):
     registry = Registry(adapted.mlflow)
-    if not registry.having("champion"):
+    if not registry.get_by_alias("champion"):
         registry.promote("1", "by hand")
-    champion = registry.having("champion")
+    champion = registry.get_by_alias("champion")
     run = adapted.start("score", dump={"paths": [str(dump)]}, model={"workers": 1})
     adapted.wait(run, "Completed", seconds=600)
     [manifest] = adapted.store.glob("scores/*/manifest.json")
     result = json.loads(manifest.read_text())["result"]
     assert result["read"] == result["scored"] + sum(result["dropped"].values())
     assert result["scored"] == REVIEWS
-    scores = [row for file in manifest.parent.glob("scores-*.parquet") for row in pq.read_table(file).to_pylist()]
+    scores = [
+        row
+        for file in manifest.parent.glob("scores-*.parquet")
+        for row in pq.read_table(file).to_pylist()
+    ]
     assert len({row["review_id"] for row in scores}) == REVIEWS
     assert {row["model_version"] for row in scores} == {champion["version"]}
     labels = json.loads(next(adapted.store.glob("scorer/*/scorer.json")).read_text())["labels"]
@@ -64,7 +74,11 @@ def test_the_champion_scores_a_dump(adapted, dump):
         assert sum(row["probabilities"]) == pytest.approx(1, abs=1e-4)
         best = max(range(len(labels)), key=row["probabilities"].__getitem__)
         assert (row["label"], row["probability"]) == (labels[best], row["probabilities"][best])
-    rejects = [json.loads(line) for f in manifest.parent.glob("rejects/*.jsonl") for line in f.read_text().splitlines()]
+    rejects = [
+        json.loads(line)
+        for f in manifest.parent.glob("rejects/*.jsonl")
+        for line in f.read_text().splitlines()
+    ]
     assert [reject["line"] for reject in rejects] == [11, REVIEWS + 2]
 
 

@@ -1,4 +1,6 @@
-"""What a person does in the Prefect UI: starts a run, reads its report, is told of a wrong value, approves, cancels."""
+"""What a person does in the Prefect UI: starts a run, reads its report, is told of a wrong value,
+approves, cancels.
+"""
 
 import re
 from pathlib import Path
@@ -6,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from model.registry import Registry
+from model.tracking.registry import Registry
 from tests.served import eventually
 
 pytestmark = pytest.mark.timeout(2400)
@@ -24,7 +26,9 @@ def open_form(page, cockpit, deployment="domain-adaptation"):
 
 def field(page, title, kind="input"):
     """The field below a title of the form."""
-    return page.locator(f"xpath=//*[starts-with(normalize-space(text()), '{title}')]/following::{kind}[1]").first
+    return page.locator(
+        f"xpath=//*[starts-with(normalize-space(text()), '{title}')]/following::{kind}[1]"
+    ).first
 
 
 def fill(page, reviews, steps):
@@ -44,12 +48,20 @@ def ids(cockpit):
     """Of the runs of domain-adaptation."""
     with cockpit.client() as client:
         deployment = client.read_deployment_by_name("domain-adaptation/domain-adaptation").id
-        return {str(run.id) for run in client.read_flow_runs(limit=200) if run.deployment_id == deployment}
+        return {
+            str(run.id)
+            for run in client.read_flow_runs(limit=200)
+            if run.deployment_id == deployment
+        }
 
 
 def artifacts(cockpit, run):
     with cockpit.client() as client:
-        return {artifact.key for artifact in client.read_artifacts(limit=200) if str(artifact.flow_run_id) == run}
+        return {
+            artifact.key
+            for artifact in client.read_artifacts(limit=200)
+            if str(artifact.flow_run_id) == run
+        }
 
 
 def open_run(page, cockpit, run):
@@ -93,7 +105,11 @@ def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, pictu
 
 def asking(cockpit):
     """A run of what is there already, whose model waits for a person."""
-    parameters = {"dump": {"paths": ["sample:600"]}, "pretraining": {"steps": 20}, "promotion": {"mode": "ask"}}
+    parameters = {
+        "dump": {"paths": ["sample:600"]},
+        "pretraining": {"steps": 20},
+        "promotion": {"mode": "ask"},
+    }
     run = cockpit.start("domain-adaptation", **parameters)
     cockpit.wait(run, "Suspended", seconds=1800)
     return run
@@ -112,14 +128,16 @@ def answer(page, cockpit, run, reason):
 def test_a_person_rejects_one_model_and_approves_it_later(cockpit, page, picture):
     registry = Registry(cockpit.mlflow)
     run = asking(cockpit)
-    version = registry.having("challenger")["version"]
-    assert "waits for approval" in registry.having("challenger")["reason"]
+    version = registry.get_by_alias("challenger")["version"]
+    assert "waits for approval" in registry.get_by_alias("challenger")["reason"]
     dialog = answer(page, cockpit, run, "too small")
     picture(page, "approval")
     dialog.get_by_role("button", name="Submit").click()
     cockpit.wait(run, "Completed", seconds=300)
-    assert registry.having("champion") == {}
-    assert registry.having("challenger")["reason"].startswith("not approved: too small; polarity")
+    assert registry.get_by_alias("champion") == {}
+    assert registry.get_by_alias("challenger")["reason"].startswith(
+        "not approved: too small; polarity"
+    )
 
     run = asking(cockpit)
     dialog = answer(page, cockpit, run, "it will do")
@@ -127,8 +145,8 @@ def test_a_person_rejects_one_model_and_approves_it_later(cockpit, page, picture
     expect(dialog.get_by_role("switch")).to_have_attribute("aria-checked", "true")
     dialog.get_by_role("button", name="Submit").click()
     cockpit.wait(run, "Completed", seconds=300)
-    assert registry.having("champion")["version"] == version
-    assert registry.having("champion")["reason"].startswith("approved: it will do; polarity")
+    assert registry.get_by_alias("champion")["version"] == version
+    assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; polarity")
 
 
 def test_a_cancelled_run_ends_its_children_and_keeps_its_checkpoint(cockpit, page, picture):

@@ -1,4 +1,6 @@
-"""`amazon-electra` as its users start it: a synthetic dump through the whole graph, again, and after a kill."""
+"""`amazon-electra` as its users start it: a synthetic dump through the whole graph, again, and
+after a kill.
+"""
 
 import json
 import os
@@ -22,7 +24,7 @@ SETTINGS = (
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "flows.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "flows.cli.main", *map(str, arguments)]
 
 
 def environment():
@@ -31,12 +33,23 @@ def environment():
 
 
 def electra(*arguments, timeout=600):
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=timeout, env=environment())
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=timeout, env=environment()
+    )
 
 
 def run_arguments(home, *settings):
     sets = [word for setting in (*SETTINGS, *settings) for word in ("--set", setting)]
-    return ["run", "--dump", home / "sample.json.gz", "--preset", "tiny", "--store", home / "store", *sets]
+    return [
+        "run",
+        "--dump",
+        home / "sample.json.gz",
+        "--preset",
+        "tiny",
+        "--store",
+        home / "store",
+        *sets,
+    ]
 
 
 def only(folder: Path, pattern: str) -> Path:
@@ -52,7 +65,9 @@ def manifests(home):
 def home(tmp_path_factory):
     """A dump that has gone through the graph once."""
     folder = tmp_path_factory.mktemp("end_to_end")
-    sample = electra("sample", "--reviews", 2000, "--seed", 0, "--output", folder / "sample.json.gz")
+    sample = electra(
+        "sample", "--reviews", 2000, "--seed", 0, "--output", folder / "sample.json.gz"
+    )
     assert sample.returncode == 0, sample.stderr
     ran = electra(*run_arguments(folder))
     assert ran.returncode == 0, ran.stderr
@@ -68,7 +83,9 @@ def test_prints_the_results_and_where_everything_is(home):
     model = Path(re.search(r"^model +(\S+)$", printed, re.M)[1])
     page = report.read_text()
     assert "polarity" in page
-    assert not re.search(r"""(?:src|href)=["']https?://""", page), "the page must open without a network"
+    assert not re.search(r"""(?:src|href)=["']https?://""", page), (
+        "the page must open without a network"
+    )
     assert (model / "model.safetensors").exists()
     assert "Prefect UI" in printed
     assert "MLflow UI" in printed
@@ -91,12 +108,17 @@ def test_transformers_loads_the_exported_folders_whole(home):
     from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
     trained = only(home / "store" / "pretraining", "*/")
-    for kind, folder in ((ElectraForPreTraining, "discriminator"), (ElectraForMaskedLM, "generator")):
+    for kind, folder in (
+        (ElectraForPreTraining, "discriminator"),
+        (ElectraForMaskedLM, "generator"),
+    ):
         _, told = kind.from_pretrained(trained / folder, output_loading_info=True)
         assert not told["missing_keys"]
         assert not told["unexpected_keys"]
     encoder = AutoModel.from_pretrained(trained / "discriminator")
-    tokens = AutoTokenizer.from_pretrained(trained / "discriminator")("A sturdy kettle.", return_tensors="pt")
+    tokens = AutoTokenizer.from_pretrained(trained / "discriminator")(
+        "A sturdy kettle.", return_tensors="pt"
+    )
     assert encoder(**tokens).last_hidden_state.shape[-1] == encoder.config.hidden_size
 
 
@@ -113,7 +135,11 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(home):
     planned = electra(*run_arguments(home, "pretraining.seed=7"), "--dry-run")
     assert planned.returncode == 0, planned.stderr
     lines = [line for line in planned.stdout.splitlines() if line.startswith(("complete", "to do"))]
-    assert {line.split()[1 if line.startswith("complete") else 2] for line in lines if line.startswith("complete")} >= {
+    assert {
+        line.split()[1 if line.startswith("complete") else 2]
+        for line in lines
+        if line.startswith("complete")
+    } >= {
         "corpus",
         "vocabulary",
         "shards",
@@ -133,16 +159,23 @@ def test_runs_and_show_tell_what_is_in_the_store(home):
 
 
 def test_killed_in_pre_training_it_continues_from_the_last_checkpoint(home):
-    arguments = run_arguments(home, "pretraining.seed=3", "pretraining.steps=400", "finetuning.arms=pre-trained")
+    arguments = run_arguments(
+        home, "pretraining.seed=3", "pretraining.steps=400", "finetuning.arms=pre-trained"
+    )
     known = set((home / "store" / "pretraining").glob("*/"))
-    first = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True, env=environment())
+    first = subprocess.Popen(
+        command(*arguments), stderr=subprocess.PIPE, text=True, env=environment()
+    )
     checkpoint = wait_for(lambda: new_checkpoint(home, known), seconds=600)
     first.send_signal(signal.SIGKILL)
     first.communicate()
     reached = int(re.search(r"\d+", checkpoint.name)[0])
     second = electra(*arguments)
     assert second.returncode == 0, second.stderr
-    steps = [json.loads(line)["step"] for line in (checkpoint.parents[1] / "metrics.jsonl").read_text().splitlines()]
+    steps = [
+        json.loads(line)["step"]
+        for line in (checkpoint.parents[1] / "metrics.jsonl").read_text().splitlines()
+    ]
     assert max(steps) == 400
     attempts = (checkpoint.parents[1] / "log.txt").read_text().split("\n== ")[1:]
     assert len(attempts) == 2

@@ -1,6 +1,8 @@
-"""What may happen to a run that was started from the UI: two at once, a cancellation, kill -9 of every part.
+"""What may happen to a run that was started from the UI: two at once, a cancellation, kill -9 of
+every part.
 
-All on one cockpit and the real deployment `pre-train`, whose data are made once; each test has a seed of its own.
+All on one cockpit and the real deployment `pre-train`, whose data are made once; each test has a
+seed of its own.
 """
 
 import json
@@ -14,7 +16,7 @@ import psutil
 import pytest
 from prefect.client.schemas.filters import FlowRunFilter
 
-from flows.servers import answers
+from flows.servers.health import is_healthy
 from tests.served import cockpit, eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -55,19 +57,27 @@ def _nothing_left_running(served):
     """A test that failed must not fail the next one."""
     yield
     with served.client() as client:
-        runs = [r for r in client.read_flow_runs(limit=200) if r.state and not r.state.is_final() and r.start_time]
+        runs = [
+            r
+            for r in client.read_flow_runs(limit=200)
+            if r.state and not r.state.is_final() and r.start_time
+        ]
     for run in runs:
         served.cancel(str(run.id))
     eventually(lambda: not served.jobs("model.pretrain"), 120)
 
 
 def train(served, seed):
-    return served.start("pre-train", dump=DUMP, pretraining={"steps": ENDLESS, "seed": seed, "settings": SHAPE})
+    return served.start(
+        "pre-train", dump=DUMP, pretraining={"steps": ENDLESS, "seed": seed, "settings": SHAPE}
+    )
 
 
 def training(served, seed, seconds=300):
     """The process that trains with this seed."""
-    return eventually(lambda: [p for p in served.jobs("model.pretrain") if f"seed={seed}" in p.cmdline()], seconds)[0]
+    return eventually(
+        lambda: [p for p in served.jobs("model.pretrain") if f"seed={seed}" in p.cmdline()], seconds
+    )[0]
 
 
 def begun(served, seed, steps):
@@ -86,17 +96,23 @@ def folder_of(process):
 def steps_of(folder):
     """The steps in its log of metrics."""
     log = folder / "metrics.jsonl"
-    return [json.loads(line)["step"] for line in log.read_text().splitlines()] if log.exists() else []
+    return (
+        [json.loads(line)["step"] for line in log.read_text().splitlines()] if log.exists() else []
+    )
 
 
 def trained_for(folder, steps):
     """Waits for so many more steps; the last one."""
     begin = max(steps_of(folder), default=0)
-    return eventually(lambda: (now := max(steps_of(folder), default=0)) >= begin + steps and now, 300)
+    return eventually(
+        lambda: (now := max(steps_of(folder), default=0)) >= begin + steps and now, 300
+    )
 
 
 def checkpoints(folder):
-    return sorted(int(path.name.split("-")[-1].split(".")[0]) for path in folder.glob("checkpoints/step-*"))
+    return sorted(
+        int(path.name.split("-")[-1].split(".")[0]) for path in folder.glob("checkpoints/step-*")
+    )
 
 
 def flow_process(job):
@@ -107,7 +123,9 @@ def flow_process(job):
 
 
 def ended(process, seconds):
-    eventually(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, seconds)
+    eventually(
+        lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, seconds
+    )
 
 
 def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
@@ -116,7 +134,12 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
     second = train(served, 2)
     with served.client() as client:
         of_second = FlowRunFilter(id={"any_": [second]})
-        eventually(lambda: any(t.name.startswith("pre") for t in client.read_task_runs(flow_run_filter=of_second)), 200)
+        eventually(
+            lambda: any(
+                t.name.startswith("pre") for t in client.read_task_runs(flow_run_filter=of_second)
+            ),
+            200,
+        )
     folder = folder_of(job)
     trained_for(folder, 10)
     assert len(served.jobs("model.pretrain")) == 1
@@ -137,7 +160,9 @@ def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
     job = training(served, 1)
     assert folder_of(job) == folder
     assert trained_for(folder, 5) > kept
-    assert steps_of(folder) == list(range(1, max(steps_of(folder)) + 1)), "the next run goes on where it was stopped"
+    assert steps_of(folder) == list(range(1, max(steps_of(folder)) + 1)), (
+        "the next run goes on where it was stopped"
+    )
     served.cancel(third)
     ended(job, 30)
 
@@ -148,8 +173,12 @@ def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
     ended(job, 30)
     served.wait(run, "Crashed", seconds=240)
     eventually(lambda: noted(served, run), 60)
-    eventually(lambda: any(f"{served.run(run).name} is Crashed" in body for body in Told.bodies), 60)
-    assert not [p for p in served.store.glob("logs/*") if b"secret-of-the-webhook" in p.read_bytes()]
+    eventually(
+        lambda: any(f"{served.run(run).name} is Crashed" in body for body in Told.bodies), 60
+    )
+    assert not [
+        p for p in served.store.glob("logs/*") if b"secret-of-the-webhook" in p.read_bytes()
+    ]
     again = train(served, 3)
     job = training(served, 3)
     trained_for(folder, 5)
@@ -164,13 +193,23 @@ def noted(served, run):
 
 def test_both_servers_killed_in_the_middle_of_a_training(served):
     run, job, folder = begun(served, 4, 5)
-    for words, address in (("prefect_application", served.prefect), ("mlflow server", served.mlflow)):
+    for words, address in (
+        ("prefect_application", served.prefect),
+        ("mlflow server", served.mlflow),
+    ):
         server_process(words, address).kill()
     trained_for(folder, 10)
-    eventually(lambda: answers(f"{served.prefect}/api/health") and answers(f"{served.mlflow}/health"), 200)
+    eventually(
+        lambda: (
+            is_healthy(f"{served.prefect}/api/health") and is_healthy(f"{served.mlflow}/health")
+        ),
+        200,
+    )
     assert job.is_running()
     last = max(steps_of(folder))
-    seen = eventually(lambda: (steps := mlflow_steps(served, folder)) and steps[-1] >= last and steps, 200)
+    seen = eventually(
+        lambda: (steps := mlflow_steps(served, folder)) and steps[-1] >= last and steps, 200
+    )
     assert seen == list(range(1, seen[-1] + 1)), "nothing of the time without a server is missing"
     served.cancel(run)
     ended(job, 60)
@@ -182,8 +221,14 @@ def test_both_servers_killed_in_the_middle_of_a_training(served):
 def server_process(words, address):
     """The one that listens there: of MLflow's two the upper one, which ends the other."""
     port = address.split(":")[2]
-    lines = {p: p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"]) if p.pid != os.getpid()}
-    return next(p for p, line in lines.items() if words in " ".join(line) and port in line and "-S" not in line)
+    lines = {
+        p: p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"]) if p.pid != os.getpid()
+    }
+    return next(
+        p
+        for p, line in lines.items()
+        if words in " ".join(line) and port in line and "-S" not in line
+    )
 
 
 def mlflow_steps(served, folder):
@@ -196,7 +241,7 @@ def mlflow_steps(served, folder):
 
 def test_kill_9_of_the_serving_process(served):
     run, job, folder = begun(served, 6, 10)
-    [serving] = served.jobs("flows.deployments serve")
+    [serving] = served.jobs("flows.ui.serve")
     serving.kill()
     ended(job, 30)
     served.wait(run, "Crashed", seconds=240)

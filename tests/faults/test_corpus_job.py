@@ -1,5 +1,8 @@
-"""The corpus job under faults: it ends with a clear error, and the same command continues to the same bytes."""
+"""The corpus job under faults: it ends with a clear error, and the same command continues to the
+same bytes.
+"""
 
+import ctypes
 import json
 import os
 import resource
@@ -16,6 +19,10 @@ from tests.beam_jobs.dumps import digests, review, run_job, write_lines
 
 REVIEWS = 30_000
 CORPUS_SECONDS = 90
+PR_CAPBSET_DROP = 24
+"""linux/prctl.h"""
+CAPABILITIES = (1, 2)
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, linux/capability.h."""
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +41,22 @@ def undisturbed(dump, tmp_path_factory) -> dict[str, str]:
     return digests(folder)
 
 
-def start(dump: Path, output: Path, *options: str, prepare: Callable[[], None] | None = None) -> subprocess.Popen:
-    command = [sys.executable, "-m", "beam_jobs.corpus_job", "--input", str(dump), "--output", str(output), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare)
+def start(
+    dump: Path, output: Path, *options: str, prepare: Callable[[], None] | None = None
+) -> subprocess.Popen:
+    command = [
+        sys.executable,
+        "-m",
+        "beam_jobs.corpus_job",
+        "--input",
+        str(dump),
+        "--output",
+        str(output),
+        *options,
+    ]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare
+    )
 
 
 def wait_for(condition: Callable[[], bool], job: subprocess.Popen) -> None:
@@ -62,16 +82,24 @@ def test_a_killed_worker_ends_the_job_and_the_next_run_continues(dump, undisturb
     job = start(dump, tmp_path, "--direct_num_workers=2")
     wait_for(lambda: bool(done(tmp_path, step)), job)
     workers = [
-        c for c in psutil.Process(job.pid).children(recursive=True) if "sdk_worker_main" in " ".join(c.cmdline())
+        c
+        for c in psutil.Process(job.pid).children(recursive=True)
+        if "sdk_worker_main" in " ".join(c.cmdline())
     ]
     next(worker for worker in workers if worker.name() != "sh").kill()
     killed = time.monotonic()
     _, errors = job.communicate(timeout=CORPUS_SECONDS)
     assert time.monotonic() - killed < 20
     assert job.returncode == os.EX_TEMPFAIL
-    assert [line for line in errors.splitlines() if line.startswith("error: Worker subprocess exited")]
+    assert [
+        line for line in errors.splitlines() if line.startswith("error: Worker subprocess exited")
+    ]
     assert "Traceback" not in errors
-    assert not [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+    assert not [
+        worker
+        for worker in workers
+        if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE
+    ]
     before = {path: path.stat().st_mtime_ns for path in done(tmp_path, "prepared")}
     assert before
     job = start(dump, tmp_path)
@@ -116,10 +144,14 @@ def test_a_full_disk_is_said_and_the_next_run_continues(dump, undisturbed, tmp_p
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 
-    job = start(dump, tmp_path, f"--direct_running_mode={mode}", "--direct_num_workers=2", prepare=limit)
+    job = start(
+        dump, tmp_path, f"--direct_running_mode={mode}", "--direct_num_workers=2", prepare=limit
+    )
     _, errors = job.communicate(timeout=CORPUS_SECONDS)
     assert job.returncode == 1
-    assert "error: File too large: make room" in errors or "File too large" in errors.splitlines()[-1]
+    assert (
+        "error: File too large: make room" in errors or "File too large" in errors.splitlines()[-1]
+    )
     assert not list(tmp_path.glob("corpus-*")) or (tmp_path / "corpus.json").exists() is False
     finish(dump, tmp_path)
     assert digests(tmp_path) == undisturbed
@@ -130,30 +162,55 @@ def test_a_full_disk_is_said_and_the_next_run_continues(dump, undisturbed, tmp_p
     [
         (["--input", "/nowhere/*.json", "--output", "{}"], "--input /nowhere/*.json: no such file"),
         (["--input", "/proc/self/mem", "--output", "{}"], "/proc/self/mem cannot be read"),
-        (["--input", "{dump}", "--output", "/proc/corpus"], "--output /proc/corpus cannot be written"),
+        (
+            ["--input", "{dump}", "--output", "/proc/corpus"],
+            "--output /proc/corpus cannot be written",
+        ),
         (["--input", "{dump}", "--output", "{}", "--ouput", "x"], "unknown option --ouput"),
         (["--input", "{dump}", "--output", "{}", "--split", "all=1"], "--split names all"),
-        (["--input", "{dump}", "--output", "{}", "--punkt", "/nowhere"], "--punkt /nowhere: has no"),
-        (["--input", "{dump}", "--output", "{}", "--withhold", "/nowhere"], "--withhold /nowhere: no such file"),
-        (["--input", "{dump}", "--output", "{}", "--languages", "english"], "--languages english: codes"),
+        (
+            ["--input", "{dump}", "--output", "{}", "--punkt", "/nowhere"],
+            "--punkt /nowhere: has no",
+        ),
+        (
+            ["--input", "{dump}", "--output", "{}", "--withhold", "/nowhere"],
+            "--withhold /nowhere: no such file",
+        ),
+        (
+            ["--input", "{dump}", "--output", "{}", "--languages", "english"],
+            "--languages english: codes",
+        ),
     ],
 )
 def test_the_users_mistakes_are_one_clear_line(dump, tmp_path, arguments, said):
-    filled = [a.replace("{dump}", str(dump)).replace("{}", str(tmp_path / "corpus")) for a in arguments]
-    job = subprocess.run([sys.executable, "-m", "beam_jobs.corpus_job", *filled], capture_output=True, text=True)
+    filled = [
+        a.replace("{dump}", str(dump)).replace("{}", str(tmp_path / "corpus")) for a in arguments
+    ]
+    job = subprocess.run(
+        [sys.executable, "-m", "beam_jobs.corpus_job", *filled], capture_output=True, text=True
+    )
     assert job.returncode == 2
     assert [line for line in job.stderr.splitlines() if line.startswith("error:") and said in line]
     assert "Traceback" not in job.stderr
     assert job.stdout == ""
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads and writes everything")
-def test_missing_rights_are_named(dump, tmp_path):
+def drop_root_rights() -> None:
+    """Take from a process about to be executed what lets root read and write everything."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in CAPABILITIES:
+            assert libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0, ctypes.get_errno()
+
+
+def test_missing_rights_are_named(tmp_path):
     closed = write_lines(tmp_path / "closed.json", [review(1)])
     closed.chmod(0)
-    job = subprocess.run(
-        [sys.executable, "-m", "beam_jobs.corpus_job", "--input", str(closed), "--output", str(tmp_path / "corpus")],
-        capture_output=True,
-        text=True,
-    )
-    assert (job.returncode, f"{closed} cannot be read: Permission denied" in job.stderr) == (2, True)
+    (tmp_path / "full").mkdir(mode=0o500)
+    open_dump = write_lines(tmp_path / "open.json", [review(1)])
+    job = start(closed, tmp_path / "corpus", prepare=drop_root_rights)
+    _, errors = job.communicate(timeout=CORPUS_SECONDS)
+    assert (job.returncode, f"{closed} cannot be read: Permission denied" in errors) == (2, True)
+    job = start(open_dump, tmp_path / "full", prepare=drop_root_rights)
+    _, errors = job.communicate(timeout=CORPUS_SECONDS)
+    assert (job.returncode, "full cannot be written: Permission denied" in errors) == (2, True)

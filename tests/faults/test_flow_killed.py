@@ -1,4 +1,6 @@
-"""The flow killed in the middle of a stage: nothing goes on running, and the next run continues there."""
+"""The flow killed in the middle of a stage: nothing goes on running, and the next run continues
+there.
+"""
 
 import json
 import os
@@ -8,7 +10,7 @@ import sys
 
 import pytest
 
-from flows.store import Store
+from flows.runner.store import Store
 from tests.flows.test_processes import alive, eventually, read_pid
 
 pytestmark = pytest.mark.timeout(900)
@@ -17,7 +19,9 @@ pytestmark = pytest.mark.timeout(900)
 def start(store, slow_stage):
     """The toy graph as a process of its own; the slow stage takes a minute unless it is killed."""
     ways = {slow_stage: {"seconds_a_step": 20}}
-    quiet = {k: v for k, v in os.environ.items() if k not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")}
+    quiet = {
+        k: v for k, v in os.environ.items() if k not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
+    }
     command = [sys.executable, "-m", "tests.flows.toy_graph", str(store), json.dumps(ways)]
     return subprocess.Popen(command, env=quiet, start_new_session=True)
 
@@ -44,6 +48,9 @@ def test_killed_in_any_stage_the_next_run_continues_there(tmp_path, signal_sent)
         assert not list(store.glob(f"{stage}/*/manifest.json"))
     final = subprocess.run([sys.executable, "-m", "tests.flows.toy_graph", str(store)], timeout=120)
     assert final.returncode == 0
-    assert len(Store(store).manifests()) == 8
-    started = {s: len(next(store.glob(f"{s}/*/attempts")).read_text()) for s in ("corpus", "pretraining", "report")}
+    assert len(Store(store).list_manifests()) == 8
+    started = {
+        s: len(next(store.glob(f"{s}/*/attempts")).read_text())
+        for s in ("corpus", "pretraining", "report")
+    }
     assert started == {"corpus": 2, "pretraining": 2, "report": 2}

@@ -1,4 +1,6 @@
-"""Dumps that arrive: an event by HTTP names one and has the watcher look; each is added to the model before it."""
+"""Dumps that arrive: an event by HTTP names one and has the watcher look; each is added to the
+model before it.
+"""
 
 import json
 import os
@@ -10,10 +12,10 @@ from datetime import UTC, datetime
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 
-from flows import increments
-from flows.arrivals import SURELY_SETTLED
-from flows.deployments import EVENT
-from flows.store import Store
+from flows.dumps import increments
+from flows.dumps.arrivals import SURELY_SETTLED
+from flows.runner.store import Store
+from flows.servers.settings import DUMP_EVENT
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.served import cockpit, eventually
 
@@ -31,18 +33,26 @@ def served(tmp_path_factory):
 def post_event(served, dump):
     """As a storage notification would by `curl`: the server wants a token with every change."""
     client = "storage-notifications"
-    with urllib.request.urlopen(f"{served.prefect}/api/csrf-token?client={client}", timeout=30) as answer:
+    with urllib.request.urlopen(
+        f"{served.prefect}/api/csrf-token?client={client}", timeout=30
+    ) as answer:
         token = json.load(answer)["token"]
     event = {
         "id": str(uuid.uuid4()),
         "occurred": datetime.now(UTC).isoformat(),
-        "event": EVENT,
+        "event": DUMP_EVENT,
         "resource": {"prefect.resource.id": "reviews.inbox"},
         "payload": {"dump": dump},
     }
-    headers = {"Content-Type": "application/json", "Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}
+    headers = {
+        "Content-Type": "application/json",
+        "Prefect-Csrf-Client": client,
+        "Prefect-Csrf-Token": token,
+    }
     body = json.dumps([event]).encode()
-    request = urllib.request.Request(f"{served.prefect}/api/events", data=body, headers=headers, method="POST")
+    request = urllib.request.Request(
+        f"{served.prefect}/api/events", data=body, headers=headers, method="POST"
+    )
     with urllib.request.urlopen(request, timeout=30) as answer:
         assert answer.status == 204
 
@@ -55,11 +65,15 @@ def runs_of(served, flow):
 
 def started_by_an_event(served):
     """The looks of the watcher that no schedule asked for."""
-    return {str(run.id) for run in runs_of(served, "watch-dumps") if run.created_by.type == "AUTOMATION"}
+    return {
+        str(run.id) for run in runs_of(served, "watch-dumps") if run.created_by.type == "AUTOMATION"
+    }
 
 
 def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(served):
-    base = served.start("pre-train", dump={"paths": ["sample:300"]}, pretraining={"steps": 5, "settings": SHAPE})
+    base = served.start(
+        "pre-train", dump={"paths": ["sample:300"]}, pretraining={"steps": 5, "settings": SHAPE}
+    )
     small = {"tasks": ["polarity"], "seeds": [0], "learning_rates": [0.001]}
     with served.client() as client:
         watcher = client.read_deployment_by_name("watch-dumps/watch-dumps")
@@ -81,11 +95,14 @@ def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(serv
     for run in runs_of(served, "add-dump"):
         served.wait(str(run.id), "Completed", seconds=900)
     store = Store(served.store)
-    models = {m["fingerprint"]: m for m in store.manifests() if m["stage"] == "pretraining"}
+    models = {m["fingerprint"]: m for m in store.list_manifests() if m["stage"] == "pretraining"}
     assert len(models) == 3
-    longest = max((increments.history(store, m) for m in models.values()), key=lambda base: len(base.rounds))
+    longest = max(
+        (increments.read_history(store, m) for m in models.values()),
+        key=lambda base: len(base.rounds),
+    )
     assert [one.dump.result["name"] for one in longest.rounds] == ["sample-300", "b", "a"]
-    reports = [m for m in store.manifests() if m["stage"] == "report"]
+    reports = [m for m in store.list_manifests() if m["stage"] == "report"]
     assert len(reports) == 2
     post_event(served, "inbox/a.json")
     again = eventually(lambda: started_by_an_event(served) - looks, 120)

@@ -1,4 +1,6 @@
-"""Pre-training killed, starved of disk, told to stop: nothing that was on disk is lost, and the end is the same."""
+"""Pre-training killed, starved of disk, told to stop: nothing that was on disk is lost, and the end
+is the same.
+"""
 
 import hashlib
 import os
@@ -28,9 +30,23 @@ def shards(tmp_path_factory):
 
 
 def start(shards, output, steps, preexec=None, **settings):
-    sets = [part for name, value in (SETTINGS | settings).items() for part in ("--set", f"{name}={value}")]
+    sets = [
+        part
+        for name, value in (SETTINGS | settings).items()
+        for part in ("--set", f"{name}={value}")
+    ]
     fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
-    command = [sys.executable, "-m", "model.pretrain", "--shards", str(shards), "--output", str(output), *fixed, *sets]
+    command = [
+        sys.executable,
+        "-m",
+        "model.pretrain",
+        "--shards",
+        str(shards),
+        "--output",
+        str(output),
+        *fixed,
+        *sets,
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     root = Path(__file__).parents[2]
     return subprocess.Popen(
@@ -51,7 +67,7 @@ def finish(process):
 
 def digest(output):
     whole = hashlib.sha256()
-    last = checkpoint.found(output / "checkpoints")[-1]
+    last = checkpoint.list_checkpoints(output / "checkpoints")[-1]
     for path in (
         last / checkpoint.TENSORS,
         *(output / r / "model.safetensors" for r in ("discriminator", "generator")),
@@ -61,13 +77,17 @@ def digest(output):
 
 
 def newest(output):
-    kept = checkpoint.found(output / "checkpoints")
+    kept = checkpoint.list_checkpoints(output / "checkpoints")
     return kept[-1].name if kept else None
 
 
 @pytest.mark.timeout(1800)
-def test_killed_ten_times_at_any_moment_the_weights_are_those_of_an_undisturbed_run(shards, tmp_path):
-    """Kills fall anywhere after the first checkpoint of each life: in a step, while writing, while exporting."""
+def test_killed_ten_times_at_any_moment_the_weights_are_those_of_an_undisturbed_run(
+    shards, tmp_path
+):
+    """Kills fall anywhere after the first checkpoint of each life: in a step, while writing, while
+    exporting.
+    """
     steps = 300
     finish(start(shards, tmp_path / "whole", steps))
     output, draw, killed = tmp_path / "killed", random.Random(0), 0
@@ -86,9 +106,15 @@ def test_killed_ten_times_at_any_moment_the_weights_are_those_of_an_undisturbed_
 
 
 def test_disk_full_while_saving(shards, tmp_path):
-    """A file may not grow beyond a limit, so that the second, larger settings' checkpoint fails in the middle."""
+    """A file may not grow beyond a limit, so that the second, larger settings' checkpoint fails in
+    the middle.
+    """
     finish(start(shards, tmp_path, 10))
-    size = (checkpoint.found(tmp_path / "checkpoints")[0] / checkpoint.TENSORS).stat().st_size
+    size = (
+        (checkpoint.list_checkpoints(tmp_path / "checkpoints")[0] / checkpoint.TENSORS)
+        .stat()
+        .st_size
+    )
     output = tmp_path / "starved"
     process = start(shards, output, 40)
     while newest(output) is None and process.poll() is None:
@@ -97,9 +123,9 @@ def test_disk_full_while_saving(shards, tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "no checkpoint could be written" in errors
-    kept = checkpoint.found(output / "checkpoints")
+    kept = checkpoint.list_checkpoints(output / "checkpoints")
     assert kept
-    assert checkpoint.load(kept[-1]).step >= 10
+    assert checkpoint.load_state(kept[-1]).step >= 10
     assert kept[-1].name in errors
     assert not list((output / "checkpoints").glob(f"{checkpoint.TEMPORARY}*"))
     finish(start(shards, output, 40))
@@ -114,7 +140,7 @@ def test_a_half_written_checkpoint_is_not_one(shards, tmp_path):
     torn.mkdir()
     (torn / checkpoint.TENSORS).write_bytes(b"torn")
     assert newest(tmp_path) == "step-00000020"
-    checkpoint.prune(folder, keep=1)
+    checkpoint.prune_checkpoints(folder, keep=1)
     assert [path.name for path in folder.iterdir()] == ["step-00000020"]
 
 

@@ -1,4 +1,6 @@
-"""Both servers with a password, and on PostgreSQL; what goes wrong at the start is told in one clear line."""
+"""Both servers with a password, and on PostgreSQL; what goes wrong at the start is told in one
+clear line.
+"""
 
 import json
 import os
@@ -15,16 +17,17 @@ from base64 import b64encode
 import psutil
 import pytest
 
-from flows import cockpit
-from flows.servers import ServerFailed, free_port, with_driver
-from flows.store import Store
+from flows.runner.store import Store
+from flows.servers import up as servers
+from flows.servers.health import ServerFailed, find_free_port
+from flows.servers.prefect_server import set_database_driver
 
 POSTGRES = shutil.which("initdb") or shutil.which("/usr/lib/postgresql/15/bin/initdb")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
 
 
 def electra(*words, environment=CLEAN, seconds=400):
-    command = [sys.executable, "-m", "flows.cli", *words]
+    command = [sys.executable, "-m", "flows.cli.main", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment)
 
 
@@ -41,12 +44,12 @@ def answer(url, login="", host=""):
 
 @pytest.fixture
 def ports():
-    return free_port(), free_port()
+    return find_free_port(), find_free_port()
 
 
 def up(store, ports, environment):
     words = ["--store", str(store), "--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]
-    done = electra("up", "--detach", *words, environment=environment)
+    done = electra("up", "--detach", "--no-password", *words, environment=environment)
     assert done.returncode == 0, done.stderr
     return f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
 
@@ -56,7 +59,7 @@ def test_a_port_in_use_is_a_mistake_that_names_the_option(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         words = ["--store", str(tmp_path / "store"), "--prefect-port", str(taken.getsockname()[1])]
-        done = electra("up", *words)
+        done = electra("up", "--no-password", *words)
     assert done.returncode == 2
     assert "error: --prefect-port" in done.stderr
     assert "choose another port" in done.stderr
@@ -76,27 +79,35 @@ def test_both_servers_ask_for_the_password_and_it_is_written_nowhere(tmp_path, p
     store = tmp_path / "store"
     prefect, mlflow = up(store, ports, {**CLEAN, **ACCESS})
     try:
-        for address in (f"{prefect}/api/admin/version", f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0"):
+        for address in (
+            f"{prefect}/api/admin/version",
+            f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0",
+        ):
             assert answer(address) == 401
             assert answer(address, "electra:wrong-word-of-the-tests") == 401
             assert answer(address, f"electra:{WORD}") == 200
         assert electra("status", "--store", str(store)).returncode == 0, "health needs no password"
         assert guarded(f"{prefect}/api/flows/") == 403, "a change needs a token too"
         named = answer(
-            f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0", f"electra:{WORD}", "elsewhere.example"
+            f"{mlflow}/api/2.0/mlflow/experiments/get?experiment_id=0",
+            f"electra:{WORD}",
+            "elsewhere.example",
         )
         assert named == 403, "a name that is not this machine's"
         run = [sys.executable, "-m", "tests.flows.toy_graph", str(store)]
         addresses = {"PREFECT_API_URL": f"{prefect}/api", "MLFLOW_TRACKING_URI": mlflow}
         subprocess.run(run, check=True, env={**CLEAN, **ACCESS, **addresses}, timeout=400)
-        assert json.loads(next(store.glob("pretraining/*/tracking.json")).read_text())["over"] is True
+        assert (
+            json.loads(next(store.glob("pretraining/*/tracking.json")).read_text())["over"] is True
+        )
         assert outside(store) == set()
-        again = electra("up", "--store", str(store))
+        again = electra("up", "--no-password", "--store", str(store))
         assert again.returncode == 2
         assert "it is up already" in again.stderr
     finally:
         assert electra("down", "--store", str(store)).returncode == 0
     assert electra("status", "--store", str(store)).returncode == 1
+    assert {path for path in store.rglob("*") if path.stat().st_mode & 0o077} == set()
     written = [p for p in store.rglob("*") if p.is_file() and WORD.encode() in p.read_bytes()]
     assert written == []
 
@@ -128,16 +139,23 @@ def test_the_database_of_a_newer_version_is_told_in_one_line(tmp_path, ports, nu
         database.execute("create table alembic_version (version_num varchar(32) not null)")
         database.execute("insert into alembic_version values ('ffffffffffff')")
         database.execute("create table experiments (experiment_id integer)")
-    service = cockpit.services_of(store, *ports)[number]
-    with pytest.raises(ServerFailed, match=r"the database is newer than the installed package: .* \(log: .*\)"):
-        service.begin()
+    service = servers.list_services(store, *ports)[number]
+    with pytest.raises(
+        ServerFailed, match=r"the database is newer than the installed package: .* \(log: .*\)"
+    ):
+        service.start()
 
 
 def test_postgresql_addresses_may_leave_out_the_driver_or_name_the_others():
     wanted = "postgresql+asyncpg://u:p@host/prefect"
-    for given in ("postgres://", "postgresql://", "postgresql+psycopg2://", "postgresql+asyncpg://"):
-        assert with_driver(f"{given}u:p@host/prefect", "asyncpg") == wanted
-    assert with_driver("sqlite:////data/x.db", "psycopg2") == "sqlite:////data/x.db"
+    for given in (
+        "postgres://",
+        "postgresql://",
+        "postgresql+psycopg2://",
+        "postgresql+asyncpg://",
+    ):
+        assert set_database_driver(f"{given}u:p@host/prefect", "asyncpg") == wanted
+    assert set_database_driver("sqlite:////data/x.db", "psycopg2") == "sqlite:////data/x.db"
 
 
 @pytest.fixture
@@ -145,12 +163,16 @@ def postgresql():
     """A server of Debian's PostgreSQL with one database for each."""
     if not POSTGRES or os.geteuid() != 0:
         pytest.skip("needs Debian's PostgreSQL, and root to become its user")
-    binaries, port = os.path.dirname(os.path.realpath(POSTGRES)), free_port()
+    binaries, port = os.path.dirname(os.path.realpath(POSTGRES)), find_free_port()
     folder = tempfile.mkdtemp(prefix="postgresql-")  # its user may not enter pytest's
     shutil.chown(folder, "postgres", "postgres")
     as_postgres = ["runuser", "-u", "postgres", "--"]
-    subprocess.run([*as_postgres, f"{binaries}/initdb", "-D", folder, "-A", "trust"], check=True, cwd="/")
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+    subprocess.run(
+        [*as_postgres, f"{binaries}/initdb", "-D", folder, "-A", "trust"], check=True, cwd="/"
+    )
+    options = (
+        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+    )
     control = [*as_postgres, f"{binaries}/pg_ctl", "-D", folder, "-w"]
     subprocess.run([*control, "-o", options, "-l", f"{folder}/log", "start"], check=True, cwd="/")
     psql = ["psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
@@ -174,13 +196,15 @@ def test_a_run_on_postgresql_leaves_nothing_in_sqlite(postgresql, tmp_path, port
     try:
         run = [sys.executable, "-m", "tests.flows.toy_graph", str(store)]
         subprocess.run(run, check=True, env={**CLEAN, **databases}, timeout=200)
-        assert len(Store(store).manifests()) == 8
+        assert len(Store(store).list_manifests()) == 8
         count = {
             "prefect": "select count(*) from flow_run where start_time is not null",
             "mlflow": "select count(*) from runs",
         }
         for database, query in count.items():
-            found = subprocess.run([*psql, "-d", database, "-Atc", query], check=True, capture_output=True, text=True)
+            found = subprocess.run(
+                [*psql, "-d", database, "-Atc", query], check=True, capture_output=True, text=True
+            )
             assert int(found.stdout) == {"prefect": 1, "mlflow": 4}[database]
         assert not list(store.glob("*/*.db"))
     finally:

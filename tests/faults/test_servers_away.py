@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from flows import servers
-from flows.servers import HOST, answers, free_port
-from flows.store import Store
+from flows.runner.store import Store
+from flows.servers import health, mlflow_server, prefect_server
+from flows.servers.health import find_free_port, is_healthy
+from flows.servers.settings import HOST
 from tests.flows.test_processes import read_pid
 from tests.served import CLEAN, eventually
 
@@ -22,14 +23,18 @@ class Server:
     """A Prefect or MLflow server that a test ends and starts as it likes."""
 
     def __init__(self, begin, health):
-        self.port = free_port()
+        self.port = find_free_port()
         self.url = f"http://{HOST}:{self.port}"
         self._begin, self._health = begin, health
         self.start()
 
     def start(self):
         self._process = self._begin(self.port)
-        eventually(lambda: answers(self.url + self._health), servers.START_SECONDS, self._process.last_words)
+        eventually(
+            lambda: is_healthy(self.url + self._health),
+            health.START_SECONDS,
+            self._process.find_last_line,
+        )
 
     def end(self):
         self._process.end()
@@ -37,8 +42,8 @@ class Server:
 
 @contextmanager
 def both(store):
-    prefect = Server(lambda port: servers.prefect_server(store, port), "/api/health")
-    mlflow = Server(lambda port: servers.mlflow_server(store, port), "/health")
+    prefect = Server(lambda port: prefect_server.start_prefect_server(store, port), "/api/health")
+    mlflow = Server(lambda port: mlflow_server.start_mlflow_server(store, port), "/health")
     try:
         yield prefect, mlflow
     finally:
@@ -105,7 +110,7 @@ def test_a_run_is_not_taken_for_lost_because_the_server_was_away_for_long(tmp_pa
     store = tmp_path / "store"
     with both(store) as (prefect, mlflow):
         environment = {**CLEAN, "PREFECT_API_URL": f"{prefect.url}/api"}
-        subprocess.run([sys.executable, "-m", "flows.automations"], env=environment, check=True)
+        subprocess.run([sys.executable, "-m", "flows.ui.automations"], env=environment, check=True)
         flow = toy(store, prefect, mlflow, {"pretraining": {"steps": 40, "seconds_a_step": 1}})
         eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")), 200)
         eventually(lambda: waited_for(store), 60)
@@ -115,7 +120,9 @@ def test_a_run_is_not_taken_for_lost_because_the_server_was_away_for_long(tmp_pa
         prefect.start()
         assert flow.wait(300) == 0
         assert flow_states(store) == ["Completed"]
-        assert "Crashed" not in in_database(store, "select name from flow_run_state"), "nor for a moment"
+        assert "Crashed" not in in_database(store, "select name from flow_run_state"), (
+            "nor for a moment"
+        )
 
 
 def test_mlflow_away_to_the_end_has_all_of_it_after_the_next_run(tmp_path):
@@ -123,7 +130,7 @@ def test_mlflow_away_to_the_end_has_all_of_it_after_the_next_run(tmp_path):
     with both(store) as (prefect, mlflow):
         mlflow.end()
         assert toy(store, prefect, mlflow, {}).wait(300) == 0
-        assert len(Store(store).manifests()) == 8
+        assert len(Store(store).list_manifests()) == 8
         mlflow.start()
         assert toy(store, prefect, mlflow, {}).wait(300) == 0
         assert flow_states(store) == ["Completed", "Completed"]
@@ -133,4 +140,6 @@ def test_mlflow_away_to_the_end_has_all_of_it_after_the_next_run(tmp_path):
         cells = json.loads(next(store.glob("finetuning/*/tracking.json")).read_text())
         from mlflow import MlflowClient
 
-        assert MlflowClient(mlflow.url).get_run(cells["run_id"]).data.metrics["test.accuracy"] == 0.5
+        assert (
+            MlflowClient(mlflow.url).get_run(cells["run_id"]).data.metrics["test.accuracy"] == 0.5
+        )

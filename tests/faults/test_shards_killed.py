@@ -1,4 +1,6 @@
-"""A worker of the shards job killed in the middle: an error within seconds, and the next run continues."""
+"""A worker of the shards job killed in the middle: an error within seconds, and the next run
+continues.
+"""
 
 import json
 import os
@@ -20,7 +22,16 @@ def test_a_killed_worker_ends_the_job_and_the_next_run_continues(tmp_path, vocab
     reviews = [[" ".join(draw.choices(words, k=20)) for _ in range(5)] for _ in range(8000)]
     corpus = write_corpus(tmp_path / "corpus", reviews * 8, files=16)
     output = tmp_path / "killed"
-    folders = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--output", str(output), "--max_length", "64"]
+    folders = [
+        "--corpus",
+        str(corpus),
+        "--vocabulary",
+        str(vocabulary),
+        "--output",
+        str(output),
+        "--max_length",
+        "64",
+    ]
     mode = ["--direct_running_mode", "multi_processing", "--direct_num_workers", "2"]
     command = [sys.executable, "-m", "beam_jobs.shards_job", *folders, *mode]
     killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -28,13 +39,17 @@ def test_a_killed_worker_ends_the_job_and_the_next_run_continues(tmp_path, vocab
         assert killed.poll() is None
         time.sleep(0.02)
     workers = [
-        p for p in psutil.Process(killed.pid).children(recursive=True) if "sdk_worker_main" in " ".join(p.cmdline())
+        p
+        for p in psutil.Process(killed.pid).children(recursive=True)
+        if "sdk_worker_main" in " ".join(p.cmdline())
     ]
     os.kill(workers[0].pid, signal.SIGKILL)
     at = time.monotonic()
     _, errors = killed.communicate(timeout=60)
     assert (killed.returncode, time.monotonic() - at < 20) == (os.EX_TEMPFAIL, True), errors
-    assert not any(psutil.pid_exists(p.pid) and p.is_running() and p.status() != "zombie" for p in workers)
+    assert not any(
+        psutil.pid_exists(p.pid) and p.is_running() and p.status() != "zombie" for p in workers
+    )
 
     done = digests(output)
     assert 0 < len(done) < 16

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from flows import servers
+from flows.servers import prefect_server
 
 
 @pytest.fixture(scope="session")
@@ -18,18 +18,28 @@ def prefect_home(tmp_path_factory):
         os.environ.pop(name, None)
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     store = tmp_path_factory.mktemp("prefect") / "store"
-    with servers.prefect_for(store) as server:
+    with prefect_server.connect_prefect(store) as server:
         server.wait()
         refresh_global_settings_context()
         yield store
-        servers.let_prefect_finish(60)  # at the end of the process they would wait for a server that has ended
+        prefect_server.flush_prefect(
+            60
+        )  # at the end of the process they would wait for a server that has ended
     os.environ.clear()
     os.environ.update(before)
 
 
+@pytest.fixture(autouse=True)
+def _object_store_in_memory(monkeypatch):
+    """Stands for the object stores; elsewhere such addresses are refused."""
+    monkeypatch.setenv("AMAZON_ELECTRA_ADDRESS_SCHEMES", "memory")
+
+
 @pytest.fixture
 def heard(caplog):
-    """What our own loggers say, also after Prefect or a Beam job has set up the logging of this process its own way."""
+    """What our own loggers say, also after Prefect or a Beam job has set up the logging of this
+    process its own way.
+    """
     ours = logging.getLogger("amazon_electra")
     caplog.set_level(logging.WARNING, ours.name)
     ours.addHandler(caplog.handler)

@@ -1,4 +1,6 @@
-"""A small real job for the tests of the flow: counts, shows progress, writes metrics, misbehaves when asked to."""
+"""A small real job for the tests of the flow: counts, shows progress, writes metrics, misbehaves
+when asked to.
+"""
 
 import argparse
 import json
@@ -9,8 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from model.command import UserMistake, main
-from model.progress import progress
+from beam_jobs.job.command import main
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.progress import track_progress
 
 
 def run(argv: list[str] | None = None) -> dict[str, object]:
@@ -21,7 +24,17 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
     parser.add_argument(
         "--how",
         default="well",
-        choices=["well", "mistake", "bug", "killed", "crashed", "exit 255", "network", "once", "stubborn"],
+        choices=[
+            "well",
+            "mistake",
+            "bug",
+            "killed",
+            "crashed",
+            "exit 255",
+            "network",
+            "once",
+            "stubborn",
+        ],
     )
     chosen = parser.parse_args(argv)
     chosen.output.mkdir(parents=True, exist_ok=True)
@@ -32,7 +45,10 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         (chosen.output / "grandchild").write_text(str(grandchild.pid))
-    with progress(chosen.steps, "steps", "counting") as bar, open(chosen.output / "metrics.jsonl", "a") as metrics:
+    with (
+        track_progress(chosen.steps, "steps", "counting") as bar,
+        open(chosen.output / "metrics.jsonl", "a") as metrics,
+    ):
         for step in range(1, chosen.steps + 1):
             time.sleep(chosen.seconds_a_step)
             metrics.write(json.dumps({"step": step, "time": time.time(), "loss": 1 / step}) + "\n")
@@ -41,12 +57,16 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
     misbehave(chosen.how, len(attempts.read_text()))
     (chosen.output / "made.txt").write_text("made\n")
     accuracy = {"value": 0.5, "low": 0.4, "high": 0.6}
-    return {"steps": chosen.steps, "metrics": {"accuracy": accuracy}, "dropped": {"odd": 1, "even": 2}}
+    return {
+        "steps": chosen.steps,
+        "metrics": {"accuracy": accuracy},
+        "dropped": {"odd": 1, "even": 2},
+    }
 
 
 def misbehave(how: str, attempt: int) -> None:
     if how == "mistake":
-        raise UserMistake("line 3 of reviews.json: not a review; remove it")
+        raise UserError("line 3 of reviews.json: not a review; remove it")
     if how == "bug":
         raise ZeroDivisionError("a bug")
     if how == "killed":

@@ -1,11 +1,13 @@
-"""A store with the stages of a run in it that were never run: what is read of them is their manifests."""
+"""A store with the stages of a run in it that were never run: what is read of them is their
+manifests.
+"""
 
 from pathlib import Path
 
-from flows.completion import Plan
+from flows.configuration.settings import fill_parameters
 from flows.domain_adaptation import graph
-from flows.settings import from_settings
-from flows.store import Stage, Store
+from flows.runner.stage_runner import Plan
+from flows.runner.store import Stage, Store
 
 RESULTS = {
     "corpus": {"read": 100, "kept": 90, "splits": {"pretrain": 72, "test": 7}},
@@ -25,7 +27,7 @@ def made_run(root: Path, *settings: str, dump: str = "sample:50") -> str:
     """The fingerprint of the encoder of a run of the whole graph up to its pre-training."""
     store = Store(root)
     plan = Plan(store)
-    graph(from_settings(settings, dump={"paths": [dump]}, store=str(root)), plan)
+    graph(fill_parameters(settings, dump={"paths": [dump]}, store=str(root)), plan)
     for stage, _ in plan.stages[:5]:
         publish(store, stage)
     return plan.stages[4][0].fingerprint

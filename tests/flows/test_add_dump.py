@@ -1,18 +1,18 @@
-"""The plan of an addition: what it is compared with, on which test sets, and what the base decides."""
+"""The plan of an addition: what it is compared with, on which tests, and what the base decides."""
 
 import json
 import time
 
 import pytest
 
-from beam_jobs.command import UserMistake
-from flows import add_dump
-from flows.cli import attempt, parser
-from flows.completion import Plan
-from flows.parameters import Addition
-from flows.settings import filled
-from flows.stages.finetuning import arms
-from flows.store import Known, Store
+from beam_jobs.job.errors import UserError
+from flows import add_dump, domain_adaptation
+from flows.cli.main import attempt, build_parser
+from flows.configuration.parameters import Addition, Parameters
+from flows.configuration.settings import fill_form
+from flows.runner.stage_runner import Plan
+from flows.runner.store import ExistingStage, Store
+from flows.stages.finetuning import list_arms
 from tests.beam_jobs.dumps import review, write_lines
 from tests.flows.made import made_run
 
@@ -28,45 +28,71 @@ def new(tmp_path):
 
 
 def planned(store, new, *settings, base="last"):
-    form = filled(Addition, settings, dump={"paths": [new]}, increment={"base": base}, store=str(store.root))
+    form = fill_form(
+        Addition, settings, dump={"paths": [new]}, increment={"base": base}, store=str(store.root)
+    )
     plan = Plan(store)
-    parameters, graph = add_dump.prepared(form)
+    parameters, graph = add_dump.prepare_addition(form)
     graph(parameters, plan)
     return parameters, [stage for stage, _ in plan.stages]
 
 
 def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
     encoder = made_run(
-        store.root, "pretraining.learning_rate=3e-4", "corpus.seed=5", "vocabulary.size=900", "preset=small"
+        store.root,
+        "pretraining.learning_rate=3e-4",
+        "corpus.seed=5",
+        "vocabulary.size=900",
+        "preset=small",
     )
     parameters, stages = planned(store, new, "increment.steps=7", "increment.temperature=2")
-    assert (parameters.preset, parameters.corpus.seed, parameters.vocabulary.size) == ("small", 5, 900)
-    assert parameters.pretraining.settings == {"learning_rate": "3e-4", "warmup": "0.1", "temperature": "2"}
-    assert [stage.name for stage in stages[:5]] == ["dump", "corpus", "vocabulary-fit", "shards", "pretraining"]
-    made = {m["stage"]: m["fingerprint"] for m in store.manifests()}
+    assert (parameters.preset, parameters.corpus.seed, parameters.vocabulary.size) == (
+        "small",
+        5,
+        900,
+    )
+    assert parameters.pretraining.settings == {
+        "learning_rate": "3e-4",
+        "warmup": "0.1",
+        "temperature": "2",
+    }
+    assert [stage.name for stage in stages[:5]] == [
+        "dump",
+        "corpus",
+        "vocabulary-fit",
+        "shards",
+        "pretraining",
+    ]
+    made = {m["stage"]: m["fingerprint"] for m in store.list_manifests()}
     by_name = {stage.name: stage for stage in stages}
     assert by_name["corpus"].inputs["earlier"].fingerprint == made["corpus"]
     assert by_name["shards"].inputs["vocabulary"].fingerprint == made["vocabulary"]
     assert by_name["pretraining"].inputs["base"].fingerprint == encoder
-    assert {s.inputs["corpus"].fingerprint for s in stages if s.name in ("finetuning", "evaluation")} == {
-        made["corpus"]
-    }
+    assert {
+        s.inputs["data"].fingerprint for s in stages if s.name in ("finetuning", "evaluation")
+    } == {made["corpus"]}
 
 
 def test_the_steps_are_in_proportion_to_the_new_dump(store, new):
     made_run(store.root)
-    for settings, steps in ((), 75), (["increment.replay_ratio=0"], 38), (["increment.epochs=1"], 19):
+    for settings, steps in (
+        ((), 75),
+        (["increment.replay_ratio=0"], 38),
+        (["increment.epochs=1"], 19),
+    ):
         _, stages = planned(store, new, *settings)
         [shards] = [stage for stage in stages if stage.name == "shards"]
         [encoder] = [stage for stage in stages if stage.name == "pretraining"]
         store.publish(shards, {"sequences": 150, "tokens": 19_000})
         words = encoder.arguments(store, store.folder(encoder))
-        assert words[words.index("--steps") + 1] == str(steps), "4 epochs of 150 sequences, 16 a step, half of them old"
+        assert words[words.index("--steps") + 1] == str(steps), (
+            "4 epochs of 150 sequences, 16 a step, half of them old"
+        )
         assert ("--replay" in words) == ("increment.replay_ratio=0" not in settings)
 
 
 def known(name):
-    return Known("pretraining", 0, {}, known=name)
+    return ExistingStage("pretraining", 0, {}, known=name)
 
 
 def test_what_the_new_model_is_compared_with(store, new, tmp_path):
@@ -75,7 +101,10 @@ def test_what_the_new_model_is_compared_with(store, new, tmp_path):
     new_model, champion, base = known("new"), known("champion"), known("base")
 
     def compared(*others):
-        return {arm: stage.fingerprint for arm, stage in arms(parameters, new_model, *others).items()}
+        return {
+            arm: stage.fingerprint
+            for arm, stage in list_arms(parameters, store, new_model, *others).items()
+        }
 
     assert compared(champion, base) == {"pre-trained": "new", "champion": "champion"}
     assert compared(None, base) == {"pre-trained": "new", "base": "base"}
@@ -83,11 +112,19 @@ def test_what_the_new_model_is_compared_with(store, new, tmp_path):
     published = tmp_path / "published"
     published.mkdir()
     (published / "config.json").write_text("{}")
-    parameters, stages = planned(store, new, f"finetuning.published={published}", "finetuning.seeds=0")
+    parameters, stages = planned(
+        store, new, f"finetuning.published={published}", "finetuning.seeds=0"
+    )
     assert list(compared(champion, base)) == ["pre-trained", "champion", "published"]
-    asked = [stage for stage in stages if stage.name == "finetuning" and stage.parameters["arm"] == "published"]
-    assert [stage.arguments(store, tmp_path)[:2] for stage in asked] == [["--encoder", str(published)]] * 2
-    with pytest.raises(UserMistake, match=r"finetuning\.published: no folder /nowhere"):
+    asked = [
+        stage
+        for stage in stages
+        if stage.name == "finetuning" and stage.labels["arm"] == "published"
+    ]
+    assert [stage.arguments(store, tmp_path)[:2] for stage in asked] == [
+        ["--encoder", str(published)]
+    ] * 2
+    with pytest.raises(UserError, match=r"finetuning\.published: no folder /nowhere"):
         planned(store, new, "finetuning.published=/nowhere")
     parameters, _ = planned(store, new, "finetuning.arms=pre-trained,champion,base")
     assert list(compared(base, base)) == ["pre-trained", "champion"], "no model twice"
@@ -105,7 +142,7 @@ def test_a_run_that_begins_again_keeps_its_base(store, new):
             made_run(store.root, f"pretraining.seed={seed}")
             time.sleep(1.1)
             given = {"dump": {"paths": [new]}, "store": str(store.root)}
-            bases.append(add_dump.settled(Addition.model_validate(given)).increment.base)
+            bases.append(add_dump.settle_base(Addition.model_validate(given)).increment.base)
         return bases
 
     first, again = begins_again(1)
@@ -114,7 +151,7 @@ def test_a_run_that_begins_again_keeps_its_base(store, new):
 
 
 def run_command(*words):
-    return attempt(parser().parse_args(["run", *words]))
+    return attempt(build_parser().parse_args(["run", *words]))
 
 
 def test_the_command_shows_its_plan(store, new, capsys):
@@ -126,7 +163,8 @@ def test_the_command_shows_its_plan(store, new, capsys):
     assert settings["increment"]["epochs"] == 2
     assert settings["finetuning"]["seeds"] == [3]
     assert settings["finetuning"]["arms"] == ["pre-trained", "champion", "published"]
-    assert [line.split()[:3] for line in listed.splitlines()][:2][0][:2] == ["to", "do"]
+    assert f"file      {new}: json_lines" in listed
+    assert "to do     corpus" in listed
     assert "base · polarity · seed 3" in listed
 
 
@@ -154,28 +192,53 @@ def test_files_that_the_base_withheld_must_be_there_again(store, new, tmp_path):
     evaluation = tmp_path / "evaluation.txt"
     evaluation.write_text("a text\n")
     made_run(store.root, f"corpus.withhold={evaluation}")
-    [corpus] = [m for m in store.manifests() if m["stage"] == "corpus"]
+    [corpus] = [m for m in store.list_manifests() if m["stage"] == "corpus"]
     folder = store.root / "corpus" / corpus["fingerprint"] / "manifest.json"
-    folder.write_text(json.dumps({**corpus, "result": {**corpus["result"], "withheld_files": [str(evaluation)]}}))
+    folder.write_text(
+        json.dumps({**corpus, "result": {**corpus["result"], "withheld_files": [str(evaluation)]}})
+    )
     parameters, stages = planned(store, new)
     assert parameters.corpus.withhold == [str(evaluation)]
     [sentences] = [stage for stage in stages if stage.name == "corpus"]
     assert sentences.parameters["withhold"] == corpus["parameters"]["withhold"]
     evaluation.unlink()
-    with pytest.raises(UserMistake, match=r"increment\.base: put back .*evaluation\.txt"):
+    with pytest.raises(UserError, match=r"increment\.base: put back .*evaluation\.txt"):
         planned(store, new)
 
 
 def test_an_object_in_a_bucket_is_a_dump_too(store):
     import fsspec
 
-    from flows.settings import from_settings
+    from flows.configuration.settings import fill_parameters
     from flows.stages import dump
 
     bucket = fsspec.filesystem("memory")
     bucket.pipe("/bucket/a.json", b"{}")
-    stage = dump.stage(from_settings(dump={"paths": ["memory://bucket/*.json"]}), store)
+    stage = dump.build_dump_stage(
+        fill_parameters(dump={"paths": ["memory://bucket/*.json"]}), store
+    )
     assert stage.result["paths"] == ["memory:///bucket/a.json"]
     assert stage.parameters["files"][0]["size"] == 2
     bucket.pipe("/bucket/a.json", b"[]")
-    assert dump.stage(from_settings(dump={"paths": ["memory://bucket/*.json"]}), store).fingerprint != stage.fingerprint
+    assert (
+        dump.build_dump_stage(
+            fill_parameters(dump={"paths": ["memory://bucket/*.json"]}), store
+        ).fingerprint
+        != stage.fingerprint
+    )
+
+
+def test_the_base_is_not_fine_tuned_again_where_its_own_run_did_so(store, new):
+    settings = ["finetuning.seeds=0"]
+    made_run(store.root, *settings)
+    first = Plan(store)
+    parameters = fill_form(
+        Parameters, settings, dump={"paths": ["sample:50"]}, store=str(store.root)
+    )
+    domain_adaptation.graph(parameters, first)
+    _, stages = planned(store, new, *settings, "finetuning.arms=pre-trained,base")
+    own = {s.label: s.fingerprint for s, _ in first.stages if s.name == "finetuning"}
+    again = {s.label: s.fingerprint for s in stages if s.name == "finetuning"}
+    for task in ("polarity", "stars"):
+        assert again[f"base · {task} · seed 0"] == own[f"pre-trained · {task} · seed 0"]
+        assert again[f"pre-trained · {task} · seed 0"] not in own.values()

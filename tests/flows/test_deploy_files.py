@@ -1,23 +1,32 @@
-"""deploy/: every setting, command and file that it names is one that the code and the installed packages know."""
+"""deploy/: every setting, command and file that it names is one that the code and the installed
+packages know.
+"""
 
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import yaml
 
-from flows import deployments, servers
+from beam_jobs.engine.staged_package import REQUIREMENTS
+from flows.servers import settings
+from flows.ui import deployments
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 WORKERS = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "workers.yaml").read_text()))
-SECRETS_OF_CLIENTS = {"PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"}
-SET_BY_IMAGE = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"}
+SECRETS_OF_CLIENTS = {
+    "PREFECT_API_AUTH_STRING",
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+}
+SET_BY_IMAGE = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB", "PYTHON_IMAGE"}
 
 
 def environment_names():
@@ -37,8 +46,12 @@ def known_names():
 
     prefect = set(_get_settings_fields(Settings))
     mlflow = {name for name in dir(environment_variables) if name.startswith("MLFLOW_")}
-    mlflow |= {name for option in cli.server.params for name in [option.envvar] if isinstance(name, str)}
-    code = "".join(path.read_text() for folder in ("flows", "model") for path in (ROOT / folder).rglob("*.py"))
+    mlflow |= {
+        name for option in cli.server.params for name in [option.envvar] if isinstance(name, str)
+    }
+    code = "".join(
+        path.read_text() for folder in ("flows", "model") for path in (ROOT / folder).rglob("*.py")
+    )
     ours = set(re.findall(r"AMAZON_ELECTRA_[A-Z_]+", code))
     return prefect | mlflow | ours | SET_BY_IMAGE | {"DO_NOT_TRACK", "HF_HUB_OFFLINE"}
 
@@ -64,7 +77,9 @@ def test_the_programs_know_their_options(words):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [" ".join([*s.get("entrypoint", []), *s.get("command", [])]) for s in SERVICES.values()]
-    lines += [" ".join(c["command"]) for d in WORKERS if d["kind"] == "Deployment" for c in containers(d)]
+    lines += [
+        " ".join(c["command"]) for d in WORKERS if d["kind"] == "Deployment" for c in containers(d)
+    ]
     given = {
         option
         for text in lines
@@ -86,9 +101,10 @@ def test_the_image_holds_what_its_processes_need():
         assert all((ROOT / source).exists() for source in sources.split()), sources
     for script in re.findall(r"deploy/\S+\.sh", (DEPLOY / "compose.yaml").read_text()):
         assert script in lines
-    [extras] = re.findall(r"\.\[([a-z,]+)\]", lines)
-    project = (ROOT / "pyproject.toml").read_text()
-    assert all(re.search(rf"^{extra} = ", project, re.MULTILINE) for extra in extras.split(","))
+    assert "--require-hashes -r deploy/requirements.txt" in lines
+    assert {"asyncpg", "psycopg2-binary", "gcsfs", "flask-wtf"} <= set(
+        read_pins("deploy/requirements.txt")
+    ), "the extras postgres, gcp and auth"
     images = {s["image"] for name, s in SERVICES.items() if name != "database"}
     images |= {c["image"] for d in WORKERS if d["kind"] == "Deployment" for c in containers(d)}
     assert images == {"amazon-electra", "REGISTRY/amazon-electra"}
@@ -102,9 +118,8 @@ def test_the_scoring_image_has_what_was_tried_and_the_job_takes_it():
     (torch,) = re.findall(r'"\$\((sed .+)\)"', lines)
     asked = subprocess.run(torch, shell=True, cwd=ROOT, capture_output=True, text=True).stdout
     assert re.fullmatch(r"torch==[\d.]+\+cpu\n", asked)
-    (requirements,) = re.findall(r"\$\(python -c \"(.+)\"\)", lines)
-    listed = subprocess.run([sys.executable, "-c", requirements], cwd=ROOT, capture_output=True, text=True).stdout
-    assert {"tokenizers", "pyarrow"} <= set(listed.split())
+    assert "--require-hashes -r requirements.txt" in lines
+    assert set(REQUIREMENTS) <= set(read_pins("deploy/dataflow/requirements.txt"))
     for sources in re.findall(r"^COPY (.+) \S+$", lines, re.MULTILINE):
         assert all((ROOT / source).exists() for source in sources.split()), sources
 
@@ -113,9 +128,16 @@ def test_workers_get_what_they_need_and_no_secret_of_a_server():
     text = (DEPLOY / "kubernetes" / "workers.yaml").read_text()
     (pattern,) = re.findall(r"grep -E '(.+)' \.env", text)
     example = (DEPLOY / "env.example").read_text().replace("# ", "")
-    filled = [re.sub(r"=.*", "=x", line) for line in example.splitlines() if re.match(r"[A-Z_]+=", line)]
+    filled = [
+        re.sub(r"=.*", "=x", line) for line in example.splitlines() if re.match(r"[A-Z_]+=", line)
+    ]
     given = {line.split("=")[0] for line in filled if re.search(pattern, line)}
-    assert given == {"PREFECT_API_URL", "MLFLOW_TRACKING_URI", *SECRETS_OF_CLIENTS, "AMAZON_ELECTRA_MLFLOW_UI"}
+    assert given == {
+        "PREFECT_API_URL",
+        "MLFLOW_TRACKING_URI",
+        *SECRETS_OF_CLIENTS,
+        "AMAZON_ELECTRA_MLFLOW_UI",
+    }
     assert not re.search(pattern, "PREFECT_API_AUTH_STRING="), "an empty password is none"
     for document in WORKERS:
         if document["kind"] == "Deployment":
@@ -124,12 +146,15 @@ def test_workers_get_what_they_need_and_no_secret_of_a_server():
 
 
 def test_every_worker_gives_signs_of_life_as_often_as_the_automation_expects():
-    texts = {path: (DEPLOY / path).read_text() for path in ("compose.yaml", "kubernetes/workers.yaml", "tpu/README.md")}
+    texts = {
+        path: (DEPLOY / path).read_text()
+        for path in ("compose.yaml", "kubernetes/workers.yaml", "tpu/README.md")
+    }
     texts["env.example"] = (DEPLOY / "env.example").read_text()
     for path, text in texts.items():
         every = re.findall(r'PREFECT_FLOWS_HEARTBEAT_FREQUENCY(?:: |=|, value: )"?(\d+)', text)
         assert every, path
-        assert set(every) == {str(servers.HEARTBEAT_SECONDS)}, path
+        assert set(every) == {str(settings.HEARTBEAT_SECONDS)}, path
 
 
 def test_what_the_containers_of_prefect_write_is_theirs_to_write():
@@ -139,7 +164,10 @@ def test_what_the_containers_of_prefect_write_is_theirs_to_write():
     assert re.search(rf"mkdir -p .*{home} .*chown electra:electra .*{home}", lines)
     assert "PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/electra/" in lines
     assert prefect["environment"]["AMAZON_ELECTRA_PREFECT_HOSTS"].split(",")[0] == "prefect"
-    assert import_module("flows.prefect_application").HOSTS == "AMAZON_ELECTRA_PREFECT_HOSTS"
+    assert (
+        import_module("flows.servers.prefect_application").HOSTS_VARIABLE
+        == "AMAZON_ELECTRA_PREFECT_HOSTS"
+    )
     assert all(service["init"] for name, service in SERVICES.items() if name != "database")
 
 
@@ -149,17 +177,24 @@ def test_what_the_deployments_service_runs_is_there():
         assert import_module(module)
     for path in re.findall(r"deploy/[\w.]+", script):
         assert (ROOT / path).exists()
-    assert set(re.findall(r"work-pool create (\S+)", script)) == {offer.pool for offer in deployments.OFFERS}
+    assert set(re.findall(r"work-pool create (\S+)", script)) == {
+        offer.pool for offer in deployments.DEPLOYMENTS
+    }
 
 
 def test_every_secret_comes_from_the_environment_and_no_server_is_open():
     text = (DEPLOY / "compose.yaml").read_text()
-    for name in re.findall(r"^\s+(\S*(?:PASSWORD|SECRET_KEY|AUTH_STRING)): (?!\$\{)", text, re.MULTILINE):
+    for name in re.findall(
+        r"^\s+(\S*(?:PASSWORD|SECRET_KEY|AUTH_STRING)): (?!\$\{)", text, re.MULTILINE
+    ):
         pytest.fail(f"{name} is written into compose.yaml")
     example = (DEPLOY / "env.example").read_text()
     for name in re.findall(r"\$\{([A-Z_]+):\?", text):
         assert f"{name}=" in example, name
-    assert SERVICES["prefect"]["environment"]["PREFECT_SERVER_API_AUTH_STRING"] == "${PREFECT_API_AUTH_STRING}"
+    assert (
+        SERVICES["prefect"]["environment"]["PREFECT_SERVER_API_AUTH_STRING"]
+        == "${PREFECT_API_AUTH_STRING}"
+    )
     assert "basic-auth" in SERVICES["mlflow"]["entrypoint"]
 
 
@@ -171,3 +206,80 @@ def test_mounts_and_configs_are_declared():
             assert config["source"] in COMPOSE["configs"]
         for other in service.get("depends_on", {}):
             assert other in SERVICES
+
+
+def read_pins(path):
+    """The versions that a file pins, by the name the index knows a package under."""
+    pins = re.findall(
+        r"^([\w.-]+)(?:\[.*?\])?==([^\s;\\]+)", (ROOT / path).read_text(), re.MULTILINE
+    )
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
+
+
+OF_TORCH = {"torch", "sympy", "mpmath", "networkx"}
+"""Installed after the others, by version alone."""
+
+
+def test_every_pin_has_its_hashes():
+    """`make requirements` writes them after a change of constraints.txt."""
+    hashed = {}
+    for name in ("requirements.txt", "requirements-dev.txt", "dataflow/requirements.txt"):
+        text = (DEPLOY / name).read_text()
+        blocks = [
+            block for block in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if "==" in block
+        ]
+        assert blocks
+        assert all("--hash=sha256:" in block for block in blocks)
+        hashed |= read_pins(f"deploy/{name}")
+    pinned = read_pins("constraints.txt")
+    assert {name for name in pinned if hashed.get(name) != pinned[name]} <= OF_TORCH | {
+        "pyproject-hooks"
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["dev"], *extras["gcp"], *extras["postgres"]]
+    names = {re.match(r"[\w.-]+", word)[0].lower() for word in wanted}
+    assert names - set(hashed) == {"amazon-electra", "torch"}
+
+
+def test_one_python_everywhere():
+    text = (ROOT / "constraints.txt").read_text()
+    (python,) = re.findall(r"^# Tried together on CPython (3\.\d+)", text)
+    files = [
+        DEPLOY / name
+        for name in ("Dockerfile", "dataflow/Dockerfile", "dataflow/Dockerfile.scoring")
+    ]
+    for path in files:
+        images = re.findall(r"python:?_?(3\.?\d+)", path.read_text())
+        assert images
+        assert {image.replace(".", "") for image in images} == {python.replace(".", "")}, path
+
+
+def test_secrets_reach_neither_git_nor_an_image():
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert {"/.env", "/workers.env"} <= set(ignored)
+    sent = (ROOT / ".dockerignore").read_text().splitlines()
+    assert sent[1] == "*"
+    for dockerfile in ("Dockerfile", "dataflow/Dockerfile", "dataflow/Dockerfile.scoring"):
+        for sources in re.findall(
+            r"^COPY (?!--)(.+) \S+$", (DEPLOY / dockerfile).read_text(), re.M
+        ):
+            assert {f"!{source.rstrip('/')}" for source in sources.split()} <= set(sent)
+
+
+def test_pods_have_no_rights_they_do_not_need():
+    pods = [
+        document["spec"]["template"]["spec"]
+        for document in WORKERS
+        if "template" in document["spec"]
+    ]
+    assert len(pods) == 2
+    for pod in pods:
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from flows.failures import note
+from flows.runner.failures import log_failure
 
 STATE = SimpleNamespace(name="Crashed", message="Flow run encountered an exception: it was\nkilled")
 
@@ -14,7 +14,7 @@ def run(store):
 def test_a_store_below_the_home_folder_is_found_there(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    note(None, run("~/store"), STATE)
+    log_failure(None, run("~/store"), STATE)
     [line] = (tmp_path / "store" / "logs" / "failures.log").read_text().splitlines()
     assert line.endswith("  sample · tiny (1): Crashed: it was killed")
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
@@ -22,5 +22,5 @@ def test_a_store_below_the_home_folder_is_found_there(tmp_path, monkeypatch):
 
 def test_a_store_that_is_none_gets_no_log(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    note(None, run("gs://bucket/store"), STATE)
+    log_failure(None, run("gs://bucket/store"), STATE)
     assert list(tmp_path.iterdir()) == []

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.command import UserMistake
-from flows import processes
-from flows.processes import JobFailed, run_job
+from beam_jobs.job.errors import UserError
+from flows.runner import processes
+from flows.runner.processes import JobFailed, run_job
 
 JOB = "tests.flows.job"
 
@@ -49,7 +49,7 @@ def test_a_job_gives_its_result_its_progress_and_its_cost(tmp_path):
 
 
 def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
-    with pytest.raises(UserMistake, match=r"^line 3 of reviews\.json: not a review; remove it$"):
+    with pytest.raises(UserError, match=r"^line 3 of reviews\.json: not a review; remove it$"):
         run_job(JOB, ["--output", str(tmp_path), "--how", "mistake"], tmp_path / "log.txt")
 
 
@@ -79,10 +79,22 @@ def test_the_words_of_an_earlier_attempt_are_not_taken_for_this_ones(tmp_path):
     assert "a bug" in (tmp_path / "log.txt").read_text()
 
 
-def test_a_job_that_ignores_sigterm_and_its_children_are_killed_after_the_grace(tmp_path, monkeypatch):
+def test_a_job_that_ignores_sigterm_and_its_children_are_killed_after_the_grace(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
-    command = [sys.executable, "-m", JOB, "--output", str(tmp_path), "--how", "stubborn", "--seconds_a_step", "100"]
-    with processes.started(command, tmp_path / "log.txt"):
+    command = [
+        sys.executable,
+        "-m",
+        JOB,
+        "--output",
+        str(tmp_path),
+        "--how",
+        "stubborn",
+        "--seconds_a_step",
+        "100",
+    ]
+    with processes.start_child(command, tmp_path / "log.txt"):
         job, grandchild = read_pid(tmp_path / "pid"), read_pid(tmp_path / "grandchild")
         assert alive(job)
     eventually(lambda: not alive(job) and not alive(grandchild), seconds=10)
@@ -100,7 +112,7 @@ def test_an_exception_in_the_flow_ends_the_jobs_of_all_its_threads(tmp_path):
     threads = [threading.Thread(target=follow_one, args=(tmp_path / name,)) for name in "ab"]
 
     def cancelled_run() -> None:
-        with processes.none_left():
+        with processes.end_children_on_error():
             for thread in threads:
                 thread.start()
             read_pid(tmp_path / "a" / "pid")
@@ -123,20 +135,27 @@ def test_a_job_that_is_just_being_started_ends_too(tmp_path, monkeypatch):
             super().__init__(*arguments)
             started.append(self)
             processes._ending.set()
-            processes.end_all()
+            processes.end_children()
 
     monkeypatch.setattr(processes, "Child", StartedWhileTheRunEnds)
     began = time.monotonic()
-    with pytest.raises(InterruptedError, match="the run is ending"), processes.none_left():
+    with (
+        pytest.raises(InterruptedError, match="the run is ending"),
+        processes.end_children_on_error(),
+    ):
         run_job(JOB, ["--output", str(tmp_path), "--seconds_a_step", "100"], tmp_path / "log.txt")
-    assert [child.over() for child in started] == [True]
-    assert time.monotonic() - began < processes.GRACE_SECONDS, "it is told to end, not killed after the grace"
+    assert [child.has_ended() for child in started] == [True]
+    assert time.monotonic() - began < processes.GRACE_SECONDS, (
+        "it is told to end, not killed after the grace"
+    )
 
 
 def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
     script = (
-        "import sys; from pathlib import Path; from flows.processes import run_job; folder = Path(sys.argv[1]); "
-        f"run_job('{JOB}', ['--output', str(folder), '--seconds_a_step', '100'], folder / 'log.txt')"
+        "import sys; from pathlib import Path; from flows.runner.processes import run_job; "
+        "folder = Path(sys.argv[1]); "
+        f"run_job('{JOB}', ['--output', str(folder), '--seconds_a_step', '100'], "
+        "folder / 'log.txt')"
     )
     flow = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
     job = read_pid(tmp_path / "pid")
@@ -144,3 +163,14 @@ def test_kill_9_of_the_flow_leaves_no_job(tmp_path):
     os.kill(flow.pid, signal.SIGKILL)
     flow.wait()
     eventually(lambda: not alive(job), seconds=10)
+
+
+def test_code_in_the_folder_where_the_user_stands_is_not_run(tmp_path, monkeypatch):
+    executed = tmp_path / "executed"
+    for package in ("tests", "beam_jobs", "orjson"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(f"open({str(executed)!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    done = run_job(JOB, ["--output", str(tmp_path / "job")], tmp_path / "log.txt")
+    assert done.result["steps"] == 3
+    assert not executed.exists()

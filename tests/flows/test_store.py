@@ -3,16 +3,17 @@
 import json
 import re
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
 
 import pytest
 
-from beam_jobs.command import UserMistake
-from flows import cli
-from flows.servers import free_port
-from flows.store import Stage, Store, code_version
+from beam_jobs.job.errors import UserError
+from flows.cli import main
+from flows.runner.store import Stage, Store, read_code_version
+from flows.servers.health import find_free_port
 
 
 @pytest.fixture
@@ -39,7 +40,12 @@ def test_a_fingerprint_follows_name_version_parameters_and_inputs(corpus):
 
 def test_a_fingerprint_does_not_follow_what_does_not_change_the_content(corpus):
     same = replace(
-        corpus, title="the corpus", module="x", tags=("a",), environment={"A": "1"}, arguments=lambda s, f: ["x"]
+        corpus,
+        title="the corpus",
+        module="x",
+        tags=("a",),
+        environment={"A": "1"},
+        arguments=lambda s, f: ["x"],
     )
     assert same.fingerprint == corpus.fingerprint
 
@@ -63,17 +69,20 @@ def test_lineage_reaches_back_to_the_dump(store, corpus):
     store.publish(corpus.inputs["dump"], {})
     store.publish(corpus, {})
     [found] = store.find(corpus.fingerprint[:6])
-    assert [(depth, m["stage"]) for depth, m in store.lineage(found)] == [(0, "corpus"), (1, "dump")]
+    assert [(depth, m["stage"]) for depth, m in store.trace_lineage(found)] == [
+        (0, "corpus"),
+        (1, "dump"),
+    ]
 
 
 def test_two_makers_of_one_stage_take_turns(store, corpus):
     order = []
 
     def second():
-        with store.claimed(corpus, lambda: order.append("waiting")):
+        with store.lock_stage(corpus, lambda: order.append("waiting")):
             order.append("second")
 
-    with store.claimed(corpus):
+    with store.lock_stage(corpus):
         thread = threading.Thread(target=second)
         thread.start()
         while "waiting" not in order:
@@ -95,13 +104,16 @@ def test_a_digest_is_remembered_until_the_file_changes(store, tmp_path):
 
 
 def test_a_store_without_a_name_is_a_mistake():
-    with pytest.raises(UserMistake, match=r"^store: it has no name"):
+    with pytest.raises(UserError, match=r"^store: it has no name"):
         Store("")
 
 
 def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_path, monkeypatch):
     def git(*words):
-        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+        subprocess.run(
+            ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a", *words],
+            check=True,
+        )
 
     installed = tmp_path / "venv" / "flows" / "store.py"
     installed.parent.mkdir(parents=True)
@@ -110,31 +122,52 @@ def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_pa
     git("init", "-q")
     git("add", "somebody's.py")
     git("commit", "-qm", "theirs")
-    monkeypatch.setattr("flows.store.__file__", str(installed))
-    assert "commit" not in code_version()
+    monkeypatch.setattr("flows.runner.store.__file__", str(installed))
+    assert "commit" not in read_code_version()
     git("add", "venv")
     git("commit", "-qm", "ours")
-    assert code_version()["commit"]
+    assert read_code_version()["commit"]
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["run", "--store", "FILE"], 2, "error: store: .* is a file; give the folder of the results"),
-        (["run", "--set", "store=FILE"], 2, "error: store: .* is a file; give the folder of the results"),
+        (
+            ["run", "--store", "FILE"],
+            2,
+            "error: store: .* is a file; give the folder of the results",
+        ),
+        (
+            ["run", "--dump", "sample:9", "--set", "store=FILE"],
+            2,
+            "error: store: .* is a file; give the folder of the results",
+        ),
         (["runs", "--store", "FILE"], 2, "error: store: .* is a file"),
         (["run", "--dump", "sample:0"], 2, "error: dump.paths: 'sample:0': write sample:NUMBER"),
         (["sample", "--output", "FILE/a.json"], 2, "error: --output .*a.json: cannot be written: "),
-        (["promote", "1", "--store", "STORE"], 1, "failed: MLflow at http://127.0.0.1:.* did not answer"),
-        (["rollback", "--store", "STORE"], 1, "failed: MLflow at http://127.0.0.1:.* did not answer"),
+        (
+            ["promote", "1", "--store", "STORE"],
+            1,
+            "failed: MLflow at http://127.0.0.1:.* did not answer",
+        ),
+        (
+            ["rollback", "--store", "STORE"],
+            1,
+            "failed: MLflow at http://127.0.0.1:.* did not answer",
+        ),
     ],
 )
-def test_what_a_user_gets_wrong_is_told_in_one_line(tmp_path, monkeypatch, capsys, words, code, told):
+def test_what_a_user_gets_wrong_is_told_in_one_line(
+    tmp_path, monkeypatch, capsys, words, code, told
+):
     (tmp_path / "file").write_text("")
     (tmp_path / "store").mkdir()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
-    given = [w.replace("FILE", str(tmp_path / "file")).replace("STORE", str(tmp_path / "store")) for w in words]
-    assert cli.attempt(cli.parser().parse_args(given)) == code
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{find_free_port()}")
+    given = [
+        w.replace("FILE", str(tmp_path / "file")).replace("STORE", str(tmp_path / "store"))
+        for w in words
+    ]
+    assert main.attempt(main.build_parser().parse_args(given)) == code
     [line] = capsys.readouterr().err.splitlines()
     assert re.match(told, line)
 
@@ -145,7 +178,7 @@ def test_an_object_store_that_is_away_is_told_in_one_line(tmp_path, monkeypatch,
 
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.glob", away)
     words = ["run", "--dump", "memory://reviews/*.json", "--store", str(tmp_path), "--dry-run"]
-    assert cli.attempt(cli.parser().parse_args(words)) == 75
+    assert main.attempt(main.build_parser().parse_args(words)) == 75
     told = "failed: dump.paths memory://reviews/*.json cannot be reached: reset by peer\n"
     assert capsys.readouterr().err == told
 
@@ -153,7 +186,37 @@ def test_an_object_store_that_is_away_is_told_in_one_line(tmp_path, monkeypatch,
 @pytest.mark.parametrize("words", [["run"], ["up"], ["runs"], ["study", "losses"]])
 def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch, words):
     monkeypatch.delenv("AMAZON_ELECTRA_STORE", raising=False)
-    assert cli.parser().parse_args(words).store == "store"
+    assert main.build_parser().parse_args(words).store == "store"
     monkeypatch.setenv("AMAZON_ELECTRA_STORE", "/data/store")
-    assert cli.parser().parse_args(words).store == "/data/store"
-    assert cli.parser().parse_args([*words, "--store", "other"]).store == "other"
+    assert main.build_parser().parse_args(words).store == "/data/store"
+    assert main.build_parser().parse_args([*words, "--store", "other"]).store == "other"
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"stage": "corp', b"\xff\xfe\x00"])
+def test_a_damaged_manifest_is_named_and_its_stage_made_again(store, corpus, damage, heard):
+    shards = Stage("shards", 1, {}, {"corpus": corpus})
+    for stage in (corpus, shards):
+        store.publish(stage, {"kept": 1})
+    file = store.folder(corpus) / "manifest.json"
+    file.write_bytes(damage)
+    assert store.manifest(corpus) is None
+    assert f"{file} is damaged" in heard.text
+    assert [m["stage"] for m in store.list_manifests()] == ["shards"], "nothing else suffers"
+    store.publish(corpus, {"kept": 1})
+    assert store.manifest(corpus)["result"] == {"kept": 1}
+
+
+@pytest.mark.parametrize("address", ["gs://bucket/*.json", "s3://bucket/x.json"])
+def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, address):
+    """The names of the services are not known here: a server of names that knows nothing."""
+    script = (
+        "import socket, sys; from flows.cli import main\n"
+        "def unknown(*words, **named): raise socket.gaierror(-2, 'Name or service not known')\n"
+        "socket.getaddrinfo = unknown\n"
+        "main.main(['run', '--dry-run', '--dump', sys.argv[1], '--store', sys.argv[2]])"
+    )
+    command = [sys.executable, "-c", script, address, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 75
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"failed: dump.paths {address} cannot be reached: no address of ")

@@ -6,18 +6,23 @@ import re
 import fsspec
 import pytest
 
-from beam_jobs.command import UserMistake
-from flows import add_dump, parts, promotion, scoring, tasks
-from flows.completion import Completion
-from flows.deployments import ACCELERATOR
-from flows.parameters import Dump, StudyChoice
-from flows.processes import JobFailed
-from flows.servers import free_port
-from flows.settings import from_settings
-from flows.store import Known, Store
-from model.evaluation.study_file import Study
-from model.registry import RegistryAway
-from model.tracking import Tracking
+from beam_jobs.job.errors import UserError
+from flows import add_dump, partial_flows, score, study
+from flows.configuration.parameters import Dump
+from flows.configuration.settings import fill_parameters
+from flows.configuration.study_file import Study, StudyChoice
+from flows.runner.prefect_tasks import PrefectStageMaker
+from flows.runner.processes import JobFailed
+from flows.runner.stage_runner import StageRunner
+from flows.runner.store import ACCELERATOR, ExistingStage, Store
+from flows.runs.champion import ChampionLookup, find_champion
+from flows.runs.graph_run import run_graph
+from flows.runs.run_names import name_run_by_preset
+from flows.servers.health import find_free_port
+from flows.stages.dump import list_dump
+from flows.ui import promotion
+from model.tracking.mlflow_run import Tracking
+from model.tracking.registry import RegistryAway
 from tests.flows.toy_graph import run_toy
 from tests.served import eventually
 
@@ -44,9 +49,9 @@ def mlflow_runs(store):
 
 def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(store):
     first = run_toy(store, {})
-    manifests = {m["fingerprint"]: m["finished"] for m in Store(store).manifests()}
+    manifests = {m["fingerprint"]: m["finished"] for m in Store(store).list_manifests()}
     assert run_toy(store, {}) == first
-    assert {m["fingerprint"]: m["finished"] for m in Store(store).manifests()} == manifests
+    assert {m["fingerprint"]: m["finished"] for m in Store(store).list_manifests()} == manifests
     assert len(manifests) == 8
     assert attempts(store, "finetuning") == 2
 
@@ -61,7 +66,10 @@ def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(store):
     assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
     assert pretraining.data.tags["amazon_electra.fingerprint"] in manifests
     [cell] = [run for run in nested if run.info.run_name == "cell 0"]
-    assert (cell.data.metrics["test.accuracy"], cell.data.metrics["test.accuracy.high"]) == (0.5, 0.6)
+    assert (cell.data.metrics["test.accuracy"], cell.data.metrics["test.accuracy.high"]) == (
+        0.5,
+        0.6,
+    )
     [dataset] = parents[0].inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) in {("sample-100", f) for f in manifests}
 
@@ -93,12 +101,28 @@ def test_prefect_shows_progress_counts_and_the_name_of_the_run(store):
 @pytest.mark.parametrize(
     ("name", "given", "expected"),
     [
-        (tasks.run_name, {"dump": {"paths": ["a/Toys.json.gz", "b.json"]}, "preset": "base"}, "Toys+1 · base · "),
-        (scoring.run_name, {"dump": Dump(paths=["new.csv"]), "model": {}}, "new · labelled by the champion · "),
-        (parts.study_name, {"study": {"file": "own/losses.yaml"}, "dump": Dump()}, "sample-20000 · study losses · "),
-        (parts.study_name, {"study": StudyChoice(own=Study(title="Mine"))}, "dump · study Mine · "),
         (
-            add_dump.run_name,
+            name_run_by_preset,
+            {"dump": {"paths": ["a/Toys.json.gz", "b.json"]}, "preset": "base"},
+            "Toys+1 · base · ",
+        ),
+        (
+            score.name_scoring_run,
+            {"dump": Dump(paths=["new.csv"]), "model": {}},
+            "new · labelled by the champion · ",
+        ),
+        (
+            study.name_study_run,
+            {"study": {"file": "own/losses.yaml"}, "dump": Dump()},
+            "sample-20000 · study losses · ",
+        ),
+        (
+            study.name_study_run,
+            {"study": StudyChoice(own=Study(title="Mine"))},
+            "dump · study Mine · ",
+        ),
+        (
+            add_dump.name_addition_run,
             {"dump": {"paths": ["c.json"]}, "increment": {"base": "0123456789"}},
             "c · added to 01234567 · ",
         ),
@@ -117,10 +141,15 @@ def test_runs_are_named_after_what_is_made_of_what(name, given, expected):
 
 @pytest.mark.parametrize(
     ("how", "starts", "raised"),
-    [("once", 2, None), ("bug", 1, JobFailed), ("mistake", 1, UserMistake), ("network", 3, JobFailed)],
+    [
+        ("once", 2, None),
+        ("bug", 1, JobFailed),
+        ("mistake", 1, UserError),
+        ("network", 3, JobFailed),
+    ],
 )
 def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, raised):
-    monkeypatch.setattr("flows.tasks.RETRY_DELAYS", [0.1, 0.1])
+    monkeypatch.setattr("flows.runner.prefect_tasks.RETRY_DELAYS", [0.1, 0.1])
     if raised is None:
         run_toy(store, {"pretraining": {"how": how}})
     else:
@@ -131,12 +160,14 @@ def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, rais
 
 @pytest.fixture
 def in_a_flow(monkeypatch):
-    """Calls something in a flow; what it gave, and the flow's task runs by name: how often each was tried."""
+    """Calls something in a flow; what it gave, and the flow's task runs by name: how often each was
+    tried.
+    """
     from prefect import flow
     from prefect.client.orchestration import get_client
     from prefect.runtime import flow_run
 
-    monkeypatch.setattr("flows.tasks.RETRY_DELAYS", [0.1, 0.1])
+    monkeypatch.setattr("flows.runner.prefect_tasks.RETRY_DELAYS", [0.1, 0.1])
 
     def called(function):
         ids = []
@@ -150,7 +181,11 @@ def in_a_flow(monkeypatch):
         with get_client(sync_client=True) as client:
 
             def over():
-                runs = [run for run in client.read_task_runs(limit=200) if str(run.flow_run_id) == ids[0]]
+                runs = [
+                    run
+                    for run in client.read_task_runs(limit=200)
+                    if str(run.flow_run_id) == ids[0]
+                ]
                 return runs if runs and all(run.state.is_final() for run in runs) else []
 
             runs = eventually(over, 60)
@@ -160,8 +195,11 @@ def in_a_flow(monkeypatch):
 
 
 def test_a_registry_that_is_away_is_asked_again_before_anything_is_made(store, in_a_flow):
-    chosen, away = from_settings(["promotion.mode=automatic"]), f"http://127.0.0.1:{free_port()}"
-    given, tried = in_a_flow(lambda: tasks.champion_of(chosen, Store(store), away))
+    chosen, away = (
+        fill_parameters(["promotion.mode=automatic"]),
+        f"http://127.0.0.1:{find_free_port()}",
+    )
+    given, tried = in_a_flow(lambda: find_champion(chosen, Store(store), away))
     assert isinstance(given, RegistryAway)
     assert "did not answer for the registry" in str(given)
     assert tried == {"champion": 3}
@@ -179,19 +217,28 @@ def test_an_object_store_that_is_away_for_a_moment_is_asked_again(store, in_a_fl
         return glob(*pattern, **asked)
 
     monkeypatch.setattr(type(memory), "glob", shaky)
-    chosen = from_settings(dump={"paths": ["memory://reviews/*.json"]}, store=str(store))
-    given, tried = in_a_flow(lambda: tasks.listed(chosen, Store(store)))
+    chosen = fill_parameters(dump={"paths": ["memory://reviews/*.json"]}, store=str(store))
+    given, tried = in_a_flow(
+        lambda: list_dump(
+            chosen, PrefectStageMaker(StageRunner(Store(store), [], Tracking("sqlite:///")))
+        )
+    )
     assert given.result["paths"] == ["memory:///reviews/a.json"]
     assert tried == {"listing": 3}
 
 
 def test_the_champion_is_the_one_of_the_moment_at_which_the_graph_asks(store, in_a_flow):
-    found = [promotion.Champion(str(version), Known("pretraining", 0, {}, known=str(version))) for version in (1, 2)]
-    maker = tasks.PrefectMaker(Completion(Store(store), [], Tracking("sqlite:///")), lambda: found[0])
+    found = [
+        promotion.Champion(str(version), ExistingStage("pretraining", 0, {}, known=str(version)))
+        for version in (1, 2)
+    ]
+    lookup = ChampionLookup(lambda: found[0])
+    runner = StageRunner(Store(store), [], Tracking("sqlite:///"))
+    maker = PrefectStageMaker(runner, lookup.find_encoder)
     before = found.pop(0)
     assert maker.champion.fingerprint == "2"
     found[0] = before
-    assert maker.found.version == "2", "the same one for the decision"
+    assert lookup.champion.version == "2", "the same one for the decision"
 
 
 def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_is_complete(store):
@@ -200,7 +247,11 @@ def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_
     for _ in range(2):
         run_toy(store, {})
     with get_client(sync_client=True) as client:
-        flows = [run.id for run in client.read_flow_runs(limit=200) if run.parameters.get("store") == str(store)]
+        flows = [
+            run.id
+            for run in client.read_flow_runs(limit=200)
+            if run.parameters.get("store") == str(store)
+        ]
 
         def made():
             return [run for run in client.read_task_runs(limit=200) if run.flow_run_id in flows]
@@ -211,13 +262,16 @@ def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_
 
 
 @pytest.mark.parametrize(
-    ("device", "told"), [("cuda", "torch sees no CUDA device here; use"), ("xla", "torch_xla is not installed here")]
+    ("device", "told"),
+    [("cuda", "torch sees no CUDA device here; use"), ("xla", "torch_xla is not installed here")],
 )
-def test_a_device_that_is_not_here_is_told_before_anything_is_made(store, monkeypatch, device, told):
+def test_a_device_that_is_not_here_is_told_before_anything_is_made(
+    store, monkeypatch, device, told
+):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    chosen = from_settings([f"pretraining.device={device}"], store=str(store))
-    with pytest.raises(UserMistake, match=f"^device={device}: {told}"):
-        tasks.going_through(parts.encoder_graph, chosen)
+    chosen = fill_parameters([f"pretraining.device={device}"], store=str(store))
+    with pytest.raises(UserError, match=f"^device={device}: {told}"):
+        run_graph(partial_flows.encoder_graph, chosen)
     assert not store.exists()
 
 
@@ -227,12 +281,25 @@ def test_a_failed_run_continues_at_the_stage_that_failed(store):
     _, runs = mlflow_runs(store)
     assert {run.info.status for run in runs} == {"FAILED"}
     [line] = (store / "logs" / "failures.log").read_text().splitlines()
-    failed = r"\S+Z  sample-100 · tiny · [-0-9: ]+ \([-0-9a-f]+\): Failed: .*ZeroDivisionError.*log: .*log\.txt.*"
+    failed = (
+        r"\S+Z  sample-100 · tiny · [-0-9: ]+ \([-0-9a-f]+\): "
+        r"Failed: .*ZeroDivisionError.*log: .*log\.txt.*"
+    )
     assert re.fullmatch(failed, line)
     run_toy(store, {})
-    assert (attempts(store, "corpus"), attempts(store, "pretraining"), attempts(store, "report")) == (1, 2, 1)
+    assert (
+        attempts(store, "corpus"),
+        attempts(store, "pretraining"),
+        attempts(store, "report"),
+    ) == (1, 2, 1)
     _, runs = mlflow_runs(store)
-    assert sorted(run.info.status for run in runs) == ["FAILED", "FINISHED", "FINISHED", "FINISHED", "FINISHED"]
+    assert sorted(run.info.status for run in runs) == [
+        "FAILED",
+        "FINISHED",
+        "FINISHED",
+        "FINISHED",
+        "FINISHED",
+    ]
 
 
 def test_the_other_cells_are_finished_before_the_failure_of_one_is_told(store):

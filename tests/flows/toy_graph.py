@@ -1,6 +1,8 @@
-"""A graph of small real jobs that goes the way of the real one: through the same tasks, servers, store and tracking.
+"""A graph of small real jobs that goes the way of the real one: through the same tasks, servers,
+store and tracking.
 
-`python -m tests.flows.toy_graph STORE '{"pretraining": {"how": "bug"}}'` runs it as `amazon-electra run` does.
+`python -m tests.flows.toy_graph STORE '{"pretraining": {"how": "bug"}}'` runs it as
+`amazon-electra run` does.
 """
 
 import json
@@ -9,64 +11,94 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows.completion import Maker
-from flows.deployments import ACCELERATOR, TAG
-from flows.parameters import Parameters
-from flows.settings import from_settings
-from flows.store import Stage
+from flows.configuration.parameters import Parameters
+from flows.configuration.settings import fill_parameters
+from flows.runner.stage_runner import StageMaker
+from flows.runner.store import ACCELERATOR, Stage
+from flows.servers.settings import TAG
+from flows.stages.dump import list_dump
 
 JOB = "tests.flows.job"
 
 
 def job(name: str, inputs: dict[str, Stage], ways: dict[str, Any], **more: Any) -> Stage:
-    """A stage made by the toy job; `ways` are its options, part of the fingerprint only as far as the content goes."""
+    """A stage made by the toy job; `ways` are its options, part of the fingerprint only as far as
+    the content goes.
+    """
     words = [word for option, value in ways.items() for word in (f"--{option}", str(value))]
     fields = {"steps": ways.get("steps", 3), "title": more.get("title", "")}
-    return Stage(name, 1, fields, inputs, JOB, lambda store, folder: ["--output", str(folder), *words], **more)
+    return Stage(
+        name,
+        1,
+        fields,
+        inputs,
+        JOB,
+        lambda store, folder: ["--output", str(folder), *words],
+        **more,
+    )
 
 
 def toy_graph(ways: dict[str, dict[str, Any]]):
-    """dump → corpus → pretraining → two cells side by side → report; `ways` says how each job behaves."""
+    """dump → corpus → pretraining → two cells side by side → report; `ways` says how each job
+    behaves.
+    """
 
-    def graph(p: Parameters, make: Maker) -> Stage:
-        reviews = make(make.dump(p))
+    def graph(p: Parameters, make: StageMaker) -> Stage:
+        reviews = make(list_dump(p, make))
         corpus = make(job("corpus", {"dump": reviews}, ways.get("corpus", {})))
         encoder = make(
-            job("pretraining", {"corpus": corpus}, ways.get("pretraining", {}), tracked=True, tags=(ACCELERATOR,))
+            job(
+                "pretraining",
+                {"corpus": corpus},
+                ways.get("pretraining", {}),
+                tracked=True,
+                tags=(ACCELERATOR,),
+            )
         )
         cells = [
             (
-                job("finetuning", {"encoder": encoder}, ways.get("finetuning", {}), tracked=True, title=f"cell {seed}"),
+                job(
+                    "finetuning",
+                    {"encoder": encoder},
+                    ways.get("finetuning", {}),
+                    tracked=True,
+                    title=f"cell {seed}",
+                ),
                 job("evaluation", {"encoder": encoder}, {}, title=f"cell {seed} test"),
             )
             for seed in (0, 1)
         ]
-        make.side_by_side(cells, 2)
-        return make(job("report", {"encoder": encoder, "cell": cells[1][1]}, ways.get("report", {})))
+        make.make_side_by_side(cells, 2)
+        return make(
+            job("report", {"encoder": encoder, "cell": cells[1][1]}, ways.get("report", {}))
+        )
 
     return graph
 
 
-def run_toy(store: Path, ways: dict[str, dict[str, Any]], experiment: str = "domain-adaptation") -> dict[str, Any]:
+def run_toy(
+    store: Path, ways: dict[str, dict[str, Any]], experiment: str = "domain-adaptation"
+) -> dict[str, Any]:
     """One run of the toy graph in a Prefect flow of the real one's name; a server must be there."""
     from prefect import flow
 
-    from flows import tasks
-    from flows.failures import NOTED
+    from flows.runner.failures import FAILURE_HOOKS
+    from flows.runs.graph_run import run_graph
+    from flows.runs.run_names import name_run_by_preset
 
-    @flow(name="domain-adaptation", flow_run_name=tasks.run_name, **NOTED)
+    @flow(name="domain-adaptation", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
     def toy(dump: dict[str, Any], preset: str, store: str) -> dict[str, Any]:
-        return tasks.going_through(toy_graph(ways), from_settings(dump=dump, preset=preset, store=store))
+        return run_graph(toy_graph(ways), fill_parameters(dump=dump, preset=preset, store=store))
 
     return toy(dump={"paths": ["sample:100"]}, preset="tiny", store=str(store))
 
 
 def main() -> None:
-    from flows import servers
+    from flows.servers import prefect_server
 
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    with servers.prefect_for(store) as server:
+    with prefect_server.connect_prefect(store) as server:
         if server:
             server.wait()
         from prefect import tags
@@ -75,7 +107,7 @@ def main() -> None:
             with tags(TAG):
                 print(json.dumps(run_toy(store, ways)))
         finally:
-            servers.let_prefect_finish()
+            prefect_server.flush_prefect()
 
 
 if __name__ == "__main__":

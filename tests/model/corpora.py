@@ -51,7 +51,8 @@ def _row(i: int, generator: np.random.Generator) -> dict:
     words = BAD if stars <= 2 else GOOD if stars >= 4 else GOOD + BAD
     length = int(generator.integers(1, 6))
     sentences = [
-        f"The {generator.choice(THINGS)} is {generator.choice(words)} and number {i}." for _ in range(length)
+        f"The {generator.choice(THINGS)} is {generator.choice(words)} and number {i}."
+        for _ in range(length)
     ] + [("really " * stars).strip() + "."]
     return {
         "review_id": hashlib.blake2b(str(i).encode(), digest_size=16).digest(),
@@ -68,7 +69,10 @@ def write_tokenizer(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = BertWordPieceTokenizer(lowercase=True)
     text = [f"the {t} is {w} and number 0123456789 really ." for t in THINGS for w in GOOD + BAD]
-    text += ["who what where when works fits battery question answer the cat sat on a mat in london peter"]
+    text += [
+        "who what where when works fits battery question answer the cat sat on a mat in london "
+        "peter"
+    ]
     tokenizer.train_from_iterator(text, vocab_size=300, min_frequency=1, show_progress=False)
     ends = [(token, tokenizer.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
     tokenizer._tokenizer.post_processor = BertProcessing(*ends)
@@ -83,8 +87,8 @@ def write_electra(folder: Path, layers: int = 2) -> Path:
     """A discriminator as model.pretrain exports it, untrained."""
     size = write_tokenizer(folder)
     config = ElectraConfig(
-        vocab_size=size, embedding_size=32, hidden_size=32, num_hidden_layers=layers, num_attention_heads=2,
-        intermediate_size=64, max_position_embeddings=512,
+        vocab_size=size, embedding_size=32, hidden_size=32, num_hidden_layers=layers,
+        num_attention_heads=2, intermediate_size=64, max_position_embeddings=512,
     )  # fmt: skip
     return _save(ElectraForPreTraining(config), folder)
 
@@ -92,7 +96,11 @@ def write_electra(folder: Path, layers: int = 2) -> Path:
 def write_bert(folder: Path) -> Path:
     size = write_tokenizer(folder)
     config = BertConfig(
-        vocab_size=size, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+        vocab_size=size,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
     )
     return _save(BertModel(config), folder)
 
@@ -101,7 +109,10 @@ def write_distilbert(folder: Path) -> Path:
     """No token types, and other names for everything."""
     size = write_tokenizer(folder)
     return _save(
-        DistilBertModel(DistilBertConfig(vocab_size=size, dim=32, n_layers=2, n_heads=2, hidden_dim=64)), folder
+        DistilBertModel(
+            DistilBertConfig(vocab_size=size, dim=32, n_layers=2, n_heads=2, hidden_dim=64)
+        ),
+        folder,
     )
 
 

@@ -1,4 +1,6 @@
-"""A folder of shards as the shards job writes it, of any size, without the shards job: a language of a few words."""
+"""A folder of shards as the shards job writes it, of any size, without the shards job: a language
+of a few words.
+"""
 
 import hashlib
 import json
@@ -20,14 +22,22 @@ def write_vocabulary(folder: Path, size: int) -> str:
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "BertTokenizer", "model_max_length": 512, "do_lower_case": True}
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config | special | {"mask_token": "[MASK]"}))
+    special = {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+    }
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(config | special | {"mask_token": "[MASK]"})
+    )
     return hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
 
 
 def document(rng: np.random.Generator, size: int, longest: int) -> tuple[list[int], list[int]]:
-    """Ids of one document of one to three sentences, and where the sentences start. Each word depends on the one
-    before, so that there is something to learn."""
+    """Ids of one document of one to three sentences, and where the sentences start. Each word
+    depends on the one before, so that there is something to learn.
+    """
     ids, starts = [2], []
     word = int(rng.integers(5, size))
     for _ in range(int(rng.integers(1, 4))):
@@ -35,7 +45,9 @@ def document(rng: np.random.Generator, size: int, longest: int) -> tuple[list[in
         for _ in range(int(rng.integers(3, 12))):
             if len(ids) < longest - 1:
                 ids.append(word)
-            word = 5 + (word * 7 + int(rng.integers(0, 3))) % max(8, size // 4)  # a quarter of the words is frequent
+            word = 5 + (word * 7 + int(rng.integers(0, 3))) % max(
+                8, size // 4
+            )  # a quarter of the words is frequent
     return [*ids, 3], [start for start in starts if start < longest - 1]
 
 
@@ -65,7 +77,9 @@ def write_shards(
     written = 0
     for number in range(shards):
         rows = [pack(rng, size, length) for _ in range(sequences // shards)]
-        table = pa.table({name: pa.array([row[name] for row in rows], pa.list_(pa.uint16())) for name in rows[0]})
+        table = pa.table(
+            {name: pa.array([row[name] for row in rows], pa.list_(pa.uint16())) for name in rows[0]}
+        )
         footer = {
             "version": 1,
             "vocabulary_fingerprint": fingerprint,
@@ -78,7 +92,9 @@ def write_shards(
             "sentences": sum(len(row["sentence_starts"]) for row in rows),
         }
         table = table.replace_schema_metadata({"amazon_electra": json.dumps(footer)})
-        pq.write_table(table, folder / f"shard-{number:05}.parquet", row_group_size=32, compression="zstd")
+        pq.write_table(
+            table, folder / f"shard-{number:05}.parquet", row_group_size=32, compression="zstd"
+        )
         written += len(rows)
     (folder / "shards.json").write_text(json.dumps({"shards": shards, "sequences": written}))
     return folder

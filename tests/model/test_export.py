@@ -1,14 +1,18 @@
 """The exported folders are what transformers loads, and compute what ours computes."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
-from model.presets import PRESETS, with_settings
+from model.export import read_trained_length
+from model.presets import PRESETS, apply_settings
 from model.pretrain import run
-from model.pretraining.attention import within_documents
-from model.pretraining.electra import Electra
+from model.pretraining.network.attention import build_attention
+from model.pretraining.network.electra import Electra
+from model.pretraining.network.initial_weights import Origin
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "precision": "fp32"}
@@ -21,12 +25,23 @@ def trained(request, tmp_path_factory):
     shards = write_shards(folder / "shards")
     settings = SETTINGS | {"embedding": str(request.param)}
     sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    arguments = ["--shards", str(shards), "--output", str(folder / "out"), "--preset", "tiny", "--steps", "5"]
+    arguments = [
+        "--shards",
+        str(shards),
+        "--output",
+        str(folder / "out"),
+        "--preset",
+        "tiny",
+        "--steps",
+        "5",
+    ]
     result = run([*arguments, "--device", "cpu", "--threads", "1", *sets])
-    preset = with_settings(PRESETS["tiny"], settings)
+    preset = apply_settings(PRESETS["tiny"], settings)
     model = Electra(100, preset.architecture, preset.pretraining)
     state = load_file(next((folder / "out" / "checkpoints").iterdir()) / "state.safetensors")
-    model.load_state_dict({name[6:]: tensor for name, tensor in state.items() if name.startswith("model.")})
+    model.load_state_dict(
+        {name[6:]: tensor for name, tensor in state.items() if name.startswith("model.")}
+    )
     return folder / "out", result, model.eval()
 
 
@@ -36,7 +51,8 @@ def one_document(folder):
 
 
 @pytest.mark.parametrize(
-    ("role", "loader"), [("discriminator", ElectraForPreTraining), ("generator", ElectraForMaskedLM)]
+    ("role", "loader"),
+    [("discriminator", ElectraForPreTraining), ("generator", ElectraForMaskedLM)],
 )
 def test_no_weight_is_missing_or_unexpected(trained, role, loader):
     _, result, _ = trained
@@ -54,7 +70,8 @@ def test_the_discriminator_says_the_same(trained):
     theirs = ElectraForPreTraining.from_pretrained(result["discriminator"]).eval()(**inputs).logits
     ids = inputs["input_ids"]
     positions = torch.arange(ids.shape[1]).expand_as(ids)
-    ours = model.detect(ids, positions, within_documents({"documents": torch.ones_like(ids)}))
+    attention = build_attention({"documents": torch.ones_like(ids)})
+    ours = model.discriminator_head(model.encode_tokens(ids, {"positions": positions}, attention))
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
@@ -64,10 +81,32 @@ def test_the_generator_says_the_same(trained):
     theirs = ElectraForMaskedLM.from_pretrained(result["generator"]).eval()(**inputs).logits
     ids = inputs["input_ids"]
     everywhere = torch.arange(ids.shape[1]).expand_as(ids)
-    batch = {"masked_ids": ids, "input_ids": ids, "positions": everywhere, "masked_positions": everywhere}
-    vectors = model.propose(batch, within_documents({"documents": torch.ones_like(ids)}))
-    ours = model.generator_head.logits(vectors, model.embeddings.word)
+    batch = {
+        "masked_ids": ids,
+        "input_ids": ids,
+        "positions": everywhere,
+        "masked_positions": everywhere,
+    }
+    vectors = model.propose_tokens(batch, build_attention({"documents": torch.ones_like(ids)}))
+    ours = model.generator_head.compute_logits(vectors, model.embeddings.word)
     torch.testing.assert_close(ours.view_as(theirs), theirs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("role", ["discriminator", "generator"])
+def test_the_folder_says_at_which_length_it_was_trained(trained, role, tmp_path):
+    """Of 512 positions 32 are trained; a model saved from it by transformers says so too."""
+    _, result, _ = trained
+    assert read_trained_length(Path(result[role])) == 32
+    AutoModel.from_pretrained(result[role]).save_pretrained(tmp_path)
+    assert read_trained_length(tmp_path) == 32
+    assert read_trained_length(tmp_path / "nothing") is None
+
+
+def test_an_encoder_that_goes_on_at_a_shorter_length_keeps_the_longer_one(trained, tmp_path):
+    _, result, _ = trained
+    shape = PRESETS["tiny"].architecture
+    assert Origin(Path(result["discriminator"])).read_trained_length(shape) == 32
+    assert Origin(tmp_path).read_trained_length(shape) == 512
 
 
 def test_the_tokenizer_is_the_shards_own(trained):

@@ -1,25 +1,21 @@
 """The entry point: what it leaves behind, how it resumes, what it refuses."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
 
+from beam_jobs.job.errors import UserError
 from model import checkpoint
-from model.command import UserMistake
 from model.device import open_device
 from model.metrics_log import MetricsLog, read_metrics
-from model.presets import PRESETS, with_settings
+from model.presets import PRESETS, apply_settings
 from model.pretrain import run
-from model.pretraining.assembly import build
-from model.pretraining.loop import EXIT_TERMINATED, Diverged, step
-from model.pretraining.optimizer import learning_rate
-from model.pretraining.sequences import Shards
+from model.pretraining.assembly import build_training
+from model.pretraining.input.sequences import Shards
+from model.pretraining.loop import EXIT_TERMINATED, Diverged, run_step
+from model.pretraining.optimizer import compute_learning_rate
+from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards
 
 SMALL = [
@@ -46,7 +42,10 @@ def arguments(shards, output, *more, steps=20):
 
 
 def digest(output):
-    return [(output / role / "model.safetensors").read_bytes() for role in ("discriminator", "generator")]
+    return [
+        (output / role / "model.safetensors").read_bytes()
+        for role in ("discriminator", "generator")
+    ]
 
 
 def test_what_a_run_leaves(shards, tmp_path):
@@ -61,10 +60,26 @@ def test_what_a_run_leaves(shards, tmp_path):
     assert (resolved["shards"], resolved["start_from"]) == (str(shards), "")
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines if "loss" in line] == list(range(2, 21, 2))
-    wanted = {"generator_loss", "discriminator_loss", "learning_rate", "gradient_norm", "tokens_per_second", "flops"}
-    wanted |= {"flops_utilization", "sequences_per_second", "tokens", "peak_memory_mb", "generator_accuracy"}
+    wanted = {
+        "generator_loss",
+        "discriminator_loss",
+        "learning_rate",
+        "gradient_norm",
+        "tokens_per_second",
+        "flops",
+    }
+    wanted |= {
+        "flops_utilization",
+        "sequences_per_second",
+        "tokens",
+        "peak_memory_mb",
+        "generator_accuracy",
+    }
     assert all(wanted <= set(line) for line in lines if "loss" in line)
-    assert [path.name for path in checkpoint.found(tmp_path / "checkpoints")] == ["step-00000018", "step-00000020"]
+    assert [path.name for path in checkpoint.list_checkpoints(tmp_path / "checkpoints")] == [
+        "step-00000018",
+        "step-00000020",
+    ]
 
 
 def test_it_learns(shards, tmp_path):
@@ -80,19 +95,16 @@ def test_running_again_changes_nothing(shards, tmp_path):
     assert digest(tmp_path) == before
 
 
+def newest_step(output):
+    return checkpoint.load_state(checkpoint.list_checkpoints(output / "checkpoints")[-1]).step
+
+
 def test_terminated_it_leaves_a_checkpoint_and_continues_to_the_same_weights(shards, tmp_path):
     run(arguments(shards, tmp_path / "whole", steps=150))
-    command = [sys.executable, "-m", "model.pretrain", *arguments(shards, tmp_path / "cut", steps=150)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    while len(read_metrics(tmp_path / "cut")) < 4:
-        assert process.poll() is None
-        time.sleep(0.01)
-    asked = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == EXIT_TERMINATED
-    assert time.monotonic() - asked < 20
-    stopped_at = checkpoint.load(checkpoint.found(tmp_path / "cut" / "checkpoints")[-1]).step
-    assert stopped_at < 150
+    with terminated_at(8), pytest.raises(SystemExit) as stopped:
+        run(arguments(shards, tmp_path / "cut", steps=150))
+    assert stopped.value.code == EXIT_TERMINATED
+    assert newest_step(tmp_path / "cut") in (8, 9)
     run(arguments(shards, tmp_path / "cut", steps=150))
     assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
     steps = [line["step"] for line in read_metrics(tmp_path / "cut")]
@@ -105,9 +117,15 @@ def cut_tensors(path):
 
 @pytest.mark.parametrize(
     "damage",
-    [cut_tensors, lambda path: (path / checkpoint.NUMBERS).write_text(""), lambda path: (path / "state.json").unlink()],
+    [
+        cut_tensors,
+        lambda path: (path / checkpoint.NUMBERS).write_text(""),
+        lambda path: (path / "state.json").unlink(),
+    ],
 )
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(shards, tmp_path, capsys, damage):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
+    shards, tmp_path, capsys, damage
+):
     run(arguments(shards, tmp_path))
     before = digest(tmp_path)
     damage(tmp_path / "checkpoints" / "step-00000020")
@@ -118,68 +136,82 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(shards, tmp_p
     assert kept == ["damaged-step-00000020", "step-00000018", "step-00000020"]
 
 
-def test_where_every_checkpoint_is_damaged_that_is_said_before_anything_begins_anew(shards, tmp_path):
+def test_where_every_checkpoint_is_damaged_that_is_said_before_anything_begins_anew(
+    shards, tmp_path
+):
     run(arguments(shards, tmp_path))
-    for path in checkpoint.found(tmp_path / "checkpoints"):
+    for path in checkpoint.list_checkpoints(tmp_path / "checkpoints"):
         cut_tensors(path)
-    with pytest.raises(UserMistake, match="every checkpoint was damaged"):
+    with pytest.raises(UserError, match="every checkpoint was damaged"):
         run(arguments(shards, tmp_path))
     assert run(arguments(shards, tmp_path))["steps"] == 20
 
 
 def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, tmp_path):
-    preset = with_settings(PRESETS["tiny"], dict(s.split("=") for s in SMALL) | {"device_batch": "4"})
-    training = build(preset, Shards.open(shards), open_device("cpu", "fp32"), tmp_path)
-    arrays = next(training.batches.steps(0))
+    preset = apply_settings(
+        PRESETS["tiny"], dict(s.split("=") for s in SMALL) | {"device_batch": "4"}
+    )
+    training = build_training(preset, Shards.open(shards), open_device("cpu", "fp32"), tmp_path)
+    arrays = next(training.batches.iterate_steps(0))
     before = [parameter.clone() for parameter in training.model.parameters()]
     training.stopping = True
-    assert step(training, arrays) is None
+    assert run_step(training, arrays) is None
     assert all(torch.equal(a, b) for a, b in zip(before, training.model.parameters(), strict=True))
     assert all(parameter.grad is None for parameter in training.model.parameters())
     training.stopping = False
-    assert step(training, arrays) is not None
+    assert run_step(training, arrays) is not None
 
 
 def test_the_best_state_is_kept_besides_the_newest(shards, tmp_path):
-    """A learning rate this high undoes what the first steps learned: the best validation is not the last."""
+    """A learning rate this high undoes what the first steps learned: the best validation is not the
+    last.
+    """
     dev = write_shards(tmp_path / "dev", sequences=100, split="dev")
     more = ["--validation", str(dev), "--set", "validate_every=4", "--set", "keep_checkpoints=1"]
-    run(arguments(shards, tmp_path, *more, "--set", "learning_rate=0.02", "--set", "warmup=0.9"))
-    validated = {line["step"]: line["validation_loss"] for line in read_metrics(tmp_path) if "validation_loss" in line}
+    run(arguments(shards, tmp_path, *more, "--set", "learning_rate=0.05", "--set", "warmup=0.9"))
+    validated = {
+        line["step"]: line["validation_loss"]
+        for line in read_metrics(tmp_path)
+        if "validation_loss" in line
+    }
     best = min(validated, key=lambda number: validated[number])
-    kept = {checkpoint.load(path).step for path in checkpoint.found(tmp_path / "checkpoints")}
+    assert best < 20
+    kept = {
+        checkpoint.load_state(path).step
+        for path in checkpoint.list_checkpoints(tmp_path / "checkpoints")
+    }
     assert kept == {best, 20}
 
 
 @pytest.mark.parametrize("change", ["dropout=0.3", "learning_rate=1", "seed=2", "hidden=64"])
 def test_continuing_with_another_setting_is_refused_by_name(shards, tmp_path, change):
     run(arguments(shards, tmp_path, steps=5))
-    with pytest.raises(UserMistake, match=change.split("=")[0]):
+    with pytest.raises(UserError, match=change.split("=")[0]):
         run(arguments(shards, tmp_path, "--set", change, steps=5))
 
 
 def test_continuing_with_other_code_is_refused(shards, tmp_path):
     run(arguments(shards, tmp_path, steps=5))
-    state = checkpoint.found(tmp_path / "checkpoints")[-1] / checkpoint.NUMBERS
+    state = checkpoint.list_checkpoints(tmp_path / "checkpoints")[-1] / checkpoint.NUMBERS
     numbers = json.loads(state.read_text())
-    numbers["identity"]["code"] = "0" * 64
+    numbers["identity"]["computation"] = 0
     state.write_text(json.dumps(numbers))
-    with pytest.raises(UserMistake, match="code was 000000000000 and is"):
+    with pytest.raises(UserError, match="computation was 0 and is"):
         run(arguments(shards, tmp_path, steps=5))
 
 
 def test_continuing_on_other_shards_is_refused(shards, tmp_path):
     run(arguments(shards, tmp_path / "out", steps=5))
     other = write_shards(tmp_path / "other", sequences=100, seed=5)
-    with pytest.raises(UserMistake, match="shards was"):
+    with pytest.raises(UserError, match="shards was"):
         run(arguments(other, tmp_path / "out", steps=5))
 
 
 def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(shards, tmp_path):
     with pytest.raises(Diverged, match="learning_rate"):
         run(arguments(shards, tmp_path, "--set", "learning_rate=1e30", "--set", "clip=1e30"))
-    for path in checkpoint.found(tmp_path / "checkpoints"):
-        for tensor in checkpoint.load(path).tensors.values():
+    for path in checkpoint.list_checkpoints(tmp_path / "checkpoints"):
+        for tensor in checkpoint.load_state(path).tensors.values():
             assert tensor.isfinite().all()
 
 
@@ -195,14 +227,14 @@ def test_a_loss_far_above_the_first_stops_too(shards, tmp_path):
 )
 def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
     other = write_shards(tmp_path / "other", sequences=20, split=split)
-    with pytest.raises(UserMistake, match=f"{option} {other}: made of the split {split}"):
+    with pytest.raises(UserError, match=f"{option} {other}: made of the split {split}"):
         run(arguments(shards, tmp_path / "out", option, str(other)))
 
 
 def test_continuing_with_another_vocabulary_is_refused(tmp_path):
     run(arguments(write_shards(tmp_path / "shards", sequences=100), tmp_path / "out", steps=5))
     other = write_shards(tmp_path / "other", sequences=100, size=400)
-    with pytest.raises(UserMistake, match="vocabulary was"):
+    with pytest.raises(UserError, match="vocabulary was"):
         run(arguments(other, tmp_path / "out", steps=5))
 
 
@@ -211,7 +243,8 @@ def test_continuing_with_another_vocabulary_is_refused(tmp_path):
     [
         (["--set", "dropot=0.1"], "dropot"),
         (["--set", "dropout=much"], "dropout=much"),
-        (["--set", "warmup=1.5"], "between 0 and 1"),
+        (["--set", "masked_fraction=0.1"], "masked_fraction: .* called mask_probability now"),
+        (["--set", "warmup=1.5"], "warmup=1.5: must be from 0 to 1"),
         (["--set", "dropout"], "FIELD=VALUE"),
         (["--set", "heads=5"], "hidden=32: must be a multiple of heads=5"),
         (["--set", "heads=0"], "heads=0: must be at least 1"),
@@ -219,18 +252,33 @@ def test_continuing_with_another_vocabulary_is_refused(tmp_path):
         (["--set", "layers=-1"], "layers=-1: must be at least 1"),
         (["--set", "embedding=0"], "embedding=0: must be at least 1"),
         (["--set", "type_vocabulary_size=0"], "type_vocabulary_size=0: must be at least 1"),
-        (["--set", "objective=mlm+nsp", "--set", "type_vocabulary_size=1"], "must be at least 2 for mlm"),
-        (["--set", "generator_multiplier=0.001"], "generator_multiplier=0.001: .* the generator's width, 0,"),
-        (["--set", "generator_multiplier=inf"], "generator_multiplier=inf: must be a finite number"),
-        (["--set", "hidden=200", "--set", "heads=4", "--set", "generator_multiplier=1"], "width, 200, .* its heads, 3"),
+        (
+            ["--set", "objective=mlm+nsp", "--set", "type_vocabulary_size=1"],
+            "must be at least 2 for mlm",
+        ),
+        (
+            ["--set", "generator_multiplier=0.001"],
+            "generator_multiplier=0.001: .* the generator's width, 0,",
+        ),
+        (
+            ["--set", "generator_multiplier=inf"],
+            "generator_multiplier=inf: must be a finite number",
+        ),
+        (
+            ["--set", "hidden=200", "--set", "heads=4", "--set", "generator_multiplier=1"],
+            "width, 200, .* its heads, 3",
+        ),
         (["--set", "dropout=1"], "dropout=1.0: .* less than 1"),
         (["--set", "adam_beta1=1"], "adam_beta1=1.0: .* less than 1"),
         (["--set", "adam_epsilon=0"], "adam_epsilon=0.0: must be more than 0"),
         (["--set", "learning_rate=inf"], "learning_rate=inf: must be a finite number"),
         (["--set", "temperature=nan"], "temperature=nan: must be a finite number"),
-        (["--set", "weight_decay=-1"], "weight_decay=-1.0: must be 0 or more"),
-        (["--set", "seed=-1"], "--set seed=-1: must be between 0 and 4294967295"),
-        (["--set", "masked_fraction=1e-9"], "--set masked_fraction=1e-09: masks no token of 8 sequences of length 32"),
+        (["--set", "weight_decay=-1"], "weight_decay=-1.0: must be at least 0"),
+        (["--set", "seed=-1"], "--set seed=-1: must be from 0 to 4294967295"),
+        (
+            ["--set", "mask_probability=1e-9"],
+            "--set mask_probability=1e-09: masks no token of 8 sequences of length 32",
+        ),
         (["--steps", "0"], "--steps 0: must be at least 1"),
         (["--threads", "0"], "--threads 0: must be at least 1"),
         (["--set", "objective=gpt"], "objective=gpt"),
@@ -238,28 +286,30 @@ def test_continuing_with_another_vocabulary_is_refused(tmp_path):
     ],
 )
 def test_the_users_mistakes_are_named(shards, tmp_path, more, told):
-    with pytest.raises(UserMistake, match=told):
+    with pytest.raises(UserError, match=told):
         run(arguments(shards, tmp_path, *more))
 
 
 def test_the_control_has_no_generator_to_be_asked_about():
     settings = {"objective": "mlm", "hidden": "200", "heads": "4", "generator_multiplier": "1"}
-    assert with_settings(PRESETS["tiny"], settings).architecture.hidden == 200
+    assert apply_settings(PRESETS["tiny"], settings).architecture.hidden == 200
 
 
 @pytest.mark.parametrize("output", ["file", "file/below", "/proc/here"])
-def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(shards, tmp_path, output):
+def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(
+    shards, tmp_path, output
+):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserMistake, match=r"--output .*: no files can be written there"):
+    with pytest.raises(UserError, match=r"--output .*: no files can be written there"):
         run(arguments(shards, tmp_path / output))
 
 
 def test_schedule():
-    config = with_settings(PRESETS["tiny"], {"warmup": "0.1", "learning_rate": "1.0"}).pretraining
-    assert learning_rate(config, 0.05) == pytest.approx(0.5 * 0.95)
-    assert learning_rate(config, 0.1) == pytest.approx(0.9)
-    assert learning_rate(config, 0.5) == pytest.approx(0.5)
-    assert learning_rate(config, 1.0) == 0.0
+    config = apply_settings(PRESETS["tiny"], {"warmup": "0.1", "learning_rate": "1.0"}).pretraining
+    assert compute_learning_rate(config, 0.05) == pytest.approx(0.5 * 0.95)
+    assert compute_learning_rate(config, 0.1) == pytest.approx(0.9)
+    assert compute_learning_rate(config, 0.5) == pytest.approx(0.5)
+    assert compute_learning_rate(config, 1.0) == 0.0
 
 
 def test_the_log_is_cut_at_the_step_resumed_from(tmp_path):
@@ -269,4 +319,8 @@ def test_the_log_is_cut_at_the_step_resumed_from(tmp_path):
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "lo')
     MetricsLog(tmp_path, after_step=2).log(3, loss=0.5)
-    assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path)] == [(1, 1.0), (2, 1.0), (3, 0.5)]
+    assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path)] == [
+        (1, 1.0),
+        (2, 1.0),
+        (3, 0.5),
+    ]

@@ -1,4 +1,4 @@
-"""One corpus, one vocabulary: on every run, for any number of threads, however the files are cut."""
+"""One corpus, one vocabulary: on every run, for any number of threads and cut of the files."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from beam_jobs.job.errors import UserError
 from model import vocabulary
-from model.command import UserMistake
 from tests.corpus_folder import write_corpus
 
 FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
@@ -20,14 +20,26 @@ FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 @pytest.fixture(scope="module")
 def reviews() -> list[list[str]]:
     draw = random.Random(0)
-    stems = ["".join(draw.choice("abcdefghij") for _ in range(draw.randint(2, 6))) for _ in range(300)]
+    stems = [
+        "".join(draw.choice("abcdefghij") for _ in range(draw.randint(2, 6))) for _ in range(300)
+    ]
     rare = [chr(c) for c in range(0x400, 0x460)]
-    word = lambda: draw.choice(stems) + draw.choice(["", "s", "ing", "!", " É", *rare[: draw.randint(1, 96)]])  # noqa: E731
-    return [[" ".join(word() for _ in range(12)).capitalize() + "." for _ in range(3)] for _ in range(400)]
+
+    def word():
+        return draw.choice(stems) + draw.choice(
+            ["", "s", "ing", "!", " É", *rare[: draw.randint(1, 96)]]
+        )
+
+    return [
+        [" ".join(word() for _ in range(12)).capitalize() + "." for _ in range(3)]
+        for _ in range(400)
+    ]
 
 
 def train(corpus: Path, output: Path, *more: str) -> dict:
-    return vocabulary.run(["--corpus", str(corpus), "--output", str(output), "--size", "900", *more])
+    return vocabulary.run(
+        ["--corpus", str(corpus), "--output", str(output), "--size", "900", *more]
+    )
 
 
 def test_the_folder_keeps_the_contract(reviews, tmp_path):
@@ -48,14 +60,27 @@ def test_the_folder_keeps_the_contract(reviews, tmp_path):
 def test_same_bytes_in_another_process_with_the_files_cut_otherwise(reviews, tmp_path, threads):
     train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1")
     write_corpus(tmp_path / "many", reviews[::-1], files=7)
-    command = [sys.executable, "-m", "model.vocabulary", "--corpus", str(tmp_path / "many"), "--size", "900"]
+    command = [
+        sys.executable,
+        "-m",
+        "model.vocabulary",
+        "--corpus",
+        str(tmp_path / "many"),
+        "--size",
+        "900",
+    ]
     environment = {
         **os.environ,
         "RAYON_NUM_THREADS": threads,
         "TOKENIZERS_PARALLELISM": "true",
         "PYTHONHASHSEED": threads,
     }
-    done = subprocess.run([*command, "--output", str(tmp_path / "v2")], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path / "v2")],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     for name in FILES:
         assert (tmp_path / "v1" / name).read_bytes() == (tmp_path / "v2" / name).read_bytes()
@@ -67,12 +92,19 @@ def test_only_the_pretrain_split_is_seen(reviews, tmp_path):
     held_out = write_corpus(tmp_path / "held_out", [["zyzzyva qqqq"] * 50] * 50, split="test")
     (held_out / "corpus-00000.parquet").rename(tmp_path / "corpus" / "corpus-00001.parquet")
     train(tmp_path / "corpus", tmp_path / "v2")
-    assert (tmp_path / "v1" / "vocab.txt").read_bytes() == (tmp_path / "v2" / "vocab.txt").read_bytes()
+    assert (tmp_path / "v1" / "vocab.txt").read_bytes() == (
+        tmp_path / "v2" / "vocab.txt"
+    ).read_bytes()
 
 
 def test_a_sample_is_a_matter_of_texts_not_of_files(reviews, tmp_path):
     one = train(write_corpus(tmp_path / "one", reviews), tmp_path / "v1", "--sample_reviews", "100")
-    many = train(write_corpus(tmp_path / "many", reviews[::-1], files=5), tmp_path / "v2", "--sample_reviews", "100")
+    many = train(
+        write_corpus(tmp_path / "many", reviews[::-1], files=5),
+        tmp_path / "v2",
+        "--sample_reviews",
+        "100",
+    )
     assert 60 < one["reviews"] < 140
     assert {k: one[k] for k in ("reviews", "sentences", "fingerprint")} == {
         k: many[k] for k in ("reviews", "sentences", "fingerprint")
@@ -113,22 +145,22 @@ def test_transformers_loads_it(reviews, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--size", "20"], "--size: 20"),
-        (["--unused", "-1"], "--unused: -1"),
-        (["--sample_reviews", "0"], "--sample_reviews: 0"),
+        (["--size", "20"], "--size 20: must be at least 200"),
+        (["--unused", "-1"], "--unused -1: must be at least 0"),
+        (["--sample_reviews", "0"], "--sample-reviews 0: must be at least 1"),
         (["--corpus", "/nowhere"], "--corpus: no corpus-"),
         (["--compare", "/nowhere"], "--compare: /nowhere cannot be read"),
     ],
 )
 def test_mistakes_are_named(reviews, tmp_path, wrong, message):
     write_corpus(tmp_path / "corpus", reviews[:3])
-    with pytest.raises(UserMistake, match=message):
+    with pytest.raises(UserError, match=message):
         train(tmp_path / "corpus", tmp_path / "v", *wrong)
 
 
 def test_a_corpus_without_pretrain_reviews(tmp_path):
     write_corpus(tmp_path / "corpus", [["a"]], split="dev")
-    with pytest.raises(UserMistake, match="pretrain split"):
+    with pytest.raises(UserError, match="pretrain split"):
         train(tmp_path / "corpus", tmp_path / "v")
 
 
@@ -151,7 +183,7 @@ def test_what_else_is_in_the_folder_stays(reviews, tmp_path):
 
 def test_an_output_that_is_a_file_is_a_mistake(reviews, tmp_path):
     (tmp_path / "v").write_text("mine")
-    with pytest.raises(UserMistake, match=r"--output: .*/v is a file; give a folder"):
+    with pytest.raises(UserError, match=r"--output: .*/v is a file; give a folder"):
         train(write_corpus(tmp_path / "c", reviews), tmp_path / "v")
 
 
@@ -159,8 +191,8 @@ def test_a_corpus_that_is_not_whole_is_a_mistake(reviews, tmp_path):
     corpus = write_corpus(tmp_path / "c", reviews)
     file = next(corpus.glob("corpus-*.parquet"))
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(UserMistake, match=rf"{file.name} is not whole .*run corpus_job again"):
+    with pytest.raises(UserError, match=rf"{file.name} is not whole .*run corpus_job again"):
         train(corpus, tmp_path / "v")
     (corpus / "corpus.json").unlink()
-    with pytest.raises(UserMistake, match="corpus_job has not ended"):
+    with pytest.raises(UserError, match="corpus_job has not ended"):
         train(corpus, tmp_path / "v")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from beam_jobs.job.errors import UserError
 from model import vocabulary, vocabulary_fit
-from model.command import UserMistake
 from tests.corpus_folder import row, write_corpus
 
 WORDS = "the battery lasts long and screen is bright phone works great case fits well".split()  # noqa: SIM905
@@ -28,7 +28,15 @@ def made(tmp_path_factory):
 
 def measured(made, tmp_path, words, *more):
     corpus = write_corpus(tmp_path / "new", reviews(words))
-    given = ["--corpus", str(corpus), "--vocabulary", str(made), "--output", str(tmp_path / "fit"), *more]
+    given = [
+        "--corpus",
+        str(corpus),
+        "--vocabulary",
+        str(made),
+        "--output",
+        str(tmp_path / "fit"),
+        *more,
+    ]
     result = vocabulary_fit.run(given)
     assert json.loads((tmp_path / "fit" / "fit.json").read_text()) == result
     return result
@@ -47,7 +55,10 @@ def test_words_it_does_not_know_are_told(made, tmp_path):
     assert result["rose"]["unknown_rate"] > 0.1
     [warning, *_] = result["warnings"]
     assert "of the words are unknown, 0.00% of the first dump's were (limit: 0.50% more)" in warning
-    assert measured(made, tmp_path, [*WORDS[:5], "電池"], "--unknown_rate", "0.5")["warnings"][1:] == []
+    assert (
+        measured(made, tmp_path, [*WORDS[:5], "電池"], "--unknown_rate", "0.5")["warnings"][1:]
+        == []
+    )
 
 
 def test_words_it_cuts_into_more_pieces_are_told(made, tmp_path):
@@ -55,7 +66,12 @@ def test_words_it_cuts_into_more_pieces_are_told(made, tmp_path):
     result = measured(made, tmp_path, strange)
     assert result["rose"]["tokens_per_word"] > 0.1
     assert any("tokens per word" in warning for warning in result["warnings"])
-    assert measured(made, tmp_path, strange, "--tokens_per_word", "9", "--unknown_rate", "1")["warnings"] == []
+    assert (
+        measured(made, tmp_path, strange, "--tokens_per_word", "9", "--unknown_rate", "1")[
+            "warnings"
+        ]
+        == []
+    )
 
 
 def test_only_the_pretrain_split_is_measured(made, tmp_path):
@@ -68,7 +84,14 @@ def test_only_the_pretrain_split_is_measured(made, tmp_path):
 
 def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
     write_corpus(tmp_path / "new", [row(["a"], "pretrain")["sentences"]])
-    with pytest.raises(UserMistake, match=r"--vocabulary: no .*tokenizer\.json"):
+    with pytest.raises(UserError, match=r"--vocabulary: no .*tokenizer\.json"):
         vocabulary_fit.run(
-            ["--corpus", str(tmp_path / "new"), "--vocabulary", str(tmp_path), "--output", str(tmp_path)]
+            [
+                "--corpus",
+                str(tmp_path / "new"),
+                "--vocabulary",
+                str(tmp_path),
+                "--output",
+                str(tmp_path),
+            ]
         )

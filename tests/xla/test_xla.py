@@ -1,5 +1,7 @@
-"""Pre-training on XLA, on its CPU client. Runs in an environment of its own (`make test-xla`): torch_xla 2.9 needs
-torch 2.9. Each test is a process of its own, since XLA's client lives once per process."""
+"""Pre-training on XLA, on its CPU client. Runs in an environment of its own (`make test-xla`):
+torch_xla 2.9 needs torch 2.9. Each test is a process of its own, since XLA's client lives once per
+process.
+"""
 
 import json
 import os
@@ -10,7 +12,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip(
-    "torch_xla", reason="torch_xla is not installed here; make test-xla makes an environment that has it"
+    "torch_xla",
+    reason="torch_xla is not installed here; make test-xla makes an environment that has it",
 )
 
 import torch
@@ -23,7 +26,14 @@ from tests.model.synthetic_shards import write_shards
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(1800)  # seconds; XLA compiles two graphs in each process
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-SETTINGS = {"layers": 2, "hidden": 32, "intermediate": 64, "embedding": 16, "batch": 8, "dropout": 0.0}
+SETTINGS = {
+    "layers": 2,
+    "hidden": 32,
+    "intermediate": 64,
+    "embedding": 16,
+    "batch": 8,
+    "dropout": 0.0,
+}
 SETTINGS |= {"precision": "fp32", "log_every": 1, "checkpoint_every": 10}
 
 
@@ -47,20 +57,33 @@ def child(*command, **environment):
 
 
 def pretrain(shards, output, device, steps=20, **settings):
-    sets = [part for name, value in (SETTINGS | settings).items() for part in ("--set", f"{name}={value}")]
+    sets = [
+        part
+        for name, value in (SETTINGS | settings).items()
+        for part in ("--set", f"{name}={value}")
+    ]
     fixed = ["--preset", "tiny", "--device", device, "--threads", "1", "--steps", str(steps)]
-    return child("-m", "model.pretrain", "--shards", str(shards), "--output", str(output), *fixed, *sets)
+    return child(
+        "-m", "model.pretrain", "--shards", str(shards), "--output", str(output), *fixed, *sets
+    )
 
 
 def losses(output):
-    return [(line["generator_loss"], line["discriminator_loss"]) for line in read_metrics(output) if "loss" in line]
+    return [
+        (line["generator_loss"], line["discriminator_loss"])
+        for line in read_metrics(output)
+        if "loss" in line
+    ]
 
 
 def test_twenty_steps_are_those_of_the_cpu_and_resume_is_exact(shards, tmp_path):
     pretrain(shards, tmp_path / "cpu", "cpu")
     pretrain(shards, tmp_path / "xla", "xla")
     torch.testing.assert_close(
-        torch.tensor(losses(tmp_path / "xla")), torch.tensor(losses(tmp_path / "cpu")), atol=1e-4, rtol=0
+        torch.tensor(losses(tmp_path / "xla")),
+        torch.tensor(losses(tmp_path / "cpu")),
+        atol=1e-4,
+        rtol=0,
     )
     whole = load_file(tmp_path / "xla" / "checkpoints" / "step-00000020" / checkpoint.TENSORS)
     for path in (tmp_path / "xla" / "checkpoints" / "step-00000020").iterdir():
@@ -81,4 +104,6 @@ def test_two_virtual_devices_by_spmd_equal_one(shards):
     flags = f"{QUICK} --xla_force_host_platform_device_count=2"
     numbers = child("-m", "tests.xla.spmd", str(shards), XLA_FLAGS=flags, CPU_NUM_DEVICES="2")
     assert numbers["devices"] == 2
-    torch.testing.assert_close(torch.tensor(numbers["spmd"]), torch.tensor(numbers["one"]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(numbers["spmd"]), torch.tensor(numbers["one"]), atol=1e-4, rtol=0
+    )

@@ -1,10 +1,10 @@
-"""The tasks by name; one module per format."""
+"""List the tasks by name; one module per format."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from model.command import UserMistake
-from model.finetuning.examples import Task
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import Task
 from model.finetuning.tasks import (
     amazonqa,
     conll,
@@ -20,14 +20,31 @@ from model.finetuning.tasks import (
     table,
 )
 
-MODULES = (corpus, fasttext, customer_reviews, multi_domain, imdb, glue, squad, subjqa, amazonqa, conll, swag)
+MODULES = (
+    corpus,
+    fasttext,
+    customer_reviews,
+    multi_domain,
+    imdb,
+    glue,
+    squad,
+    subjqa,
+    amazonqa,
+    conll,
+    swag,
+)
 TASKS: dict[str, Task] = {task.name: task for module in MODULES for task in module.TASKS}
 
 
-def find(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:
-    """A task by name; `table:…` needs the data (or the labels known from training) to know its classes."""
+def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:
+    """Return a task by name; `table:…` needs the data (or the labels known from training) to know
+    its classes.
+    """
     if name.startswith("table:"):
-        return table.task(name, data or Path(), labels)
+        return table.make_table_task(name, data or Path(), labels)
     if name not in TASKS:
-        raise UserMistake(f"--task {name}: unknown; the tasks are {', '.join(sorted(TASKS))}, table:text=…,label=…")
+        raise UserError(
+            f"--task {name}: unknown; the tasks are {', '.join(sorted(TASKS))}, "
+            "table:text=…,label=…"
+        )
     return TASKS[name]

@@ -1,11 +1,12 @@
-"""AmazonQA (Gupta et al. 2019, arXiv 1908.04364): questions about products, review snippets, answers, answerability.
+"""AmazonQA (Gupta et al. 2019, arXiv 1908.04364): questions about products, review snippets,
+answers, answerability.
 
-The answers are written by people, not taken from the reviews. The authors make extractive ones: of all runs of up to
-nine words of the snippets the five whose BLEU-2 against the written answers is highest (find_answer_spans in
-src/lang_models/convert_squad.py of amazonqa/amazonqa, there from two words on and with case; src/prepro's later form
-takes runs of 10 and 20 words). The best one is trained on, each of the five counts as right. Files are JSON lines,
-{train,val,test}-qar.jsonl, 1.5 GB; a line is read at a time, and spans are looked for only in the examples that are
-sampled.
+The answers are written by people, not taken from the reviews. The authors make extractive ones: of
+all runs of up to nine words of the snippets the five whose BLEU-2 against the written answers is
+highest (find_answer_spans in src/lang_models/convert_squad.py of amazonqa/amazonqa, there from two
+words on and with case; src/prepro's later form takes runs of 10 and 20 words). The best one is
+trained on, each of the five counts as right. Files are JSON lines, {train,val,test}-qar.jsonl, 1.5
+GB; a line is read at a time, and spans are looked for only in the examples that are sampled.
 """
 
 import itertools
@@ -19,27 +20,35 @@ from typing import Any
 
 import numpy as np
 
-from model.command import UserMistake
-from model.finetuning.examples import Example, Sampling, Split, Task
-from model.finetuning.tasks.files import column, json_object, open_text
-from model.finetuning.tasks.splits import parts, reader
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import Example, Sampling, Split, Task
+from model.finetuning.tasks.files import get_column, open_text, parse_json_object
+from model.finetuning.tasks.splits import make_reader, plan_splits
 
 LONGEST_SPAN = 9
-"""Words."""
+"""Words of a run at most."""
 SPANS = 5
-"""Kept (the authors' max_num_spans)."""
+"""Spans kept per question (the authors' max_num_spans)."""
 
 
-def questions(path: Path) -> Iterator[Example]:
-    """The answers as they were written, at no place (-1): the span is looked for in the sample alone."""
+def read_amazonqa_questions(path: Path) -> Iterator[Example]:
+    """Yield the questions with their answers as written, at no place (-1): the spans are looked for
+    in the sample alone.
+    """
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            row = json_object(line, path, number)
-            question = str(column(row, "questionText", path, number))
-            snippets = [" ".join(str(s).split()) for s in _listed(row, "review_snippets", path, number)]
-            written = [a.get("answerText") for a in _listed(row, "answers", path, number) if isinstance(a, dict)]
+            row = parse_json_object(line, path, number)
+            question = str(get_column(row, "questionText", path, number))
+            snippets = [
+                " ".join(str(s).split()) for s in _read_list(row, "review_snippets", path, number)
+            ]
+            written = [
+                a.get("answerText")
+                for a in _read_list(row, "answers", path, number)
+                if isinstance(a, dict)
+            ]
             slices = {
                 "asin": str(row.get("asin", "")),
                 "category": str(row.get("category", "unknown")),
@@ -48,81 +57,114 @@ def questions(path: Path) -> Iterator[Example]:
             }
             answers = tuple((str(text), -1) for text in written if text)
             name = str(row.get("qid", f"{path.name}:{number}"))
-            yield Example(name, question, " ".join(filter(None, snippets)), answers=answers, slices=slices)
+            yield Example(
+                name, question, " ".join(filter(None, snippets)), answers=answers, slices=slices
+            )
 
 
-def _listed(row: dict[str, Any], name: str, path: Path, number: int) -> list[Any]:
-    """A field that is a list, or null where there is nothing; snippets must be there."""
-    found = row.get("answers") if name == "answers" else row[name] if name in row else column(row, name, path, number)
+def _read_list(row: dict[str, Any], name: str, path: Path, number: int) -> list[Any]:
+    """Return a field that is a list, empty where it is null; snippets must be there."""
+    found = (
+        row.get("answers")
+        if name == "answers"
+        else row[name]
+        if name in row
+        else get_column(row, name, path, number)
+    )
     if found is not None and not isinstance(found, list):
-        raise UserMistake(f"{path}, line {number}: {name} is a {type(found).__name__}, must be a list")
+        raise UserError(
+            f"{path}, line {number}: {name} is a {type(found).__name__}, must be a list"
+        )
     return found or []
 
 
-def product(example: Example) -> str:
-    """Products (asin) stay on one side where the files are not split."""
+def get_product(example: Example) -> str:
+    """Return the asin: products stay on one side where the files are not split."""
     return str(example.slices["asin"])
 
 
-_parts = partial(parts, leave_out=("*squad*",))
-_read = reader(questions, _parts, key=product, key_is_input=False)
+_plan = partial(plan_splits, leave_out=("*squad*",))
+_read_questions = make_reader(read_amazonqa_questions, _plan, key=get_product, key_is_input=False)
 
 
-def read_span(data: Path, split: Split, sampling: Sampling, left_out: Counter[str]) -> list[Example]:
-    """Answerable questions get the best spans of their snippets, others have no answer."""
-    return [_with_spans(example) for example in _read(data, split, sampling, left_out)]
+def read_spans(
+    data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
+) -> list[Example]:
+    """Return the sample: answerable questions get the best spans of their snippets, others have no
+    answer.
+    """
+    return [_attach_spans(example) for example in _read_questions(data, split, sampling, left_out)]
 
 
-def answerable(path: Path) -> Iterator[Example]:
-    for example in questions(path):
+def read_answerable(path: Path) -> Iterator[Example]:
+    for example in read_amazonqa_questions(path):
         yield replace(example, label=int(example.slices["answerable"] == "yes"))
 
 
-def _with_spans(example: Example) -> Example:
+def _attach_spans(example: Example) -> Example:
     answerable = example.slices["answerable"] == "yes"
-    found = best_spans(str(example.pair), [text for text, _ in example.answers]) if answerable else []
+    found = (
+        find_best_spans(str(example.pair), [text for text, _ in example.answers])
+        if answerable
+        else []
+    )
     slices = {name: value for name, value in example.slices.items() if name != "asin"}
     return replace(example, answers=tuple(found), slices=slices)
 
 
-def best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int]]:
-    """The runs of words with the highest BLEU-2 against the answers and where they start, the best first.
+def find_best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int]]:
+    """Return the runs of words with the highest BLEU-2 against the answers and where they start,
+    the best first.
 
-    Of equal ones the shorter, then the earlier; none that shares no word. Scores are computed from the highest upper
-    bound down (each n-gram that occurs in an answer counted, however often), until no other can be among the best.
+    Of equal ones the shorter, then the earlier comes first; a run that shares no word is left out.
+    Scores are computed from the highest upper bound down (each n-gram that occurs in an answer
+    counted, however often), until no other can be among the best.
     """
     words = passage.split(" ")
     folded = [w.lower() for w in words]
     references = [[w.lower() for w in answer.split()] for answer in answers if answer.split()]
-    bounds = _bounds(folded, references) if references else np.empty((0, 0))
+    bounds = _bound_scores(folded, references) if references else np.empty((0, 0))
     lengths, places = np.nonzero(bounds)
     order = np.argsort(-bounds[lengths, places], kind="stable")
     best: list[tuple[float, int, int]] = []
     for length, i in zip((lengths[order] + 1).tolist(), places[order].tolist(), strict=True):
         if len(best) == SPANS and bounds[length - 1, i] < -best[-1][0]:
             break
-        best = sorted([*best, (-bleu2(folded[i : i + length], references), length, i)])[:SPANS]
+        best = sorted([*best, (-compute_bleu2(folded[i : i + length], references), length, i)])[
+            :SPANS
+        ]
     starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
     return [(passage[starts[i] : starts[i + length] - 1], starts[i]) for _, length, i in best]
 
 
-def _bounds(words: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
-    """No less than the BLEU-2 of each run of words [length - 1, first word]; 0 where it shares no word."""
-    uni, bi = ({gram for r in references for gram in zip(*(r[k:] for k in range(n)), strict=False)} for n in (1, 2))
+def _bound_scores(words: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+    """Return upper bounds of the BLEU-2 of each run of words [length - 1, first word]; 0 where it
+    shares no word.
+    """
+    uni, bi = (
+        {gram for r in references for gram in zip(*(r[k:] for k in range(n)), strict=False)}
+        for n in (1, 2)
+    )
     of_uni = np.cumsum([0, *((word,) in uni for word in words)])
     of_bi = np.cumsum([0, *(pair in bi for pair in itertools.pairwise(words))])
     bounds = np.zeros((LONGEST_SPAN, len(words)))
     for length in range(1, min(LONGEST_SPAN, len(words)) + 1):
-        one, two = of_uni[length:] - of_uni[:-length], of_bi[length - 1 :] - of_bi[: len(of_bi) - length + 1]
-        bounds[length - 1, : len(one)] = np.where(one > 0, _score(length, (one, two), references) * (1 + 1e-9), 0)
+        one, two = (
+            of_uni[length:] - of_uni[:-length],
+            of_bi[length - 1 :] - of_bi[: len(of_bi) - length + 1],
+        )
+        bounds[length - 1, : len(one)] = np.where(
+            one > 0, _score_matches(length, (one, two), references) * (1 + 1e-9), 0
+        )
     return bounds
 
 
-def bleu2(candidate: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Geometric mean of clipped 1- and 2-gram precision times the brevity penalty (Papineni et al. 2002).
+def compute_bleu2(candidate: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Return the geometric mean of clipped 1- and 2-gram precision times the brevity penalty
+    (Papineni et al. 2002).
 
-    As in the COCO scorer the authors use, precisions are (matches + 1e-15) / (n-grams + 1e-9) and the penalty is
-    against the reference of nearest length.
+    As in the COCO scorer the authors use, precisions are (matches + 1e-15) / (n-grams + 1e-9) and
+    the penalty is against the reference of nearest length.
     """
     matches = []
     for n in (1, 2):
@@ -131,11 +173,11 @@ def bleu2(candidate: Sequence[str], references: Sequence[Sequence[str]]) -> floa
         for reference in references:
             allowed |= Counter(zip(*(reference[i:] for i in range(n)), strict=False))
         matches.append(sum((grams & allowed).values()))
-    return float(_score(len(candidate), matches, references))
+    return float(_score_matches(len(candidate), matches, references))
 
 
-def _score(length: int, matches: Sequence[Any], references: Sequence[Sequence[str]]) -> Any:
-    """BLEU-2 of so many words of which so many 1- and 2-grams match (numbers or arrays)."""
+def _score_matches(length: int, matches: Sequence[Any], references: Sequence[Sequence[str]]) -> Any:
+    """Return the BLEU-2 of `length` words whose 1- and 2-grams match so often (also arrays)."""
     precisions = [(m + 1e-15) / (length - n + 1e-9) for n, m in enumerate(matches)]
     nearest = min((abs(len(r) - length), len(r)) for r in references)[1]
     ratio = (length + 1e-15) / (nearest + 1e-9)
@@ -148,8 +190,9 @@ TASKS = (
         shape="span",
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
-        read=read_span,
-        source="AmazonQA: {train,val,test}-qar.jsonl; the five spans of highest BLEU-2 count as right",
+        read=read_spans,
+        source="AmazonQA: {train,val,test}-qar.jsonl; the five spans of highest BLEU-2 count as "
+        "right",
         question="which words of the reviews answer a question about a product, if any do?",
     ),
     Task(
@@ -157,7 +200,7 @@ TASKS = (
         shape="classification",
         labels=("not answerable", "answerable"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=reader(answerable, _parts, key=product, key_is_input=False),
+        read=make_reader(read_answerable, _plan, key=get_product, key_is_input=False),
         source="AmazonQA: {train,val,test}-qar.jsonl, is_answerable",
         question="can a question about a product be answered from its reviews?",
     ),

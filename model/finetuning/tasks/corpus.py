@@ -1,7 +1,8 @@
-"""Polarity and stars from a corpus folder (beam_jobs.corpus_job): its own train, dev and test splits.
+"""Read polarity and stars from a corpus folder (beam_jobs.corpus_job) with its own train, dev and
+test splits.
 
-The corpus may hold hundreds of millions of reviews: rows are chosen by a hash of their review id a batch at a time, and
-only the chosen ones become examples.
+The corpus may hold hundreds of millions of reviews: rows are chosen by a hash of their review id a
+batch at a time, and only the chosen ones become examples.
 """
 
 import hashlib
@@ -15,70 +16,94 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from model.command import UserMistake
-from model.finetuning.examples import Example, Sampling, Split, Task, sample
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import Example, Sampling, Split, Task, sample_examples
 
 COLUMNS = ("review_id", "stars", "verified", "source", "split", "sentences")
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
 STARS = {stars: stars - 1 for stars in range(1, 6)}
 
 
-def read_polarity(data: Path, split: Split, sampling: Sampling, left_out: Counter[str]) -> list[Example]:
-    """1–2 stars are negative, 4–5 positive; 3 stars and reviews without stars are left out."""
-    return _read(data, split, sampling, POLARITY)
+def read_polarity(
+    data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
+) -> list[Example]:
+    """Return the sample: 1–2 stars are negative, 4–5 positive; 3 stars and reviews without stars
+    are left out.
+    """
+    return _read_reviews(data, split, sampling, POLARITY)
 
 
-def read_stars(data: Path, split: Split, sampling: Sampling, left_out: Counter[str]) -> list[Example]:
-    return _read(data, split, sampling, STARS)
+def read_stars(
+    data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
+) -> list[Example]:
+    return _read_reviews(data, split, sampling, STARS)
 
 
-def _read(data: Path, split: Split, sampling: Sampling, classes: dict[int, int]) -> list[Example]:
-    """Keeps per class the `n` rows of the smallest hashes while streaming, then samples among those."""
+def _read_reviews(
+    data: Path, split: Split, sampling: Sampling, classes: dict[int, int]
+) -> list[Example]:
+    """Keep the `n` rows of the smallest hashes of each class while streaming, then sample them."""
     kept: list[pa.RecordBatch] = []
-    for batch in _batches(data, split, classes):
+    for batch in _stream_batches(data, split, classes):
         kept.append(batch)
-        if sampling.n is not None and sum(b.num_rows for b in kept) > 4 * len(classes) * sampling.n + 100_000:
-            kept = [_smallest(kept, sampling)]
+        if (
+            sampling.n is not None
+            and sum(b.num_rows for b in kept) > 4 * len(classes) * sampling.n + 100_000
+        ):
+            kept = [_select_smallest(kept, sampling)]
     if sampling.n is not None and kept:
-        kept = [_smallest(kept, sampling)]
+        kept = [_select_smallest(kept, sampling)]
     rows = (row for batch in kept for row in batch.to_pylist())
-    return sample((_example(row, classes) for row in rows), Sampling(sampling.n, sampling.seed, sampling.balanced))
+    return sample_examples(
+        (_make_example(row, classes) for row in rows),
+        Sampling(sampling.n, sampling.seed, sampling.balanced),
+    )
 
 
-def _batches(data: Path, split: Split, classes: dict[int, int]) -> Iterator[pa.RecordBatch]:
+def _stream_batches(data: Path, split: Split, classes: dict[int, int]) -> Iterator[pa.RecordBatch]:
     files = sorted(data.glob("corpus-*.parquet"))
     if not files:
-        raise UserMistake(f"{data}: no corpus-*.parquet; --data must be a folder made by beam_jobs.corpus_job")
+        raise UserError(
+            f"{data}: no corpus-*.parquet; --data must be a folder made by beam_jobs.corpus_job"
+        )
     dataset = ds.dataset([str(f) for f in files], format="parquet")
     missing = sorted(set(COLUMNS) - set(dataset.schema.names))
     if missing:
-        raise UserMistake(f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version")
+        raise UserError(
+            f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version"
+        )
     chosen = (pc.field("split").cast(pa.string()) == split) & pc.field("stars").isin(list(classes))
     yield from (b for b in dataset.to_batches(columns=list(COLUMNS), filter=chosen) if b.num_rows)
 
 
-def _smallest(batches: list[pa.RecordBatch], sampling: Sampling) -> pa.RecordBatch:
-    """The rows that can still be in the sample: the `n` smallest hashes overall and of each number of stars."""
+def _select_smallest(batches: list[pa.RecordBatch], sampling: Sampling) -> pa.RecordBatch:
+    """Return the rows that can still be in the sample: the `n` smallest hashes overall or of each
+    number of stars.
+    """
     table = pa.Table.from_batches(batches)
-    keys = _keys(table.column("review_id"), sampling.seed)
+    keys = _hash_review_ids(table.column("review_id"), sampling.seed)
     stars = table.column("stars").to_numpy()
     assert sampling.n is not None
     chosen = np.zeros(len(keys), dtype=bool)
-    groups = [stars == s for s in np.unique(stars)] if sampling.balanced else [np.ones(len(keys), dtype=bool)]
+    groups = (
+        [stars == s for s in np.unique(stars)]
+        if sampling.balanced
+        else [np.ones(len(keys), dtype=bool)]
+    )
     for group in groups:
         places = np.flatnonzero(group)
         chosen[places[np.argsort(keys[places], kind="stable")[: sampling.n]]] = True
     return pa.Table.combine_chunks(table.filter(pa.array(chosen))).to_batches()[0]
 
 
-def _keys(review_ids: pa.ChunkedArray, seed: int) -> np.ndarray:
-    """sampling_key of examples.py for a whole column, uint64 [rows]."""
+def _hash_review_ids(review_ids: pa.ChunkedArray, seed: int) -> np.ndarray:
+    """Return `hash_example_id` for a whole column, uint64 [rows]."""
     ids = (f"{seed}:{review_id.hex()}".encode() for review_id in review_ids.to_pylist())
     digests = b"".join(hashlib.blake2b(i, digest_size=8).digest() for i in ids)
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
 
 
-def _example(row: dict[str, Any], classes: dict[int, int]) -> Example:
+def _make_example(row: dict[str, Any], classes: dict[int, int]) -> Example:
     text = " ".join(row["sentences"])
     slices: dict[str, str | float] = {
         "stars": str(row["stars"]),

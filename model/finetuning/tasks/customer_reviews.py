@@ -1,31 +1,39 @@
-"""Amazon Customer Reviews (amazon_us_reviews on the hub): 15 columns, TSV as released or CSV; no published split."""
+"""Read Amazon Customer Reviews (amazon_us_reviews on the hub): 15 columns, TSV as released or CSV;
+no published split.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from model.finetuning.examples import Example, LeftOut, Task
+from model.finetuning.features.examples import Example, Omission, Task
 from model.finetuning.tasks.corpus import POLARITY, STARS
-from model.finetuning.tasks.files import column, is_short, table_rows, whole
-from model.finetuning.tasks.splits import reader, undivided
+from model.finetuning.tasks.files import clean_html_breaks, get_column, is_short, read_table_rows
+from model.finetuning.tasks.splits import make_reader, plan_cut_splits
 
 
-def reviews(classes: Mapping[int, int]) -> Callable[[Path], Iterator[Example | LeftOut]]:
-    """Reviews whose stars are among the classes; what has not 1 to 5 of them, or no text, is left out and counted."""
+def make_us_reader(classes: Mapping[int, int]) -> Callable[[Path], Iterator[Example | Omission]]:
+    """Return a reader of the reviews whose stars are among the classes.
 
-    def read(path: Path) -> Iterator[Example | LeftOut]:
-        for number, row in table_rows(path):
+    It leaves out and counts reviews without text or without 1 to 5 stars.
+    """
+
+    def read(path: Path) -> Iterator[Example | Omission]:
+        for number, row in read_table_rows(path):
             if is_short(row, ("star_rating", "review_body")):
-                yield LeftOut("line too short")
+                yield Omission("line too short")
                 continue
-            stars = stars_of(column(row, "star_rating", path, number))
-            text = whole(str(column(row, "review_body", path, number)))
+            stars = parse_stars(get_column(row, "star_rating", path, number))
+            text = clean_html_breaks(str(get_column(row, "review_body", path, number)))
             if stars is None or not text:
-                yield LeftOut("no text" if stars else "stars are none of 1 to 5")
+                yield Omission("no text" if stars else "stars are none of 1 to 5")
                 continue
             if stars not in classes:
                 continue
             slices: dict[str, str | float] = {"stars": str(stars), "words": len(text.split())}
-            for name, title in (("product_category", "category"), ("verified_purchase", "verified")):
+            for name, title in (
+                ("product_category", "category"),
+                ("verified_purchase", "verified"),
+            ):
                 if row.get(name):
                     slices[title] = str(row[name])
             name = str(row.get("review_id") or f"{path.name}:{number}")
@@ -34,8 +42,8 @@ def reviews(classes: Mapping[int, int]) -> Callable[[Path], Iterator[Example | L
     return read
 
 
-def stars_of(written: object) -> int | None:
-    """1 to 5, however they are written (pandas makes 5.0 of a column with a gap)."""
+def parse_stars(written: object) -> int | None:
+    """Return 1 to 5, however written (pandas makes 5.0 of a column with a gap); else None."""
     try:
         number = float(str(written))
     except ValueError:
@@ -49,7 +57,7 @@ TASKS = (
         shape="classification",
         labels=("negative", "positive"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=reader(reviews(POLARITY), undivided),
+        read=make_reader(make_us_reader(POLARITY), plan_cut_splits),
         source="Amazon Customer Reviews, TSV or CSV with star_rating and review_body",
         question="is a review negative (1–2 stars) or positive (4–5)?",
     ),
@@ -58,7 +66,7 @@ TASKS = (
         shape="classification",
         labels=tuple(f"{stars} stars" for stars in STARS),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=reader(reviews(STARS), undivided),
+        read=make_reader(make_us_reader(STARS), plan_cut_splits),
         source="Amazon Customer Reviews, TSV or CSV with star_rating and review_body",
         question="how many stars, 1 to 5, did the writer give?",
     ),

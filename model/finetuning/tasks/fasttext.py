@@ -1,27 +1,34 @@
-"""Amazon sentiment as on Kaggle (amazonreviews): fastText lines `__label__1 Title: text`, 1 negative, 2 positive."""
+"""Read Amazon sentiment as on Kaggle (amazonreviews): fastText lines `__label__1 Title: text`, 1
+negative, 2 positive.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from model.command import UserMistake
-from model.finetuning.examples import Example, Task
-from model.finetuning.tasks.files import class_of, open_text
-from model.finetuning.tasks.splits import reader
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import Example, Task
+from model.finetuning.tasks.files import find_class, open_text
+from model.finetuning.tasks.splits import make_reader
 
-CLASSES = {"__label__1": 0, "__label__2": 1}
+LABELS = {"__label__1": 0, "__label__2": 1}
 
 
-def lines(path: Path) -> Iterator[Example]:
+def read_fasttext(path: Path) -> Iterator[Example]:
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             label, space, text = line.strip().partition(" ")
             if not line.strip():
                 continue
             if not space:
-                raise UserMistake(f"{path}, line {number}: expected `__label__N text`, found {line.strip()[:60]!r}")
+                raise UserError(
+                    f"{path}, line {number}: expected `__label__N text`, found "
+                    f"{line.strip()[:60]!r}"
+                )
             words = len(text.split())
             name = f"{path.name}:{number}"
-            yield Example(name, text, label=class_of(label, CLASSES, path, number), slices={"words": words})
+            yield Example(
+                name, text, label=find_class(label, LABELS, path, number), slices={"words": words}
+            )
 
 
 TASKS = (
@@ -30,7 +37,7 @@ TASKS = (
         shape="classification",
         labels=("negative", "positive"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=reader(lines),
+        read=make_reader(read_fasttext),
         source="Kaggle bittlingmayer/amazonreviews: train.ft.txt and test.ft.txt, plain, gz or bz2",
         question="is a review negative (1–2 stars) or positive (4–5), title included?",
     ),

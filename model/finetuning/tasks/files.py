@@ -1,4 +1,4 @@
-"""What the formats share: opening files, rows of tables, columns and labels that must be there."""
+"""Open files and read rows of tables, columns and labels: what the formats share."""
 
 import bz2
 import csv
@@ -16,7 +16,7 @@ from typing import Any, Literal, TextIO
 
 import pyarrow as pa
 
-from model.command import UserMistake
+from beam_jobs.job.errors import UserError
 
 TABBED = (".tsv", ".txt")
 Quoting = Literal[0, 3]
@@ -27,107 +27,126 @@ csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 @contextmanager
 def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
-    """Plain, gzip or bzip2, told apart by content; UTF-8, a byte order mark skipped, wrong bytes replaced."""
+    """Open a plain, gzip or bzip2 file, told apart by content, as UTF-8; skip a byte order mark and
+    replace wrong bytes.
+    """
     with path.open("rb") as file:
         start = file.read(3)
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else bz2.open if start == b"BZh" else open
     with (
-        _undamaged(path),
-        io.TextIOWrapper(opener(path, "rb"), encoding="utf-8-sig", errors="replace", newline=newline) as text,
+        _report_damage(path),
+        io.TextIOWrapper(
+            opener(path, "rb"), encoding="utf-8-sig", errors="replace", newline=newline
+        ) as text,
     ):
         yield text
 
 
 @contextmanager
-def _undamaged(path: Path) -> Iterator[None]:
-    """What a file holds wrongly is the user's to put right; a disk that fails is not (its errors have a number)."""
+def _report_damage(path: Path) -> Iterator[None]:
+    """Turn errors about a file's content into a UserError; those of a failing disk have a number
+    and pass.
+    """
     try:
         yield
     except (EOFError, zlib.error, OSError, pa.ArrowInvalid) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise UserMistake(f"{path}: damaged or cut off ({error}); fetch it again") from error
+        raise UserError(f"{path}: damaged or cut off ({error}); fetch it again") from error
 
 
-def table_rows(path: Path, tsv_quoting: Quoting = csv.QUOTE_NONE) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line (or record) number and row of a CSV, TSV, JSON lines or Parquet file.
+def read_table_rows(
+    path: Path, tsv_quoting: Quoting = csv.QUOTE_NONE
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line (or record) number and row of a CSV, TSV, JSON lines or Parquet file.
 
-    Tab-separated files are read without quotes unless told otherwise, as GLUE's and Amazon's are published.
+    Tab-separated files are read without quotes unless told otherwise, as GLUE's and Amazon's are
+    published.
     """
-    name = _plain_name(path)
+    name = _strip_compression(path)
     if name.endswith(".parquet"):
-        yield from _parquet_rows(path)
+        yield from _read_parquet_rows(path)
     elif name.endswith((".jsonl", ".json", ".ndjson")):
-        yield from _json_rows(path)
+        yield from _read_json_rows(path)
     else:
         quoting = tsv_quoting if name.endswith(TABBED) else csv.QUOTE_MINIMAL
-        yield from _delimited_rows(path, "\t" if name.endswith(TABBED) else ",", quoting)
+        yield from _read_delimited_rows(path, "\t" if name.endswith(TABBED) else ",", quoting)
 
 
-def _plain_name(path: Path) -> str:
+def _strip_compression(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".bz2")
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     import pyarrow.parquet as pq
 
     number = 0
-    with _undamaged(path):
+    with _report_damage(path):
         for batch in pq.ParquetFile(path).iter_batches():
             for row in batch.to_pylist():
                 number += 1
                 yield number, row
 
 
-def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                yield number, json_object(line, path, number)
+                yield number, parse_json_object(line, path, number)
 
 
-def load_json(text: str) -> Any:
-    """Of a character cut in half, which JSON can spell and no tokenizer takes, a question mark is left."""
+def parse_json(text: str) -> Any:
+    """Parse JSON; half a character, which JSON can spell and no tokenizer takes, becomes a question
+    mark.
+    """
     value = json.loads(text)
     if not HALF_CHARACTER.search(text):
         return value
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def json_object(line: str, path: Path, number: int) -> dict[str, Any]:
+def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
-        row = load_json(line)
+        row = parse_json(line)
     except json.JSONDecodeError as error:
-        raise UserMistake(f"{path}, line {number}: not JSON ({error.msg}); expected an object a line") from error
+        raise UserError(
+            f"{path}, line {number}: not JSON ({error.msg}); expected an object a line"
+        ) from error
     if not isinstance(row, dict):
-        raise UserMistake(f"{path}, line {number}: a JSON {type(row).__name__}; expected an object a line")
+        raise UserError(
+            f"{path}, line {number}: a JSON {type(row).__name__}; expected an object a line"
+        )
     return row
 
 
-def _delimited_rows(path: Path, delimiter: str, quoting: Quoting) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_delimited_rows(
+    path: Path, delimiter: str, quoting: Quoting
+) -> Iterator[tuple[int, dict[str, Any]]]:
     with open_text(path, newline="") as file:
         rows = csv.DictReader(file, delimiter=delimiter, quoting=quoting)
         for row in rows:
             yield rows.line_num, row
 
 
-def quoting_of(path: Path) -> Quoting:
-    """How a user's tab-separated file is to be read: pandas writes quotes, many others know none.
+def detect_quoting(path: Path) -> Quoting:
+    """Return how a user's tab-separated file is quoted: pandas writes quotes, many others know
+    none.
 
-    With quotes if every one that opens a field closes it too, unless they would join lines that are whole as they are.
+    It has quotes if every quote that opens a field is closed too, unless they would join lines that
+    are whole as they are.
     """
     widths: set[int] = set()
 
-    def measured(lines: Iterable[str]) -> Iterator[str]:
+    def record_widths(lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
             if line.strip():
                 widths.add(line.count("\t"))
             yield line
 
-    if not _plain_name(path).endswith(TABBED):
+    if not _strip_compression(path).endswith(TABBED):
         return csv.QUOTE_NONE
     with open_text(path, newline="") as file:
-        rows = csv.reader(measured(file), delimiter="\t", strict=True)
+        rows = csv.reader(record_widths(file), delimiter="\t", strict=True)
         try:
             joined = sum(1 for _ in rows) < rows.line_num
         except csv.Error:
@@ -135,18 +154,20 @@ def quoting_of(path: Path) -> Quoting:
     return csv.QUOTE_NONE if joined and len(widths) == 1 else csv.QUOTE_MINIMAL
 
 
-def column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
-    """A field that must be there."""
+def get_column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
+    """Return a field; raise a UserError with file and line where it is missing."""
     if name not in row:
         there = ", ".join(str(key) for key in row)
-        raise UserMistake(f"{path}, line {line}: no column {name!r}; its columns are {there}")
+        raise UserError(f"{path}, line {line}: no column {name!r}; its columns are {there}")
     if is_missing(row[name]):
-        raise UserMistake(f"{path}, line {line}: column {name!r} has no value; fill it in or remove the row")
+        raise UserError(
+            f"{path}, line {line}: column {name!r} has no value; fill it in or remove the row"
+        )
     return row[name]
 
 
 def is_missing(value: object) -> bool:
-    """None, or the NaN that pandas writes for it."""
+    """Return whether a value is None, or the NaN that pandas writes for it."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -155,28 +176,28 @@ def is_empty(value: object) -> bool:
 
 
 def is_short(row: Mapping[str, Any], names: Iterable[str]) -> bool:
-    """Whether a line of a delimited file ends before one of these columns."""
+    """Return whether a line of a delimited file ends before one of these columns."""
     return any(name in row and is_missing(row[name]) for name in names)
 
 
-def number_of(written: object, path: Path, line: int) -> float:
-    """A label that is a number."""
+def parse_number(written: object, path: Path, line: int) -> float:
+    """Return a label that is a number."""
     try:
         number = float(str(written))
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UserMistake(f"{path}, line {line}: label {written!r} is not a number")
+        raise UserError(f"{path}, line {line}: label {written!r} is not a number")
     return number
 
 
-def class_of(label: Any, classes: Mapping[str, int], path: Path, line: int) -> int:
-    """The index of a label, or where the unknown one stands."""
+def find_class(label: Any, classes: Mapping[str, int], path: Path, line: int) -> int:
+    """Return the index of a label; raise a UserError that says where an unknown one stands."""
     if str(label) not in classes:
-        raise UserMistake(f"{path}, line {line}: label {label!r} is none of {', '.join(classes)}")
+        raise UserError(f"{path}, line {line}: label {label!r} is none of {', '.join(classes)}")
     return classes[str(label)]
 
 
-def whole(text: str) -> str:
-    """Without HTML line breaks and doubled spaces, as reviews are published with them."""
+def clean_html_breaks(text: str) -> str:
+    """Return the text without the HTML line breaks and doubled spaces of published reviews."""
     return " ".join(text.replace("<br />", " ").replace("<br/>", " ").replace("<br>", " ").split())

@@ -1,7 +1,9 @@
-"""GLUE (Wang et al. 2019, arXiv 1804.07461): nine tasks, their official metrics, and their submission files.
+"""Read GLUE (Wang et al. 2019, arXiv 1804.07461), nine tasks with their official metrics, and write
+its submission files.
 
-The official test labels are not published. The official dev set is therefore our test set and dev is cut from train:
-nothing is chosen on what is reported. `submission` reads the official test file, without labels.
+The official test labels are not published. The official dev set is therefore our test set and dev
+is cut from train: nothing is chosen on what is reported. `model.evaluate --split submission` reads
+the official test file, without labels.
 """
 
 import itertools
@@ -11,18 +13,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from model.command import UserMistake
-from model.finetuning.examples import Example, LeftOut, Split, Task
-from model.finetuning.tasks.files import class_of, column, is_short, number_of, open_text, table_rows
-from model.finetuning.tasks.splits import Part, parts, reader
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import Example, Omission, Split, Task
+from model.finetuning.tasks.files import (
+    find_class,
+    get_column,
+    is_short,
+    open_text,
+    parse_number,
+    read_table_rows,
+)
+from model.finetuning.tasks.splits import SplitSource, make_reader, plan_splits
 
 ENTAILMENT = ("entailment", "not_entailment")
 NUMBERS = ("0", "1")
 
 
 @dataclass(frozen=True)
-class Spec:
-    """Where a GLUE task keeps what."""
+class GlueSpec:
+    """The folder, columns and labels of a GLUE task."""
 
     folder: str
     text: str
@@ -31,141 +40,178 @@ class Spec:
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
     file: str
-    """Of the submission, without .tsv."""
+    """Name of the submission file, without .tsv."""
     leave_out: tuple[str, ...] = ()
     """Files of the folder that are another task's."""
     header: tuple[str, ...] = ()
     """Columns of files that have no header line."""
     trained_as: tuple[str, ...] = ()
-    """Tasks of the same train.tsv."""
+    """Tasks with the same train.tsv."""
+    is_ordered: bool = True
+    """False: trained on both orders of each pair (google: double_unordered of MRPC and STS-B)."""
 
 
 STSB_HEADER = (
-    "index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2", "score",
+    "index", "genre", "filename", "year", "old_index", "source1", "source2",
+    "sentence1", "sentence2", "score",
 )  # fmt: skip
+MNLI = ("contradiction", "entailment", "neutral")
+ACCURACY = ("accuracy", "loss")
+FOUR = ("accuracy", "macro_f1", "ece", "loss")
 
-SPECS: Mapping[str, Spec] = {
-    "cola": Spec(
+SPECS: Mapping[str, GlueSpec] = {
+    "cola": GlueSpec(
         "CoLA", "sentence", None, "label", NUMBERS, ("matthews", "accuracy", "loss"), "CoLA",
         header=("source", "label", "star", "sentence"),
     ),
-    "sst-2": Spec("SST-2", "sentence", None, "label", NUMBERS, ("accuracy", "macro_f1", "ece", "loss"), "SST-2"),
-    "mrpc": Spec(
+    "sst-2": GlueSpec("SST-2", "sentence", None, "label", NUMBERS, FOUR, "SST-2"),
+    "mrpc": GlueSpec(
         "MRPC", "#1 String", "#2 String", "Quality", NUMBERS, ("f1", "accuracy", "loss"), "MRPC",
-        leave_out=("msr_paraphrase*", "*_ids*"),
+        leave_out=("msr_paraphrase*", "*_ids*"), is_ordered=False,
     ),
-    "sts-b": Spec(
-        "STS-B", "sentence1", "sentence2", "score", (), ("pearson", "spearman", "mse"), "STS-B", header=STSB_HEADER
+    "sts-b": GlueSpec(
+        "STS-B", "sentence1", "sentence2", "score", (), ("pearson", "spearman", "mse"), "STS-B",
+        header=STSB_HEADER, is_ordered=False,
     ),
-    "qqp": Spec("QQP", "question1", "question2", "is_duplicate", NUMBERS, ("f1", "accuracy", "loss"), "QQP"),
-    "mnli": Spec(
-        "MNLI", "sentence1", "sentence2", "gold_label", ("contradiction", "entailment", "neutral"),
-        ("accuracy", "macro_f1", "loss"), "MNLI-m", leave_out=("*mismatched*",),
-        trained_as=("mnli-mm",),
+    "qqp": GlueSpec(
+        "QQP", "question1", "question2", "is_duplicate", NUMBERS, ("f1", "accuracy", "loss"), "QQP"
     ),
-    "mnli-mm": Spec(
-        "MNLI", "sentence1", "sentence2", "gold_label", ("contradiction", "entailment", "neutral"),
-        ("accuracy", "macro_f1", "loss"), "MNLI-mm", leave_out=("*_matched*",),
-        trained_as=("mnli",),
+    "mnli": GlueSpec(
+        "MNLI", "sentence1", "sentence2", "gold_label", MNLI, ("accuracy", "macro_f1", "loss"),
+        "MNLI-m", leave_out=("*mismatched*",), trained_as=("mnli-mm",),
     ),
-    "qnli": Spec("QNLI", "question", "sentence", "label", ENTAILMENT, ("accuracy", "loss"), "QNLI"),
-    "rte": Spec("RTE", "sentence1", "sentence2", "label", ENTAILMENT, ("accuracy", "loss"), "RTE"),
-    "wnli": Spec("WNLI", "sentence1", "sentence2", "label", NUMBERS, ("accuracy", "loss"), "WNLI"),
+    "mnli-mm": GlueSpec(
+        "MNLI", "sentence1", "sentence2", "gold_label", MNLI, ("accuracy", "macro_f1", "loss"),
+        "MNLI-mm", leave_out=("*_matched*",), trained_as=("mnli",),
+    ),
+    "qnli": GlueSpec("QNLI", "question", "sentence", "label", ENTAILMENT, ACCURACY, "QNLI"),
+    "rte": GlueSpec("RTE", "sentence1", "sentence2", "label", ENTAILMENT, ACCURACY, "RTE"),
+    "wnli": GlueSpec("WNLI", "sentence1", "sentence2", "label", NUMBERS, ACCURACY, "WNLI"),
 }  # fmt: skip
 
 
-def rows(spec: Spec, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """CoLA's files have no header line, STS-B's sometimes have none."""
+def read_glue_rows(spec: GlueSpec, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and row; CoLA's files have no header line, STS-B's sometimes have none."""
     with open_text(path) as file:
         first = file.readline().rstrip("\n").split("\t")
     if spec.text in first:
-        yield from table_rows(path)
+        yield from read_table_rows(path)
         return
     if len(first) != len(spec.header):
-        raise UserMistake(f"{path}, line 1: no column {spec.text!r}; its columns are {', '.join(first)}")
+        raise UserError(
+            f"{path}, line 1: no column {spec.text!r}; its columns are {', '.join(first)}"
+        )
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             cells = line.rstrip("\n").split("\t")
             yield number, dict(itertools.zip_longest(spec.header, cells[: len(spec.header)]))
 
 
-def examples(spec: Spec, path: Path, labelled: bool = True) -> Iterator[Example | LeftOut]:
+def read_glue_examples(
+    spec: GlueSpec, path: Path, labelled: bool = True
+) -> Iterator[Example | Omission]:
     classes = {label: i for i, label in enumerate(spec.labels)}
     wanted = [spec.text, *([spec.pair] if spec.pair else []), *([spec.label] if labelled else [])]
-    for number, row in rows(spec, path):
+    for number, row in read_glue_rows(spec, path):
         if is_short(row, wanted):
-            yield LeftOut("line too short")
+            yield Omission("line too short")
             continue
         label: int | float | None = None
         if labelled:
-            written = column(row, spec.label, path, number)
+            written = get_column(row, spec.label, path, number)
             if written == "-":
                 continue
-            label = class_of(written, classes, path, number) if classes else number_of(written, path, number)
-        pair = column(row, spec.pair, path, number) if spec.pair else None
+            label = (
+                find_class(written, classes, path, number)
+                if classes
+                else parse_number(written, path, number)
+            )
+        pair = get_column(row, spec.pair, path, number) if spec.pair else None
         name = str(row.get("index") or row.get("id") or number - 1)
-        yield Example(f"{path.stem}:{name}", column(row, spec.text, path, number), pair, label)
+        yield Example(f"{path.stem}:{name}", get_column(row, spec.text, path, number), pair, label)
 
 
-def submission_examples(name: str, data: Path) -> dict[str, list[Example]]:
-    """The official test file, in its own order, by the name of what is submitted; without .tsv.
+def read_submission_examples(name: str, data: Path) -> dict[str, list[Example]]:
+    """Return the official test file's examples in its own order, by the name of what is submitted
+    (without .tsv).
 
-    A model of MNLI answers the diagnostic set too (AX), where that lies beside: the official site wants it.
+    A model of MNLI answers the diagnostic set too (AX), where it lies beside: the official site
+    wants it.
     """
-    spec, folder = SPECS[name], _folder(data, SPECS[name])
-    wanted = "*test_mismatched*" if name == "mnli-mm" else "*test_matched*" if name == "mnli" else "*test*"
+    spec, folder = SPECS[name], _find_folder(data, SPECS[name])
+    wanted = (
+        "*test_mismatched*"
+        if name == "mnli-mm"
+        else "*test_matched*"
+        if name == "mnli"
+        else "*test*"
+    )
     files = sorted(folder.glob(wanted + ".tsv*"))
     if not files:
-        raise UserMistake(f"{data}: no {wanted}.tsv; the official test file of {spec.folder} is needed")
+        raise UserError(
+            f"{data}: no {wanted}.tsv; the official test file of {spec.folder} is needed"
+        )
     found = {spec.file: files[0]}
     if name == "mnli" and (diagnostic := sorted(folder.parent.glob("diagnostic/diagnostic.tsv*"))):
         found["AX"] = diagnostic[0]
     return {
-        file: [_submitted(example, path, place) for place, example in enumerate(examples(spec, path, False), 1)]
+        file: [
+            _require_example(example, path, place)
+            for place, example in enumerate(read_glue_examples(spec, path, False), 1)
+        ]
         for file, path in found.items()
     }
 
 
-def _submitted(example: Example | LeftOut, path: Path, place: int) -> Example:
-    """The official site wants an answer to every line."""
-    if isinstance(example, LeftOut):
-        raise UserMistake(f"{path}, example {place}: {example.reason}; fetch the file again")
+def _require_example(example: Example | Omission, path: Path, place: int) -> Example:
+    """Return the example; raise a UserError for a line without one, because the official site wants
+    an answer to every line.
+    """
+    if isinstance(example, Omission):
+        raise UserError(f"{path}, example {place}: {example.reason}; fetch the file again")
     return example
 
 
-def submission_lines(name: str, predictions: list[Any]) -> list[str]:
-    """As gluebenchmark.com takes them: index and label, scores with three decimals within 0 to 5."""
+def format_submission(name: str, predictions: list[Any]) -> list[str]:
+    """Return the lines gluebenchmark.com takes: index and label, or scores with three decimals
+    within 0 to 5.
+    """
     spec = SPECS[name]
     said = (
-        [spec.labels[int(p)] for p in predictions] if spec.labels else [f"{min(5, max(0, p)):.3f}" for p in predictions]
+        [spec.labels[int(p)] for p in predictions]
+        if spec.labels
+        else [f"{min(5, max(0, p)):.3f}" for p in predictions]
     )
     return ["index\tprediction", *(f"{i}\t{label}" for i, label in enumerate(said))]
 
 
-def _folder(data: Path, spec: Spec) -> Path:
-    """The task's own folder, or the one that holds all of GLUE."""
+def _find_folder(data: Path, spec: GlueSpec) -> Path:
+    """Return the task's own folder, also where `data` holds all of GLUE."""
     if (data / spec.folder).is_dir():
         return data / spec.folder
     if data.is_dir() and not any(path.is_file() for path in data.iterdir()):
-        raise UserMistake(
-            f"{data}: no folder {spec.folder} and no file in it; --data names GLUE's folder or the task's"
+        raise UserError(
+            f"{data}: no folder {spec.folder} and no file in it; --data names GLUE's folder or "
+            "the task's"
         )
     return data
 
 
-def _task(name: str, spec: Spec) -> Task:
-    def split_parts(data: Path) -> Mapping[Split, Part]:
-        return parts(_folder(data, spec), spec.leave_out, labelled_test=False)
+def _make_task(name: str, spec: GlueSpec) -> Task:
+    def plan_glue_splits(data: Path) -> Mapping[Split, SplitSource]:
+        return plan_splits(_find_folder(data, spec), spec.leave_out, labelled_test=False)
 
     return Task(
         name=name,
         shape="classification" if spec.labels else "regression",
         labels=spec.labels,
         metrics=spec.metrics,
-        read=reader(partial(examples, spec), split_parts),
+        read=make_reader(
+            partial(read_glue_examples, spec), plan_glue_splits, is_ordered=spec.is_ordered
+        ),
         source=f"GLUE: {spec.folder}/train.tsv, dev.tsv (test.tsv for a submission)",
         trained_as=spec.trained_as,
     )
 
 
-TASKS = tuple(_task(name, spec) for name, spec in SPECS.items())
+TASKS = tuple(_make_task(name, spec) for name, spec in SPECS.items())

@@ -1,39 +1,43 @@
-"""IMDb (Maas et al. 2011): JSON lines or a table with `text` and `label` 0/1, or the original aclImdb folders."""
+"""Read IMDb (Maas et al. 2011): JSON lines or a table with `text` and `label` 0/1, or the original
+aclImdb folders.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from model.finetuning.examples import Example, Split, Task
-from model.finetuning.tasks.files import class_of, column, table_rows, whole
-from model.finetuning.tasks.splits import DEV_SHARE, Part, parts, reader
+from model.finetuning.features.examples import Example, Split, Task
+from model.finetuning.tasks.files import clean_html_breaks, find_class, get_column, read_table_rows
+from model.finetuning.tasks.splits import DEV_SHARE, SplitSource, make_reader, plan_splits
 
 CLASSES = {"0": 0, "1": 1, "neg": 0, "pos": 1}
 
 
-def split_parts(data: Path) -> Mapping[Split, Part]:
-    """The original folders, dev cut from train; or files with the splits in their names."""
+def plan_imdb_splits(data: Path) -> Mapping[Split, SplitSource]:
+    """Plan the original folders, dev cut from train; or files with the splits in their names."""
     if not (data / "train" / "pos").is_dir():
-        return parts(data)
-    train, test = Part((data / "train",), DEV_SHARE), Part((data / "test",))
+        return plan_splits(data)
+    train, test = SplitSource((data / "train",), DEV_SHARE), SplitSource((data / "test",))
     return {"train": train, "dev": train, "test": test}
 
 
-def reviews(path: Path) -> Iterator[Example]:
-    yield from _folder(path) if path.is_dir() else _rows(path)
+def read_imdb_reviews(path: Path) -> Iterator[Example]:
+    yield from _read_folder(path) if path.is_dir() else _read_rows(path)
 
 
-def _rows(path: Path) -> Iterator[Example]:
-    for number, row in table_rows(path):
-        text = whole(str(column(row, "text", path, number)))
-        label = class_of(column(row, "label", path, number), CLASSES, path, number)
-        yield Example(f"{path.name}:{number}", text, label=label, slices={"words": len(text.split())})
+def _read_rows(path: Path) -> Iterator[Example]:
+    for number, row in read_table_rows(path):
+        text = clean_html_breaks(str(get_column(row, "text", path, number)))
+        label = find_class(get_column(row, "label", path, number), CLASSES, path, number)
+        yield Example(
+            f"{path.name}:{number}", text, label=label, slices={"words": len(text.split())}
+        )
 
 
-def _folder(path: Path) -> Iterator[Example]:
-    """{neg,pos}/<number>_<rating>.txt"""
+def _read_folder(path: Path) -> Iterator[Example]:
+    """Yield the reviews of {neg,pos}/<number>_<rating>.txt."""
     for label in ("neg", "pos"):
         for file in sorted((path / label).glob("*.txt")):
-            text = whole(file.read_text(encoding="utf-8", errors="replace"))
+            text = clean_html_breaks(file.read_text(encoding="utf-8", errors="replace"))
             name = f"{path.name}/{label}/{file.stem}"
             yield Example(name, text, label=CLASSES[label], slices={"words": len(text.split())})
 
@@ -44,7 +48,7 @@ TASKS = (
         shape="classification",
         labels=("negative", "positive"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=reader(reviews, split_parts),
+        read=make_reader(read_imdb_reviews, plan_imdb_splits),
         source="Maas et al. 2011: aclImdb folders, or train/test JSON lines with text and label",
         question="is a film review negative or positive (reviews from another domain)?",
     ),

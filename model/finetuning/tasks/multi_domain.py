@@ -1,28 +1,30 @@
-"""Multi-domain sentiment (Blitzer et al. 2007): <domain>/{positive,negative}.review, pseudo-XML."""
+"""Read multi-domain sentiment (Blitzer et al. 2007): <domain>/{positive,negative}.review,
+pseudo-XML.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from model.command import UserMistake
-from model.finetuning.examples import SPLITS, Example, Split, Task
-from model.finetuning.tasks.files import open_text, whole
-from model.finetuning.tasks.splits import SHARES, Part, reader
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import SPLITS, Example, Split, Task
+from model.finetuning.tasks.files import clean_html_breaks, open_text
+from model.finetuning.tasks.splits import SHARES, SplitSource, make_reader
 
 CLASSES = {"negative": 0, "positive": 1}
 
 
-def split_parts(data: Path) -> Mapping[Split, Part]:
-    """All domains below the folder; the published set has no split, so it is cut by text."""
+def plan_domain_splits(data: Path) -> Mapping[Split, SplitSource]:
+    """Plan all domains below the folder; the published set has no split, so it is cut by text."""
     files = tuple(sorted(p for p in data.rglob("*.review*") if p.name.split(".")[0] in CLASSES))
     if not files:
-        raise UserMistake(f"{data}: no <domain>/positive.review or negative.review, plain or gz")
-    return {split: Part(files, SHARES) for split in SPLITS}
+        raise UserError(f"{data}: no <domain>/positive.review or negative.review, plain or gz")
+    return {split: SplitSource(files, SHARES) for split in SPLITS}
 
 
-def reviews(path: Path) -> Iterator[Example]:
+def read_domain_reviews(path: Path) -> Iterator[Example]:
     domain, label = path.parent.name, CLASSES[path.name.split(".")[0]]
-    for number, fields in enumerate(_records(path)):
-        text = whole(fields.get("review_text", ""))
+    for number, fields in enumerate(_parse_records(path)):
+        text = clean_html_breaks(fields.get("review_text", ""))
         if text:
             slices: dict[str, str | float] = {"domain": domain, "words": len(text.split())}
             if fields.get("rating"):
@@ -30,8 +32,10 @@ def reviews(path: Path) -> Iterator[Example]:
             yield Example(f"{domain}:{path.name}:{number}", text, label=label, slices=slices)
 
 
-def _records(path: Path) -> Iterator[dict[str, str]]:
-    """Tags stand alone on their lines; what is between an opening and its closing one is a field."""
+def _parse_records(path: Path) -> Iterator[dict[str, str]]:
+    """Yield the fields of each review. Tags stand alone on their lines; a field is the lines
+    between an opening and its closing tag.
+    """
     fields: dict[str, str] = {}
     name = ""
     held: list[str] = []
@@ -45,7 +49,10 @@ def _records(path: Path) -> Iterator[dict[str, str]]:
                 fields[name] = "".join(held)
                 name, held = "", []
             elif (
-                not name and tag.startswith("<") and tag.endswith(">") and tag not in ("<review>", "<data>", "</data>")
+                not name
+                and tag.startswith("<")
+                and tag.endswith(">")
+                and tag not in ("<review>", "<data>", "</data>")
             ):
                 name = tag[1:-1]
             elif name:
@@ -58,8 +65,9 @@ TASKS = (
         shape="classification",
         labels=("negative", "positive"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=reader(reviews, split_parts),
-        source="Blitzer et al. 2007, processed_acl/unprocessed: <domain>/{positive,negative}.review",
+        read=make_reader(read_domain_reviews, plan_domain_splits),
+        source="Blitzer et al. 2007, processed_acl/unprocessed: "
+        "<domain>/{positive,negative}.review",
         question="is a product review negative or positive, over several domains?",
     ),
 )

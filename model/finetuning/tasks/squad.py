@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) in the official JSON form."""
+"""Read SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) in the official JSON form."""
 
 import json
 from collections.abc import Iterator
@@ -6,50 +6,62 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from model.command import UserMistake
-from model.finetuning.examples import Example, Task
-from model.finetuning.tasks.files import load_json, open_text
-from model.finetuning.tasks.splits import parts, passage, reader
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import Example, Task
+from model.finetuning.tasks.files import open_text, parse_json
+from model.finetuning.tasks.splits import get_passage, make_reader, plan_splits
 
 
-def questions(path: Path) -> Iterator[Example]:
-    """One example a question; all its published answers count, the first is trained on."""
+def read_squad_questions(path: Path) -> Iterator[Example]:
+    """Yield one example a question; all its published answers count, the first is trained on."""
     with open_text(path) as file:
         try:
-            articles = load_json(file.read())["data"]
+            articles = parse_json(file.read())["data"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise UserMistake(f"{path}: not SQuAD's JSON ({error}); expected an object with `data`") from error
+            raise UserError(
+                f"{path}: not SQuAD's JSON ({error}); expected an object with `data`"
+            ) from error
     try:
-        yield from _of_articles(articles)
+        yield from _read_articles(articles)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"no field {error}" if isinstance(error, KeyError) else str(error)
-        raise UserMistake(
-            f"{path}: not SQuAD's official form ({what}); expected data, paragraphs, context, qas, id, question, "
+        raise UserError(
+            f"{path}: not SQuAD's official form ({what}); expected data, paragraphs, context, "
+            "qas, id, question, "
             "answers, text and answer_start"
         ) from error
 
 
-def _of_articles(articles: list[dict[str, Any]]) -> Iterator[Example]:
+def _read_articles(articles: list[dict[str, Any]]) -> Iterator[Example]:
     for article in articles:
         for paragraph in article["paragraphs"]:
             for qa in paragraph["qas"]:
-                answers = tuple((a["text"], int(a["answer_start"])) for a in qa["answers"] if a["text"])
-                slices = {"question word": _first_word(qa["question"])}
-                yield Example(qa["id"], qa["question"].strip(), paragraph["context"], answers=answers, slices=slices)
+                answers = tuple(
+                    (a["text"], int(a["answer_start"])) for a in qa["answers"] if a["text"]
+                )
+                slices = {"question word": _find_question_word(qa["question"])}
+                yield Example(
+                    qa["id"],
+                    qa["question"].strip(),
+                    paragraph["context"],
+                    answers=answers,
+                    slices=slices,
+                )
 
 
-def answered(path: Path) -> Iterator[Example]:
-    """Of SQuAD 1.1, where every question has an answer."""
-    for example in questions(path):
+def read_answered_questions(path: Path) -> Iterator[Example]:
+    """Yield the questions of SQuAD 1.1, each of which has an answer."""
+    for example in read_squad_questions(path):
         if not example.answers:
-            raise UserMistake(
-                f"{path}: question {example.id} has no answer, in squad1 every one has; use --task squad2"
+            raise UserError(
+                f"{path}: question {example.id} has no answer, in squad1 every one has; use "
+                "--task squad2"
             )
         yield example
 
 
-def _first_word(question: str) -> str:
-    """What is asked for: who, what, when …, or `other`."""
+def _find_question_word(question: str) -> str:
+    """Return the word that asks: who, what, when …, or `other`."""
     word = question.split()[0].lower() if question.split() else ""
     return word if word in ("who", "what", "when", "where", "which", "why", "how") else "other"
 
@@ -60,7 +72,11 @@ TASKS = (
         shape="span",
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
-        read=reader(answered, partial(parts, leave_out=("*v2*", "*2.0*")), key=passage),
+        read=make_reader(
+            read_answered_questions,
+            partial(plan_splits, leave_out=("*v2*", "*2.0*")),
+            key=get_passage,
+        ),
         source="SQuAD 1.1: train-v1.1.json, dev-v1.1.json",
         always_answered=True,
     ),
@@ -69,7 +85,9 @@ TASKS = (
         shape="span",
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
-        read=reader(questions, partial(parts, leave_out=("*v1*", "*1.1*")), key=passage),
+        read=make_reader(
+            read_squad_questions, partial(plan_splits, leave_out=("*v1*", "*1.1*")), key=get_passage
+        ),
         source="SQuAD 2.0: train-v2.0.json, dev-v2.0.json; some questions have no answer",
     ),
 )

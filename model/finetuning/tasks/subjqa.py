@@ -1,4 +1,4 @@
-"""SubjQA (Bjerva et al. 2020): questions about reviews, answered by spans or not at all.
+"""Read SubjQA (Bjerva et al. 2020): questions about reviews, answered by spans or not at all.
 
 Files are <domain>/{train,dev,test}.csv.
 """
@@ -9,52 +9,68 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from model.command import UserMistake
-from model.finetuning.examples import Example, LeftOut, Split, Task
-from model.finetuning.tasks.files import column, table_rows
-from model.finetuning.tasks.splits import Part, by_name, passage, planned, reader, undivided
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import Example, Omission, Split, Task
+from model.finetuning.tasks.files import get_column, read_table_rows
+from model.finetuning.tasks.splits import (
+    SplitSource,
+    get_passage,
+    group_by_split,
+    make_reader,
+    plan_cut_splits,
+    plan_missing_splits,
+)
 
 NO_ANSWER = "ANSWERNOTFOUND"
-"""Stands at the end of every review; chosen by annotators as the answer that is not there."""
+"""The last word of every review, which annotators chose where there is no answer."""
 
 
-def split_parts(data: Path) -> Mapping[Split, Part]:
-    """Every domain below the folder; a file alone is cut."""
+def plan_subjqa_splits(data: Path) -> Mapping[Split, SplitSource]:
+    """Plan every domain below the folder; a file alone is cut."""
     if data.is_file():
-        return undivided(data)
-    found = by_name(sorted(data.rglob("*.csv*")), data)
+        return plan_cut_splits(data)
+    found = group_by_split(sorted(data.rglob("*.csv*")), data)
     if not any(found.values()):
-        raise UserMistake(f"{data}: no <domain>/train.csv, dev.csv or test.csv of SubjQA, plain or gz")
-    return planned(found)
+        raise UserError(
+            f"{data}: no <domain>/train.csv, dev.csv or test.csv of SubjQA, plain or gz"
+        )
+    return plan_missing_splits(found)
 
 
-def questions(path: Path) -> Iterator[Example | LeftOut]:
-    """One example for each pair of question and review; several annotators' answers are several right answers.
+def read_subjqa_questions(path: Path) -> Iterator[Example | Omission]:
+    """Yield one example for each pair of question and review; several annotators' answers are
+    several right answers.
 
-    Where annotators marked answers and none of them is found in the review, the question is left out: to say that it
-    has no answer would be wrong.
+    Where annotators marked answers and none of them is found in the review, the question is left
+    out: to say that it has no answer would be wrong.
     """
     held: dict[str, tuple[Example, list[tuple[str, int] | None]]] = {}
-    for number, row in table_rows(path):
-        name = str(column(row, "q_review_id", path, number))
-        review = str(column(row, "review", path, number)).removesuffix(NO_ANSWER).rstrip()
+    for number, row in read_table_rows(path):
+        name = str(get_column(row, "q_review_id", path, number))
+        review = str(get_column(row, "review", path, number)).removesuffix(NO_ANSWER).rstrip()
         if name not in held:
             slices = {"domain": str(row.get("domain") or path.parent.name)}
-            held[name] = (Example(name, str(column(row, "question", path, number)), review, slices=slices), [])
-        answer = str(column(row, "human_ans_spans", path, number))
-        start = _start(row.get("human_ans_indices"), path, number)
+            held[name] = (
+                Example(
+                    name, str(get_column(row, "question", path, number)), review, slices=slices
+                ),
+                [],
+            )
+        answer = str(get_column(row, "human_ans_spans", path, number))
+        start = _parse_start(row.get("human_ans_indices"), path, number)
         if answer != NO_ANSWER:
-            held[name][1].append(aligned(review, answer, start))
+            held[name][1].append(align_answer(review, answer, start))
     for example, marked in held.values():
         answers = tuple(answer for answer in marked if answer)
         if marked and not answers:
-            yield LeftOut("no marked answer found in its passage")
+            yield Omission("no marked answer found in its passage")
         else:
             yield replace(example, answers=answers)
 
 
-def aligned(review: str, answer: str, start: int) -> tuple[str, int] | None:
-    """The words of the review that are the answer but for white space, nearest to `start`; None if there are none.
+def align_answer(review: str, answer: str, start: int) -> tuple[str, int] | None:
+    """Return the words of the review that equal the answer but for white space and where they
+    start, nearest to `start`; None if there are none.
 
     The published spans come from a tokenized copy of the reviews: `bedding .` stands for `bedding.`
     """
@@ -62,7 +78,11 @@ def aligned(review: str, answer: str, start: int) -> tuple[str, int] | None:
         return answer, start
     places = [i for i, character in enumerate(review) if not character.isspace()]
     squeezed, wanted = "".join(review[i] for i in places), "".join(answer.split())
-    found = [match.start() for match in re.finditer(f"(?={re.escape(wanted)})", squeezed)] if wanted else []
+    found = (
+        [match.start() for match in re.finditer(f"(?={re.escape(wanted)})", squeezed)]
+        if wanted
+        else []
+    )
     if not found:
         return None
     first = min(found, key=lambda i: abs(places[i] - start))
@@ -70,11 +90,13 @@ def aligned(review: str, answer: str, start: int) -> tuple[str, int] | None:
     return review[begin:end], begin
 
 
-def _start(written: object, path: Path, line: int) -> int:
+def _parse_start(written: object, path: Path, line: int) -> int:
     try:
         return int(ast.literal_eval(str(written))[0])
     except (ValueError, SyntaxError, TypeError, IndexError):
-        raise UserMistake(f"{path}, line {line}: human_ans_indices {written!r} is not `(start, end)`") from None
+        raise UserError(
+            f"{path}, line {line}: human_ans_indices {written!r} is not `(start, end)`"
+        ) from None
 
 
 TASKS = (
@@ -83,7 +105,7 @@ TASKS = (
         shape="span",
         labels=(),
         metrics=("answer_f1", "exact_match", "loss"),
-        read=reader(questions, split_parts, key=passage),
+        read=make_reader(read_subjqa_questions, plan_subjqa_splits, key=get_passage),
         source="SubjQA: <domain>/{train,dev,test}.csv, plain or gz",
         question="which words of a review answer a question about the product, if any do?",
     ),

@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs import corpus_options, prepared, sample_dump, work_units
-from beam_jobs.work_units import DumpFile
+from beam_jobs.corpus import options, plan, prepare_pass
+from beam_jobs.reading import work_units
+from beam_jobs.reading.work_units import DumpFile
+from beam_jobs.sample import sample_dump
 
 FILES, WRITERS = 8, 2
 SAMPLE_REVIEWS = 80_000  # of the synthetic dump, where no other is given
@@ -24,17 +26,27 @@ def sample(path: Path, reviews: int) -> None:
 
 
 def write(inputs: list[str], folder: Path, reviews: int | None, copies: int = 1) -> None:
-    """Lines of JSON in eight gz files: `reviews` of the input (None: all), then perturbed copies of them."""
+    """Lines of JSON in eight gz files: `reviews` of the input (None: all), then perturbed copies of
+    them.
+    """
     folder.mkdir(parents=True)
     with multiprocessing.get_context("fork").Pool(WRITERS) as pool:
         pool.map(partial(write_part, inputs, folder, reviews, copies), range(FILES), chunksize=1)
 
 
-def write_part(inputs: list[str], folder: Path, reviews: int | None, copies: int, part: int) -> None:
-    chosen = [pair for pair in enumerate(itertools.islice(lines(inputs), reviews)) if pair[0] % FILES == part]
+def write_part(
+    inputs: list[str], folder: Path, reviews: int | None, copies: int, part: int
+) -> None:
+    chosen = [
+        pair
+        for pair in enumerate(itertools.islice(lines(inputs), reviews))
+        if pair[0] % FILES == part
+    ]
     with gzip.open(folder / f"dump-{part}.json.gz", "wb", compresslevel=1) as gz:
         for copy in range(copies):
-            gz.writelines(perturbed(line, copy, number) if copy else line for number, line in chosen)
+            gz.writelines(
+                perturbed(line, copy, number) if copy else line for number, line in chosen
+            )
 
 
 def join(folder: Path, one: Path) -> None:
@@ -51,7 +63,9 @@ def count(inputs: list[str]) -> int:
 
 
 def lines(inputs: list[str]) -> Iterator[bytes]:
-    """Every record as a line of JSON: as it stands in a file of such lines, in 2018's field names otherwise."""
+    """Every record as a line of JSON: as it stands in a file of such lines, in 2018's field names
+    otherwise.
+    """
     for file in dump_files(inputs):
         if file.layout.name == "json_lines":
             yield from raw_lines(file)
@@ -60,8 +74,8 @@ def lines(inputs: list[str]) -> Iterator[bytes]:
 
 
 def dump_files(inputs: list[str]) -> list[DumpFile]:
-    args, _ = corpus_options.parse(["--input", *inputs, "--output", "unused"])
-    return corpus_options.dump_files(args)
+    args, _ = options.parse_corpus_options(["--input", *inputs, "--output", "unused"])
+    return plan.list_dump_files(args)
 
 
 def text_field(inputs: list[str]) -> str:
@@ -81,15 +95,21 @@ def raw_lines(file: DumpFile) -> Iterator[bytes]:
 
 
 def whole(file: DumpFile) -> list[work_units.Unit]:
-    return list(work_units._cut(file, 1 << 62, "unused"))
+    return list(work_units._cut_by_layout(file, 1 << 62, "unused"))
 
 
 def recast(file: DumpFile) -> Iterator[bytes]:
-    settings: Any = prepared.Preparation(folder="unused", bounds=(1.0,) * 4, seed=0, sample_share=0)
+    settings: Any = prepare_pass.Preparation(
+        folder="unused", bounds=(1.0,) * 4, seed=0, sample_share=0
+    )
     for unit in whole(file):
-        for review in prepared.Reading(unit, settings).reviews():
+        for review in prepare_pass.UnitReader(unit, settings).read_reviews():
             names = {"reviewText": review.text, "overall": review.stars, "asin": review.item_id}
-            names |= {"reviewerID": review.user_id, "unixReviewTime": review.timestamp, "verified": review.verified}
+            names |= {
+                "reviewerID": review.user_id,
+                "unixReviewTime": review.timestamp,
+                "verified": review.verified,
+            }
             yield json.dumps(names).encode() + b"\n"
 
 

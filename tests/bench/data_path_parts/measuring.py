@@ -1,6 +1,7 @@
 """CPU seconds, seconds and memory of a function with all the processes it starts.
 
-Each run is a fork of its own, so that no run finds what another has warmed up, and all find the imports done.
+Each run is a fork of its own, so that no run finds what another has warmed up, and all find the
+imports done.
 """
 
 import os

@@ -11,18 +11,19 @@ import numpy as np
 from nltk.tokenize.punkt import PunktSentenceTokenizer
 from tokenizers import Tokenizer
 
-from beam_jobs import (
-    corpus_job,
-    corpus_options,
-    duplicate_search,
-    prepared,
-    sentences,
-    shard_units,
-    shards_job,
-    storage,
-    work_units,
-    written,
-)
+from beam_jobs import corpus_job, shards_job
+from beam_jobs.corpus import prepare_pass, write_pass
+from beam_jobs.corpus.folders import Folders
+from beam_jobs.corpus.options import parse_corpus_options
+from beam_jobs.corpus.plan import plan_corpus
+from beam_jobs.corpus.punkt_training import write_punkt
+from beam_jobs.deduplication import duplicate_buckets
+from beam_jobs.job import storage
+from beam_jobs.packing import shard_files
+from beam_jobs.packing.options import parse_shards_options
+from beam_jobs.packing.plan import Packing, Unit, plan_shards
+from beam_jobs.reading import work_units
+from beam_jobs.text import sentences
 
 MAX_LENGTH = 128
 BATCH_REVIEWS = 1000
@@ -32,10 +33,11 @@ EVERYTHING = ("--split", "pretrain=100")  # so that both sides tokenize every re
 def plain(dump: Path, text_field: str, punkt: Path, vocabulary: Path, output: Path) -> None:
     """json, NLTK's Punkt, tokenizers; ids of a review one after another in rows of 128. One thread.
 
-    It is spared what would only slow it: sentences are not padded one by one, and rows are kept in 16 bits.
+    It is spared what would only slow it: sentences are not padded one by one, and rows are kept in
+    16 bits.
     """
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    splitter = PunktSentenceTokenizer(sentences.from_json(punkt.read_text()))
+    splitter = PunktSentenceTokenizer(sentences.decode_punkt(punkt.read_text()))
     tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
     with open(output, "wb") as rows:
         for file in sorted(dump.iterdir()):
@@ -78,55 +80,62 @@ def corpus_arguments(dump: Path, output: Path) -> list[str]:
 
 
 def shards_arguments(vocabulary: Path, output: Path) -> list[str]:
-    return ["--corpus", str(output / "corpus"), "--vocabulary", str(vocabulary), "--output", str(output / "shards")]
+    return [
+        "--corpus",
+        str(output / "corpus"),
+        "--vocabulary",
+        str(vocabulary),
+        "--output",
+        str(output / "shards"),
+    ]
 
 
 def in_a_pool(dump: Path, vocabulary: Path, output: Path, workers: int) -> None:
     """The same units through the same functions, handed out by multiprocessing."""
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         pool_corpus(pool, dump, output)
-        args, _ = shards_job.parse(shards_arguments(vocabulary, output))
-        packing = shards_job.prepare_output(args)
-        units = sorted(shard_units.plan(args.corpus), key=lambda unit: -unit.rows)
-        pool.map(partial(pack_unit, packing=packing), units, chunksize=1)
+        shards = plan_shards(*parse_shards_options(shards_arguments(vocabulary, output)))
+        units = sorted(shards.units, key=lambda unit: -unit.rows)
+        pool.map(partial(pack_unit, packing=shards.packing), units, chunksize=1)
 
 
 def pool_corpus(pool, dump: Path, output: Path) -> None:
-    args, _ = corpus_options.parse(corpus_arguments(dump, output))
-    files = corpus_options.dump_files(args)
-    folders = corpus_options.Folders(args.output, storage.join(args.output, "_work"))
-    preparation = corpus_options.preparation(args, files, folders)
-    cut = partial(work_units.cut, size=work_units.unit_bytes(files), folder=folders.cuts)
-    units = [unit for found in pool.map(cut, files, chunksize=1) for unit in found]
-    counts = pool.map(partial(prepared.prepare, preparation=preparation), units, chunksize=1)
-    punkt = corpus_job.train_punkt(counts, folders, None)
-    search = partial(find_duplicates, folder=folders.prepared, counts=counts)
-    gone: dict[str, list[bytes]] = {}
-    for losers in pool.map(search, duplicate_search.list_buckets(counts), chunksize=1):
-        for unit, rows in losers:
-            gone.setdefault(unit, []).append(rows)
-    writing = written.Writing(folders.prepared, folders.written, folders.output)
-    write = partial(write_unit, punkt=punkt, writing=writing)
-    pool.map(write, [(c, gone.get(c["unit"], [])) for c in counts], chunksize=1)
-    storage.remove(folders.work)
+    plan = plan_corpus(*parse_corpus_options(corpus_arguments(dump, output)))
+    cut = partial(work_units.cut_file, size=plan.unit_bytes, folder=plan.folders.cuts)
+    units = [unit for found in pool.map(cut, plan.files, chunksize=1) for unit in found]
+    counts = pool.map(
+        partial(prepare_pass.prepare_unit, preparation=plan.preparation), units, chunksize=1
+    )
+    punkt = write_punkt(counts, plan.folders, None)
+    search = partial(find_duplicates, folder=plan.folders.prepared, counts=counts)
+    copies: dict[str, list[bytes]] = {}
+    for found in pool.map(search, duplicate_buckets.list_buckets(counts), chunksize=1):
+        for unit, rows in found:
+            copies.setdefault(unit, []).append(rows)
+    write = partial(write_unit, punkt=punkt, folders=plan.folders)
+    pool.map(write, [(c, copies.get(c["unit"], [])) for c in counts], chunksize=1)
+    storage.remove_path(plan.folders.work)
 
 
-def find_duplicates(bucket: tuple[int, int], folder: str, counts: list[dict]) -> list[tuple[str, bytes]]:
-    return list(duplicate_search.exact(bucket, folder, counts, ()))
+def find_duplicates(
+    bucket: tuple[int, int], folder: str, counts: list[dict]
+) -> list[tuple[str, bytes]]:
+    return list(duplicate_buckets.find_exact_duplicates(bucket, folder, counts, ()))
 
 
-_remembered: dict[str, object] = {}  # one splitter and one tokenizer a process, as Beam's DoFns have
+_remembered: dict[str, object] = {}
+"""One splitter and one tokenizer a process, as Beam's DoFns have."""
 
 
-def write_unit(unit: tuple[dict, list[bytes]], punkt: str, writing: written.Writing) -> None:
-    counts, losers = unit
+def write_unit(unit: tuple[dict, list[bytes]], punkt: str, folders: Folders) -> None:
+    counts, copies = unit
     if "splitter" not in _remembered:
-        _remembered["splitter"] = sentences.SentenceSplitter(sentences.from_json(punkt))
-    gone = written.Gone(*map(corpus_job.row_numbers, (losers, [], [])))
-    written.write(counts["unit"], counts["source"], gone, 0, writing, _remembered["splitter"])  # type: ignore[arg-type]
+        _remembered["splitter"] = sentences.SentenceSplitter(sentences.decode_punkt(punkt))
+    dropped = write_pass.DroppedRows(*map(write_pass.unpack_rows, (copies, [], [])))
+    write_pass.write_unit(counts, dropped, 0, folders, _remembered["splitter"])  # type: ignore[arg-type]
 
 
-def pack_unit(unit: shard_units.CorpusUnit, packing: shards_job.Packing) -> None:
+def pack_unit(unit: Unit, packing: Packing) -> None:
     if "word_ids" not in _remembered:
-        _remembered["word_ids"] = shards_job.load_word_ids(packing.vocabulary)
-    shards_job.make_shard(unit, packing, _remembered["word_ids"])  # type: ignore[arg-type]
+        _remembered["word_ids"] = shard_files.load_word_ids(packing.vocabulary)
+    shard_files.write_shard(unit, packing, _remembered["word_ids"])  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""What each step of our path costs, and what the least it could cost is: one run in one process, timed from inside."""
+"""What each step of our path costs, and what the least it could cost is: one run in one process,
+timed from inside.
+"""
 
 import json
 import time
@@ -14,38 +16,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs import (
-    corpus_job,
-    deduplication,
-    duplicate_search,
-    packing,
-    parquet_shards,
-    personal_data,
-    prepared,
-    sentences,
-    shard_units,
-    tokenization,
-)
-from beam_jobs.compression import PlainStream, open_plain
-from beam_jobs.formats import detection
+from beam_jobs import corpus_job
+from beam_jobs.corpus import parquet_files, prepare_pass
+from beam_jobs.deduplication import duplicate_buckets, exact_duplicates
+from beam_jobs.packing import corpus_units, packing, tokenization
+from beam_jobs.reading import detection
+from beam_jobs.reading.compression import PlainStream, open_uncompressed
+from beam_jobs.text import personal_data, sentences
 from tests.bench.data_path_parts import paths
 
 STEPS: list[tuple[str, Any, str]] = [
     ("unpack", PlainStream, "read"),
-    ("parse records", detection, "read"),
-    ("clean", prepared, "clean"),
-    ("mask personal data", personal_data, "mask"),
-    ("hash", prepared.Batch, "add"),
-    ("texts to Arrow", prepared.Batch, "table"),
-    ("duplicates: pack", deduplication, "pack"),
-    ("duplicates: find", duplicate_search, "exact"),
-    ("train Punkt", corpus_job, "train_punkt"),
+    ("parse records", detection, "read_records"),
+    ("clean", prepare_pass, "clean_text"),
+    ("mask personal data", personal_data, "mask_personal_data"),
+    ("hash", prepare_pass.Batch, "add_review"),
+    ("texts to Arrow", prepare_pass.Batch, "to_table"),
+    ("duplicates: pack", exact_duplicates, "pack_rows"),
+    ("duplicates: find", duplicate_buckets, "find_exact_duplicates"),
+    ("train Punkt", corpus_job, "write_punkt"),
     ("sentences", sentences.SentenceSplitter, "split"),
-    ("write Parquet (both jobs)", parquet_shards.pq.ParquetWriter, "write_table"),
-    ("read corpus", shard_units.CorpusUnit, "windows"),
+    ("write Parquet (both jobs)", parquet_files.pq.ParquetWriter, "write_table"),
+    ("read corpus", corpus_units.CorpusUnit, "read_windows"),
     ("token ids", tokenization.WordIds, "encode"),
-    ("fill sequences", packing, "fill"),
-    ("lay out sequences", packing, "lay_out"),
+    ("fill sequences", packing, "fill_sequences"),
+    ("lay out sequences", packing, "build_table"),
 ]
 
 
@@ -59,7 +54,9 @@ class Clock:
 
     def turn(self) -> None:
         now = time.process_time()
-        self.seconds[self._running[-1] if self._running else "Beam, files, the rest"] += now - self._since
+        self.seconds[self._running[-1] if self._running else "Beam, files, the rest"] += (
+            now - self._since
+        )
         self._since = now
 
     def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,7 +82,10 @@ class Clock:
 def by_step(dump: Path, vocabulary: Path, output: Path, report: Path) -> None:
     """Runs both jobs in this process; writes {step: CPU seconds}."""
     clock = Clock()
-    patches = [patch.object(owner, name, clock.timed(step, getattr(owner, name))) for step, owner, name in STEPS]
+    patches = [
+        patch.object(owner, name, clock.timed(step, getattr(owner, name)))
+        for step, owner, name in STEPS
+    ]
     for one in patches:
         one.start()
     clock.turn()
@@ -95,23 +95,39 @@ def by_step(dump: Path, vocabulary: Path, output: Path, report: Path) -> None:
     for one in patches:
         one.stop()
     report.write_text(
-        json.dumps({name: clock.seconds[name] for name in [s[0] for s in STEPS] + ["Beam, files, the rest"]})
+        json.dumps(
+            {
+                name: clock.seconds[name]
+                for name in [s[0] for s in STEPS] + ["Beam, files, the rest"]
+            }
+        )
     )
 
 
 def floors(dump: Path, text_field: str, corpus: Path, report: Path) -> None:
-    """CPU seconds of the least a step must do, measured alone: {step: [seconds, what was measured]}."""
+    """CPU seconds of the least a step must do, measured alone: {step: [seconds, what was
+    measured]}.
+    """
     files = sorted(dump.iterdir())
     lines = b"".join(unpacked(file) for file in files).splitlines()
     texts = [text for line in lines if isinstance(text := parsed(line).get(text_field), str)]
     array = pa.array(texts)
     candidates = sentences.CANDIDATE.findall
     least: dict[str, tuple[str, Callable[[], Any]]] = {
-        "unpack": ("inflating alone, by ISA-L where it is installed", lambda: [unpacked(file) for file in files]),
+        "unpack": (
+            "inflating alone, by ISA-L where it is installed",
+            lambda: [unpacked(file) for file in files],
+        ),
         "parse records": ("orjson.loads of each line", lambda: [parsed(line) for line in lines]),
-        "clean": ("looking at each character once", lambda: [t.isascii() and t.isprintable() for t in texts]),
+        "clean": (
+            "looking at each character once",
+            lambda: [t.isascii() and t.isprintable() for t in texts],
+        ),
         "sentences": ("finding the stops", lambda: [candidates(text) for text in texts]),
-        "read corpus": ("the column alone", lambda: [read_column(file) for file in sorted(corpus.glob("*.parquet"))]),
+        "read corpus": (
+            "the column alone",
+            lambda: [read_column(file) for file in sorted(corpus.glob("*.parquet"))],
+        ),
         "token ids": ("cutting at spaces, numbering the words", lambda: number_words(array)),
     }
     found = {}
@@ -123,7 +139,7 @@ def floors(dump: Path, text_field: str, corpus: Path, report: Path) -> None:
 
 
 def unpacked(file: Path) -> bytes:
-    with open_plain(str(file), "gz") as stream:
+    with open_uncompressed(str(file), "gz") as stream:
         return b"".join(iter(stream.read, b""))
 
 

@@ -1,0 +1,186 @@
+"""Everything the corpus job will do, decided once from its options before any work begins."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from beam_jobs.config import CorpusOptions, ScoringOptions
+from beam_jobs.corpus.folders import UNIT_NAME, Folders
+from beam_jobs.corpus.prepare_pass import Preparation
+from beam_jobs.deduplication import earlier_corpora, evaluation_texts
+from beam_jobs.deduplication.earlier_corpora import EarlierCorpora
+from beam_jobs.engine import beam_options
+from beam_jobs.job import storage
+from beam_jobs.job.files import hash_bytes
+from beam_jobs.reading import fields, work_units
+from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.work_units import DumpFile
+from beam_jobs.text import splits
+from beam_jobs.text.cleaning import CleaningOptions
+
+VERSION = 7
+"""Has to be raised when the same dump gives another corpus."""
+CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
+"""Pattern of the files of a finished corpus."""
+MIN_SAMPLE_BYTES = 250_000
+"""Bytes of text to train Punkt on, at least; at most config.MAX_SAMPLE_BYTES. A byte of it costs
+four times what a byte of a review costs on all its way, so a hundredth of the text is 4% of the
+time. Of 8,000 reviews outside the samples this many were cut as with a sample of 8 MB: 95.6–96.1%
+with 250 kB, 95.7–95.9% with 500 kB, 96.3–96.5% with 1 MB, 96.6–96.7% with 2 MB; which texts are
+drawn matters as much as how many.
+"""
+SAMPLE_SHARE = 0.01
+"""Of a dump's text, between the two bounds."""
+TEXT_SHARE = 0.5
+"""Of a dump's bytes, about: the rest are names of fields and identifiers."""
+
+
+@dataclass(frozen=True)
+class CorpusPlan:
+    """What is read, how, and where the results go."""
+
+    files: tuple[DumpFile, ...]
+    unit_bytes: int
+    folders: Folders
+    preparation: Preparation
+    earlier: EarlierCorpora
+    punkt: str | None
+    withheld_files: tuple[str, ...]
+    shared_settings: dict[str, Any]
+    engine: PipelineOptions
+
+    @property
+    def expected_units(self) -> int:
+        return sum(work_units.estimate_units(file, self.unit_bytes) for file in self.files)
+
+
+def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
+    """Return the plan of a job with these options and these flags of Beam.
+
+    Raises UserError for inputs that cannot be read, an output that cannot be written, and earlier
+    corpora that do not fit.
+    """
+    files = list_dump_files(args)
+    storage.check_inputs_outside([file.path for file in files], args.output)
+    storage.check_writable(args.output)
+    engine = beam_options.resolve_beam_options(flags, sum(file.plain_size for file in files))
+    withheld = storage.expand_patterns(list(args.withhold), "--withhold") if args.withhold else []
+    shared = list_shared_settings(args, withheld)
+    earlier = earlier_corpora.inspect_corpora(list(args.seen), shared, args.output, args.punkt)
+    work = f"_work-{compute_fingerprint(args, files, withheld, earlier)}"
+    folders = Folders(args.output, storage.join_path(args.output, work))
+    return CorpusPlan(
+        files=tuple(files),
+        unit_bytes=work_units.choose_unit_bytes(files),
+        folders=folders,
+        preparation=plan_preparation(args, files, folders),
+        earlier=earlier,
+        punkt=args.punkt or earlier.punkt,
+        withheld_files=tuple(withheld),
+        shared_settings=shared,
+        engine=engine,
+    )
+
+
+def list_dump_files(args: CorpusOptions | ScoringOptions) -> list[DumpFile]:
+    """Return the files of all dumps in the order given, those of a dump by name.
+
+    A file that two dumps name belongs to the first.
+    """
+    layout = Layout(
+        "json_lines",
+        encoding=args.encoding,
+        max_record_bytes=args.max_record_bytes,
+        records=args.records or "",
+    )
+    overrides = fields.parse_column_overrides(args.columns)
+    files: list[DumpFile] = []
+    for number, patterns in enumerate(args.input):
+        known = {file.path for file in files}
+        paths = [path for path in storage.expand_patterns(list(patterns)) if path not in known]
+        dump = work_units.inspect_files(paths, args.format, overrides, layout, args.max_expansion)
+        files += [replace(file, index=len(files) + file.index, dump=number) for file in dump]
+    return files
+
+
+def compute_fingerprint(
+    args: CorpusOptions, files: list[DumpFile], withheld: list[str], earlier: EarlierCorpora
+) -> str:
+    """Return 16 hex digits of everything that decides the bytes of the corpus.
+
+    An interrupted run is continued only by the same job.
+    """
+    dumps = {file.path: file.dump for file in files}
+    identity = [
+        *((*storage.describe_identity(path), dump) for path, dump in dumps.items()),
+        *map(storage.describe_identity, withheld),
+        earlier,
+    ]
+    content = repr([VERSION, identity, sorted(list_settings(args).items())])
+    return hash_bytes(content.encode())[:16]
+
+
+def plan_preparation(args: CorpusOptions, files: list[DumpFile], folders: Folders) -> Preparation:
+    text_bytes = 1 + sum(file.plain_size for file in files) * TEXT_SHARE
+    sample_bytes = min(args.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
+    return replace(
+        plan_text_preparation(args, folders),
+        bounds=splits.parse_shares(args.split),
+        seed=args.seed,
+        sample_share=0 if args.punkt or args.seen else min(1.0, sample_bytes / text_bytes),
+        withheld=folders.withheld if args.withhold else "",
+        withhold_own=args.withhold_own,
+        near_duplicates=args.near_duplicates,
+    )
+
+
+def plan_text_preparation(args: CorpusOptions | ScoringOptions, folders: Folders) -> Preparation:
+    """Return how each text is prepared by itself: all on one side, none in Punkt's sample."""
+    return Preparation(
+        folder=folders.prepared,
+        bounds=(),
+        seed=0,
+        sample_share=0,
+        cleaning=CleaningOptions(repair_run_ons=args.repair_run_ons),
+        mask_personal_data=args.mask_personal_data,
+        keep_raw_rejects=args.keep_raw_rejects,
+        min_words=args.min_words,
+        max_characters=args.max_characters,
+        languages=tuple(args.languages),
+    )
+
+
+def list_settings(args: CorpusOptions | ScoringOptions) -> dict[str, Any]:
+    """Return what decides the bytes of the corpus beside the dump."""
+    return {
+        name: value
+        for name, value in asdict(args).items()
+        if name not in {"input", "output", "seen"}
+    }
+
+
+def list_shared_settings(args: CorpusOptions, withheld: list[str]) -> dict[str, Any]:
+    """Return what corpora that follow one another must have in common: all that decides about a
+    text.
+    """
+    bounds = [0.0, *splits.parse_shares(args.split)]
+    shares = {
+        side: round(100 * (b - a), 6)
+        for side, a, b in zip(splits.SPLITS, bounds, bounds[1:], strict=False)
+    }
+    names = (
+        "seed",
+        "repair_run_ons",
+        "mask_personal_data",
+        "min_words",
+        "max_characters",
+        "withhold_own",
+    )
+    return {
+        "version": VERSION,
+        "split": ",".join(f"{side}={share:g}" for side, share in shares.items()),
+        **{name: getattr(args, name) for name in (*names, "near_duplicates")},
+        "languages": sorted(args.languages),
+        "withhold": sorted(map(evaluation_texts.identify_file, withheld)),
+    }

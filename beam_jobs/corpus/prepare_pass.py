@@ -1,0 +1,312 @@
+"""First pass over a unit: reads, cleans and hashes its reviews, and leaves in the work folder:
+
+prepared/0000-00000.arrow    one row a review (Arrow IPC, lz4): what the corpus will hold, its text
+prepared/0000-00000.hashes   exact_duplicates.PACKED_ROW, sorted by text hash
+prepared/0000-00000.bands    signatures (near_duplicates.py), if near-duplicates are dropped
+prepared/0000-00000.heldout  withholding.RUN of the dev and test reviews, by row
+prepared/0000-00000.rejects  JSON lines; lines count from the unit's start
+prepared/0000-00000.sample   JSON list of texts for Punkt
+prepared/0000-00000.json     counts; written last: the unit is done if and only if it is there
+"""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from beam_jobs.deduplication import exact_duplicates, held_out, near_duplicates, withholding
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import hash_bytes
+from beam_jobs.reading import detection, fields, parquet_records, work_units
+from beam_jobs.reading.lines import Reject, Tally, make_reject
+from beam_jobs.reading.marked_text import UnexpectedLabel
+from beam_jobs.reading.work_units import Unit
+from beam_jobs.text import languages, personal_data, splits
+from beam_jobs.text.cleaning import CleaningOptions, clean_text
+
+BATCH_REVIEWS = 4096
+MAX_RAW_EXPANSION = 10
+"""Times the characters that a text may have: what is longer before it is cleaned is not cleaned."""
+SCHEMA = pa.schema(
+    [
+        pa.field("review_id", pa.binary(16)),
+        pa.field("text_hash", pa.binary(16)),
+        pa.field("stars", pa.int8()),
+        pa.field("verified", pa.bool_()),
+        pa.field("split", pa.int8()),
+        pa.field("text", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Everything the first pass depends on beside the unit."""
+
+    folder: str
+    bounds: tuple[float, ...]  # splits.parse_shares
+    seed: int
+    sample_share: float  # of the pretrain reviews, for Punkt
+    cleaning: CleaningOptions = field(default_factory=CleaningOptions)
+    mask_personal_data: bool = True
+    min_words: int = 1
+    max_characters: int = 20_000
+    languages: tuple[str, ...] = ()  # ISO 639-1; none: all
+    withheld: str = ""  # path of the evaluation texts' hashes
+    keep_raw_rejects: bool = False  # the bytes of what cannot be read, reviewers' names and all
+    withhold_own: bool = False  # whether dev and test reviews are compared with the others
+    near_duplicates: float = 0  # Jaccard similarity from which on; 0: only exact ones
+
+
+class Batch:
+    """Reviews on their way into columns."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.texts: list[str] = []
+        self.hashes: list[bytes] = []
+        self.ids: list[bytes] = []
+        self.stars: list[int | None] = []
+        self.verified: list[bool | None] = []
+
+    def add_review(self, review: fields.Review, text: str) -> None:
+        identity = (
+            f"{self.source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f{text}"
+        )
+        raw = identity.encode("utf-8", "surrogatepass")
+        self.texts.append(text)
+        self.hashes.append(exact_duplicates.hash_text(text))
+        self.ids.append(xxhash.xxh3_128_digest(raw))
+        self.stars.append(review.stars)
+        self.verified.append(review.verified)
+
+    def drop_rows(self, dropped: np.ndarray) -> None:
+        """Remove the reviews marked in `dropped`."""
+        if dropped.any():
+            stays = np.flatnonzero(~dropped).tolist()
+            for name in ("texts", "hashes", "ids", "stars", "verified"):
+                column = getattr(self, name)
+                setattr(self, name, [column[i] for i in stays])
+
+    def to_table(self, sides: np.ndarray) -> pa.Table:
+        columns = [
+            build_binary_array(b"".join(self.ids)),
+            build_binary_array(b"".join(self.hashes)),
+            pa.array(self.stars, pa.int8()),
+            pa.array(self.verified, pa.bool_()),
+            pa.array(sides),
+            pa.array(self.texts, pa.string()),
+        ]
+        return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def build_binary_array(values: bytes) -> pa.Array:
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(16), len(values) // 16, [None, pa.py_buffer(values)]
+    )
+
+
+def prepare_unit(unit: Unit, preparation: Preparation) -> dict[str, Any]:
+    """Prepare a unit unless an earlier run has; return its counts."""
+    name = storage.join_path(preparation.folder, unit.name)
+    if not storage.exists(f"{name}.json"):
+        _write_unit(unit, preparation, name)
+    if unit.path != unit.file.path:
+        storage.remove_path(unit.path)
+    return json.loads(storage.read_bytes(f"{name}.json"))
+
+
+def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
+    reader = UnitReader(unit, preparation)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        storage.atomic_path(f"{name}.arrow") as path,
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, SCHEMA, options=options) as writer,
+    ):
+        for table in reader.read_tables():
+            writer.write_table(table)
+    keys = np.concatenate(reader.keys) if reader.keys else np.empty(0, np.uint64)
+    packed = exact_duplicates.pack_rows(b"".join(reader.hashes), keys)
+    storage.write_bytes(f"{name}.hashes", packed.tobytes())
+    if preparation.near_duplicates:
+        with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
+            np.save(file, near_duplicates.concatenate_signatures(reader.signatures))
+    if preparation.withhold_own:
+        runs = np.concatenate(reader.held_out) if reader.held_out else np.empty(0, withholding.RUN)
+        storage.write_bytes(f"{name}.heldout", runs.tobytes())
+    storage.write_bytes(f"{name}.rejects", "".join(reader.rejects).encode())
+    storage.write_bytes(f"{name}.sample", json.dumps(reader.sample).encode())
+    storage.write_bytes(
+        f"{name}.json",
+        json.dumps(
+            reader.to_counts() | {"offsets": exact_duplicates.compute_offsets(packed)}
+        ).encode(),
+    )
+
+
+class UnitReader:
+    """Reads one unit once and counts what it drops."""
+
+    def __init__(self, unit: Unit, preparation: Preparation) -> None:
+        self.unit, self.preparation = unit, preparation
+        self.read = 0
+        self.tally = Tally()
+        self.dropped: Counter[str] = Counter()
+        self.hashes: list[bytes] = []
+        self.keys: list[np.ndarray] = []
+        self.signatures: list[np.ndarray] = []
+        self.held_out: list[np.ndarray] = []
+        self.rejects: list[str] = []
+        self.sample: list[tuple[str, str]] = []
+
+    def to_counts(self) -> dict[str, Any]:
+        return {
+            "unit": self.unit.name,
+            "file": self.unit.file.name,
+            "dump": self.unit.file.dump,
+            "source": self.unit.file.source,
+            "read": self.read,
+            "lines": self.tally.lines,
+            "prepared": len(self.hashes),
+            "dropped": dict(sorted(self.dropped.items())),
+            "notes": dict(sorted(self.tally.notes.items())),
+        }
+
+    def read_tables(self) -> Iterator[pa.Table]:
+        batch = Batch(self.unit.file.source)
+        for review in self.read_reviews():
+            text = self.clean_text(review.text)
+            if text is not None:
+                batch.add_review(review, text)
+                if len(batch.texts) == BATCH_REVIEWS:
+                    yield self.finish_batch(batch)
+                    batch = Batch(self.unit.file.source)
+        if batch.texts:
+            yield self.finish_batch(batch)
+
+    def read_reviews(self) -> Iterator[fields.Review]:
+        mapping = dict(self.unit.file.layout.mapping)
+        read_fields = fields.make_review_reader(mapping)
+        for item in self.read_records():
+            self.read += 1
+            if isinstance(item, Reject):
+                self.record_reject(item)
+                continue
+            review = read_fields(item[1])
+            if review is None:
+                self.record_reject(make_reject(item[0], fields.BAD_IDENTIFIER, b""))
+                continue
+            if review.stars is None and "stars" in mapping:
+                self.tally.notes["stars_unknown"] += 1
+            yield review
+
+    def read_records(self) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+        found = self.unit.file.layout
+        if found.name == "parquet":
+            with work_units.open_row_groups(self.unit) as file:
+                yield from parquet_records.read_rows(
+                    file,
+                    found,
+                    self.tally,
+                    self.unit.start,
+                    self.unit.stop,
+                    self.unit.file.max_expansion,
+                    self.unit.file.name,
+                )
+            return
+        with work_units.open_unit(self.unit) as stream:
+            try:
+                yield from detection.read_records(
+                    stream, found, self.tally, header=self.unit.piece == 0
+                )
+            except UnexpectedLabel as error:
+                raise UserError(f"{self.unit.file.name} {error}") from None
+            if stream.damage:
+                self.tally.notes["damaged_files"] += 1
+                yield make_reject(self.tally.lines, stream.damage, b"")
+
+    def clean_text(self, text: Any) -> str | None:
+        """Return the clean text, or None after counting why there is none."""
+        if not isinstance(text, str):
+            self.dropped["no text" if text is None else "text is not a string"] += 1
+            return None
+        if len(text) > MAX_RAW_EXPANSION * self.preparation.max_characters:
+            self.dropped["too long"] += 1
+            return None
+        text = clean_text(text, self.preparation.cleaning)
+        if not text:
+            self.dropped["empty text"] += 1
+        elif len(text) > self.preparation.max_characters:
+            self.dropped["too long"] += 1
+        elif self.preparation.min_words > 1 and text.count(" ") + 1 < self.preparation.min_words:
+            self.dropped["too short"] += 1
+        elif self.preparation.mask_personal_data:
+            text, emails, phones = personal_data.mask_personal_data(text)
+            if emails or phones:
+                self.tally.notes["emails_masked"] += emails
+                self.tally.notes["phones_masked"] += phones
+            return text
+        else:
+            return text
+        return None
+
+    def record_reject(self, item: Reject) -> None:
+        """Note what is needed to find the record again, and its bytes only if the user wants them:
+        they name reviewers.
+        """
+        self.dropped[item.reason] += 1
+        entry = {
+            "file": self.unit.file.name,
+            "line": item.line,
+            "reason": item.reason,
+            "bytes": item.size,
+        }
+        entry["sha256"] = hash_bytes(item.raw)
+        if self.preparation.keep_raw_rejects:
+            entry["raw_base64"] = base64.b64encode(item.raw).decode()
+        self.rejects.append(json.dumps(entry) + "\n")
+
+    def finish_batch(self, batch: Batch) -> pa.Table:
+        """Drop what only shows in many texts at once, then return the columns of the rest."""
+        preparation = self.preparation
+        if preparation.languages:
+            self.drop_rows(
+                batch,
+                languages.find_foreign_texts(batch.texts, preparation.languages),
+                "other language",
+            )
+        if preparation.withheld:
+            index = withholding.load_index(preparation.withheld)
+            exact, near = index.find_withheld(batch.texts)
+            self.drop_rows(batch, exact, "withheld (exact)")
+            self.drop_rows(batch, near[~exact], "withheld (near)")
+        hashes = b"".join(batch.hashes)
+        sides = splits.assign_splits(hashes, preparation.bounds, preparation.seed)
+        if preparation.near_duplicates:
+            self.signatures.append(near_duplicates.compute_signatures(batch.texts))
+        if preparation.withhold_own:
+            self.held_out.append(held_out.list_held_out_runs(batch.texts, sides, len(self.hashes)))
+        self.hashes.extend(batch.hashes)
+        chosen = np.frombuffer(hashes, dtype=">u4").reshape(-1, 4)[:, 2] < int(
+            preparation.sample_share * (1 << 32)
+        )
+        chosen &= sides == splits.SPLITS.index("pretrain")
+        self.sample.extend((batch.hashes[i].hex(), batch.texts[i]) for i in np.flatnonzero(chosen))
+        table = batch.to_table(sides)
+        self.keys.append(
+            exact_duplicates.compute_keys(b"".join(batch.ids), table["stars"], table["verified"])
+        )
+        return table
+
+    def drop_rows(self, batch: Batch, dropped: np.ndarray, reason: str) -> None:
+        if dropped.any():
+            self.dropped[reason] += int(dropped.sum())
+            batch.drop_rows(dropped)

@@ -1,0 +1,95 @@
+"""The result of a corpus job, from the counts of its units: every review read is accounted for."""
+
+import time
+from typing import Any
+
+from beam_jobs.corpus import unit_counts
+from beam_jobs.corpus.plan import CorpusPlan
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.progress import Progress
+
+WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld (own)")
+"""Why the second pass drops a review; the first pass counts its own reasons."""
+
+
+class CorpusProgress:
+    """Shows how many units are done, in both passes, and how many reviews have been read."""
+
+    def __init__(self, plan: CorpusPlan) -> None:
+        self._folders = plan.folders
+        self._read: dict[str, int] = {}
+        self._started = time.monotonic()
+
+    def update_bar(self, bar: Progress) -> None:
+        prepared = unit_counts.list_finished(self._folders.prepared)
+        done = len(prepared) + len(unit_counts.list_finished(self._folders.written))
+        for name in prepared:
+            if name not in self._read:
+                counts = unit_counts.read_counts(self._folders.prepared, name)
+                self._read[name] = counts["read"]
+        bar.total = max(bar.total or 0, done)
+        reviews = sum(self._read.values())
+        rate = round(reviews / (time.monotonic() - self._started))
+        bar.update(done, reviews=reviews, reviews_per_second=rate)
+
+
+def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
+    """Return the totals of all units.
+
+    Raises UserError if no review could be used. Reviews read = kept + dropped is asserted.
+    """
+    prepared = unit_counts.read_all_counts(plan.folders.prepared)
+    written = unit_counts.read_all_counts(plan.folders.written)
+    assert len(prepared) == len(written), f"{len(prepared)} units prepared, {len(written)} written"
+    dropped = sum_dropped(prepared, written)
+    read = sum(unit["read"] for unit in prepared)
+    kept = sum(unit["kept"] for unit in written)
+    assert read == kept + sum(dropped.values()), (
+        f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
+    )
+    if not kept and not dropped.get("seen before"):
+        raise UserError(f"no usable review in the dump: read {read}, dropped {dropped}")
+    withheld = {"withheld_files": list(plan.withheld_files)} if plan.withheld_files else {}
+    return {
+        "read": read,
+        "kept": kept,
+        "dropped": dropped,
+        "splits": unit_counts.sum_counts(unit["splits"] for unit in written),
+        "sentences": sum(unit["sentences"] for unit in written),
+        "notes": unit_counts.sum_counts(unit["notes"] for unit in prepared),
+        "files": {file.name: count_file(prepared, written, file.name) for file in plan.files},
+        "columns": list_columns(plan),
+        "units": len(prepared),
+        "seen": {"corpora": list(plan.earlier.folders), "reviews": plan.earlier.reviews},
+        **withheld,
+        "agreed": plan.shared_settings,
+    }
+
+
+def list_columns(plan: CorpusPlan) -> dict[str, dict[str, Any]]:
+    """Return the columns of all files: those of each field, and unused ones with the closest field.
+
+    A column that one file uses may be unused in another.
+    """
+    pairs = {pair for file in plan.files for pair in file.layout.mapping}
+    unused = {pair for file in plan.files for pair in file.layout.unused}
+    used = {field: sorted(name for f, name in pairs if f == field) for field, _ in sorted(pairs)}
+    return {"used": used, "unused": dict(sorted(unused))}
+
+
+def sum_dropped(prepared: list[dict[str, Any]], written: list[dict[str, Any]]) -> dict[str, int]:
+    """Return reason → reviews dropped in either pass; reasons that never applied are left out."""
+    found = [{reason: unit[reason] for reason in WRITE_REASONS} for unit in written]
+    dropped = unit_counts.sum_counts([*(unit["dropped"] for unit in prepared), *found])
+    return {reason: n for reason, n in dropped.items() if n}
+
+
+def count_file(
+    prepared: list[dict[str, Any]], written: list[dict[str, Any]], name: str
+) -> dict[str, int]:
+    """Return the reviews read and kept of one file of the dump."""
+    units = [pair for pair in zip(prepared, written, strict=True) if pair[0]["file"] == name]
+    return {
+        "read": sum(first["read"] for first, _ in units),
+        "kept": sum(second["kept"] for _, second in units),
+    }

@@ -1,0 +1,193 @@
+"""Second pass over a unit: drops the duplicates, splits sentences, writes a file of the corpus."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.corpus import parquet_files
+from beam_jobs.corpus.folders import Folders
+from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
+from beam_jobs.deduplication.held_out import FIRST_DUMP, is_held_out
+from beam_jobs.deduplication.withholding import load_index
+from beam_jobs.job import storage
+from beam_jobs.text.splits import SPLITS
+
+if TYPE_CHECKING:
+    from beam_jobs.text.sentences import SentenceSplitter
+
+
+class WriteUnits(beam.DoFn):
+    """Writes units, with one sentence splitter for all units of a worker.
+
+    Its parameters are some megabytes, and it remembers the contexts it has decided.
+    """
+
+    def __init__(self, folders: Folders) -> None:
+        self.folders = folders
+        self.splitter: SentenceSplitter | None = None
+
+    def process(
+        self,
+        element: tuple[str, dict[str, Iterable[Any]]],
+        all_counts: list[dict[str, Any]],
+        punkt: str,
+        held_out: str,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the counts of a unit; `held_out` is the folder of the index of dev and test."""
+        if self.splitter is None:
+            from beam_jobs.text import sentences
+
+            self.splitter = sentences.SentenceSplitter(sentences.decode_punkt(punkt))
+        _, joined = element
+        (counts,) = joined["counts"]
+        dropped = DroppedRows(
+            *(unpack_rows(joined.get(kind, [])) for kind in ("exact", "near", "seen"))
+        )
+        lines_before = sum(
+            other["lines"]
+            for other in all_counts
+            if other["file"] == counts["file"] and other["unit"] < counts["unit"]
+        )
+        yield write_unit(counts, dropped, lines_before, self.folders, self.splitter, held_out)
+
+
+def unpack_rows(packed: Iterable[bytes]) -> np.ndarray:
+    """Return packed row numbers, sorted, each once."""
+    return np.unique(np.frombuffer(b"".join(packed), dtype=ROW_NUMBER))
+
+
+@dataclass(frozen=True)
+class DroppedRows:
+    """Row numbers of a unit that do not stay."""
+
+    exact: np.ndarray
+    near: np.ndarray
+    seen: np.ndarray
+    """Rows whose text an earlier corpus has."""
+
+    @property
+    def all(self) -> np.ndarray:
+        return np.union1d(self.seen, np.union1d(self.exact, self.near)).astype(np.int64)
+
+
+def write_unit(
+    prepared: dict[str, Any],
+    dropped: DroppedRows,
+    lines_before: int,
+    folders: Folders,
+    splitter: "SentenceSplitter",
+    held_out: str = "",
+) -> dict[str, Any]:
+    """Write a unit unless an earlier run has; return its counts.
+
+    `prepared` are the counts of the first pass, `lines_before` the lines of its file before it,
+    `held_out` is the folder of the index of dev and test reviews, if there is one.
+    """
+    unit = prepared["unit"]
+    marker = storage.join_path(folders.written, f"{unit}.json")
+    if storage.exists(marker):
+        return json.loads(storage.read_bytes(marker))
+    tables = UnitTables(prepared, dropped.all, splitter, held_out)
+    with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
+        rows = parquet_files.write_tables(
+            storage.join_path(folders.output, f"corpus-{unit}.parquet"),
+            parquet_files.CORPUS_SCHEMA,
+            tables.read_tables(pa.ipc.open_file(stream)),
+        )
+    write_rejects(unit, lines_before, folders)
+    counts: dict[str, Any] = {
+        "unit": unit,
+        "kept": rows,
+        "duplicate": len(dropped.exact),
+        "seen before": len(dropped.seen),
+        "near duplicate": len(dropped.all) - len(dropped.exact) - len(dropped.seen),
+        "withheld (own)": tables.withheld,
+        "sentences": tables.sentences,
+        "splits": dict(sorted(tables.splits.items())),
+    }
+    storage.write_bytes(marker, json.dumps(counts).encode())
+    return counts
+
+
+def write_rejects(unit: str, lines_before: int, folders: Folders) -> None:
+    """Write the rejects of a unit, if any, with lines counted from the beginning of the file."""
+    rejects = storage.read_bytes(storage.join_path(folders.prepared, f"{unit}.rejects"))
+    if rejects:
+        path = storage.join_path(folders.output, "rejects", f"{unit}.jsonl")
+        storage.write_bytes(path, renumber_rejects(rejects, lines_before))
+
+
+def renumber_rejects(rejects: bytes, lines_before: int) -> bytes:
+    entries = [json.loads(line) for line in rejects.splitlines()]
+    return "".join(
+        json.dumps(entry | {"line": entry["line"] + lines_before}) + "\n" for entry in entries
+    ).encode()
+
+
+class UnitTables:
+    """The rows of a unit that stay, batch by batch, and their counts."""
+
+    def __init__(
+        self,
+        prepared: dict[str, Any],
+        dropped: np.ndarray,
+        splitter: "SentenceSplitter",
+        held_out: str,
+    ) -> None:
+        self.source, self.dropped, self.splitter = prepared["source"], dropped, splitter
+        self.dump = prepared["dump"] + FIRST_DUMP
+        self.index = load_index(held_out) if held_out else None
+        self.splits: Counter[str] = Counter()
+        self.sentences = self.withheld = 0
+
+    def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
+        start = 0
+        for i in range(reader.num_record_batches):
+            batch = reader.get_batch(i)
+            stays = np.ones(batch.num_rows, dtype=bool)
+            within = (self.dropped >= start) & (self.dropped < start + batch.num_rows)
+            stays[self.dropped[within] - start] = False
+            start += batch.num_rows
+            batch = self._drop_withheld(batch.filter(pa.array(stays)))
+            if batch.num_rows:
+                yield self._build_table(batch)
+
+    def _drop_withheld(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the reviews that are held out, or do not nearly repeat one that is."""
+        if self.index is None or self.index.is_empty:
+            return batch
+        trained = np.flatnonzero(~is_held_out(batch.column("split").to_numpy()))
+        texts = batch.column("text").take(pa.array(trained)).to_pylist()
+        stays = np.ones(batch.num_rows, dtype=bool)
+        stays[trained] = ~self.index.find_near_texts(texts, self.dump)
+        self.withheld += int((~stays).sum())
+        return batch.filter(pa.array(stays))
+
+    def _build_table(self, batch: pa.RecordBatch) -> pa.Table:
+        sides = batch.column("split").to_numpy(zero_copy_only=False)
+        for side, count in zip(*np.unique(sides, return_counts=True), strict=True):
+            self.splits[SPLITS[side]] += int(count)
+        columns = {
+            name: batch.column(name) for name in ("review_id", "text_hash", "stars", "verified")
+        }
+        columns["source"] = pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(batch.num_rows, np.int32)), [self.source]
+        )
+        columns["split"] = pa.DictionaryArray.from_arrays(batch.column("split"), list(SPLITS))
+        columns["sentences"] = self._split_sentences(batch.column("text").to_pylist())
+        return pa.Table.from_pydict(columns, schema=parquet_files.CORPUS_SCHEMA)
+
+    def _split_sentences(self, texts: list[str]) -> pa.ListArray:
+        sentences: list[str] = []
+        offsets = np.zeros(len(texts) + 1, dtype=np.int32)
+        for i, text in enumerate(texts):
+            sentences += self.splitter.split(text)
+            offsets[i + 1] = len(sentences)
+        self.sentences += len(sentences)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(sentences, pa.string()))

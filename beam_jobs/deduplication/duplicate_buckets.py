@@ -1,0 +1,108 @@
+"""The search for duplicates in parallel: buckets of packed hashes, each read from all units."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from apache_beam.pvalue import TaggedOutput
+
+from beam_jobs.deduplication import earlier_corpora, exact_duplicates, near_duplicates
+from beam_jobs.engine import graph_runner
+from beam_jobs.job import storage
+
+SEEN = "seen"
+"""The tag of texts that earlier corpora have."""
+Counts = list[dict[str, Any]]
+Duplicates = tuple[str, bytes]
+"""The name of a unit and packed row numbers."""
+SeenTexts = TaggedOutput
+"""Duplicates under the tag SEEN."""
+
+
+def list_buckets(counts: Counts, seen: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield each bucket and how many there are; `seen` counts the texts of earlier corpora."""
+    of = exact_duplicates.count_buckets(sum(c["prepared"] for c in counts) + seen)
+    return ((bucket, of) for bucket in range(of))
+
+
+def list_bands(counts: Counts, threshold: float) -> Iterator[tuple[int, int, int]]:
+    return (
+        (band, *b)
+        for band in range(near_duplicates.choose_bands(threshold)[0])
+        for b in list_buckets(counts)
+    )
+
+
+def list_unit_names(counts: Counts) -> list[str]:
+    return sorted(c["unit"] for c in counts)
+
+
+def read_packed_rows(folder: str, unit: str, first: int, last: int) -> np.ndarray:
+    """Return rows of a unit's packed hashes; no more than these are read, also from afar."""
+    size = exact_duplicates.PACKED_ROW.itemsize
+    with storage.open_bytes(storage.join_path(folder, f"{unit}.hashes")) as file:
+        file.seek(first * size)
+        return np.frombuffer(file.read((last - first) * size), dtype=exact_duplicates.PACKED_ROW)
+
+
+def load_signatures(folder: str, unit: str) -> np.ndarray:
+    path = storage.join_path(folder, f"{unit}.bands")
+    if not storage.is_remote(path):
+        return np.load(path, mmap_mode="r")
+    with storage.open_bytes(path) as file:
+        return np.load(file)
+
+
+def find_exact_duplicates(
+    bucket: tuple[int, int],
+    folder: str,
+    counts: Counts,
+    packs: Sequence[earlier_corpora.SortedHashes],
+) -> Iterator[Duplicates | SeenTexts]:
+    """Yield copies of what stays and, tagged, texts that earlier corpora have.
+
+    Those of the largest units come first: the runner deals them out to its workers in this order.
+    """
+    units = sorted(counts, key=lambda c: c["unit"])
+    parts = [
+        read_packed_rows(folder, c["unit"], *exact_duplicates.locate_bucket(c["offsets"], *bucket))
+        for c in units
+    ]
+    dumps = [c["dump"] for c in units]
+    copies, known = exact_duplicates.find_duplicates(
+        list_unit_names(counts), parts, dumps, earlier_corpora.read_bucket(bucket, packs)
+    )
+    for unit in (
+        c["unit"] for c in graph_runner.sort_largest_first(counts, lambda c: c["prepared"])
+    ):
+        if unit in copies:
+            yield unit, copies[unit].astype(exact_duplicates.ROW_NUMBER).tobytes()
+        if unit in known:
+            yield TaggedOutput(
+                SEEN, (unit, known[unit].astype(exact_duplicates.ROW_NUMBER).tobytes())
+            )
+
+
+def find_near_duplicates(
+    part: tuple[int, int, int], folder: str, threshold: float, counts: Counts
+) -> Iterator[Duplicates]:
+    band, bucket, of = part
+    units = list_unit_names(counts)
+    dump_of = {c["unit"]: c["dump"] for c in counts}
+    signatures = [load_signatures(folder, unit) for unit in units]
+    columns: list[tuple[np.ndarray, ...]] = []
+    for i, unit in enumerate(units):
+        hashes = near_duplicates.hash_band(signatures[i], band, threshold)
+        here = np.flatnonzero(
+            (hashes >> np.uint64(32)) * np.uint64(of) >> np.uint64(32) == np.uint64(bucket)
+        )
+        packed = read_packed_rows(folder, unit, 0, len(hashes))
+        keys = np.empty(len(packed), np.uint64)
+        keys[packed["row"]] = packed["key"]
+        dump, number = (np.full(len(here), value, np.uint32) for value in (dump_of[unit], i))
+        columns.append((hashes[here], dump, keys[here], number, here.astype(np.uint32)))
+    texts = near_duplicates.BandRows(
+        *(np.concatenate(column) for column in zip(*columns, strict=True))
+    )
+    for i, rows in near_duplicates.find_near_copies(texts, signatures, threshold).items():
+        yield units[i], rows.astype(exact_duplicates.ROW_NUMBER).tobytes()

@@ -1,0 +1,197 @@
+"""Corpora that came before (`--seen`): a dump that arrives adds what is new in it, as if all had
+come at once.
+
+Three dumps arriving in turn, each with `--seen` of the corpora before it, leave together the
+reviews and sentences of one corpus of all three in that order (`--input A --input B --input C`)
+with the same Punkt parameters. For that all must agree on what happens to a text; what is compared
+is `plan.list_shared_settings`, which every corpus.json holds.
+
+Of an earlier corpus only the column of text hashes is read, once: sorted, 16 bytes a review, into
+the work folder, from where each bucket of the search for duplicates takes its stretch. That costs
+0.23 µs of CPU for each earlier review (measured from 2,000 to 4,000,000 of them), about a
+four-hundredth of what a new one costs.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.deduplication import exact_duplicates
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import hash_bytes
+
+PACK_ROWS = 1 << 20
+"""Texts read and sorted at once, at least: 16 MiB of hashes, some 100 MiB while they are sorted."""
+SortedHashes = dict[str, Any]
+"""The path of sorted hashes, and the offsets in them."""
+
+
+@dataclass(frozen=True)
+class EarlierCorpora:
+    """What is known of the earlier corpora before the job starts."""
+
+    folders: tuple[str, ...] = ()
+    reviews: int = 0
+    runs: tuple[tuple[str, ...], ...] = ()  # their Parquet files, PACK_ROWS texts or more together
+    punkt: str | None = None  # path of the parameters
+    digests: tuple[str, ...] = ()
+
+
+def inspect_corpora(
+    folders: list[str], agreed: dict[str, Any], output: str, punkt: str | None
+) -> EarlierCorpora:
+    """Return what the job needs to know of the earlier corpora in `folders`.
+
+    Raises UserError for what is not a whole corpus, or was made with other settings than `agreed`.
+    """
+    folders = list(dict.fromkeys(resolve_folder(folder) for folder in folders))
+    if not folders:
+        return EarlierCorpora()
+    files: list[tuple[str, int]] = []
+    digests = []
+    for folder in folders:
+        if folder == resolve_folder(output):
+            raise UserError(
+                f"--output {output} is named by --seen too; a dump that arrives gets a folder of "
+                "its own"
+            )
+        result, digest = read_result(folder)
+        check_settings(folder, result, agreed)
+        found = list(list_corpus_files(folder))
+        if sum(rows for _, rows in found) != result["kept"]:
+            raise UserError(
+                f"--seen {folder}: its files hold other reviews than corpus.json says; make it "
+                "again"
+            )
+        files += found
+        digests.append(digest)
+    punkt = punkt or find_common_punkt(folders)
+    return EarlierCorpora(
+        tuple(folders),
+        sum(rows for _, rows in files),
+        tuple(group_files(files)),
+        punkt,
+        tuple(digests),
+    )
+
+
+def resolve_folder(folder: str) -> str:
+    return folder.rstrip("/") if storage.is_remote(folder) else os.path.realpath(folder)
+
+
+def read_result(folder: str) -> tuple[dict[str, Any], str]:
+    path = storage.join_path(folder, "corpus.json")
+    if not storage.exists(path):
+        raise UserError(
+            f"--seen {folder}: no corpus.json in it; give folders that corpus_job has finished"
+        )
+    content = storage.read_bytes(path)
+    try:
+        result = json.loads(content)
+        assert isinstance(result["kept"], int)
+    except (ValueError, KeyError, TypeError, AssertionError):
+        raise UserError(
+            f"--seen {folder}: its corpus.json is not one of corpus_job's; make the corpus again"
+        ) from None
+    return result, hash_bytes(content)
+
+
+def check_settings(folder: str, result: dict[str, Any], agreed: dict[str, Any]) -> None:
+    theirs = result.get("agreed")
+    if theirs is None:
+        raise UserError(
+            f"--seen {folder}: its corpus.json does not say how it was made; make the corpus again"
+        )
+    for name in agreed:
+        if theirs.get(name) != agreed[name]:
+            raise UserError(
+                f"--seen {folder} was made with {name} {format_value(theirs.get(name))}, this call "
+                f"has {format_value(agreed[name])}: corpora that follow one another need the same "
+                "settings"
+            )
+
+
+def format_value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def list_corpus_files(folder: str) -> Iterator[tuple[str, int]]:
+    """Yield a corpus's Parquet files and the number of reviews in each."""
+    for name in storage.list_names(folder):
+        if name.startswith("corpus-") and name.endswith(".parquet"):
+            path = storage.join_path(folder, name)
+            try:
+                with storage.open_bytes(path) as file:
+                    yield path, pq.read_metadata(file).num_rows
+            except (pa.ArrowInvalid, OSError) as error:
+                raise UserError(
+                    f"--seen {folder}: {name} cannot be read ({error}); make the corpus again"
+                ) from None
+
+
+def find_common_punkt(folders: list[str]) -> str:
+    paths = [storage.join_path(folder, "punkt.json") for folder in folders]
+    contents = {storage.read_bytes(path) if storage.exists(path) else b"" for path in paths}
+    if contents == {b""}:
+        raise UserError(
+            f"--seen {folders[0]}: no punkt.json in it; make the corpus again, or give --punkt"
+        )
+    if len(contents) > 1:
+        raise UserError(
+            "--seen: these corpora were cut into sentences with different punkt.json; "
+            "choose with --punkt"
+        )
+    return paths[0]
+
+
+def group_files(files: list[tuple[str, int]]) -> Iterator[tuple[str, ...]]:
+    run: list[str] = []
+    rows = 0
+    for path, more in files:
+        run.append(path)
+        rows += more
+        if rows >= PACK_ROWS:
+            yield tuple(run)
+            run, rows = [], 0
+    if run:
+        yield tuple(run)
+
+
+def write_sorted_hashes(run: tuple[int, tuple[str, ...]], folder: str) -> SortedHashes:
+    """Sort the hashes of a run of files into one file, unless an earlier run has."""
+    number, paths = run
+    path = storage.join_path(folder, f"{number:05d}.hashes")
+    marker = f"{path}.json"
+    if not storage.exists(marker):
+        packed = exact_duplicates.sort_hashes(b"".join(read_text_hashes(file) for file in paths))
+        storage.write_bytes(path, packed.tobytes())
+        content = {"path": path, "offsets": exact_duplicates.compute_offsets(packed)}
+        storage.write_bytes(marker, json.dumps(content).encode())
+    return json.loads(storage.read_bytes(marker))
+
+
+def read_text_hashes(path: str) -> bytes:
+    with storage.open_bytes(path) as file:
+        column = pq.ParquetFile(file).read(["text_hash"])["text_hash"]
+    return b"".join(
+        np.frombuffer(chunk.buffers()[1], "V16", len(chunk), chunk.offset * 16).tobytes()
+        for chunk in column.chunks
+    )
+
+
+def read_bucket(bucket: tuple[int, int], packs: Sequence[SortedHashes]) -> np.ndarray:
+    """Return the hashes of one bucket, sorted."""
+    size, parts = exact_duplicates.TEXT_HASH.itemsize, []
+    for one in packs:
+        first, last = exact_duplicates.locate_bucket(one["offsets"], *bucket)
+        with storage.open_bytes(one["path"]) as file:
+            file.seek(first * size)
+            parts.append(file.read((last - first) * size))
+    return exact_duplicates.sort_hashes(b"".join(parts))

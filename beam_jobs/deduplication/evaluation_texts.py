@@ -1,0 +1,206 @@
+"""Reads the texts of an evaluation file of any form: every field but labels, numbers and names.
+
+Nothing is assumed about which column is the text, so that no part of a task leaks: questions,
+contexts and answers of question answering as well as the sentences of GLUE, and lines as a whole.
+Texts of fewer than three words are skipped: labels, names and "Love it!", which is nobody's in
+particular (model/report/contamination.py says so in the report).
+"""
+
+import csv
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+from beam_jobs.reading import parquet_records
+from beam_jobs.reading.compression import (
+    Compression,
+    detect_compression,
+    list_zip_members,
+    open_uncompressed,
+)
+from beam_jobs.reading.lines import Reject, Tally, decode_text, read_line_blocks
+from beam_jobs.text.word_runs import space_words
+
+MIN_WORDS = 3
+HEAD_CHARACTERS = 100_000
+"""Of a file, by which its form is told."""
+MAX_FIELD_CHARACTERS = 1 << 26
+"""Characters of a table's field; an unclosed quote would make one of the whole file."""
+Lines = Callable[[], Iterator[str]]
+"""The lines of a file without their ends, from its beginning each time."""
+TAGGED_WORD = re.compile(r"O|[BIES]-\S+")
+NO_ANSWER = "ANSWERNOTFOUND"
+"""Stands at the end of every review of SubjQA; it is none of its words."""
+TAGGED = re.compile(r"<(?:review_text|title)>(.*?)</(?:review_text|title)>", re.DOTALL)
+
+
+def identify_file(path: str) -> str:
+    """Return how results name an evaluation file: its name, 16 hex digits of its SHA-256."""
+    return f"{os.path.basename(path)} {storage.hash_file(path)[:16]}"
+
+
+def read_evaluation_texts(path: str) -> Iterator[str]:
+    """Yield the texts of an evaluation file.
+
+    Files of lines are streamed; a JSON document of many lines is held as a whole.
+    """
+    if path.endswith(".parquet"):
+        yield from _read_parquet_texts(path)
+        return
+    with storage.open_bytes(path) as file:
+        compression = detect_compression(file.read(16))
+    for member in list_zip_members(path) if compression == "zip" else [""]:
+        lines = partial(_read_lines, path, compression, member)
+        yield from _drop_short_texts(_extract_texts(lines, path))
+
+
+def _drop_short_texts(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        text = text.removesuffix(NO_ANSWER).rstrip() if text.endswith(NO_ANSWER) else text
+        if has_enough_words(text):
+            yield text
+
+
+def has_enough_words(text: str) -> bool:
+    """Return whether a text has MIN_WORDS words, or as many characters that are words."""
+    spaced = text if text.isascii() else space_words(text)
+    return len(spaced.split(maxsplit=MIN_WORDS)) >= MIN_WORDS
+
+
+def _read_lines(path: str, compression: Compression, member: str) -> Iterator[str]:
+    tally = Tally()
+    with open_uncompressed(path, compression, member) as stream:
+        for block in read_line_blocks(stream, sys.maxsize, tally):
+            assert not isinstance(block, Reject)
+            yield from (decode_text(line, tally, "utf-8-sig") for line in block[1])
+        if stream.damage:
+            raise UserError(f"--withhold {path}: {stream.damage}; fetch it again")
+
+
+def _extract_texts(lines: Lines, path: str) -> Iterator[str]:
+    head = _read_head(lines)
+    start = head.lstrip()[:1]
+    if start in "{[" and start:
+        yield from _read_json_texts(lines)
+    elif "<review_text>" in head:
+        yield from _read_tagged_reviews(lines)
+    elif head.startswith("__label__"):
+        for line in lines():
+            _, _, text = line.partition(" ")
+            title, _, rest = text.partition(": ")
+            yield from (text, rest or title)
+    elif all(map(_is_tagged_word, filter(str.strip, head.split("\n")))):
+        yield from _read_tagged_words(lines)
+    else:
+        yield from _read_table_fields(lines, path)
+
+
+def _read_head(lines: Lines) -> str:
+    held, size = [], 0
+    for line in lines():
+        held.append(line)
+        size += len(line)
+        if size > HEAD_CHARACTERS:
+            break
+    return "\n".join(held)
+
+
+def _read_json_texts(lines: Lines) -> Iterator[str]:
+    """Yield the strings of an object a line, in an array or not, or else of one document."""
+    first = next((line for line in lines() if line.strip(" ,[]\t\r")), "")
+    if _parse_json(first) is None:
+        content = "\n".join(lines())
+        with suppress(ValueError):
+            yield from _list_strings(json.loads(content))
+            return
+    for line in lines():
+        value = _parse_json(line)
+        if value is not None:
+            yield from _list_strings(value)
+        elif line.strip(" ,[]\t\r"):
+            yield line
+
+
+def _parse_json(line: str) -> Any:
+    """Return the value of a line, None if it is no JSON."""
+    for text in (line, line.strip(" ,[]\t\r")):
+        with suppress(ValueError):
+            return json.loads(text)
+    return None
+
+
+def _read_tagged_reviews(lines: Lines) -> Iterator[str]:
+    held: list[str] = []
+    for line in lines():
+        held.append(line)
+        if "</review_text>" in line or "</title>" in line:
+            yield from (match[1].strip() for match in TAGGED.finditer("\n".join(held)))
+            held = []
+
+
+def _is_tagged_word(line: str) -> bool:
+    """Return whether a line is one of CoNLL's: the word first, its tag last."""
+    cells = line.split()
+    return cells[0] == "-DOCSTART-" or (len(cells) > 1 and bool(TAGGED_WORD.fullmatch(cells[-1])))
+
+
+def _read_tagged_words(lines: Lines) -> Iterator[str]:
+    """Yield a sentence for every block of lines."""
+    for filled, block in itertools.groupby(map(str.split, lines()), key=bool):
+        if filled:
+            yield " ".join(cells[0] for cells in block if cells[0] != "-DOCSTART-")
+
+
+def _list_strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _list_strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _list_strings(inner)
+
+
+def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
+    """Yield whole lines and, of what may be a TSV or CSV, fields, with quotes tried both ways.
+
+    Nobody can tell a table of two columns from sentences with a comma.
+    """
+    first = next(lines(), "")
+    delimiter = max("\t,", key=first.count)
+    yield from (part for line in lines() for part in line.splitlines())
+    if first.count(delimiter) == 0:
+        return
+    readings: list[dict[str, Any]] = [{"quoting": csv.QUOTE_NONE}] if delimiter == "\t" else []
+    for reading in [*readings, {"quotechar": '"'}]:
+        rows = csv.reader(
+            (line.replace("\0", "") + "\n" for line in lines()), delimiter=delimiter, **reading
+        )
+        limit = csv.field_size_limit(MAX_FIELD_CHARACTERS)
+        try:
+            for fields in rows:
+                yield from fields
+        except csv.Error as error:
+            if not readings:
+                raise UserError(
+                    f"--withhold {path}, line {rows.line_num}: {error}; is a quote not closed?"
+                ) from None
+        finally:
+            csv.field_size_limit(limit)
+
+
+def _read_parquet_texts(path: str) -> Iterator[str]:
+    import pyarrow.parquet as pq
+
+    with storage.open_bytes(path) as file:
+        for batch in pq.ParquetFile(file).iter_batches(parquet_records.BATCH_ROWS):
+            yield from _drop_short_texts(_list_strings(batch.to_pylist()))

@@ -1,0 +1,119 @@
+"""Which copy of a repeated text stays, decided on packed numbers alone.
+
+Every prepared review gives one packed row of 28 bytes. Of the rows with the same text hash that of
+the earliest dump stays, within a dump the one with the smallest key: the review id, then stars and
+verified. So neither the order of a dump's files and records nor the number of workers decides, and
+a dump that comes later changes nothing in what the earlier ones left. Only copies equal in every
+field that is kept tie, and then the first in the dump stays.
+
+Texts that earlier corpora kept (`seen`) are 16 bytes each: every review with such a text goes.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
+TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])
+ROW_NUMBER = np.dtype("<u4")
+BUCKET_ROWS = 1 << 20
+"""Rows of a bucket: 28 MiB, some 100 MiB while it is sorted."""
+MAX_BUCKETS = 256
+
+
+def hash_text(text: str) -> bytes:
+    """Return 16 bytes that are equal for clean texts equal but for case."""
+    return xxhash.xxh3_128_digest(text.casefold().encode())
+
+
+def compute_keys(review_ids: bytes, stars: pa.Array, verified: pa.Array) -> np.ndarray:
+    """Return uint64 keys: 59 bits of the review id (16 bytes each), 5 for stars and verified."""
+    ids = np.frombuffer(review_ids, dtype=">u8").reshape(-1, 2)[:, 0].astype(np.uint64)
+    code = (
+        3 * pc.fill_null(stars, 0).to_numpy()
+        + pc.fill_null(verified.cast(pa.int8()), -1).to_numpy()
+        + 1
+    )
+    return (ids & ~np.uint64(0x1F)) | code.astype(np.uint64)
+
+
+def pack_rows(text_hashes: bytes, keys: np.ndarray) -> np.ndarray:
+    """Return a unit's rows sorted by text hash (16 bytes each): a bucket is a stretch of them."""
+    packed = np.empty(len(keys), dtype=PACKED_ROW)
+    halves = np.frombuffer(text_hashes, dtype=">u8").reshape(-1, 2)
+    packed["high"], packed["low"] = halves[:, 0], halves[:, 1]
+    packed["key"] = keys
+    packed["row"] = np.arange(len(keys), dtype=np.uint32)
+    return packed[np.argsort(packed["high"], kind="stable")]
+
+
+def compute_offsets(packed: np.ndarray) -> list[int]:
+    """Return where each value of the hashes' first byte begins in a unit's rows, and the end: 257
+    row numbers.
+    """
+    first_bytes = (packed["high"] >> np.uint64(56)).astype(np.int64)
+    return [0, *np.cumsum(np.bincount(first_bytes, minlength=MAX_BUCKETS)).tolist()]
+
+
+def count_buckets(reviews: int) -> int:
+    """Return how many buckets to make, a power of two up to 256, each of the same first bits."""
+    return min(MAX_BUCKETS, 1 << (reviews // BUCKET_ROWS).bit_length())
+
+
+def locate_bucket(starts: list[int], bucket: int, of: int) -> tuple[int, int]:
+    """Return the first and last row (excluded) of a bucket in the rows of one unit, given its
+    `compute_offsets`.
+    """
+    width = MAX_BUCKETS // of
+    return starts[bucket * width], starts[(bucket + 1) * width]
+
+
+def sort_hashes(text_hashes: bytes) -> np.ndarray:
+    """Return hashes (16 bytes each) sorted by their first half."""
+    seen = np.frombuffer(text_hashes, dtype=TEXT_HASH)
+    return seen[np.argsort(seen["high"].astype(np.uint64), kind="stable")]
+
+
+def find_known_rows(rows: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Return, per row, whether its text hash is in `seen`, sorted by `sort_hashes`."""
+    highs, lows = seen["high"].astype(np.uint64), seen["low"]
+    wanted = rows["high"].astype(np.uint64)
+    places, found = np.searchsorted(highs, wanted), np.zeros(len(rows), dtype=bool)
+    # more than once where several corpora have the text, or another has the same first half
+    while len(seen):
+        here = np.minimum(places, len(seen) - 1)
+        equal = (places < len(seen)) & (highs[here] == wanted)
+        found |= equal & (lows[here] == rows["low"])
+        if not equal.any():
+            break
+        places += 1
+    return found
+
+
+def find_duplicates(
+    units: list[str], parts: list[np.ndarray], dumps: list[int], seen: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return row numbers that do not stay, by unit: copies of what stays, and texts seen before.
+
+    `parts` are the rows of one bucket by unit, in the order of the dump, `dumps` the number of the
+    dump of each unit.
+    """
+    if not parts:
+        return {}, {}
+    rows = np.concatenate(parts)
+    unit = np.repeat(np.arange(len(units), dtype=np.uint32), [len(p) for p in parts])
+    before = find_known_rows(rows, seen)
+    known = group_by_unit(units, unit[before], rows["row"][before])
+    rows, unit = rows[~before], unit[~before]
+    dump = np.array(dumps, dtype=np.uint32)[unit]
+    halves = rows["low"].astype(np.uint64), rows["high"].astype(np.uint64)
+    order = np.lexsort((rows["row"], unit, rows["key"], dump, *halves))
+    rows, unit = rows[order], unit[order]
+    again = np.zeros(len(rows), dtype=bool)
+    again[1:] = (rows["high"][1:] == rows["high"][:-1]) & (rows["low"][1:] == rows["low"][:-1])
+    return group_by_unit(units, unit[again], rows["row"][again]), known
+
+
+def group_by_unit(units: list[str], unit: np.ndarray, row: np.ndarray) -> dict[str, np.ndarray]:
+    return {units[u]: np.sort(row[unit == u]) for u in np.unique(unit)}

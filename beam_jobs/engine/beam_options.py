@@ -1,0 +1,159 @@
+"""Chooses the engine that runs a job, and its Beam options.
+
+Whatever a job does not know itself is a Beam option. Locally that means FnApiRunner, named
+explicitly: `DirectRunner` first tries to download a Prism binary, without a time limit, and then
+ignores the running mode (apache_beam/runners/direct/direct_runner.py). Users may type DirectRunner;
+they get FnApiRunner and are told so.
+
+Engine        options to pass through
+------------  ------------------------------------------------------------------------------------
+local         --direct_num_workers N (0 or none: one per core),
+              --direct_running_mode in_memory|multi_processing
+Dataflow      --runner DataflowRunner --project … --region … --temp_location gs://…
+              [--dry_run true]
+a job server  --runner PortableRunner --job_endpoint HOST:PORT --environment_type …
+Flink         --runner FlinkRunner --flink_master HOST:PORT --flink_job_server_jar PATH
+Spark         --runner SparkRunner --spark_master_url URL --spark_job_server_jar PATH
+"""
+
+import atexit
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+    TestOptions,
+)
+
+from beam_jobs.engine import staged_package
+from beam_jobs.job.errors import UserError
+
+LOCAL_NAMES = {None, "", "DirectRunner", "FnApiRunner", "direct"}
+JOB_SERVER_RUNNERS = {"PortableRunner", "FlinkRunner", "SparkRunner"}
+"""Their job servers know options that Beam here does not."""
+IMAGE_OPTIONS = ("sdk_container_image", "worker_harness_container_image")
+PACKAGE_OPTIONS = ("setup_file", "extra_package", *IMAGE_OPTIONS)
+"""Options of Beam by which a user says what the workers install."""
+SMALL_BYTES = 48_000_000
+"""Below this, starting worker processes (2–4 s) costs more than a second core saves."""
+
+
+def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
+    """Return Beam's options for a job that reads `input_bytes` (uncompressed, may be estimated).
+
+    Raises UserError for a runner or option that Beam does not know.
+    """
+    silence_beam()
+    flags = (
+        [*flags, "--no_save_main_session"]
+        if not any("save_main_session" in f for f in flags)
+        else flags
+    )
+    options = PipelineOptions(flags)
+    standard = options.view_as(StandardOptions)
+    if standard.runner not in LOCAL_NAMES:
+        check_runner_name(standard.runner)
+    if standard.runner not in JOB_SERVER_RUNNERS:
+        check_option_names(flags)
+    if standard.runner in LOCAL_NAMES:
+        if standard.runner in {"DirectRunner", "direct"}:
+            print(
+                "DirectRunner is resolved to FnApiRunner, its local engine without a download",
+                file=sys.stderr,
+            )
+        standard.runner = "FnApiRunner"
+        choose_local_mode(options, flags, input_bytes)
+    if standard.runner == "DataflowRunner" and not any(
+        is_given(flags, name) for name in PACKAGE_OPTIONS
+    ):
+        folder = Path(tempfile.mkdtemp(prefix="beam-jobs-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        options.view_as(SetupOptions).setup_file = str(staged_package.write_package(folder))
+    options.view_as(SetupOptions).pickle_library = (
+        options.view_as(SetupOptions).pickle_library or "cloudpickle"
+    )
+    return options
+
+
+def is_staged_only(options: PipelineOptions) -> bool:
+    """Return whether the graph is only checked, or stored as a template, and not run."""
+    template = options.view_as(GoogleCloudOptions).template_location
+    return bool(options.view_as(TestOptions).dry_run or template)
+
+
+def choose_local_mode(options: PipelineOptions, flags: list[str], input_bytes: int) -> None:
+    direct = options.view_as(DirectOptions)
+    if not is_given(flags, "direct_num_workers") or direct.direct_num_workers == 0:
+        direct.direct_num_workers = (
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        )
+    if is_given(flags, "direct_running_mode"):
+        pass
+    elif is_given(flags, "direct_num_workers"):
+        direct.direct_running_mode = (
+            "multi_processing" if direct.direct_num_workers > 1 else "in_memory"
+        )
+    else:
+        many = direct.direct_num_workers > 1 and input_bytes > SMALL_BYTES
+        direct.direct_running_mode = "multi_processing" if many else "in_memory"
+    if direct.direct_running_mode == "in_memory":
+        direct.direct_num_workers = 1
+
+
+def is_given(flags: list[str], name: str) -> bool:
+    return any(f == f"--{name}" or f.startswith(f"--{name}=") for f in flags)
+
+
+def check_runner_name(runner: str) -> None:
+    """Refuse a runner Beam does not know; it takes small letters and dotted names of classes."""
+    known = StandardOptions.KNOWN_RUNNER_NAMES
+    if "." not in runner and runner.lower().removesuffix("runner") not in {
+        n.lower().removesuffix("runner") for n in known
+    }:
+        raise UserError(
+            f"--runner {runner}: not one that Apache Beam knows: {', '.join(sorted(known))}"
+        )
+
+
+def check_option_names(flags: list[str]) -> None:
+    """Refuse options that Beam does not know: it would drop them, and a slip go unnoticed."""
+    known: set[str] = set()
+
+    def collect(parser) -> None:
+        known.update(option for action in parser._actions for option in action.option_strings)
+
+    PipelineOptions(flags).get_all_options(add_extra_args_fn=collect)
+    for flag in flags:
+        if flag.startswith("-") and flag.split("=", 1)[0] not in known:
+            name = flag.split("=", 1)[0]
+            raise UserError(
+                f"unknown option {name}: neither of this job (--help) nor of Apache Beam"
+            )
+
+
+def describe_engine(options: PipelineOptions) -> str:
+    """Return one line for people: engine, mode, workers."""
+    runner = options.view_as(StandardOptions).runner
+    if runner != "FnApiRunner":
+        return runner
+    direct = options.view_as(DirectOptions)
+    return f"{runner}, {direct.direct_running_mode}, {direct.direct_num_workers} worker(s)"
+
+
+def silence_beam() -> None:
+    """Silence Beam: it logs what it raises too, and warns about GCS support nobody asked for."""
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    logging.getLogger("root").setLevel(logging.ERROR)
+    # says where the job is seen, which the flow links to
+    dataflow = logging.getLogger("apache_beam.runners.dataflow")
+    if not dataflow.handlers:
+        dataflow.addHandler(logging.StreamHandler())
+    dataflow.setLevel(logging.INFO)

@@ -1,0 +1,128 @@
+"""Runs a Beam graph so that it always ends: a killed worker is an error, never a hang.
+
+FnApiRunner waits for ever for a worker process that a signal has killed; only the thread that
+started the process, named `run_worker`, notices and dies
+(apache_beam/runners/portability/local_job_service.py). So the graph runs in a thread of its own,
+and whichever comes first, its end or that death, ends the job.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import apache_beam as beam
+import psutil
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from beam_jobs.engine.beam_options import is_staged_only
+from beam_jobs.job import storage
+from beam_jobs.job.errors import JobFailed, TransientError, UserError
+
+POLL_SECONDS = 0.5
+NOTICE_SECONDS = 1.0
+"""A dead worker's closed channel may be noticed this long before its death."""
+DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+ERROR_KINDS = {kind.__name__: kind for kind in (UserError, JobFailed, TransientError)}
+ERROR_TEXT = re.compile(rf"\b({'|'.join(ERROR_KINDS)}): (.*)")
+NETWORK = re.compile(
+    rf"\b(Connection\w*Error|TimeoutError|{'|'.join(sorted(storage.NETWORK_ERRORS))}): .*"
+)
+WORKER_THREADS = ("run_worker", "beam_control_read", "read_grpc_client_inputs")
+"""Threads that die with their worker."""
+
+
+class WorkerLost(TransientError):
+    """A worker process died; what is done is kept, so the same command continues."""
+
+
+def run_beam_graph(
+    options: PipelineOptions,
+    build: Callable[[beam.Pipeline], Any],
+    poll: Callable[[], None] = lambda: None,
+) -> Any:
+    """Build and run a graph; return Beam's result. `poll` is called twice a second."""
+    outcome: dict[str, Any] = {}
+    ended, lost = threading.Event(), threading.Event()
+
+    def run_pipeline() -> None:
+        try:
+            pipeline = beam.Pipeline(options=options)
+            build(pipeline)
+            outcome["result"] = pipeline.run()
+            if not is_staged_only(options):
+                outcome["result"].wait_until_finish()
+        except BaseException as error:
+            outcome["error"] = error
+        finally:
+            ended.set()
+
+    def notice_death(args: threading.ExceptHookArgs) -> None:
+        name = args.thread.name if args.thread else ""
+        if name.startswith("run_worker"):
+            outcome["lost"] = args.exc_value
+            lost.set()
+            ended.set()
+        elif not name.startswith(WORKER_THREADS):
+            usual_hook(args)
+
+    usual_hook = threading.excepthook
+    threading.excepthook = notice_death
+    others = set(list_children())
+    try:
+        threading.Thread(target=run_pipeline, name="graph", daemon=True).start()
+        while not ended.wait(POLL_SECONDS):
+            poll()
+        if "error" in outcome:
+            lost.wait(NOTICE_SECONDS)
+    finally:
+        if "result" in outcome and "error" not in outcome:
+            threading.excepthook = usual_hook
+        else:  # the hook stays: the runner's threads go on dying of their lost workers
+            kill_processes(set(list_children()) - others)
+    if "lost" in outcome:
+        raise WorkerLost(
+            f"{outcome['lost']}; the units that are done are kept: run the same command to continue"
+        )
+    if "error" in outcome:
+        raise translate_error(outcome["error"]) or outcome["error"]
+    return outcome["result"]
+
+
+def sort_largest_first(things: Iterable[Any], size: Callable[[Any], int]) -> list[Any]:
+    """Return things with the largest first.
+
+    FnApiRunner deals elements out to its workers in turn, in this order: each gets as much to do.
+    """
+    return sorted(things, key=size, reverse=True)
+
+
+def translate_error(error: BaseException) -> Exception | None:
+    """Return the mistake, failure or full disk that a worker met; None for any other error.
+
+    From another process errors come as text.
+    """
+    if isinstance(error, UserError | JobFailed):
+        return error
+    if match := ERROR_TEXT.search(str(error)):
+        return ERROR_KINDS[match[1]](match[2].split(" [while running")[0].strip())
+    if match := NETWORK.search(str(error)):
+        return TransientError(
+            f"{match[0].strip()}; what is done is kept, run the same command to continue"
+        )
+    if match := DISK_FULL.search(str(error)):
+        return JobFailed(
+            f"{match[0]}: make room; what is done is kept, run the same command to continue"
+        )
+    return None
+
+
+def list_children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def kill_processes(processes: set[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -1,0 +1,64 @@
+"""Writes the package that a remote worker installs: beam_jobs alone and the few packages it needs.
+
+Beam builds a source distribution of `--setup_file` and installs it on every worker. The project's
+own pyproject.toml would install all of the project there; this writes a package of beam_jobs only,
+pinned to the versions running here.
+"""
+
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+REQUIREMENTS = (
+    "datasketch",
+    "fsspec",
+    "gcsfs",
+    "isal",
+    "nltk",
+    "numpy",
+    "orjson",
+    "psutil",
+    "py3langid",
+    "pyarrow",
+    "s3fs",
+    "tokenizers",
+    "xxhash",
+)
+"""Beside apache-beam, which the workers' container has. A test compares them with the package's
+imports.
+"""
+
+SETUP = """import setuptools
+
+setuptools.setup(
+    name="beam-jobs",
+    version="{version}",
+    python_requires=">=3.11",
+    packages=setuptools.find_packages(),
+    package_data={{"beam_jobs": ["sample/lexicon.json"]}},
+    install_requires={requirements},
+)
+"""
+
+
+def write_package(folder: Path) -> Path:
+    """Write the package into an empty folder and return its setup.py, for `--setup_file`."""
+    shutil.copytree(
+        Path(__file__).parents[1],
+        folder / "beam_jobs",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    pinned = [f"{name}=={installed}" for name in REQUIREMENTS if (installed := find_version(name))]
+    setup = folder / "setup.py"
+    setup.write_text(
+        SETUP.format(version=find_version("amazon-electra") or "0", requirements=pinned)
+    )
+    return setup
+
+
+def find_version(package: str) -> str | None:
+    """Return the installed version; None if there is none: the job does without it there too."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,13 @@
+"""The errors that say how a job ended: the user's mistake, for good, or until another attempt."""
+
+
+class UserError(ValueError):
+    """Only the user can put this right; the message names file, line or option, and the remedy."""
+
+
+class JobFailed(RuntimeError):
+    """The job cannot go on, through no fault of the user; the message says all there is to know."""
+
+
+class TransientError(JobFailed):
+    """A disk, a network or a worker failed, so that the same command may succeed when run again."""

@@ -1,0 +1,68 @@
+"""Local files that are there whole or not at all, also through a power cut; JSON files; digests."""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from beam_jobs.job.errors import UserError
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a name beside `path` to write to.
+
+    The file appears under `path` when the block ends; if the block fails, nothing does. Missing
+    parent folders are made.
+    """
+    final = Path(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    """Write `content` as indented JSON, all or nothing."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False)
+
+
+def hash_file(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of a local file as 64 hex digits."""
+    with open(path, "rb") as file:
+        return hash_stream(file)
+
+
+def hash_stream(file: IO[bytes]) -> str:
+    """Return the SHA-256 of what is left of an open file as 64 hex digits."""
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def hash_bytes(content: bytes) -> str:
+    """Return the SHA-256 of bytes as 64 hex digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def make_writable_folder(option: str, folder: Path) -> None:
+    """Make a local folder that results are to go to.
+
+    Raises a UserError that names `option`, before anything is computed that could not be kept.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(
+            f"{option} {folder}: no files can be written there ({error.strerror})"
+        ) from None

@@ -1,0 +1,34 @@
+"""Locks between processes: each is held on an open file and dies with the process that holds it."""
+
+import fcntl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+POLL_SECONDS = 0.2
+
+
+def try_lock(file: IO) -> bool:
+    """Lock an open file for this process; return False if another process holds the lock."""
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def exclusive_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[IO]:
+    """Hold the lock of a file, which is made if need be, while the block runs.
+
+    `on_wait` is called once if another process has to be waited for. Yields the open file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+") as file:
+        if not try_lock(file):
+            on_wait()
+            while not try_lock(file):
+                time.sleep(POLL_SECONDS)
+        yield file

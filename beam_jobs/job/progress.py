@@ -1,0 +1,210 @@
+"""Progress of a job: a bar in a terminal, lines in a log, JSON lines for the process above.
+
+All of it goes to stderr. With the environment variable AMAZON_ELECTRA_PROGRESS=json each report is
+one line `PROGRESS {…}` at most once a second, always the first and the last; otherwise a rich bar
+where stderr is a terminal, else a plain line at most every five seconds.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+SECONDS_BETWEEN_JSON_LINES = 1.0
+SECONDS_BETWEEN_PLAIN_LINES = 5.0
+
+
+class Display(Protocol):
+    """Where reports go."""
+
+    seconds_between: float
+
+    def show(self, report: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """One line a program can read."""
+
+    seconds_between = SECONDS_BETWEEN_JSON_LINES
+
+    def show(self, report: dict[str, Any]) -> None:
+        print("PROGRESS " + json.dumps(report, ensure_ascii=False), file=sys.stderr, flush=True)
+
+    def close(self) -> None: ...
+
+
+class PlainLines:
+    """One line a person can read in a log."""
+
+    seconds_between = SECONDS_BETWEEN_PLAIN_LINES
+
+    def show(self, report: dict[str, Any]) -> None:
+        print(f"{report['description']}: {format_report(report)}", file=sys.stderr, flush=True)
+
+    def close(self) -> None: ...
+
+
+class Bars:
+    """Rich bars, one per task. The constructor raises ImportError where rich is not installed.
+
+    `console` is a rich console; bars that are `transient` disappear when they are closed.
+    """
+
+    def __init__(self, console: Any = None, transient: bool = False) -> None:
+        from rich import progress as rich_progress
+        from rich.console import Console
+
+        self._bars = rich_progress.Progress(
+            rich_progress.TextColumn("{task.description}", markup=False),
+            rich_progress.BarColumn(),
+            rich_progress.TextColumn("{task.fields[note]}", markup=False),
+            rich_progress.TimeElapsedColumn(),
+            rich_progress.TimeRemainingColumn(),
+            console=console or Console(stderr=True),
+            transient=transient,
+        )
+        self._tasks: dict[str, rich_progress.TaskID] = {}
+
+    def start(self) -> None:
+        self._bars.start()
+
+    def add(self, name: str, description: str) -> None:
+        """Add a bar that is known by `name`."""
+        self._tasks[name] = self._bars.add_task(description, total=None, note="")
+
+    def show(self, name: str, description: str, report: Mapping[str, Any]) -> None:
+        """Move a bar to what a report says."""
+        self._bars.update(
+            self._tasks[name],
+            description=description,
+            completed=report["done"],
+            total=report["total"] or None,
+            note=format_report(report, with_time_left=False),
+        )
+
+    def remove(self, name: str) -> None:
+        """Remove a bar, if there is one."""
+        if name in self._tasks:
+            self._bars.remove_task(self._tasks.pop(name))
+
+    def close(self) -> None:
+        self._bars.stop()
+
+
+class Bar:
+    """A rich bar for the one task of a job."""
+
+    seconds_between = 0.1
+
+    def __init__(self, description: str) -> None:
+        self._bars = Bars()
+        self._bars.add("job", description)
+        self._bars.start()
+
+    def show(self, report: dict[str, Any]) -> None:
+        self._bars.show("job", report["description"], report)
+
+    def close(self) -> None:
+        self._bars.close()
+
+
+class Progress:
+    """Counts units of work done; `update` may be called as often as one likes."""
+
+    def __init__(
+        self, display: Display, total: int | None, unit: str, description: str, done: int | None
+    ) -> None:
+        self.total = total
+        self._display, self._unit, self._description = display, unit, description
+        self._done, self._done_at_start = done or 0, done
+        self._fields: dict[str, Any] = {}
+        self._started = time.monotonic()
+        self._shown_at = float("-inf")
+
+    def update(self, done: int, **fields: Any) -> None:
+        """Show that `done` units are finished in all, with further fields (loss, accuracy …)."""
+        if self._done_at_start is None:
+            self._done_at_start = done
+        self._done = done
+        self._fields.update(fields)
+        if time.monotonic() - self._shown_at >= self._display.seconds_between:
+            self._show()
+
+    def _show(self) -> None:
+        self._shown_at = time.monotonic()
+        seconds = self._shown_at - self._started
+        since_start = self._done - (self._done_at_start or 0)
+        rate = since_start / seconds if seconds > 0 else 0.0
+        left = None if self.total is None or rate <= 0 else (self.total - self._done) / rate
+        report = {
+            "description": self._description,
+            "done": self._done,
+            "total": self.total,
+            "unit": self._unit,
+            "rate": float(f"{rate:.4g}"),
+            "seconds_left": None if left is None else round(left),
+        }
+        self._display.show(report | self._fields)
+
+    def __enter__(self) -> Self:
+        self._show()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._show()
+        self._display.close()
+
+
+def track_progress(
+    total: int | None, unit: str, description: str, done: int | None = None
+) -> Progress:
+    """Count towards a total: `with progress(2000, "steps", "training") as p: p.update(120,
+    loss=0.5)`.
+
+    `done` is what an earlier, interrupted run had finished, by default the first update's: it does
+    not count towards the rate.
+    """
+    return Progress(_choose_display(description), total, unit, description, done)
+
+
+def _choose_display(description: str) -> Display:
+    if os.environ.get("AMAZON_ELECTRA_PROGRESS") == "json":
+        return JsonLines()
+    if sys.stderr.isatty():
+        try:
+            return Bar(description)
+        except ImportError:
+            return PlainLines()
+    return PlainLines()
+
+
+def format_report(report: Mapping[str, Any], with_time_left: bool = True) -> str:
+    """Return a report as text, for example `120 of 2,000 steps, 3.5/s, 8:57 left, loss 0.5`.
+
+    What follows the time is what a job added to the six fields that every report has.
+    """
+    of_total = f" of {report['total']:,}" if report["total"] else ""
+    seconds = report["seconds_left"] if with_time_left else None
+    left = "" if seconds is None else f", {_format_clock(seconds)} left"
+    extra = "".join(
+        f", {name} {value:.4g}" if isinstance(value, float) else f", {name} {value}"
+        for name, value in list(report.items())[6:]
+    )
+    return f"{report['done']:,}{of_total} {report['unit']}, {report['rate']:,.4g}/s{left}{extra}"
+
+
+def _format_clock(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}:{seconds:02}"
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

@@ -1,0 +1,252 @@
+"""Reads, writes (all or nothing), finds and removes files, local or behind fsspec (gs://, s3://).
+
+A local file is written beside its final name, synced and renamed; a remote one is written locally
+and put, which object stores do atomically. Either way, whoever finds the final name finds all of
+the file, after a crash too. fsspec's own local files do neither sync nor rename, and
+universal_pathlib has no atomic write: both would leave this module as long as it is.
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import fsspec
+
+from beam_jobs.job import files
+from beam_jobs.job.errors import TransientError, UserError
+
+NETWORK_ERRORS = {
+    "ClientConnectorError",
+    "ConnectTimeoutError",
+    "ConnectionClosedError",
+    "EndpointConnectionError",
+    "IncompleteRead",
+    "ReadTimeoutError",
+    "ServerDisconnectedError",
+    "ServerTimeoutError",
+}
+
+
+def is_remote(path: str | os.PathLike) -> bool:
+    return "://" in str(path)
+
+
+def join_path(folder: str | os.PathLike, *names: str) -> str:
+    return (
+        "/".join([str(folder).rstrip("/"), *names])
+        if is_remote(folder)
+        else os.path.join(folder, *names)
+    )
+
+
+def open_bytes(path: str) -> BinaryIO:
+    return cast(BinaryIO, fsspec.open(path, "rb").open()) if is_remote(path) else open(path, "rb")
+
+
+def read_bytes(path: str) -> bytes:
+    with open_bytes(path) as file:
+        return file.read()
+
+
+def hash_file(path: str) -> str:
+    """Return the SHA-256 of a file as 64 hex digits."""
+    with open_bytes(path) as file:
+        return files.hash_stream(file)
+
+
+def get_size(path: str) -> int:
+    return fsspec.core.url_to_fs(path)[0].size(path) if is_remote(path) else os.path.getsize(path)
+
+
+def describe_identity(path: str) -> tuple[str, int, int | None]:
+    """Return path, bytes and, of a local file, the time of its last change (ns)."""
+    return path, get_size(path), None if is_remote(path) else os.stat(path).st_mtime_ns
+
+
+def exists(path: str) -> bool:
+    return fsspec.core.url_to_fs(path)[0].exists(path) if is_remote(path) else os.path.exists(path)
+
+
+def list_names(folder: str) -> list[str]:
+    """Return the names in a folder, sorted; none where there is no such folder."""
+    if not is_remote(folder):
+        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    fs, inner = fsspec.core.url_to_fs(folder)
+    fs.invalidate_cache()
+    return (
+        sorted(p.rstrip("/").rsplit("/", 1)[-1] for p in fs.ls(inner, detail=False))
+        if fs.exists(inner)
+        else []
+    )
+
+
+def remove_path(path: str) -> None:
+    """Remove a file, or a folder with all it holds, if it is there."""
+    if is_remote(path):
+        fs, inner = fsspec.core.url_to_fs(path)
+        if fs.exists(inner):
+            fs.rm(inner, recursive=True)
+    elif os.path.isdir(path):
+        shutil.rmtree(path)
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def remove_temporary_files(folder: str) -> None:
+    """Remove what killed writers have left: files under temporary names."""
+    for name in list_names(folder):
+        if name.startswith(".") and name.endswith(".tmp"):
+            remove_path(join_path(folder, name))
+
+
+def remove_matching(folder: str, pattern: str) -> None:
+    """Remove everything whose name matches the pattern; what else is in the folder is not ours."""
+    for name in list_names(folder):
+        if re.fullmatch(pattern, name):
+            remove_path(join_path(folder, name))
+
+
+def check_inputs_outside(inputs: Iterable[str], output: str) -> None:
+    """Refuse inputs in the output folder, which is cleared of what an earlier job has written."""
+    for path in inputs:
+        if (
+            not is_remote(path)
+            and not is_remote(output)
+            and Path(path).resolve().parent == Path(output).resolve()
+        ):
+            raise UserError(f"--output {output}: {path}, an input, lies in it; give another folder")
+
+
+@contextmanager
+def report_unreachable(address: str, option: str) -> Iterator[None]:
+    """Say in one line what keeps us from a store: package, credentials, bucket or network."""
+    try:
+        yield
+    except Exception as error:  # each store's package has exceptions of its own
+        kind = TransientError if is_network_error(error) else UserError
+        raise kind(
+            f"{option} {address} cannot be reached: {error or type(error).__name__}"
+        ) from error
+
+
+def is_network_error(error: BaseException) -> bool:
+    """Return whether a second attempt may not meet this error of Python, botocore or aiohttp."""
+    return (
+        isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in NETWORK_ERRORS
+    )
+
+
+def raise_storage_error(error: Exception, path: str) -> None:
+    """Raise TransientError if a disk or network failed, and not the content, which readers count.
+
+    Errors of the system have a number, those that decompressors raise as OSError have none.
+    """
+    if is_network_error(error) or (isinstance(error, OSError) and error.errno is not None):
+        raise TransientError(
+            f"{path} cannot be read to its end: {error or type(error).__name__}"
+        ) from error
+
+
+def check_writable(folder: str) -> None:
+    """Raise UserError, before the work begins, if its result could not be written."""
+    if is_remote(folder):
+        with report_unreachable(folder, "--output"):
+            fs, probe = fsspec.core.url_to_fs(join_path(folder, ".writable.tmp"))
+            fs.pipe_file(probe, b"")
+            fs.rm_file(probe)
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"--output {folder} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a local name to write to; the file appears under `path` when the block ends well."""
+    if is_remote(path):
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder, "part")
+            yield temporary
+            fs, inner = fsspec.core.url_to_fs(str(path))
+            fs.put_file(str(temporary), inner)
+        return
+    with files.atomic_path(path) as temporary:
+        yield temporary
+
+
+def write_bytes(path: str | os.PathLike, content: bytes) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    write_bytes(path, (json.dumps(content, ensure_ascii=False) + "\n").encode())
+
+
+def expand_patterns(patterns: list[str], option: str = "--input") -> list[str]:
+    """Return every file that the patterns name, each once, sorted by name: their order changes
+    nothing.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        paths = expand_pattern(pattern, option)
+        if not paths:
+            raise UserError(f"{option} {pattern}: no such file")
+        found.update(paths)
+    return sorted(found, key=lambda path: (os.path.basename(path), path))
+
+
+def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
+    """Return the files of a name or glob, with all in its folders; nothing hidden."""
+    if is_remote(pattern):
+        with report_unreachable(pattern, option):
+            fs, inner = fsspec.core.url_to_fs(pattern)
+            found = match_remote(fs, inner).items()
+            paths = [
+                p
+                for name, info in found
+                for p in ([name] if info["type"] == "file" else fs.find(name))
+            ]
+            return [str(fs.unstrip_protocol(p)) for p in paths if _is_shown(p, inner)]
+    paths = [
+        path
+        for name in match_local(pattern)
+        for path in ([name] if os.path.isfile(name) else _list_files(name))
+    ]
+    return [os.path.abspath(path) for path in paths if _is_shown(path, pattern)]
+
+
+def match_remote(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
+    """Return what a store holds by this name, or else by this glob: a name may have brackets."""
+    return (
+        {pattern: fs.info(pattern)} if fs.exists(pattern) else dict(fs.glob(pattern, detail=True))
+    )
+
+
+def match_local(pattern: str) -> list[str]:
+    """Return the local files and folders of this name, or else of this glob."""
+    return [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+
+
+def _list_files(folder: str) -> list[str]:
+    return [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names]
+
+
+def _is_shown(path: str, pattern: str) -> bool:
+    """Return whether no part of a path that the pattern does not spell out begins with a dot."""
+    spelled = set(pattern.split("/"))
+    *folders, name = path.split("/")
+    return not name.startswith(".") and not any(
+        f.startswith(".") and f not in {".", "..", *spelled} for f in folders
+    )

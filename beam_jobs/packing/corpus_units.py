@@ -1,0 +1,158 @@
+"""Plans which rows of a corpus make up each shard.
+
+Units follow from the corpus alone, never from the number of workers, so that the shards are the
+same on any runner. A unit is a run of row groups over one or more files; small files are joined, so
+that packing has enough to choose from.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from beam_jobs.deduplication.held_out import HELD_OUT_SPLITS
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import hash_bytes, hash_stream
+
+TARGET_UNITS = 64
+"""Enough to keep many workers evenly busy, between the two bounds."""
+MIN_UNIT_ROWS = 4096
+"""Fewer reviews leave packing too little to choose from."""
+MAX_UNIT_ROWS = 1 << 17
+"""More reviews take long to repeat when a worker dies."""
+WINDOW_ROWS = 8_192
+"""Reviews tokenized and packed at a time; twice as many fill as well and take 75 MB more."""
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Row groups `first` to `last` (exclusive) of a corpus file."""
+
+    path: str
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class CorpusUnit:
+    """One shard's worth of corpus. `digest` tells whether a shard found in the output was made from
+    these rows.
+    """
+
+    rows_are: ClassVar[str] = "reviews"
+    number: int
+    parts: tuple[RowGroups, ...]
+    digest: str
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def read_windows(self, split: str) -> Iterator[pa.ListArray]:
+        """Yield the sentences of the unit's reviews of one split, about WINDOW_ROWS reviews at
+        once.
+        """
+        waiting: list[pa.ListArray] = []
+        for batch in read_batches(self):
+            chosen = pc.equal(batch["split"].cast(pa.string()), split)
+            waiting.append(batch["sentences"].filter(chosen))
+            if sum(map(len, waiting)) >= WINDOW_ROWS:
+                yield pa.concat_arrays(waiting)
+                waiting = []
+        if sum(map(len, waiting)):
+            yield pa.concat_arrays(waiting)
+
+
+def plan_corpus_units(corpus: str, option: str = "--corpus") -> list[CorpusUnit]:
+    """Return all units of a corpus folder, in the order of its files.
+
+    `option` is how the user gave the folder, for the UserError about one that is no corpus.
+    """
+    names = [
+        n for n in storage.list_names(corpus) if n.startswith("corpus-") and n.endswith(".parquet")
+    ]
+    if not names:
+        raise UserError(
+            f"{option}: no corpus-*.parquet in {corpus}; give the folder that corpus_job wrote"
+        )
+    if not storage.exists(storage.join_path(corpus, "corpus.json")):
+        raise UserError(
+            f"{option}: no corpus.json in {corpus}: corpus_job has not ended; run it again"
+        )
+    groups, digests = [], {}
+    for name in names:
+        path = storage.join_path(corpus, name)
+        metadata, digests[path] = read_metadata(path, option)
+        groups += [
+            RowGroups(path, i, i + 1, metadata.row_group(i).num_rows)
+            for i in range(metadata.num_row_groups)
+        ]
+    wanted = min(
+        max(sum(group.rows for group in groups) // TARGET_UNITS, MIN_UNIT_ROWS), MAX_UNIT_ROWS
+    )
+    return [
+        CorpusUnit(number, parts, hash_parts(parts, digests))
+        for number, parts in enumerate(group_row_groups(groups, wanted))
+    ]
+
+
+def read_held_out_texts(corpus: str) -> Iterator[str]:
+    """Yield the texts of a corpus's dev and test reviews: their sentences joined by a space."""
+    for unit in plan_corpus_units(corpus, "--withhold-corpus"):
+        for batch in read_batches(unit):
+            chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
+            yield from (
+                " ".join(sentences) for sentences in batch["sentences"].filter(chosen).to_pylist()
+            )
+
+
+def read_metadata(path: str, option: str) -> tuple[pq.FileMetaData, str]:
+    """Return the metadata of a Parquet file and the SHA-256 of its footer, which holds the sizes
+    and bounds of every column.
+    """
+    try:
+        with storage.open_bytes(path) as file:
+            metadata = pq.read_metadata(file)
+            file.seek(-(metadata.serialized_size + 8), 2)
+            return metadata, hash_stream(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(
+            f"{option}: {path} cannot be read ({error}); run corpus_job again"
+        ) from None
+
+
+def group_row_groups(groups: list[RowGroups], rows_wanted: int) -> Iterator[tuple[RowGroups, ...]]:
+    """Yield row groups in order, in runs of at least `rows_wanted` rows; neighbours in a file
+    become one part.
+    """
+    run: list[RowGroups] = []
+    for group in groups:
+        if run and run[-1].path == group.path:
+            run[-1] = RowGroups(group.path, run[-1].first, group.last, run[-1].rows + group.rows)
+        else:
+            run.append(group)
+        if sum(part.rows for part in run) >= rows_wanted:
+            yield tuple(run)
+            run = []
+    if run:
+        yield tuple(run)
+
+
+def hash_parts(parts: tuple[RowGroups, ...], digests: dict[str, str]) -> str:
+    text = "\n".join(f"{digests[part.path]} {part.first} {part.last}" for part in parts)
+    return hash_bytes(text.encode())
+
+
+def read_batches(unit: CorpusUnit) -> Iterator[pa.RecordBatch]:
+    for part in unit.parts:
+        with storage.open_bytes(part.path) as file:
+            yield from pq.ParquetFile(file).iter_batches(
+                WINDOW_ROWS // 4,
+                row_groups=list(range(part.first, part.last)),
+                columns=["split", "sentences"],
+            )

@@ -1,0 +1,156 @@
+"""Packs documents into sequences of at most `max_length` tokens, losing none and leaving little
+room empty.
+
+Each document becomes [CLS] tokens [SEP]. One that does not fit into a sequence is cut into pieces
+at sentence boundaries, a sentence that does not fit where it must be (filling.py decides). Token
+streams are flat numpy arrays, and positions in them count tokens.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.packing.filling import fill_sequences
+from beam_jobs.packing.tokenization import expand_spans
+
+SPECIALS = 2
+"""Tokens around each piece: [CLS] and [SEP]."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Documents of one window: all ids, where each sentence ends in them, and each document among
+    the sentences.
+    """
+
+    ids: np.ndarray
+    sentence_offsets: np.ndarray  # sentences + 1 positions in ids
+    document_offsets: np.ndarray  # documents + 1 positions in sentence_offsets
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a packed window holds; sums over windows are the counts of a shard."""
+
+    sequences: int = 0
+    tokens: int = 0  # with [CLS] and [SEP]
+    text_tokens: int = 0  # without
+    documents: int = 0
+    empty_documents: int = 0  # of no token at all: in no sequence
+    pieces: int = 0
+    sentences: int = 0
+    cut_sentences: int = 0  # cuts inside a sentence
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            *(getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__)
+        )
+
+
+def pack_documents(
+    tokens: Tokens, max_length: int, cls_id: int, sep_id: int, schema: pa.Schema
+) -> tuple[pa.Table, Counts]:
+    """Return one sequence a row (input_ids, document_starts, sentence_starts), in the order of
+    their first documents, and the counts.
+    """
+    sentence_ends = drop_repeats(tokens.sentence_offsets)
+    document_ends = drop_repeats(tokens.sentence_offsets[tokens.document_offsets])
+    piece_starts, piece_ends, bins = fill_sequences(
+        sentence_ends, document_ends, max_length, SPECIALS
+    )
+    table = build_table(tokens, piece_starts, piece_ends, bins, (cls_id, sep_id), schema)
+    counts = count_packed(tokens, piece_ends, table)
+    assert counts.tokens == counts.text_tokens + SPECIALS * counts.pieces, (
+        "packing lost or invented tokens"
+    )
+    return table, counts
+
+
+def drop_repeats(ascending: np.ndarray) -> np.ndarray:
+    return ascending[np.diff(ascending, prepend=-1) > 0]
+
+
+def build_table(
+    tokens: Tokens,
+    piece_starts: np.ndarray,
+    piece_ends: np.ndarray,
+    bins: np.ndarray,
+    specials: tuple[int, int],
+    schema: pa.Schema,
+) -> pa.Table:
+    """Return the rows: pieces in document order within a sequence, sequences in the order of their
+    first pieces.
+    """
+    order, row_of = order_rows(bins)
+    lengths = (piece_ends - piece_starts)[order]
+    ends = np.cumsum(lengths + SPECIALS)
+    starts = ends - lengths - SPECIALS
+    bytes_per_id = schema.field("input_ids").type.value_type.bit_width // 8
+    input_ids = np.empty(int(ends[-1]) if len(ends) else 0, f"u{bytes_per_id}")
+    input_ids[starts], input_ids[ends - 1] = specials
+    input_ids[expand_spans(starts + 1, lengths)] = tokens.ids[
+        expand_spans(piece_starts[order], lengths)
+    ]
+
+    first_piece = np.flatnonzero(np.diff(row_of, prepend=-1))
+    row_start = starts[first_piece][row_of] if len(row_of) else starts
+    begins = find_sentence_starts(tokens, piece_starts)
+    first_begin = np.searchsorted(begins, piece_starts)
+    begins_in_piece = np.diff(np.append(first_begin, len(begins)))[order]
+    begins_in_order = begins[expand_spans(first_begin[order], begins_in_piece)]
+    sentence_starts = begins_in_order + np.repeat(
+        starts + 1 - row_start - piece_starts[order], begins_in_piece
+    )
+
+    row_pieces = np.append(first_piece, len(order))
+    begin_ends = np.concatenate([[0], np.cumsum(begins_in_piece)])
+    columns = [
+        (input_ids, np.append(starts[first_piece], len(input_ids))),
+        (starts - row_start, row_pieces),
+        (sentence_starts, begin_ends[row_pieces]),
+    ]
+    arrays = [
+        pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(values).cast(field.type.value_type)
+        )
+        for (values, offsets), field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(
+        [a.cast(f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema
+    )
+
+
+def order_rows(bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pieces in the order they are written, and the row of each (both: [pieces])."""
+    by_bin = np.argsort(bins, kind="stable")
+    first_piece = by_bin[np.diff(bins[by_bin], prepend=-1) > 0]
+    row_of_bin = np.empty(len(first_piece), np.int64)
+    row_of_bin[np.argsort(first_piece)] = np.arange(len(first_piece))
+    rows = row_of_bin[bins]
+    order = np.argsort(rows, kind="stable")
+    return order, rows[order]
+
+
+def find_sentence_starts(tokens: Tokens, piece_starts: np.ndarray) -> np.ndarray:
+    """Return where sentences with a token begin, and where a cut one goes on; sorted, each once."""
+    begins = tokens.sentence_offsets[:-1][np.diff(tokens.sentence_offsets) > 0]
+    both = np.concatenate([begins, piece_starts])
+    both.sort(kind="stable")
+    return drop_repeats(both)
+
+
+def count_packed(tokens: Tokens, piece_ends: np.ndarray, table: pa.Table) -> Counts:
+    """Count on the finished rows where they can tell, so that the sum check means something."""
+    document_ends = tokens.sentence_offsets[tokens.document_offsets]
+    empty = int((np.diff(document_ends) == 0).sum())
+    return Counts(
+        sequences=table.num_rows,
+        tokens=len(table["input_ids"].combine_chunks().flatten()),
+        text_tokens=len(tokens.ids),
+        documents=len(tokens.document_offsets) - 1 - empty,
+        empty_documents=empty,
+        pieces=len(table["document_starts"].combine_chunks().flatten()),
+        sentences=int((np.diff(tokens.sentence_offsets) > 0).sum()),
+        cut_sentences=int((~np.isin(piece_ends, tokens.sentence_offsets)).sum()),
+    )

@@ -1,0 +1,122 @@
+"""Everything the shards job will do, decided once from its options before any work begins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions
+from tokenizers import Tokenizer
+
+from beam_jobs.config import ShardsOptions
+from beam_jobs.engine import beam_options
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import hash_bytes
+from beam_jobs.packing import corpus_units, general_text
+from beam_jobs.packing.corpus_units import CorpusUnit
+from beam_jobs.packing.general_text import TextUnit
+from beam_jobs.packing.tokenization import WordIds
+
+FOOTER_VERSION = 1
+PACKING_VERSION = 4
+"""Has to be raised when the same corpus gives other bytes."""
+VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+REVIEW_BYTES = 500
+"""Of a review's text, on average: only to choose how many workers are worth starting."""
+
+Unit = CorpusUnit | TextUnit
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Everything a shard depends on beside its unit, and the folder it goes to."""
+
+    vocabulary: str
+    vocabulary_fingerprint: str
+    vocabulary_size: int
+    max_length: int
+    split: str
+    output: str
+
+    def shard_path(self, unit: Unit) -> str:
+        return storage.join_path(self.output, f"shard-{unit.number:05d}.parquet")
+
+    def describe_shard(self, unit: Unit) -> dict[str, Any]:
+        """Return the part of a shard's footer that is known before the unit is read."""
+        return {
+            "version": FOOTER_VERSION,
+            "packing_version": PACKING_VERSION,
+            "vocabulary_fingerprint": self.vocabulary_fingerprint,
+            "vocabulary_size": self.vocabulary_size,
+            "max_length": self.max_length,
+            "split": self.split,
+            "unit": unit.digest,
+        }
+
+
+@dataclass(frozen=True)
+class ShardsPlan:
+    """What is packed, how, and where the shards go."""
+
+    options: ShardsOptions
+    packing: Packing
+    units: Sequence[Unit]
+    engine: PipelineOptions
+
+
+def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:
+    """Return the plan of a job; its output folder then has the vocabulary and no shards.json.
+
+    Raises UserError for a vocabulary, corpus or text that cannot be read.
+    """
+    packing = prepare_output(options)
+    units: Sequence[Unit]
+    if options.corpus:
+        units = corpus_units.plan_corpus_units(options.corpus)
+        text_bytes = sum(unit.rows for unit in units) * REVIEW_BYTES
+    else:
+        units = general_text.plan_text_units(
+            list(options.general_text),
+            options.output,
+            options.punkt,
+            options.withhold,
+            options.withhold_corpus,
+        )
+        text_bytes = sum(unit.rows for unit in units)
+    return ShardsPlan(options, packing, units, beam_options.resolve_beam_options(flags, text_bytes))
+
+
+def prepare_output(options: ShardsOptions) -> Packing:
+    """Copy the vocabulary byte for byte and remove shards.json, the mark of a finished run."""
+    files, size = read_vocabulary(options.vocabulary)
+    storage.check_writable(options.output)
+    storage.remove_path(storage.join_path(options.output, "shards.json"))
+    folder = storage.join_path(options.output, "vocabulary")
+    for name, content in files.items():
+        storage.write_bytes(storage.join_path(folder, name), content)
+    return Packing(
+        vocabulary=folder,
+        vocabulary_fingerprint=hash_bytes(files["tokenizer.json"]),
+        vocabulary_size=size,
+        max_length=options.max_length,
+        split=options.split,
+        output=options.output,
+    )
+
+
+def read_vocabulary(folder: str) -> tuple[dict[str, bytes], int]:
+    """Return the content of the vocabulary's files, and the number of its entries."""
+    for name in VOCABULARY_FILES:
+        if not storage.exists(storage.join_path(folder, name)):
+            raise UserError(
+                f"--vocabulary: no {name} in {folder}; give the folder model.vocabulary wrote"
+            )
+    files = {name: storage.read_bytes(storage.join_path(folder, name)) for name in VOCABULARY_FILES}
+    try:
+        tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
+        WordIds(tokenizer)
+    except Exception as error:  # neither tokenizers nor WordIds raises anything more special
+        raise UserError(
+            f"--vocabulary: {folder}/tokenizer.json is not a WordPiece tokenizer ({error})"
+        ) from None
+    return files, tokenizer.get_vocab_size()

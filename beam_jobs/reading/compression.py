@@ -1,0 +1,248 @@
+"""Recognizes the compression of a file by its first bytes and streams its uncompressed bytes.
+
+gz is read with ISA-L where the `isal` package is installed: 690 MB of review text a CPU second
+against 275 of zlib. fsspec's compression registry does not replace this module: it goes by a file's
+name, and neither delivers what comes before damage nor limits expansion.
+"""
+
+import bz2
+import lzma
+import zipfile
+import zlib
+from contextlib import suppress
+from typing import Any, BinaryIO, Literal
+
+import pyarrow as pa
+
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+
+deflate: Any = zlib
+with suppress(ImportError):
+    from isal import isal_zlib as deflate
+
+DAMAGE_ERRORS = (
+    zlib.error,
+    deflate.error,
+    OSError,
+    EOFError,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    ValueError,
+)
+Compression = Literal["", "gz", "bz2", "zst", "zip"]
+MAGIC: dict[Compression, bytes] = {
+    "gz": b"\x1f\x8b",
+    "bz2": b"BZh",
+    "zst": b"\x28\xb5\x2f\xfd",
+    "zip": b"PK\x03\x04",
+}
+UNREADABLE = {  # what a file without lines is, and how to get lines out of it
+    b"\xfd7zXZ\0": ("packed with xz, which is not read", "unpack it first: xz -d"),
+    b"\x28\xb5\x2f\xfd": ("packed twice", "unpack it first: zstd -d"),
+    b"\x1f\x8b": ("packed twice", "unpack it first: gzip -d"),
+    b"BZh": ("packed twice", "unpack it first: bzip2 -d"),
+    b"7z\xbc\xaf\x27\x1c": ("packed with 7z, which is not read", "unpack it first: 7z x"),
+    b"Rar!\x1a": ("packed with rar, which is not read", "unpack it first: unrar x"),
+    b"\x04\x22\x4d\x18": ("packed with lz4, which is not read", "unpack it first: lz4 -d"),
+    b"\x1f\x9d": ("packed with compress, which is not read", "unpack it first: uncompress"),
+    b"PK\x05\x06": ("an empty zip file", "leave it out:"),
+    b"PAR1": ("a Parquet file", "give it as it is, neither packed nor in an archive:"),
+    b"\xff\xfe": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
+}
+TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
+CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
+MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
+PACKED_BLOCK, PLAIN_BLOCK = 1 << 17, 1 << 20  # bytes taken in and given out at once
+SMALL_READ_BYTES = 1 << 11
+UNLIMITED_BYTES = 1 << 26  # the expansion limit does not look at what stays below
+
+
+def detect_compression(head: bytes) -> Compression:
+    return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
+
+
+def refuse_unless_text(head: bytes, name: str) -> None:
+    """Raise UserError that names the kind of file, unless its first uncompressed bytes are text."""
+    for magic, (what, advice) in UNREADABLE.items():
+        if head.startswith(magic):
+            raise UserError(f"{name} is {what}; {advice} {name}")
+    if head.startswith(TAR_MAGIC, TAR_MAGIC_AT):
+        raise UserError(
+            f"{name} is a tar archive, which is not read; unpack it first: tar -xf {name}"
+        )
+    if len(head) - len(head.translate(None, CONTROLS)) <= MAX_CONTROL_SHARE * len(head):
+        return
+    zeros, odd = head.count(0), head[1::2].count(0)
+    if zeros > len(head) / 4 and not 0.1 < odd / zeros < 0.9:
+        code = "UTF-16LE" if odd > zeros / 2 else "UTF-16BE"
+        raise UserError(
+            f"{name} is UTF-16 without a mark; convert it first: iconv -f {code} -t UTF-8 {name}"
+        )
+    raise UserError(f"{name} is a binary file, no text; leave it out")
+
+
+def open_uncompressed(
+    path: str, compression: Compression = "", member: str = "", max_expansion: float = 0
+) -> "PlainStream":
+    """Open the uncompressed bytes of a file, at most `max_expansion` times its size (0: any)."""
+    return PlainStream(path, compression, member, max_expansion)
+
+
+def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
+    if compression == "gz":
+        return GzReader(packed)
+    if compression == "bz2":
+        return bz2.BZ2File(packed)
+    if compression == "zst":
+        return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
+    if compression == "zip":
+        return _open_zip_member(packed, path, member)
+    return packed
+
+
+def _open_zip_member(source: BinaryIO, path: str, member: str) -> Any:
+    try:
+        return zipfile.ZipFile(source).open(member)
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{path}: not a whole zip file ({error}); fetch it again") from None
+    except (RuntimeError, NotImplementedError) as error:  # a password, another method than deflate
+        raise UserError(f"{path}: {error}") from None
+
+
+def list_zip_members(path: str) -> list[str]:
+    with storage.open_bytes(path) as source:
+        try:
+            entries = zipfile.ZipFile(source).infolist()
+        except zipfile.BadZipFile as error:
+            raise UserError(f"{path}: not a whole zip file ({error}); fetch it again") from None
+    return sorted(
+        e.filename
+        for e in entries
+        if not e.is_dir() and e.file_size and not e.filename.startswith("__MACOSX")
+    )
+
+
+class GzReader:
+    """Reads all members of a gz file, one after the other, in bounded memory."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed, self._inflater, self._rest = packed, deflate.decompressobj(31), b""
+
+    def read(self, size: int) -> bytes:
+        while True:
+            if not self._rest:
+                self._rest = self._packed.read(PACKED_BLOCK)
+            if self._inflater.eof:
+                self._rest = self._rest.lstrip(b"\0") or self._packed.read(PACKED_BLOCK).lstrip(
+                    b"\0"
+                )  # padding
+                if not self._rest:
+                    return b""
+                self._inflater = deflate.decompressobj(31)
+            plain = self._inflater.decompress(self._rest, size)
+            if not (self._rest or plain or self._inflater.eof):
+                raise EOFError("cut off in the middle")
+            self._rest = (
+                self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+            )
+            if plain:
+                return plain
+
+
+class SmallReads:
+    """Reads a packed file in small steps, of which a decompressor loses the one with the damage."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        return self._packed.read(SMALL_READ_BYTES if size < 0 else min(size, SMALL_READ_BYTES))
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        return self._packed.seek(position, whence)
+
+    def tell(self) -> int:
+        return self._packed.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Do nothing: whoever opened the file closes it."""
+
+
+class PlainStream:
+    """Reads uncompressed bytes up to the end or to damage, of which `damage` gives the reason.
+
+    Everything before the damage is delivered: where a block cannot be read, the file is unpacked
+    again in small steps up to the damage. A disk or network that fails is no damage and ends the
+    job.
+    """
+
+    def __init__(
+        self, path: str, compression: Compression, member: str, max_expansion: float
+    ) -> None:
+        self._packed = storage.open_bytes(path)
+        self._plain = _open_decompressor(self._packed, path, compression, member)
+        self._path, self._compression, self._member, self._max_expansion = (
+            path,
+            compression,
+            member,
+            max_expansion if compression else 0,
+        )
+        self._delivered = 0
+        self._block = PLAIN_BLOCK
+        self.damage = ""
+
+    def read(self, size: int = PLAIN_BLOCK) -> bytes:
+        """Return up to `size` bytes, and none at the end."""
+        if self.damage:
+            return b""
+        try:
+            block = self._plain.read(min(size, self._block))
+        except DAMAGE_ERRORS as error:
+            storage.raise_storage_error(error, self._path)
+            if self._compression and self._block > SMALL_READ_BYTES:
+                return self._read_in_small_steps(size)
+            self.damage = f"damaged file: {error or type(error).__name__}"
+            return b""
+        self._delivered += len(block)
+        if (
+            self._max_expansion
+            and self._delivered > UNLIMITED_BYTES
+            and self._delivered > self._max_expansion * self._packed.tell()
+        ):
+            raise UserError(
+                f"{self._path} expands to more than {self._max_expansion:g} times its size; "
+                "if it is meant to, raise --max-expansion"
+            )
+        return block
+
+    def _read_in_small_steps(self, size: int) -> bytes:
+        """Read again from the beginning of the file in small steps, to where it was and on."""
+        delivered, self._delivered, self._block = self._delivered, 0, SMALL_READ_BYTES
+        self._plain = None  # Arrow's stream closes the file as it goes
+        self._packed.close()
+        self._packed = storage.open_bytes(self._path)
+        source: Any = self._packed if self._compression == "zip" else SmallReads(self._packed)
+        self._plain = _open_decompressor(source, self._path, self._compression, self._member)
+        while self._delivered < delivered and self.read(delivered - self._delivered):
+            pass
+        return self.read(size)
+
+    def seek(self, position: int) -> None:
+        """Move to a position, which is possible only in a file that is not packed."""
+        assert self._plain is self._packed
+        self._packed.seek(position)
+
+    def __enter__(self) -> "PlainStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._packed.close()

@@ -1,0 +1,181 @@
+"""Reads CSV and TSV: Customer Reviews, Kaggle's files, any with a header and a text column."""
+
+import csv
+from collections.abc import Iterator
+from typing import Any
+
+from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.lines import (
+    Reject,
+    Stream,
+    Tally,
+    decode_text,
+    make_reject,
+    read_line_blocks,
+)
+
+TOO_LONG, BROKEN = "record too long", "broken CSV"
+LOOK_BACK_LINES = 64  # so many lines of one record are checked for being records of their own
+csv.field_size_limit(
+    2**31 - 1
+)  # of the whole process; `RecordLines` keeps to the layout's own limit
+CERTAIN, LIKELY, POSSIBLE = (
+    12,
+    4,
+    1,
+)  # delimiters in lines that would be whole records, the less the more there is in doubt
+
+
+def read_delimited(
+    stream: Stream, layout: Layout, tally: Tally, header: bool = True
+) -> Iterator[tuple[int, dict] | Reject]:
+    """Yield (line on which the record begins, record). `header`: the first line names the columns.
+
+    A quote that never ends costs only its own record: the lines after it are read again.
+    """
+    lines = RecordLines(stream, layout, tally)
+    columns = layout.columns
+    while not lines.ended:
+        records = csv.reader(lines, **make_dialect(layout))
+        while True:
+            lines.begin_record()
+            try:
+                values = next(records)
+            except StopIteration:
+                yield from lines.take_rejects()
+                break
+            except csv.Error as error:
+                yield from lines.take_rejects()
+                swallowed = lines.give_back(POSSIBLE)
+                reason = str(error) if str(error) == TOO_LONG and not swallowed else BROKEN
+                yield make_reject(lines.first, reason, lines.join_raw())
+                break  # the reader may be inside a quoted field: go on with a fresh one
+            yield from lines.take_rejects()
+            if header:
+                header = False
+            elif len(lines.parts) > 1 and lines.give_back(choose_threshold(lines, values)):
+                yield make_reject(lines.first, BROKEN, lines.join_raw())
+                break
+            elif len(values) == len(columns):
+                yield lines.first, dict(zip(columns, values, strict=True))
+            elif values and (len(values) > 1 or values[0].strip()):
+                yield make_reject(
+                    lines.first,
+                    f"{'fewer' if len(values) < len(columns) else 'more'} columns",
+                    lines.join_raw(),
+                )
+
+
+def make_dialect(layout: Layout) -> dict[str, Any]:
+    if not layout.has_quotes:
+        return {"delimiter": layout.delimiter, "quoting": csv.QUOTE_NONE}
+    escape = {"escapechar": "\\"} if layout.has_escapes else {}
+    return {"delimiter": layout.delimiter, "quotechar": '"', "doublequote": True, **escape}
+
+
+def choose_threshold(lines: "RecordLines", values: list[str]) -> int:
+    """Return the weight of lines from which on a record of several lines is taken for several."""
+    if lines.ended:  # inside quotes, for the end of a record is seen before
+        return POSSIBLE
+    try:
+        list(csv.reader(lines.decode_lines(), strict=True, **make_dialect(lines.layout)))
+    except csv.Error:  # a quote that ends no field
+        return LIKELY
+    return CERTAIN if len(values) == len(lines.layout.columns) else LIKELY
+
+
+class RecordLines:
+    """Gives lines to the csv module and keeps those of the record under way."""
+
+    def __init__(self, stream: Stream, layout: Layout, tally: Tally) -> None:
+        self.layout, self._tally = layout, tally
+        self._lines = self._flatten_blocks(read_line_blocks(stream, layout.max_record_bytes, tally))
+        self._again: list[tuple[int, bytes]] = []  # the next one last
+        self._size = 0
+        self._rejects: list[Reject] = []
+        self.parts: list[tuple[int, bytes]] = []
+        self.first = 1
+        self.ended = False
+
+    def _flatten_blocks(self, blocks: Iterator[Any]) -> Iterator[tuple[int, bytes]]:
+        for block in blocks:
+            if isinstance(block, Reject):
+                self._rejects.append(block)
+            else:
+                yield from enumerate(block[1], block[0])
+
+    def begin_record(self) -> None:
+        self.parts, self._size = [], 0
+
+    def join_raw(self) -> bytes:
+        return b"\n".join(line for _, line in self.parts)
+
+    def decode_lines(self) -> list[str]:
+        return [decode_line(line, Tally(), self.layout) for _, line in self.parts]
+
+    def take_rejects(self) -> Iterator[Reject]:
+        yield from self._rejects
+        self._rejects.clear()
+
+    def give_back(self, enough: int) -> bool:
+        """End the record before the first of its lines that is one itself, if they weigh enough."""
+        weights = [_weigh_line(line, self.layout) for _, line in self.parts[1:]]
+        if sum(weights) < enough or (enough == CERTAIN and not _has_mostly_records(weights)):
+            return False
+        first = 1 + next(i for i, weight in enumerate(weights) if weight)
+        self._again += self.parts[: first - 1 : -1]
+        self.parts = self.parts[:first]
+        self.ended = False
+        return True
+
+    def __iter__(self) -> "RecordLines":
+        return self
+
+    def __next__(self) -> str:
+        try:
+            part = self._again.pop() if self._again else next(self._lines)
+        except StopIteration:
+            self.ended = True
+            raise
+        if not self.parts:
+            self.first = part[0]
+        self.parts.append(part)
+        self._size += len(part[1])
+        if self._size > self.layout.max_record_bytes:
+            raise csv.Error(TOO_LONG)
+        if len(self.parts) % LOOK_BACK_LINES == 0:
+            weights = [_weigh_line(line, self.layout) for _, line in self.parts[-LOOK_BACK_LINES:]]
+            if sum(weights) >= CERTAIN and _has_mostly_records(weights):
+                raise csv.Error(BROKEN)
+        return decode_line(part[1], self._tally, self.layout)
+
+
+def decode_line(line: bytes, tally: Tally, layout: Layout) -> str:
+    return (
+        decode_text(line, tally, layout.encoding).lstrip("\ufeff").rstrip("\r").replace("\r", " ")
+        + "\n"
+    )
+
+
+def _weigh_line(line: bytes, layout: Layout) -> int:
+    """Weigh how much a line looks like a record of its own, by its delimiters and its quotes.
+
+    Prose has no tabs.
+    """
+    delimiter, wanted = layout.delimiter.encode(), len(layout.columns) - 1
+    if delimiter == b"\t":
+        return CERTAIN if line.count(delimiter) == wanted > 0 else 0
+    if quotes := line.startswith(b'"') or delimiter + b'"' in line:
+        try:
+            (values,) = csv.reader(
+                [decode_line(line, Tally(), layout)], strict=True, **make_dialect(layout)
+            )
+        except (csv.Error, ValueError):
+            values = []
+        if len(values) == wanted + 1:
+            return CERTAIN
+    return max(wanted, LIKELY * quotes) if line.count(delimiter) == wanted > 0 else 0
+
+
+def _has_mostly_records(weights: list[int]) -> bool:
+    return sum(map(bool, weights)) * 4 >= len(weights) * 3

@@ -1,0 +1,223 @@
+"""Maps the columns of every published format to the fields of a Review.
+
+`COLUMN_NAMES` lists the names of each field; the first that a file has is taken. Everything else
+(votes, images, style, names of reviewers) is not read. `--columns text=NAME,stars=NAME,…` overrides
+the names for any format. README.md beside this file has the tables of formats, of names and of drop
+reasons, and says which values are stars.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from beam_jobs.job.errors import UserError
+
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {
+    "text": (
+        *(
+            "reviewText",
+            "review_body",
+            "review/text",
+            "text",
+            "Text",
+            "verified_reviews",
+            "review_text",
+            "reviewtext",
+        ),
+        *("review", "body", "content", "comment", "Review", "reviews.text"),
+    ),
+    "title": (
+        "summary",
+        "review_headline",
+        "review/summary",
+        "title",
+        "Summary",
+        "headline",
+        "reviews.title",
+    ),
+    "stars": (
+        "overall",
+        "star_rating",
+        "review/score",
+        "rating",
+        "Score",
+        "stars",
+        "score",
+        "reviews.rating",
+    ),
+    "item_id": (
+        "asin",
+        "product_id",
+        "product/productId",
+        "ProductId",
+        "item_id",
+        "parent_asin",
+        "item",
+    ),
+    "user_id": ("reviewerID", "customer_id", "review/userId", "user_id", "UserId", "user"),
+    "timestamp": (
+        "unixReviewTime",
+        "review_date",
+        "review/time",
+        "timestamp",
+        "Time",
+        "date",
+        "reviewTime",
+    ),
+    "verified": ("verified", "verified_purchase"),
+}
+FIELDS = tuple(COLUMN_NAMES)
+WORDS: dict[str, tuple[str, ...]] = {
+    "text": ("text", "body", "content", "comment"),
+    "title": ("title", "summary", "headline", "subject"),
+    "stars": ("stars", "star", "rating", "starrating", "score", "overall"),
+}
+"""Names without separators and the prefix `review`; for files that have none of COLUMN_NAMES."""
+MAX_LISTED_COLUMNS = 50  # a file may have any number
+
+STARS_TEXT = re.compile(
+    r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:out of 5(?: stars?)?|stars?)?\s*", re.IGNORECASE
+)
+ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
+MAX_STARS_CHARACTERS = (
+    40  # characters; what is longer is no number of stars, and not worth remembering
+)
+TRUE, FALSE = {"y", "yes", "true", "1", "t"}, {"n", "no", "false", "0", "f"}
+
+
+MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
+BAD_IDENTIFIER = "identifier is nested or too long"
+
+
+class Review(NamedTuple):
+    text: Any
+    title: Any
+    stars: int | None
+    item_id: Any
+    user_id: Any
+    timestamp: Any
+    verified: bool | None
+
+
+def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) -> dict[str, str]:
+    """Return which column of a file gives which field; the text must be among them."""
+    columns = set(columns)
+    if missing := [name for name in overrides.values() if name not in columns]:
+        raise UserError(
+            f"{file}: --columns names {', '.join(missing)}; "
+            f"the file has {', '.join(sorted(columns))}"
+        )
+    found = {field: find_column(field, columns) for field in FIELDS} | overrides
+    found = {field: name for field, name in found.items() if name}
+    if "text" not in found:
+        raise UserError(
+            f"{file}: no column is known to hold the text of a review "
+            f"(there are {', '.join(sorted(columns))}); "
+            "name it with --columns text=NAME"
+        )
+    return found
+
+
+def find_column(field: str, columns: set[str]) -> str:
+    """Return the column of a field by its exact names, or else by its words; "" without one."""
+    if exact := next((name for name in COLUMN_NAMES[field] if name in columns), ""):
+        return exact
+    by_word = {strip_column_name(name): name for name in sorted(columns, reverse=True)}
+    return next((by_word[word] for word in WORDS.get(field, ()) if word in by_word), "")
+
+
+def strip_column_name(name: str) -> str:
+    """Return the name in lower case without separators and the prefix `review` or `reviews`."""
+    words = re.findall(r"[^\W_]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower())
+    letters = "".join(words[1:] if words[1:] and words[0] == "reviews" else words)
+    return letters.removeprefix("review") or letters
+
+
+def list_unused_columns(columns: Iterable[str], mapping: dict[str, str]) -> dict[str, str]:
+    """Return each column that gives no field, with the field whose names are closest, or ""."""
+    fields_by_word = {
+        strip_column_name(name): field
+        for field in reversed(FIELDS)
+        for name in (*COLUMN_NAMES[field], *WORDS.get(field, ()))
+    }
+    unused = sorted(set(columns) - set(mapping.values()))[:MAX_LISTED_COLUMNS]
+    closest = {
+        name: difflib.get_close_matches(strip_column_name(name)[:40], fields_by_word, 1)
+        for name in unused
+    }
+    return {name: fields_by_word[words[0]] if words else "" for name, words in closest.items()}
+
+
+def parse_column_overrides(text: str | None) -> dict[str, str]:
+    """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}."""
+    if not text:
+        return {}
+    pairs = [part.partition("=") for part in text.split(",")]
+    if wrong := [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]:
+        raise UserError(
+            f"--columns {','.join(wrong)}: write FIELD=NAME,…; the fields are {', '.join(FIELDS)}"
+        )
+    return {key: name for key, _, name in pairs}
+
+
+def make_review_reader(mapping: dict[str, str]) -> Callable[[dict[str, Any]], Review | None]:
+    """Return a function from a record to a Review, or to None if an identifier is not usable."""
+    text, title, stars, item, user, time, verified = (
+        mapping.get(field, ABSENT) for field in FIELDS
+    )
+
+    def read_review(record: dict[str, Any]) -> Review | None:
+        get = record.get
+        value: Any = get(stars)
+        kind = type(value)
+        usual = (
+            len(value) < MAX_STARS_CHARACTERS
+            if kind is str
+            else kind is float or (kind is int and 0 < value < 6)
+        )
+        number = parse_stars(value) if usual else None
+        if not (is_identifier(get(item)) and is_identifier(get(user)) and is_identifier(get(time))):
+            return None
+        return Review(
+            get(text),
+            get(title),
+            number,
+            get(item),
+            get(user),
+            get(time),
+            parse_verified(get(verified)),
+        )
+
+    return read_review
+
+
+def is_identifier(value: Any) -> bool:
+    """Return False for lists, dicts and giant integers, which cannot be written down or hashed."""
+    kind = type(value)
+    if kind is int:
+        return value.bit_length() <= MAX_INTEGER_BITS
+    return kind not in (list, dict, tuple, set)
+
+
+@lru_cache(1024, typed=True)  # True is not 1
+def parse_stars(value: Any) -> int | None:
+    if isinstance(value, str):
+        match = STARS_TEXT.fullmatch(value)
+        value = float(match[1]) if match else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return int(value) if 1 <= value <= 5 and value == int(value) else None
+
+
+def parse_verified(value: Any) -> bool | None:
+    if isinstance(value, bool) or value is None:
+        return value
+    if type(value) is not str and value not in (0, 1):
+        return None
+    word = str(value).strip().lower()
+    return True if word in TRUE else False if word in FALSE else None

@@ -1,0 +1,226 @@
+"""Reads JSON (one object a line, one array, or objects in any layout) and Python dicts, one a line.
+
+orjson reads proper JSON at four times the speed of `json`; `json` reads what orjson refuses and
+real dumps contain: NaN, lone surrogates, bytes that are not UTF-8, a BOM.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.lines import (
+    BLOCK_BYTES,
+    Reject,
+    Stream,
+    Tally,
+    decode_text,
+    make_reject,
+    read_line_blocks,
+)
+
+Item = tuple[int, dict[str, Any]] | Reject
+BLANK = b" \t\r\n"
+AROUND = BLANK + b",[]\xef\xbb\xbf"  # of an object in an array, and the BOM
+AROUND_BROKEN = BLANK + b","
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# Over strings that end where one may: a quote too many, or one too few, shows at the first that
+# does not.
+UP_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|%b(?=\s*+[:,\]}]))*+' % STRING.pattern, re.DOTALL)
+OPENED_BY = {b"}": b"{", b"]": b"["}
+MAX_BLANKS = 1 << 10
+NEXT_OBJECT = re.compile(
+    rb'[^\s\[:]\s*+(?=\{\s*+")'
+)  # neither the first of a list nor the value of a field
+NESTED_OBJECT = re.compile(rb"[\r\n,\[][ \t\f\v]*+\{")
+
+
+def read_json_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
+    """Yield (line, record); blank lines are not records."""
+    yield from _read_records(stream, layout, tally, orjson.loads, parse_json)
+
+
+def read_python_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
+    """Read the oldest McAuley files, Python literals such as `{'reviewerID': …}`.
+
+    Nothing but literals is evaluated.
+    """
+
+    def parse_fast(line: bytes) -> Any:
+        return ast.literal_eval(line.decode().strip())
+
+    yield from _read_records(stream, layout, tally, parse_fast, parse_python_literal)
+
+
+def _read_records(
+    stream: Stream,
+    layout: Layout,
+    tally: Tally,
+    parse_fast: Callable[[bytes], Any],
+    parse_leniently: Callable,
+) -> Iterator[Item]:
+    for block in read_line_blocks(stream, layout.max_record_bytes, tally):
+        if isinstance(block, Reject):
+            yield block
+            continue
+        number, lines = block
+        for i, line in enumerate(lines, number):
+            try:
+                record = parse_fast(line)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                if not line.strip(AROUND):
+                    continue
+                record = parse_leniently(line, i, tally, layout.encoding)
+            if type(record) is dict:
+                yield i, record
+            else:
+                yield (
+                    record if isinstance(record, Reject) else make_reject(i, "not an object", line)
+                )
+
+
+def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
+    """Return a dict, another JSON value, or a reject."""
+    try:
+        return json.loads(
+            decode_text(
+                raw.strip(AROUND if raw.lstrip(AROUND)[:1] == b"{" else BLANK), tally, encoding
+            )
+        )
+    except RecursionError:
+        return make_reject(line, "nested too deeply", raw)
+    except ValueError:
+        return make_reject(line, "broken JSON", raw)
+
+
+def parse_python_literal(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
+    try:
+        return ast.literal_eval(decode_text(raw.strip(AROUND), tally, encoding))
+    except (RecursionError, MemoryError):
+        return make_reject(line, "nested too deeply", raw)
+    except (ValueError, SyntaxError):
+        return make_reject(line, "broken Python literal", raw)
+
+
+def read_json_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
+    """Read objects wherever they begin and end: arrays on one line, objects over many lines."""
+    buffer, line, at_end = b"", tally.lines + 1, False
+    while buffer or not at_end:
+        done = 0
+        for start, stop, reason in _find_spans(buffer, layout.max_record_bytes, at_end):
+            if not (layout.prefix and at_end and b"{" not in buffer[done:start]):  # "]}" behind it
+                yield from _reject_junk(buffer[done:start], line, reason)
+            line += buffer.count(b"\n", done, start)
+            if start < stop:
+                yield _parse_object(buffer[start:stop], line, tally, layout)
+                line += buffer.count(b"\n", start, stop)
+            done = stop
+        buffer = buffer[done:]
+        if not at_end:
+            block = stream.read(max(BLOCK_BYTES, len(buffer)))
+            at_end = not block
+            tally.lines += block.count(b"\n")
+            buffer += block
+
+
+def _find_spans(buffer: bytes, longest: int, at_end: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the spans of objects, and the reason to reject what lies before each.
+
+    An object without end gives the objects in it, at the end of the bytes or above `longest` bytes.
+    An empty span ends what is done of the buffer.
+    """
+    done = 0
+    for start, stop in find_whole_objects(buffer):
+        yield start, stop, "not an object"
+        done = stop
+    if at_end or len(buffer) - done > longest:
+        reason = "broken JSON" if at_end else "record too long"
+        nested, rest = _find_nested_objects(buffer, done)
+        yield from ((start, stop, reason) for start, stop in nested)
+        yield rest, rest, reason
+
+
+def _reject_junk(raw: bytes, line: int, reason: str) -> Iterator[Reject]:
+    if inner := raw.lstrip(AROUND):
+        yield make_reject(line + raw.count(b"\n", 0, len(raw) - len(inner)), reason, inner)
+
+
+def _parse_object(raw: bytes, line: int, tally: Tally, layout: Layout) -> Item:
+    try:
+        record = orjson.loads(raw)
+    except ValueError:
+        record = parse_json(raw.rstrip(AROUND_BROKEN), line, tally, layout.encoding)
+    return (line, record) if type(record) is dict else record
+
+
+def find_whole_objects(buffer: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield where each whole object begins and ends; a broken one ends where the next may begin."""
+    start = buffer.find(b"{", start)
+    while start >= 0 and (stop := _find_object_end(buffer, start)) >= 0:
+        yield start, stop
+        start = buffer.find(b"{", stop)
+
+
+def _find_object_end(buffer: bytes, start: int) -> int:
+    """Return the end of the object at `start`, or -1 if it is not in the buffer."""
+    inside = bytearray()  # the brackets that are open
+    at = start
+    while bracket := buffer[at : at + 1]:
+        if bracket == b"[" or (bracket == b"{" and (inside[-1:] != b"{" or _is_value(buffer, at))):
+            inside += bracket
+        elif OPENED_BY.get(bracket) == inside[-1:]:
+            inside.pop()
+            if not inside:
+                return at + 1
+        elif bracket == b'"' and _is_cut_off(buffer, at):
+            return -1
+        else:
+            return at if bracket == b"{" else find_next_object(buffer, at)
+        at = UP_TO_BRACKET.match(buffer, at + 1).end()  # type: ignore[union-attr]
+    return -1
+
+
+def _is_value(buffer: bytes, at: int) -> bool:
+    return buffer[max(at - MAX_BLANKS, 0) : at].rstrip().endswith(b":")
+
+
+def _is_cut_off(buffer: bytes, at: int) -> bool:
+    """Return whether the bytes after the quote at `at` are too few to tell if it is in order."""
+    string = STRING.match(buffer, at)
+    return not string or not buffer[string.end() : string.end() + MAX_BLANKS].strip()
+
+
+def find_next_object(buffer: bytes, least: int) -> int:
+    """Return where after `least` an object seems to begin that is no field of another, or -1."""
+    following = NEXT_OBJECT.search(buffer, least)
+    return following.end() if following else -1
+
+
+def _find_nested_objects(buffer: bytes, start: int) -> tuple[list[tuple[int, int]], int]:
+    """Find the outermost whole objects within an object that never ends, in one pass.
+
+    Returns them, and where the bytes go on that may still become objects.
+    """
+    nested: list[tuple[int, int]] = []
+    opened: list[int] = []
+    at = buffer.find(b"{", start)
+    if at < 0:
+        return [], len(buffer)
+    while (bracket := buffer[at : at + 1]) and bracket != b'"':
+        if bracket in b"{[":
+            opened.append(at)
+        elif opened:
+            first = opened.pop()
+            if bracket == b"}" and not _is_value(buffer, first):
+                while nested and nested[-1][0] > first:
+                    nested.pop()
+                nested.append((first, at + 1))
+        at = UP_TO_BRACKET.match(buffer, at + 1).end()  # type: ignore[union-attr]
+    if following := NESTED_OBJECT.search(buffer, at):  # after a quote that never ends
+        return nested, following.end() - 1
+    objects = [first for first in opened[1:] if buffer[first : first + 1] == b"{"]
+    return nested, max([*objects[-1:], *(stop for _, stop in nested[-1:])], default=len(buffer))

@@ -1,0 +1,36 @@
+"""Holds what detection found out about a file: all that its reader needs beside the bytes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Format = Literal[
+    "json_lines", "json_objects", "python_lines", "delimited", "fasttext", "snap", "parquet"
+]
+FORMATS: tuple[Format, ...] = (
+    "json_lines",
+    "json_objects",
+    "python_lines",
+    "delimited",
+    "fasttext",
+    "snap",
+    "parquet",
+)
+
+Labels = Literal["polarity", "stars", "unknown"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    name: Format
+    mapping: tuple[tuple[str, str], ...] = ()  # Review field, column
+    unused: tuple[tuple[str, str], ...] = ()  # column that gives no field, closest Review field
+    columns: tuple[str, ...] = ()  # of a delimited file, from its header
+    delimiter: str = ","
+    has_quotes: bool = True  # fields in quotes may hold delimiters and line ends
+    has_escapes: bool = False  # quotes within quotes follow a backslash (Spark, MySQL)
+    labels: Labels = "polarity"  # what those of a fastText file stand for
+    has_titles: bool = True  # its lines begin with a title
+    encoding: str = "utf-8"  # as declared; what does not follow it is read as cp1252
+    records: str = ""  # path of keys to the list of reviews, as the user gives it
+    prefix: bytes = b""  # of a file that is an object around a list: all before the first review
+    max_record_bytes: int = 16_000_000  # bytes of one record

@@ -1,0 +1,99 @@
+"""Reads a byte stream as blocks of lines of bounded length, and decodes them."""
+
+from collections import Counter
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+BLOCK_BYTES = 1 << 20
+RAW_REJECT_BYTES = 1 << 16
+
+
+class Stream(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass
+class Tally:
+    """Line numbers and notes that a reader collects beside the records."""
+
+    lines: int = 0  # so far; after the last record, all lines of the unit
+    notes: Counter[str] = field(default_factory=Counter)
+
+
+class Reject(NamedTuple):
+    """A stretch of a file that should have been a record and cannot be read as one."""
+
+    line: int
+    reason: str
+    raw: bytes
+    size: int  # bytes in the dump; `raw` is only the beginning of what is very long
+
+
+def make_reject(line: int, reason: str, raw: bytes, size: int | None = None) -> Reject:
+    return Reject(line, reason, raw[:RAW_REJECT_BYTES], len(raw) if size is None else size)
+
+
+def read_line_blocks(
+    stream: Stream, longest: int, tally: Tally
+) -> Iterator[tuple[int, list[bytes]] | Reject]:
+    """Yield (number of the first line, lines without their ends).
+
+    Lines above `longest` bytes are rejected unread.
+    """
+    carry: list[bytes] = []
+    carried, pending = 0, b""
+    while block := pending or stream.read(BLOCK_BYTES):
+        pending = b""
+        lines = block.split(b"\n")
+        last = lines.pop()
+        if lines:
+            lines[0] = b"".join([*carry, lines[0]])
+            carry, carried = [], 0
+            tally.lines += len(lines)
+            yield from _reject_long_lines(tally.lines - len(lines) + 1, lines, longest)
+        carry.append(last)
+        carried += len(last)
+        if carried > longest:
+            tally.lines += 1
+            pending = yield from _skip_long_line(stream, tally.lines, b"".join(carry))
+            carry, carried = [], 0
+    rest = b"".join(carry)
+    if rest:
+        tally.lines += 1
+        yield from _reject_long_lines(tally.lines, [rest], longest)
+
+
+def _reject_long_lines(
+    number: int, lines: list[bytes], longest: int
+) -> Iterator[tuple[int, list[bytes]] | Reject]:
+    if max(map(len, lines)) <= longest:
+        yield number, lines
+        return
+    for i, line in enumerate(lines):
+        if len(line) > longest:
+            yield make_reject(number + i, "record too long", line)
+        else:
+            yield number + i, [line]
+
+
+def _skip_long_line(stream: Stream, number: int, start: bytes) -> Generator[Reject, None, bytes]:
+    """Read on to the end of a line that is too long, and return what follows it in its block."""
+    size = len(start)
+    while block := stream.read(BLOCK_BYTES):
+        end = block.find(b"\n")
+        if end >= 0:
+            yield make_reject(number, "record too long", start, size + end)
+            return block[end + 1 :]
+        size += len(block)
+    yield make_reject(number, "record too long", start, size)
+    return b""
+
+
+def decode_text(raw: bytes, tally: Tally, encoding: str = "utf-8") -> str:
+    """Decode text in its declared encoding, or else as cp1252, which is counted in the notes."""
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError:
+        tally.notes["decoded_as_cp1252"] += 1
+        return raw.decode("cp1252", errors="replace")

@@ -1,0 +1,126 @@
+"""Reads fastText's labelled lines and SNAP's blocks of keys and values."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from beam_jobs.reading.layout import Labels, Layout
+from beam_jobs.reading.lines import (
+    Reject,
+    Stream,
+    Tally,
+    decode_text,
+    make_reject,
+    read_line_blocks,
+)
+
+POLARITY_STARS = {"__label__1": 2, "__label__2": 4}  # 1 and 2 stars, 4 and 5 stars
+LABEL_STARS = {f"__label__{n}": n for n in range(1, 6)}
+STARS_BY_LABELS: dict[Labels, dict[str, int]] = {
+    "polarity": POLARITY_STARS,
+    "stars": LABEL_STARS,
+    "unknown": {},
+}
+LABEL = re.compile(r"__label__\S*")
+MIN_TITLED_SHARE = 0.9  # of the lines begin with a title: those of Kaggle's file do all
+MAX_TITLE_CHARACTERS = 200  # characters
+
+
+class UnexpectedLabel(ValueError):
+    """A label that contradicts what the labels at the beginning of the file were taken for."""
+
+
+def detect_labels_and_titles(head: bytes, encoding: str) -> dict[str, Any]:
+    """Detect `labels` and `has_titles` of a Layout from the first lines of a fastText file."""
+    whole = head[: head.rfind(b"\n") + 1] or head
+    lines = [
+        line
+        for line in decode_text(whole, Tally(), encoding).lstrip("\ufeff").split("\n")
+        if LABEL.match(line)
+    ]
+    seen = {line.split(None, 1)[0] for line in lines}
+    labels = (
+        "polarity"
+        if seen <= POLARITY_STARS.keys()
+        else "stars"
+        if seen <= LABEL_STARS.keys()
+        else "unknown"
+    )
+    titled = sum(line.find(": ", 0, MAX_TITLE_CHARACTERS) > 0 for line in lines)
+    return {"labels": labels, "has_titles": titled >= MIN_TITLED_SHARE * len(lines)}
+
+
+def read_fasttext(
+    stream: Stream, layout: Layout, tally: Tally
+) -> Iterator[tuple[int, dict] | Reject]:
+    """Read `__label__2 Title: text`; all is text if the file has no titles or the line no ": "."""
+    stars = STARS_BY_LABELS[layout.labels]
+    for block in read_line_blocks(stream, layout.max_record_bytes, tally):
+        if isinstance(block, Reject):
+            yield block
+            continue
+        for i, raw in enumerate(block[1], block[0]):
+            line = decode_text(raw, tally, layout.encoding).strip("\ufeff \r\t")
+            if not line:
+                continue
+            label, _, rest = line.partition(" ")
+            if not label.startswith("__label__"):
+                yield make_reject(i, "no label", raw)
+                continue
+            if label in LABEL_STARS and stars and label not in stars:
+                raise UnexpectedLabel(
+                    f"has {label}, but its beginning only {', '.join(stars)}, "
+                    "which were taken for polarity; "
+                    "mix its lines (shuf), so that all labels are among the first"
+                )
+            title, colon, text = rest.partition(": ") if layout.has_titles else ("", "", "")
+            record = {"text": text, "title": title} if colon else {"text": rest, "title": None}
+            if stars is POLARITY_STARS:
+                tally.notes["stars_from_polarity"] += label in stars
+            yield i, record | {"stars": stars.get(label)}
+
+
+def read_snap(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tuple[int, dict] | Reject]:
+    """Read `review/text: …` lines with a blank line between records.
+
+    A line without a key continues the one before.
+    """
+    record: dict[str, str] = {}
+    raws: list[bytes] = []
+    first, size, key = 1, 0, ""
+    for number, raw in _number_lines(stream, layout, tally):
+        if isinstance(raw, Reject):
+            yield raw
+            continue
+        line = decode_text(raw, tally, layout.encoding).strip("\ufeff\r")
+        if line.strip() and size <= layout.max_record_bytes:
+            first, size = first if raws else number, size + len(raw)
+            raws.append(raw)
+            name, colon, value = line.partition(": ")
+            if colon and "/" in name and " " not in name:
+                key, record[name] = name, value
+            elif key:
+                record[key] += " " + line
+        elif not line.strip() and raws:
+            yield _finish_snap_record(record, first, raws, size, layout)
+            record, size, key, raws = {}, 0, "", []
+    if raws:
+        yield _finish_snap_record(record, first, raws, size, layout)
+
+
+def _finish_snap_record(
+    record: dict[str, str], first: int, raws: list[bytes], size: int, layout: Layout
+) -> tuple[int, dict] | Reject:
+    if size > layout.max_record_bytes:
+        return make_reject(first, "record too long", b"\n".join(raws))
+    return (first, dict(record)) if record else make_reject(first, "no key", b"\n".join(raws))
+
+
+def _number_lines(
+    stream: Stream, layout: Layout, tally: Tally
+) -> Iterator[tuple[int, bytes | Reject]]:
+    for block in read_line_blocks(stream, layout.max_record_bytes, tally):
+        if isinstance(block, Reject):
+            yield block.line, block
+        else:
+            yield from enumerate(block[1], block[0])

@@ -1,0 +1,72 @@
+"""Finds the list of reviews in a file that is one JSON object, such as {"reviews": [{…}, …]}."""
+
+import json
+import re
+from dataclasses import replace
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.reading import fields, json_records
+from beam_jobs.reading.layout import Layout
+
+TOKEN = re.compile(rb"(%b)(\s*+:)?|[{}\[\]]" % json_records.STRING.pattern, re.DOTALL)
+
+
+def unwrap_records(head: bytes, layout: Layout, overrides: dict[str, str], shown: str) -> Layout:
+    """Return a layout that begins at the list of reviews, if the file is an object around one.
+
+    Raises UserError if several lists of objects are there and `layout.records` names none of them.
+    """
+    start = len(head) - len(head.lstrip(json_records.BLANK + b"\xef\xbb\xbf"))
+    lists, keys, stop = find_lists(head, start)
+    wanted = layout.records
+    if wanted and wanted not in lists:
+        there = f"; its lists of objects: {', '.join(lists)}" if lists else ""
+        raise UserError(f"{shown}: no list of objects is called {wanted} (--records){there}")
+    if not wanted:
+        has_text = fields.find_column("text", keys) or overrides.get("text") in keys
+        if has_text or not lists or head[stop:].strip(json_records.AROUND):
+            return layout
+        if len(lists) > 1:
+            raise UserError(
+                f"{shown}: the reviews may be in {', '.join(lists)}; name the list with "
+                f"--records {next(iter(lists))} (--set dump.records={next(iter(lists))}, in a form "
+                "the field `records`)"
+            )
+        [wanted] = lists
+    return replace(layout, name="json_objects", prefix=head[: lists[wanted]])
+
+
+def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:
+    """Find the lists of objects that are in no other list, in the object at `start`.
+
+    Returns the place behind each one's bracket by its path of keys ("data.reviews"), the keys of
+    the object, and its end (that of the head if it is cut off).
+    """
+    lists: dict[str, int] = {}
+    keys: set[str] = set()
+    opened: list[tuple[bytes, str, int]] = []  # bracket, key, place behind it
+    key = ""
+    for token in TOKEN.finditer(head, start) if head.startswith(b"{", start) else ():
+        if token[1]:
+            if token[2] and len(opened) <= 1:
+                keys.add(decode_key(token[1]))
+            key = decode_key(token[1]) if token[2] else ""
+        elif token[0] in b"{[":
+            if token[0] == b"{" and opened and [o[0] for o in opened[-2:]] == [b"{", b"["]:
+                path = [name for _, name, _ in opened[1:]]
+                if all(bracket == b"{" for bracket, _, _ in opened[:-1]):
+                    lists.setdefault(".".join(path), opened[-1][2])
+            opened.append((token[0], key, token.end()))
+            key = ""
+        else:
+            opened.pop()
+            if not opened:
+                return lists, keys, token.end()
+    return lists, keys, len(head)
+
+
+def decode_key(raw: bytes) -> str:
+    try:
+        return str(json.loads(raw))
+    except ValueError:
+        return raw.decode("utf-8", "replace")

@@ -1,0 +1,372 @@
+"""Writes a synthetic review dump of any size: readable, deterministic, with the mess of real dumps
+in known amounts.
+
+The records have the field names of the 2018 release (Ni et al. 2019): JSON lines, gzip when the
+path ends in `.gz`. Line i depends on (seed, i) alone (a repeated line copies an earlier one of the
+same thousand), so memory does not grow with the size, and the first lines of a large dump are the
+small dump of the same seed.
+
+What the language is designed to show. A review talks about two or three aspects of a product
+(durability, taste, …; see lexicon.json) and describes each with a few opinion words of one
+family, that is of one aspect and one polarity. There are some 1,300 such words, so a few hundred
+labelled reviews contain each about once or not at all, and all else in a review (frames, purchase
+stories, subjects) is the same for praise and for blame. In unlabelled text, however, words of a
+family keep company with each other, and praise keeps company with praise, so pre-training can learn
+from the dump what the labels are too few to teach. Real reviews are not that simple: on them
+minutes of pre-training are worth nothing. The sample shows that the path works, not how much it
+brings.
+
+How opinions agree with the stars (`_OPINIONS`): 5 and 1 stars are unanimous, 4 and 2 are hedged
+("fairly …") or have one aspect of the other polarity among three, 3 stars are split.
+"""
+
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import IO, Any, cast
+
+from beam_jobs.config import SampleOptions
+from beam_jobs.job import storage
+from beam_jobs.job.command import main
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import read_options
+from beam_jobs.sample.lexicon import (
+    ACCENTS,
+    ASPECTS,
+    BRANDS,
+    CATEGORIES,
+    COLORS,
+    FILLERS,
+    FRAMES,
+    HEDGES,
+    PEOPLE,
+    PLACES,
+    PLAIN_ADVERBS,
+    SPANS,
+    TIMES,
+    TITLES,
+    VERBS,
+    Aspect,
+)
+
+MESS_PER_THOUSAND = {
+    "broken_line": 3,  # the JSON is cut off in the middle of the record
+    "missing_text": 4,  # no reviewText field
+    "empty_text": 4,  # reviewText is ""
+    "repeated_line": 20,  # the same bytes as an earlier line
+    "repeated_text": 10,  # the text and stars of an earlier review, by another reviewer
+    "one_word": 20,  # the whole text is one opinion word
+    "very_long": 2,  # more than 5,000 characters
+    "html_tags": 40,  # <br /> or <b> in the text
+    "entities": 40,  # &amp; &#34; &quot; in the text
+    "no_space": 30,  # "sturdy.It came": no space after a full stop
+    "line_breaks": 10,
+    "typo": 80,  # two neighbouring letters of one word exchanged
+    "accents": 5,  # words with accents and an emoji
+    "personal": 2,  # an invented e-mail address and telephone number
+    "video_marker": 2,  # [[VIDEOID:…]]
+}
+"""Lines of each kind in every 1,000, exactly; none is of two kinds, and 728 are plain."""
+
+LONG_TEXT = 5_000  # characters a very_long text exceeds
+# percent; five stars dominate, as in real dumps
+_STARS = (5.0,) * 50 + (4.0,) * 17 + (3.0,) * 9 + (2.0,) * 9 + (1.0,) * 15
+# stars -> the possible polarities of a review's aspects (1 praise, 0 blame) and whether its words
+# are hedged
+_OPINIONS: dict[float, tuple[tuple[tuple[int, ...], bool], ...]] = {
+    5.0: (((1, 1), False), ((1, 1), False), ((1, 1, 1), False)),
+    4.0: (((1, 1), True), ((1, 1, 0), True), ((1, 1, 1), True)),
+    3.0: (((1, 0), True), ((0, 1), True), ((1, 0), False), ((0, 1), False)),
+    2.0: (((0, 0), True), ((0, 0, 1), True), ((0, 0, 0), True)),
+    1.0: (((0, 0), False), ((0, 0), False), ((0, 0, 0), False)),
+}
+_STAR_TITLES = {
+    1.0: "One Star",
+    2.0: "Two Stars",
+    3.0: "Three Stars",
+    4.0: "Four Stars",
+    5.0: "Five Stars",
+}
+_DAYS = 4_000  # review dates span the days from 2007-06-01, as in the 2018 release
+_FIRST_DAY = 1_180_656_000  # 2007-06-01, seconds since 1970
+_ID_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_STRIDE = 389  # coprime to 1,000: scatters the kinds of mess over the thousand
+
+
+def _list_slot_kinds() -> tuple[str, ...]:
+    """Return the kind of each of 1,000 lines ('plain' or a key of MESS_PER_THOUSAND)."""
+    kinds = ["plain"] * 1_000
+    position = _STRIDE
+    for kind, count in MESS_PER_THOUSAND.items():
+        for _ in range(count):
+            kinds[position % 1_000] = kind
+            position += _STRIDE
+    return tuple(kinds)
+
+
+_SLOTS = _list_slot_kinds()
+
+
+def _find_original_slot(slot: int) -> int:
+    """Return the plain slot that a repeated line copies, if possible not among the last six."""
+    return max(s for s in range(max(slot - 6, 1)) if _SLOTS[s] == "plain")
+
+
+_ORIGINALS = {
+    slot: _find_original_slot(slot)
+    for slot, kind in enumerate(_SLOTS)
+    if kind.startswith("repeated")
+}
+_BY_NAME = {aspect.name: aspect for aspect in ASPECTS}
+_CATEGORY_ASPECTS = tuple(
+    (c.products, tuple(_BY_NAME[name] for name in c.aspects)) for c in CATEGORIES
+)
+
+
+def count_mess(reviews: int) -> dict[str, int]:
+    """Count the first `reviews` lines by kind, 'plain' included; the counts sum to `reviews`."""
+    whole, rest = divmod(reviews, 1_000)
+    return {
+        kind: whole * _SLOTS.count(kind) + _SLOTS[:rest].count(kind)
+        for kind in ("plain", *MESS_PER_THOUSAND)
+    }
+
+
+class ReviewWriter:
+    """Writes the reviews of one seed, line by line."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._rng = Random()
+        self._days = [
+            (time.strftime("%m %d, %Y", time.gmtime(second)), second)
+            for second in range(_FIRST_DAY, _FIRST_DAY + _DAYS * 86_400, 86_400)
+        ]
+
+    def write_line(self, index: int) -> str:
+        """Return the line with this index, without its line end."""
+        kind = _SLOTS[index % 1_000]
+        if kind == "plain":
+            return json.dumps(self._write_record(index))
+        if kind == "repeated_line":
+            return self.write_line(self._find_original(index))
+        if kind == "broken_line":
+            whole = json.dumps(self._write_record(index))
+            return whole[: len(whole) * 2 // 3]
+        return json.dumps(self._write_messy(index, kind))
+
+    def _find_original(self, index: int) -> int:
+        return index - index % 1_000 + _ORIGINALS[index % 1_000]
+
+    def _write_messy(self, index: int, kind: str) -> dict[str, Any]:
+        record = self._write_record(index)
+        text = record["reviewText"]
+        if kind == "missing_text":
+            del record["reviewText"]
+        elif kind == "empty_text":
+            record["reviewText"] = ""
+        elif kind == "repeated_text":
+            original = self._write_record(self._find_original(index))
+            record |= {key: original[key] for key in ("reviewText", "overall", "summary")}
+        elif kind == "one_word":
+            praised = record["overall"] >= 3
+            aspect = self._pick_one(ASPECTS)
+            record["reviewText"] = self._pick_one(
+                aspect.praise if praised else aspect.blame
+            ).capitalize()
+        elif kind == "very_long":
+            record["reviewText"] = self._lengthen_text(text, record["overall"])
+        else:
+            record["reviewText"] = self._add_mess(text, kind)
+        return record
+
+    def _add_mess(self, text: str, kind: str) -> str:
+        """Return the text with one kind of mess in it; only a typo changes a word."""
+        first, _, rest = text.partition(". ")
+        if kind == "html_tags":
+            return f"<b>{first}.</b><br /><br />{rest}"
+        if kind == "entities":
+            return f"{text} &#34;Box &amp; manual&#34; are &quot;as shown&quot;."
+        if kind == "no_space":
+            return text.replace(". ", ".")
+        if kind == "line_breaks":
+            return text.replace(". ", ".\n")
+        if kind == "accents":
+            return f"{text} {self._pick_one(ACCENTS)}"
+        if kind == "personal":
+            number = int(self._rng.random() * 100)
+            address = f"{self._pick_one(PEOPLE)}{number}@example.com"
+            return f"{text} Write to {address} or call 555-01{number:02d}."
+        if kind == "video_marker":
+            return f"[[VIDEOID:{self._make_identifier('', 12).lower()}]] {text}"
+        assert kind == "typo", kind
+        return self._add_typo(text)
+
+    def _add_typo(self, text: str) -> str:
+        """Exchange the first two different lower-case neighbours after a random place."""
+        for i in range(int(self._rng.random() * (len(text) - 12)), len(text) - 1):
+            if text[i] != text[i + 1] and text[i].islower() and text[i + 1].islower():
+                return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
+        return text
+
+    def _lengthen_text(self, text: str, stars: float) -> str:
+        parts = [text]
+        length = len(text)
+        while length <= LONG_TEXT:
+            products, aspects = self._pick_one(_CATEGORY_ASPECTS)
+            parts.append(self._write_text(stars, self._pick_scene(products), aspects))
+            length += len(parts[-1]) + 1
+        return " ".join(parts)
+
+    def _write_record(self, index: int) -> dict[str, Any]:
+        self._rng.seed((self._seed << 40) + index)
+        random = self._rng.random
+        stars = _STARS[int(random() * 100)]
+        products, aspects = self._pick_one(_CATEGORY_ASPECTS)
+        scene = self._pick_scene(products)
+        text = self._write_text(stars, scene, aspects)
+        day, second = self._days[int(random() * _DAYS)]
+        record = {
+            "overall": stars,
+            "verified": random() < 0.85,
+            "reviewTime": day,
+            "reviewerID": self._make_identifier("A", 10),
+            "asin": f"B0{int(random() ** 3 * 30_000):08d}",
+            "reviewerName": (
+                f"{self._pick_one(PEOPLE).capitalize()} {self._make_identifier('', 1)}."
+            ),
+            "reviewText": text,
+            "summary": self._write_title(stars, scene),
+            "unixReviewTime": second,
+        }
+        if random() < 0.1:
+            record["vote"] = str(2 + int(random() * 20))
+        if random() < 0.3:
+            record["style"] = {"Color:": f" {scene['color']}"}
+        return record
+
+    def _pick_scene(self, products: tuple[str, ...]) -> dict[str, str]:
+        """Pick the values of the frames' fields that stay the same within a review."""
+        pick, random = self._pick_one, self._rng.random
+        return {
+            "product": pick(products),
+            "p": pick(PEOPLE),
+            "place": pick(PLACES),
+            "time": pick(TIMES),
+            "span": pick(SPANS),
+            "color": pick(COLORS),
+            # a few brands are everywhere, most are rare
+            "brand": BRANDS[int(random() ** 4 * len(BRANDS))],
+            "n": str(4 + int(random() ** 2 * 96)),
+        }
+
+    def _write_text(self, stars: float, scene: dict[str, str], aspects: tuple[Aspect, ...]) -> str:
+        """Write a sentence per aspect and one or two neutral ones, the first often in front.
+
+        Leaves the last aspect's words in the scene, for the title.
+        """
+        random = self._rng.random
+        polarities, hedged = self._pick_one(_OPINIONS[stars])
+        fillers = [
+            self._pick_one(FILLERS).format_map(scene) for _ in range(1 + int(random() * 1.5))
+        ]
+        at = int(random() * len(aspects))
+        opinions = []
+        for step, polarity in enumerate(polarities):
+            aspect = aspects[(at + step * 2) % len(aspects)]
+            opinions.append(self._write_opinion(aspect, polarity, hedged, scene))
+        sentences = fillers[:1] + opinions + fillers[1:] if random() < 0.7 else opinions + fillers
+        return " ".join(sentences)
+
+    def _write_opinion(
+        self, aspect: Aspect, polarity: int, hedged: bool, scene: dict[str, str]
+    ) -> str:
+        random = self._rng.random
+        words = aspect.praise if polarity else aspect.blame
+        n = len(words)
+        a = int(random() * n)
+        third = n // 3  # steps of less than a third of the family never come back to a word
+        b = (a + 1 + int(random() * third)) % n
+        c = (b + 1 + int(random() * third)) % n
+        e = (c + 1 + int(random() * (third - 3))) % n
+        scene["a"], scene["b"], scene["c"], scene["e"] = words[a], words[b], words[c], words[e]
+        scene["A"] = words[a].capitalize()
+        scene["s"] = self._pick_one(aspect.subjects)
+        scene["v"] = self._pick_one(VERBS)
+        scene["d"] = self._pick_one(HEDGES if hedged else PLAIN_ADVERBS)
+        return self._pick_one(FRAMES).format_map(scene)
+
+    def _write_title(self, stars: float, scene: dict[str, str]) -> str:
+        return self._pick_one(TITLES).format_map(scene | {"stars": _STAR_TITLES[stars]})
+
+    def _make_identifier(self, start: str, letters: int) -> str:
+        number = int(self._rng.random() * 36**letters)
+        digits = []
+        for _ in range(letters):
+            number, digit = divmod(number, 36)
+            digits.append(_ID_LETTERS[digit])
+        return start + "".join(digits)
+
+    def _pick_one(self, values: Any) -> Any:
+        return values[int(self._rng.random() * len(values))]
+
+
+def generate_lines(reviews: int, seed: int, start: int = 0) -> Iterator[str]:
+    """Yield the lines start … reviews - 1 of the dump of this seed."""
+    writer = ReviewWriter(seed)
+    return (writer.write_line(index) for index in range(start, reviews))
+
+
+@contextmanager
+def _open_output(path: Path) -> Iterator[IO[bytes]]:
+    """Open a stream to a file that appears under its name only when whole.
+
+    Gzip carries neither time nor name, so the same reviews give the same bytes.
+    """
+    with storage.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
+                yield cast(IO[bytes], stream)
+        else:
+            yield file
+
+
+def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:
+    """Write the dump and return what `run` prints."""
+    if reviews < 1:
+        raise ValueError(f"reviews is {reviews}; it must be at least 1")
+    path = Path(path)
+    writer = ReviewWriter(seed)
+    with _open_output(path) as stream:
+        for start in range(0, reviews, 1_000):
+            block = [
+                writer.write_line(index) for index in range(start, min(start + 1_000, reviews))
+            ]
+            stream.write(("\n".join(block) + "\n").encode())
+    return {
+        "path": str(path),
+        "reviews": reviews,
+        "seed": seed,
+        "bytes": path.stat().st_size,
+        "mess": count_mess(reviews),
+    }
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    program, description = (
+        "python -m beam_jobs.sample.sample_dump",
+        "Write a synthetic review dump.",
+    )
+    options = read_options(SampleOptions, argv, program, description)
+    try:
+        return write_sample(options.output, options.reviews, options.seed)
+    except OSError as error:
+        raise UserError(f"--output {options.output}: {error}") from error
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,67 @@
+"""The scores of a unit as a Parquet file, and the totals of all units."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_jobs.corpus import unit_counts
+from beam_jobs.corpus.folders import Folders
+from beam_jobs.corpus.write_pass import write_rejects
+from beam_jobs.job import storage
+
+SCHEMA = pa.schema(
+    [
+        pa.field("review_id", pa.binary(16)),
+        pa.field("stars", pa.int8()),
+        pa.field("label", pa.string()),
+        pa.field("probability", pa.float32()),
+        pa.field("probabilities", pa.list_(pa.float32())),
+        pa.field("model_version", pa.string()),
+    ]
+)
+
+
+def write_scores(scored: dict[str, Any], folders: Folders, model_version: str) -> None:
+    """Write the scores of a unit as Parquet, then its counts."""
+    counts, probabilities = scored["counts"], scored["probabilities"]
+    path = storage.join_path(folders.prepared, f"{counts['unit']}.arrow")
+    with storage.open_bytes(path) as stream:
+        reviews = pa.ipc.open_file(stream).read_all()
+    best = probabilities.argmax(1) if len(probabilities) else np.zeros(0, dtype=np.int64)
+    columns = [
+        reviews["review_id"],
+        reviews["stars"],
+        pa.array([scored["labels"][label] for label in best], pa.string()),
+        pa.array(probabilities[np.arange(len(best)), best], pa.float32()),
+        pa.array(list(probabilities), pa.list_(pa.float32())),
+        pa.array([model_version] * len(best), pa.string()),
+    ]
+    output = storage.join_path(folders.output, f"scores-{counts['unit']}.parquet")
+    with storage.atomic_path(output) as temporary:
+        pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), temporary, compression="zstd")
+    storage.write_bytes(
+        storage.join_path(folders.written, f"{counts['unit']}.json"),
+        json.dumps({**counts, "scored": len(best)}).encode(),
+    )
+
+
+def finish_scores(folders: Folders) -> dict[str, Any]:
+    """Write the rejects, remove the work folder and return the totals.
+
+    Reviews read = scored + dropped is asserted.
+    """
+    units, lines = unit_counts.read_all_counts(folders.written), dict[str, int]()
+    for unit in units:
+        lines_before = lines.get(unit["file"], 0)
+        write_rejects(unit["unit"], lines_before, folders)
+        lines[unit["file"]] = lines_before + unit["lines"]
+    dropped = unit_counts.sum_counts(unit["dropped"] for unit in units)
+    totals = {name: sum(unit[name] for unit in units) for name in ("read", "scored")}
+    assert totals["read"] == totals["scored"] + sum(dropped.values()), (
+        f"reviews lost: {totals}, dropped {dropped}"
+    )
+    storage.remove_path(folders.work)
+    return {**totals, "dropped": dropped, "units": len(units)}

@@ -1,0 +1,128 @@
+"""Cleans a published text to one line: removes markup and control characters, repairs run-ons.
+
+Pure functions of one text. A test that costs nanoseconds skips each step that a text does not need:
+of 76,000 real reviews two thirds contain neither markup nor control characters nor double spaces.
+"""
+
+import html
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+
+# No repetition may run over the text from each of many places: it is possessive and bounded, or
+# begins where nothing like it stands before. Else 100,000 backslashes take a minute.
+MARKERS = re.compile(r"\[\[\s*+(?:VIDEOID|ASIN|IMG|IMAGE)[^\]]{0,1000}+\]\]", re.IGNORECASE)
+ASIN_TITLE = re.compile(r"\[\[\s*+ASIN:\w++\s++([^\]]{0,1000}+)\]\]", re.IGNORECASE)
+HIDDEN_MARKUP = re.compile(r"<!--|<(script|style)\b[^>]{0,1000}+>", re.IGNORECASE)
+HIDDEN_MARKUP_ENDS = {
+    "": re.compile("-->"),
+    "script": re.compile(r"</script\s*+>", re.IGNORECASE),
+    "style": re.compile(r"</style\s*+>", re.IGNORECASE),
+}
+TAGS = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]*)?/?>")
+SPACES = re.compile("  +")
+ESCAPED = re.compile(
+    r"\\(?<!\\\\)\\*+(['\"/])"
+)  # quotes escaped once too often, as in Customer Reviews
+# Controls and invisible characters: soft hyphens, marks of direction, byte order marks, surrogates.
+CONTROLS = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\ufffc"
+    "\ud800-\udfff]"
+)
+# "obsessed!It", "me.The", "great!I love": a stop between two lower-case letters and a capital. To
+# look behind only when the stop and the capital have been found keeps the engine's fast search for
+# the stop: 1.8 µs a review instead of 31.
+RUN_ON = re.compile(
+    r"[.!?](?=[A-Z](?<=[a-z][a-z].[A-Z]))(?=[A-Z][a-z']|I\b)(?<!www.)(?!(?:Com|Net|Org|Html)\b)"
+)
+
+MAX_MARKS = 30  # combining marks in a run: the Stream-Safe Text Format of Unicode (UAX #15)
+
+
+@dataclass(frozen=True)
+class CleaningOptions:
+    """Steps of cleaning that a user may turn off."""
+
+    repair_run_ons: bool = True  # "obsessed!It", in 30% of the 2014 Cell_Phones
+
+
+def clean_text(text: str, cleaning: CleaningOptions = CleaningOptions()) -> str:
+    """Return one line of NFC text without markup, markers, control characters, repeated spaces."""
+    if "&" in text:
+        text = unescape_html(text)
+    if "[" in text and "[[" in text:  # one character is found at five times the speed of two
+        text = MARKERS.sub(" ", ASIN_TITLE.sub(r"\1", text))
+    if "<" in text:
+        text = TAGS.sub(" ", remove_hidden_markup(text))
+    if "\\" in text:
+        text = ESCAPED.sub(r"\1", text)
+    plain = text.isprintable()  # then the only white space is " "
+    if not plain:
+        text = CONTROLS.sub("", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", limit_marks(text))
+    if cleaning.repair_run_ons and RUN_ON.search(text):
+        text = RUN_ON.sub(r"\g<0> ", text)
+    if not plain:
+        return " ".join(text.split())
+    if "  " in text:
+        text = SPACES.sub(" ", text)
+    return text.strip(" ")
+
+
+def limit_marks(text: str) -> str:
+    """Cut runs of combining marks to MAX_MARKS: normalization takes quadratic time to sort a run.
+
+    A longer run has a mark among every MAX_MARKS-th characters, so that few texts are searched.
+    """
+    sample = text[::MAX_MARKS]
+    if sample.isascii():
+        return text
+    mark, long_run = compile_marks()
+    return long_run.sub(r"\1", text) if mark.search(sample) else text
+
+
+@cache
+def compile_marks() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return patterns of one combining mark and of a run that is too long.
+
+    Marks are what normalization sorts: characters that decompose into marks count too.
+    """
+    marks = "".join(
+        chr(code)
+        for code in range(0x300, 0x1F000)
+        if unicodedata.combining(unicodedata.normalize("NFD", chr(code))[0])
+    )
+    return re.compile(f"[{marks}]"), re.compile(f"([{marks}]{{{MAX_MARKS}}})[{marks}]++")
+
+
+def unescape_html(text: str) -> str:
+    """Replace HTML entities, also those escaped twice (`&amp;#34;`), as in the 2018 release."""
+    try:
+        once = html.unescape(text)
+        return html.unescape(once) if "&" in once else once
+    except ValueError:  # a character's number of thousands of digits
+        return text
+
+
+def remove_hidden_markup(text: str) -> str:
+    """Replace comments, scripts and styles by spaces, if they end.
+
+    Each kind of end is searched only while there is one.
+    """
+    opening = HIDDEN_MARKUP.search(text)
+    if not opening:
+        return text
+    parts, done = [], 0
+    endless = set()
+    while opening:
+        kind = (opening[1] or "").lower()
+        end = None if kind in endless else HIDDEN_MARKUP_ENDS[kind].search(text, opening.end())
+        if end:
+            parts.append(text[done : opening.start()])
+            done = end.end()
+        else:
+            endless.add(kind)
+        opening = HIDDEN_MARKUP.search(text, end.end() if end else opening.start() + 1)
+    return " ".join([*parts, text[done:]])

@@ -1,0 +1,124 @@
+"""Hashes words, texts and runs of words of many texts at once, to find texts that are the same but
+for punctuation and case, or nearly the same.
+
+Words are runs of letters and digits, case folded; other signs do not count. In scripts that are
+written without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan) every character is a
+word. Prefix sums of bytes times powers of an odd base, modulo 2^64, give the hash of every word,
+and those the hashes of texts and runs.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+BATCH_TEXTS = 256
+"""Texts whose arrays stay in the processor's cache: 10 µs a review, 12 µs with 512."""
+BASE, WORD_BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+NOT_WORD = bytes(b if (chr(b).isalnum() and b < 0x80) or b >= 0x80 else 0x20 for b in range(256))
+UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+NON_ASCII_SIGNS = re.compile(
+    "[\u0080-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u00d7\u00f7\u060c\u061b\u061f\u06d4"
+    "\u0964\u0965\u2000-\u206f\u2190-\u2bff\u2e00-\u2e7f\u3000-\u3004\u3008-\u303f\u30fb"
+    "\ufe00-\ufe6f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\U0001f000-\U0001faff]"
+)
+"""Signs beyond ASCII that are no letters: quotes, dashes, symbols, emoji, of other scripts too."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of some texts, one after another."""
+
+    hashes: np.ndarray
+    """uint64 [words]"""
+    owners: np.ndarray
+    """uint32 [words]: the index of the text of each, ascending."""
+    texts: int
+
+    def count_words(self) -> np.ndarray:
+        """Return the number of words of each text, int64 [texts]."""
+        return np.bincount(self.owners, minlength=self.texts)
+
+    def select_texts(self, chosen: np.ndarray) -> "Words":
+        """Return the words of the texts for which `chosen`, bool [texts], is true."""
+        within = chosen[self.owners]
+        numbers = (np.cumsum(chosen) - 1).astype(np.uint32)
+        return Words(self.hashes[within], numbers[self.owners[within]], int(chosen.sum()))
+
+    def hash_texts(self) -> np.ndarray:
+        """Return a hash of the words of each text, uint64 [texts]; 0 for a text without words."""
+        counts = self.count_words()
+        ends = np.cumsum(counts)
+        starts = ends - counts
+        places = np.arange(len(self.hashes)) - np.repeat(starts, counts)
+        weights = compute_word_powers(1 << int(counts.max(initial=1)).bit_length())[places]
+        sums = np.zeros(len(self.hashes) + 1, dtype=np.uint64)
+        np.cumsum(self.hashes * weights, out=sums[1:])
+        hashes = sums[ends] - sums[starts]
+        return (hashes ^ (hashes >> np.uint64(29))) * BASE
+
+    def hash_runs(self, words_in_run: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the hashes (uint64) of all runs of so many words, and the text index of each."""
+        count = len(self.hashes) - words_in_run + 1
+        if count <= 0:
+            return np.empty(0, np.uint64), np.empty(0, np.uint32)
+        runs = np.zeros(count, dtype=np.uint64)
+        for k in range(words_in_run):
+            runs = runs * WORD_BASE + self.hashes[k : k + count]
+        within = self.owners[:count] == self.owners[words_in_run - 1 :]
+        runs ^= runs >> np.uint64(29)
+        return (runs * BASE)[within], self.owners[:count][within]
+
+
+def split_words(texts: list[str]) -> Words:
+    """Return the words of texts of one line each."""
+    spaced = [text if text.isascii() else space_words(text) for text in texts]
+    joined = "\n".join(spaced).casefold().encode("utf-8", "replace")
+    data = np.frombuffer(joined.translate(NOT_WORD), dtype=np.uint8)
+    hashes, starts = hash_words(data)
+    line_ends = np.flatnonzero(np.frombuffer(joined, dtype=np.uint8) == 0x0A)
+    owners = np.searchsorted(line_ends, starts).astype(np.uint32)
+    return Words(hashes, owners, len(texts))
+
+
+def space_words(text: str) -> str:
+    """Return a text with spaces for signs beyond ASCII and around characters that are words."""
+    return UNSPACED.sub(r" \g<0> ", NON_ASCII_SIGNS.sub(" ", text))
+
+
+def hash_word_runs(texts: list[str], words_in_run: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hashes (uint64) of all runs in texts of one line, and the text index of each."""
+    return split_words(texts).hash_runs(words_in_run)
+
+
+def hash_words(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hash (uint64) and the first byte of every word; spaces separate words."""
+    is_word = np.zeros(len(data) + 2, dtype=np.int8)
+    is_word[1:-1] = data != 0x20
+    steps = np.diff(is_word)
+    starts, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
+    powers, inverses = compute_powers(1 << max(len(data), 1).bit_length())
+    sums = np.zeros(len(data) + 1, dtype=np.uint64)
+    np.cumsum(data * powers[: len(data)], out=sums[1:])
+    return (sums[ends] - sums[starts]) * inverses[starts], starts
+
+
+@lru_cache(2)
+def compute_powers(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return BASE^i and BASE^-i modulo 2^64."""
+    powers = np.full(count, BASE, dtype=np.uint64)
+    inverses = np.full(count, pow(int(BASE), -1, 1 << 64), dtype=np.uint64)
+    powers[0] = inverses[0] = 1
+    return np.cumprod(powers, dtype=np.uint64), np.cumprod(inverses, dtype=np.uint64)
+
+
+@lru_cache(2)
+def compute_word_powers(count: int) -> np.ndarray:
+    """Return WORD_BASE^i modulo 2^64."""
+    powers = np.full(count, WORD_BASE, dtype=np.uint64)
+    powers[0] = 1
+    return np.cumprod(powers, dtype=np.uint64)

@@ -1,0 +1,66 @@
+"""Writes the hashes of the packages that constraints.txt pins: `python deploy/hash_pins.py`.
+
+Run it again after a change of constraints.txt or of the dependencies; it needs `pip install uv` and
+the package index. requirements.txt is what servers and workers run on, requirements-dev.txt what
+the tests need besides, dataflow/requirements.txt what the workers of the Beam jobs need. None has
+torch and what it brings along: its build depends on the machine.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from beam_jobs.engine.staged_package import REQUIREMENTS
+
+DEPLOY = Path(__file__).parent
+ROOT = DEPLOY.parent
+RUNTIME_EXTRAS = ("auth", "aws", "gcp", "postgres", "tensorboard")
+WITHOUT_TORCH = "torch; python_version < '0'\n"
+"""An override that nothing is true of: torch is left out with all it needs."""
+
+
+def compile_pins(requirements: str, output: Path, extras: tuple[str, ...] = ()) -> None:
+    """Write the pinned versions of some requirements and all they need, each with its hashes."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, override = Path(folder, "requirements.in"), Path(folder, "override.txt")
+        source.write_text(requirements)
+        override.write_text(WITHOUT_TORCH)
+        words = [str(ROOT / "pyproject.toml") if extras else str(source)]
+        words += [word for extra in extras for word in ("--extra", extra)]
+        words += ["--override", str(override), "--constraint", str(ROOT / "constraints.txt")]
+        words += ["--generate-hashes", "--no-annotate", "--no-header", "--quiet"]
+        words += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
+        words += ["--output-file", str(output)]
+        subprocess.run([sys.executable, "-m", "uv", "pip", "compile", *words], check=True)
+
+
+def read_names(path: Path) -> set[str]:
+    """Return the names of the packages that a file pins, as the index spells them."""
+    names = re.findall(r"^([\w.-]+)(?:\[.*?\])?==", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in names}
+
+
+def write_all() -> None:
+    """Write the three files."""
+    runtime, dev = DEPLOY / "requirements.txt", DEPLOY / "requirements-dev.txt"
+    beam = DEPLOY / "dataflow" / "requirements.txt"
+    for path in (runtime, dev, beam):
+        path.unlink(missing_ok=True)  # uv keeps what an earlier file pins
+    compile_pins("", runtime, RUNTIME_EXTRAS)
+    compile_pins("\n".join(["apache-beam[gcp]", *REQUIREMENTS]), beam)
+    compile_pins("", dev, ("dev",))
+    blocks = re.split(r"^(?=[\w])", dev.read_text(), flags=re.MULTILINE)
+    known = read_names(runtime)
+    name_of = re.compile(r"[\w.-]+")
+    kept = [
+        block
+        for block in blocks
+        if (name := name_of.match(block)) and re.sub(r"[-_.]+", "-", name[0]).lower() not in known
+    ]
+    dev.write_text("-r requirements.txt\n" + "".join(kept))
+
+
+if __name__ == "__main__":
+    write_all()

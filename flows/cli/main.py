@@ -1,0 +1,82 @@
+"""The `amazon-electra` command. Exit codes: 0 done, 1 failed, 2 the user's mistake (one line that
+says what to do).
+
+Everything heavy is imported by the command that needs it: `--help` answers at once.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.settings import OptionParser
+from flows.cli import dumps_command, run_commands, server_commands, store_commands, study_command
+from flows.cli.options import find_store_root
+from model.presets import PRESETS
+
+
+def build_parser() -> OptionParser:
+    """Return the parser of the command line, each command with the function that runs it."""
+    main_parser = OptionParser(
+        prog="amazon-electra",
+        description="From dumps of product reviews to an ELECTRA adapted to them, and what the "
+        "adaptation was worth.",
+    )
+    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run_commands.add_run_commands(commands)
+    study_command.add_study(commands, tuple(PRESETS))
+    dumps_command.add_dump_commands(commands)
+    store_commands.add_store_commands(commands)
+    server_commands.add_server_commands(commands)
+    return main_parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command and end the process with its exit code."""
+    try:
+        arguments = build_parser().parse_args(argv)
+    except UserError as mistake:
+        print(f"error: {mistake}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(attempt(arguments))
+
+
+def attempt(arguments: argparse.Namespace) -> int:
+    """Run a command and return its exit code; a known cause of a failure is printed in one line."""
+    from flows.runner.processes import JobFailed
+    from flows.servers.access import restrict_store
+    from flows.servers.health import ServerFailed
+    from flows.servers.settings import NO_TELEMETRY
+
+    os.environ.update(NO_TELEMETRY)
+    for name, value in list(os.environ.items()):
+        if name.startswith(("PREFECT_", "MLFLOW_")) and not value:
+            del os.environ[name]  # an .env file left it empty: Prefect takes that for a password
+    try:
+        if arguments.command in ("run", "study", "up"):
+            restrict_store(find_store_root(arguments))
+        arguments.do(arguments)
+    except UserError as mistake:
+        print(f"error: {mistake}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues where it stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except TransientError as failure:
+        print(f"failed: {failure}", file=sys.stderr)
+        return os.EX_TEMPFAIL
+    except (JobFailed, ServerFailed, OSError) as failure:
+        print(f"failed: {failure}", file=sys.stderr)
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    main()

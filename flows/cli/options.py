@@ -1,0 +1,76 @@
+"""What several commands share: the store, the dump, `--set`."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import OptionParser
+
+
+def add_command(
+    commands: Any, name: str, do: Any, about: str, description: str = ""
+) -> OptionParser:
+    """Add a command with its `--store`; `do` runs it."""
+    command: OptionParser = commands.add_parser(
+        name, help=about, description=description or f"{about[0].upper()}{about[1:]}."
+    )
+    command.set_defaults(do=do)
+    command.add_argument(
+        "--store",
+        default=os.environ.get("AMAZON_ELECTRA_STORE") or "store",
+        help="folder of the results (default: AMAZON_ELECTRA_STORE, or store)",
+    )
+    return command
+
+
+def add_dump_options(command: argparse.ArgumentParser, settings: str) -> None:
+    """Add `--dump` and `--set`; `settings` are examples of what may be set."""
+    command.add_argument(
+        "--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER"
+    )
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="SECTION.FIELD=VALUE",
+        help=f"any other setting, for example {settings}",
+    )
+
+
+def demand_dump(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the form's section of the dump; a UserError asks for one where none is named."""
+    if arguments.dump:
+        return {"dump": {"paths": arguments.dump}}
+    if any(text.startswith("dump.paths=") for text in arguments.settings):
+        return {}
+    raise UserError(
+        "--dump is missing: name the files of your reviews, or sample:20000 for synthetic ones"
+    )
+
+
+def find_store_root(arguments: argparse.Namespace) -> Path:
+    """Return the folder of the store, which need not be there yet."""
+    from flows.runner.store import Store
+
+    return Store(arguments.store).root
+
+
+def open_store(arguments: argparse.Namespace) -> Any:
+    """Return the store; a UserError where there is none."""
+    from flows.runner.store import Store
+
+    store = Store(arguments.store)
+    if not store.root.is_dir():
+        raise UserError(f"--store {arguments.store}: no such folder")
+    return store
+
+
+def open_registry(arguments: argparse.Namespace) -> Any:
+    """Return the registry of the store's MLflow."""
+    from flows.servers import mlflow_server
+    from model.tracking.registry import Registry
+
+    return Registry(mlflow_server.resolve_mlflow_uri(open_store(arguments).root))

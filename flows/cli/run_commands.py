@@ -1,0 +1,195 @@
+"""`amazon-electra sample`, `run` and `score`: what is made of a dump."""
+
+import argparse
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from flows.cli.options import add_command, add_dump_options, demand_dump, find_store_root
+from flows.ui import terminal
+from model.presets import PRESETS
+
+
+def add_run_commands(commands: Any) -> None:
+    """Add `sample`, `run` and `score`."""
+    sample = commands.add_parser(
+        "sample",
+        help="write a synthetic dump",
+        description="Readable synthetic reviews with the mess of real dumps.",
+    )
+    sample.add_argument("--reviews", type=int, default=20_000, help="how many (default: 20000)")
+    sample.add_argument(
+        "--seed", type=int, default=0, help="the same seed gives the same bytes (default: 0)"
+    )
+    sample.add_argument(
+        "--output", type=Path, required=True, help="the file; gzipped when its name ends in .gz"
+    )
+    sample.set_defaults(do=write_sample)
+    run = add_command(
+        commands,
+        "run",
+        run_from_arguments,
+        "run the whole graph on a dump",
+        "Dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. What the store "
+        "holds already is not made again; a run that was interrupted continues.",
+    )
+    add_dump_options(run, "pretraining.steps=500 or finetuning.seeds=0,1")
+    run.add_argument(
+        "--preset",
+        choices=tuple(PRESETS),
+        help="size of the model and length of its training (default: tiny)",
+    )
+    run.add_argument(
+        "--add-to",
+        metavar="BASE",
+        help="add the dump to what this model has seen: a fingerprint of `runs`, champion, or last",
+    )
+    run.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the settings, what each file of the dump holds, and which stages are complete",
+    )
+    score = add_command(
+        commands,
+        "score",
+        score_dump,
+        "label every review of a dump with a model of the registry",
+        "Parquet with label, probability and model version for every review of a dump.",
+    )
+    add_dump_options(score, "dump.columns=text=body or model.workers=4")
+    score.add_argument("--alias", default="champion", help="of the model (default: champion)")
+    score.add_argument("--output", type=Path, help="folder to copy the scores to")
+
+
+def write_sample(arguments: argparse.Namespace) -> None:
+    """Write the synthetic dump and print what is in it, as one JSON line."""
+    from beam_jobs.sample.sample_dump import write_sample
+
+    if arguments.reviews < 1:
+        raise UserError(f"--reviews {arguments.reviews}: write at least 1")
+    try:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        result = write_sample(arguments.output, arguments.reviews, arguments.seed)
+    except OSError as error:
+        raise UserError(
+            f"--output {arguments.output}: cannot be written: {error.strerror or error}"
+        ) from None
+    print(json.dumps(result))
+
+
+def run_from_arguments(arguments: argparse.Namespace) -> None:
+    """Run the graph, or print what it would make."""
+    form = build_form(arguments)
+    if arguments.dry_run:
+        print_plan(form)
+    else:
+        execute_graph(form)
+
+
+def build_form(arguments: argparse.Namespace) -> Any:
+    """Return the form of a whole run, or of one that adds a dump to a base."""
+    from flows.configuration.parameters import Addition, Parameters
+    from flows.configuration.settings import fill_form
+
+    store = str(find_store_root(arguments))
+    given = {"store": store, **demand_dump(arguments)}
+    if not arguments.add_to:
+        preset = arguments.preset or "tiny"
+        return fill_form(Parameters, arguments.settings, preset=preset, **given)
+    if arguments.preset:
+        raise UserError(
+            f"--preset {arguments.preset}: the base's preset is kept; leave it out beside --add-to"
+        )
+    return fill_form(Addition, arguments.settings, increment={"base": arguments.add_to}, **given)
+
+
+def print_plan(form: Any) -> None:
+    """Print the resolved settings as JSON, the files of the dump, then a line per stage."""
+    os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+    from flows import add_dump, domain_adaptation
+    from flows.configuration.parameters import Addition
+    from flows.dumps.preview import describe_dump
+    from flows.runner.stage_runner import Plan
+    from flows.runner.store import Store
+
+    plan = Plan(Store(form.store))
+    settings, graph = (
+        add_dump.prepare_addition(form)
+        if isinstance(form, Addition)
+        else (form, domain_adaptation.graph)
+    )
+    graph(settings, plan)
+    print(json.dumps({**form.model_dump(), **settings.model_dump()}, indent=2))
+    for line in describe_dump(form.dump, plan.store):
+        print(line)
+    terminal.print_stages(plan)
+
+
+def execute_graph(form: Any) -> None:
+    """Run the graph here."""
+    from flows.runner.store import Store
+    from flows.stages.dump import build_dump_stage
+
+    build_dump_stage(form, Store(form.store))  # refuses wrong paths before a server is started
+
+    def run() -> dict[str, Any]:
+        from flows.add_dump import add_dump
+        from flows.configuration.parameters import Addition
+        from flows.domain_adaptation import domain_adaptation
+
+        flow: Any = add_dump if isinstance(form, Addition) else domain_adaptation
+        return flow(**{name: getattr(form, name) for name in type(form).model_fields})
+
+    began = time.monotonic()
+    made = terminal.run_in_terminal(form, run)
+    print_end(made, Path(form.store), time.monotonic() - began)
+
+
+def print_end(made: dict[str, Any], store: Path, seconds: float) -> None:
+    """Print what came out and where it is."""
+    from flows.servers import prefect_server
+    from flows.ui.results import print_results
+
+    if not Path(made["report"]).exists():
+        print(f"nothing in the dump is new; the model is still the base's, {made['folder']}")
+        return
+    print_results(Path(made["folder"]))
+    up = prefect_server.find_running_servers(store)
+    how = f"amazon-electra up --store {store}"
+    print(f"report      {made['report']}")
+    print(f"model       {made['model']}")
+    print(f"Prefect UI  {up.get('prefect') or how}")
+    print(f"MLflow UI   {up.get('mlflow') or how}")
+    print(f"done in     {seconds:,.1f} s")
+
+
+def score_dump(arguments: argparse.Namespace) -> None:
+    """Label the reviews of a dump, and copy the scores where they are wanted."""
+    from flows.configuration.parameters import Parameters
+    from flows.configuration.scoring import Scoring
+    from flows.configuration.settings import fill_form
+    from flows.runner.store import Store
+    from flows.stages.dump import build_dump_stage
+
+    given = {"store": str(find_store_root(arguments)), **demand_dump(arguments)}
+    form = fill_form(Scoring, arguments.settings, model={"alias": arguments.alias}, **given)
+
+    parameters = Parameters(dump=form.dump, store=form.store)
+    build_dump_stage(parameters, Store(form.store))  # refuses wrong paths at once
+
+    def run() -> dict[str, Any]:
+        from flows.score import score
+
+        return score(model=form.model, dump=form.dump, store=form.store)
+
+    made = terminal.run_in_terminal(parameters, run)
+    folder = Path(made["folder"])
+    if arguments.output:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        for file in sorted(folder.glob("scores-*.parquet")):
+            shutil.copy2(file, arguments.output / file.name)
+    print(f"scores      {arguments.output or folder}")

@@ -1,0 +1,194 @@
+"""`amazon-electra runs`, `show`, `store du` and `store prune`: what a store holds."""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from beam_jobs.job.errors import UserError
+from flows.cli.options import add_command, open_registry, open_store
+
+if TYPE_CHECKING:
+    from flows.runner.store import Manifest, Store
+    from flows.runner.store_usage import Run
+
+SHOWN_LINES = 20
+"""Of `show`: lineage, result and settings; --json has all of it."""
+
+
+def add_store_commands(commands: Any) -> None:
+    """Add the commands that look at a store."""
+    runs = add_command(
+        commands, "runs", print_runs, "what is in the store", "The runs of a store, oldest first."
+    )
+    runs.add_argument("--stages", action="store_true", help="every complete stage, a line each")
+    show = add_command(
+        commands,
+        "show",
+        show_stage,
+        "one stage and its lineage",
+        "A stage, what it was made of, its result and settings.",
+    )
+    show.add_argument("fingerprint", help="of a stage, or how it begins")
+    show.add_argument("--json", action="store_true", help="the whole manifest")
+    actions = commands.add_parser("store", help="what takes room, and what may go").add_subparsers(
+        dest="action", required=True, metavar="ACTION"
+    )
+    add_command(actions, "du", print_usage, "what takes room, by stage and by run")
+    prune = add_command(
+        actions,
+        "prune",
+        prune_store,
+        "remove what no kept run, study or model of the registry needs",
+        "Lists unfinished stages, stages of runs that are not kept, and checkpoints of finished "
+        "stages; with --yes removes them. What is being made stays.",
+    )
+    prune.add_argument(
+        "--keep",
+        nargs="+",
+        default=[],
+        metavar="FINGERPRINT",
+        help="keep these runs, studies and the registry's models alone (default: every run)",
+    )
+    prune.add_argument("--yes", action="store_true", help="remove, instead of listing")
+
+
+def print_runs(arguments: argparse.Namespace) -> None:
+    """Print a line per run, or per stage."""
+    from flows.runner.store_usage import find_folder, list_runs, measure_folder
+    from flows.ui.summary import summarize_manifest
+
+    store = open_store(arguments)
+    if arguments.stages:
+        for manifest in store.list_manifests():
+            when = f"{manifest['finished']}  {manifest['fingerprint']}"
+            cost = f"{manifest.get('seconds', 0):>9,.1f} s"
+            print(f"{when}  {cost}  {manifest['title']:<36} {summarize_manifest(manifest)}")
+        return
+    runs = list_runs(store)
+    if not runs:
+        print(
+            f"no run yet in {store.root}; start one: amazon-electra run --store {store.root} "
+            f"--dump …"
+        )
+    for run in runs:
+        size = sum(measure_folder(find_folder(store, manifest)) for manifest in run.lineage)
+        print(format_run(run, size))
+
+
+def format_run(run: "Run", size: int) -> str:
+    """Return when, fingerprint, state, size, dump, preset and result of a run, in one line."""
+    last = run.last
+    preset = run.find_value("pretraining", "parameters", "preset")
+    answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
+    from flows.ui.summary import summarize_manifest
+
+    about = " ".join(str(answer or summarize_manifest(last)).split())
+    columns = [
+        f"{last['finished']}  {last['fingerprint']}  {run.state:<10}  {format_bytes(size):>8}",
+        f"{run.find_value('dump', 'result', 'name'):<20}",
+        f"{preset:<11}",
+        f"{last['stage']}: {about}",
+    ]
+    return "  ".join(columns)
+
+
+def format_bytes(size: float) -> str:
+    """Return a number of bytes with a unit."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+def show_stage(arguments: argparse.Namespace) -> None:
+    """Print a stage: what it was made of, its result and its settings, or its manifest as JSON."""
+    store = open_store(arguments)
+    found = store.find(arguments.fingerprint)
+    if not found:
+        raise UserError(
+            f"no complete stage {arguments.fingerprint} in {store.root}; "
+            f"`amazon-electra runs --stages --store {store.root}` lists them"
+        )
+    for manifest in found:
+        if arguments.json:
+            print(json.dumps(manifest, indent=2, ensure_ascii=False))
+        else:
+            print("\n".join(format_stage(store, manifest)))
+
+
+def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
+    """Return at most twenty lines: lineage first, then the result, then the settings."""
+    from flows.runner.stage_runner import flatten_parameters
+    from flows.runner.store_usage import find_folder
+
+    lines = [
+        f"{'   ' * depth}{origin['title']}  {origin['fingerprint']}  {origin['finished']}"
+        for depth, origin in store.trace_lineage(manifest)
+    ]
+    lines[0] += f"  {find_folder(store, manifest)}"
+    most = SHOWN_LINES - 3
+    if len(lines) > most // 2:
+        lines = [*lines[: most // 2], f"   … {len(lines) - most // 2} more stages"]
+    result = [f"{n} {v}" for n, v in flatten_parameters(manifest["result"]).items()]
+    settings = [f"{n} {v}" for n, v in flatten_parameters(manifest["parameters"]).items()]
+    for title, values in (("result", result), ("settings", settings)):
+        room = max(1, (SHOWN_LINES - len(lines) - 1) // (2 if title == "result" else 1))
+        lines += [f"{title:<10}{value[:88]}" for value in values[:room]]
+    return [
+        *lines[: SHOWN_LINES - 1],
+        f"all of it  amazon-electra show --json {manifest['fingerprint']}",
+    ]
+
+
+def print_usage(arguments: argparse.Namespace) -> None:
+    """Print what takes room: by kind of stage, checkpoints apart, then by run."""
+    from flows.runner.store_usage import find_folder, list_checkpoints, list_runs, measure_folder
+
+    store = open_store(arguments)
+    checkpoints = sum(map(measure_folder, list_checkpoints(store)))
+    kinds = Counter({p.name: measure_folder(p) for p in store.root.iterdir() if p.is_dir()})
+    kinds["pretraining"] -= checkpoints
+    kinds["checkpoints"] = checkpoints
+    for kind, size in kinds.most_common():
+        if size > 0:
+            print(f"{format_bytes(size):>8}  {kind}")
+    print(f"{format_bytes(sum(kinds.values())):>8}  in {store.root}")
+    for run in list_runs(store):
+        size = sum(measure_folder(find_folder(store, manifest)) for manifest in run.lineage)
+        print(format_run(run, size))
+
+
+def prune_store(arguments: argparse.Namespace) -> None:
+    """List what may go, or remove it."""
+    from flows.runner.store_usage import list_prunable, measure_folder, remove_paths
+
+    store = open_store(arguments)
+    paths = list_prunable(store, arguments.keep, list_registered(arguments, store))
+    removed = remove_paths(paths) if arguments.yes else ((p, measure_folder(p)) for p in paths)
+    total = print_paths(store, removed)
+    if arguments.yes:
+        print(f"removed {format_bytes(total)} from {store.root}")
+    else:
+        print(f"{format_bytes(total)} may go from {store.root}; add --yes to remove it")
+
+
+def print_paths(store: "Store", paths: Iterable[tuple[Any, int]]) -> int:
+    """Print a line for each path, and return the bytes of all."""
+    total = 0
+    for path, size in paths:
+        print(f"{format_bytes(size):>8}  {path.relative_to(store.root)}")
+        total += size
+    return total
+
+
+def list_registered(arguments: argparse.Namespace, store: "Store") -> list[str]:
+    """Return the fingerprints that models of the registry name; nothing where there is none."""
+    import os
+
+    if not (store.root / "mlflow").is_dir() and not os.environ.get("MLFLOW_TRACKING_URI"):
+        return []
+    tags = open_registry(arguments).list_tags()
+    return [t[name] for t in tags for name in ("encoder", "scorer", "report") if name in t]

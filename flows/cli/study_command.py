@@ -1,0 +1,146 @@
+"""`amazon-electra study`: a study file from a dump to its report, or on data and encoders that are
+there already.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import list_settings, parse_assignments
+from flows.cli.options import add_command, add_dump_options
+from flows.ui import terminal
+
+EPILOG = """A study is arms × tasks × seeds × settings in a YAML file; the shipped ones are in
+flows/studies/shipped/README.md.
+With --dump, what the file calls ${corpus}, ${shards} and ${encoder} is made
+of the dump first, ${general_shards} of the text that --general names, and the texts of the other
+tasks are withheld from all of them. A study that was ended goes on; one that was changed repeats
+what changed."""
+
+
+def add_study(commands: Any, presets: tuple[str, ...]) -> None:
+    """Add `study`."""
+    study = add_command(commands, "study", run_study, "run a study file", __doc__ or "")
+    study.epilog = EPILOG
+    study.add_argument("study", metavar="NAME|FILE", help="a shipped study, or a YAML file")
+    add_dump_options(
+        study,
+        "a variable of the file (reviews=PATH), its seeds, a setting of fine-tuning (epochs=3) or "
+        "one of the stages before it (pretraining.steps=500)",
+    )
+    study.add_argument(
+        "--general", nargs="+", default=[], metavar="PATH", help="text that is not reviews"
+    )
+    study.add_argument(
+        "--preset", choices=presets, default="tiny", help="of what is made of the dump"
+    )
+    study.add_argument(
+        "--at-once", type=int, default=2, help="cells side by side, one thread each (default: 2)"
+    )
+    study.add_argument(
+        "--dry-run", action="store_true", help="print the stages and cells and which are complete"
+    )
+
+
+def run_study(arguments: argparse.Namespace) -> None:
+    from flows.studies.study_reading import load_study
+
+    parameters, choice = read_choice(arguments)
+    loaded = load_study(parameters, choice)
+    if loaded.wanted and not arguments.dump:
+        named = ", ".join(sorted(loaded.wanted))
+        raise UserError(
+            f"{arguments.study} needs {named}: give --dump PATH…, or --set "
+            f"{min(loaded.wanted)}=FOLDER"
+        )
+    if arguments.dry_run:
+        print_plan(parameters, loaded)
+    else:
+        check_files(parameters, loaded)
+        run_flow(parameters, choice)
+
+
+def check_files(parameters: Any, loaded: Any) -> None:
+    """Refuse paths of the dump and of general text that are not there, before a server is
+    started.
+    """
+    from flows.runner.store import Store
+    from flows.stages.dump import build_dump_stage, list_files
+
+    store = Store(parameters.store)
+    if loaded.wanted:
+        build_dump_stage(parameters, store)
+    for given in loaded.choice.general_text:
+        list_files(given, store, "--general")
+
+
+def read_choice(arguments: argparse.Namespace) -> tuple[Any, Any]:
+    """Return the graph's parameters, and which study with which variables and settings."""
+    from flows.configuration.sections import MOST_AT_ONCE
+    from flows.configuration.settings import fill_parameters
+    from flows.configuration.study_file import StudyChoice
+    from model.config import FinetuningSettings
+
+    if not 1 <= arguments.at_once <= MOST_AT_ONCE:
+        raise UserError(f"--at-once {arguments.at_once}: must be from 1 to {MOST_AT_ONCE}")
+    known = {"seeds", "pretraining_seeds", *list_settings(FinetuningSettings)}
+    stages, settings, variables = list[str](), dict[str, str](), dict[str, str]()
+    texts = parse_assignments("--set", arguments.settings, "--set NAME=VALUE")
+    for path, value in texts.items():
+        name = path.removeprefix("finetuning.")
+        if name in known:
+            settings[name] = value
+        elif "." in path:
+            stages.append(f"{path}={value}")
+        else:
+            variables[name] = value
+    choice = StudyChoice(
+        file=arguments.study,
+        at_once=arguments.at_once,
+        general_text=[str(Path(path).expanduser()) for path in arguments.general],
+        variables=variables,
+        settings=settings,
+    )
+    given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}
+    store = str(Path(arguments.store).expanduser().resolve())
+    return fill_parameters(stages, preset=arguments.preset, store=store, **given), choice
+
+
+def print_plan(parameters: Any, loaded: Any) -> None:
+    """Print a line per stage and cell: complete or to do."""
+    from flows.runner.stage_runner import Plan
+    from flows.runner.store import Store
+    from flows.study import build_study_graph
+
+    plan = Plan(Store(parameters.store))
+    build_study_graph(loaded)(parameters, plan)
+    terminal.print_stages(plan)
+    for name, why in loaded.left_out.items():
+        print(f"left out  arm {name}: {why}")
+
+
+def run_flow(parameters: Any, choice: Any) -> None:
+    """Run the study as `run` does: shown in this terminal, recorded by a Prefect server."""
+
+    def run() -> dict[str, Any]:
+        from flows.study import study
+
+        groups = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
+        return study(study=choice, **{name: getattr(parameters, name) for name in groups})
+
+    began = time.monotonic()
+    made = terminal.run_in_terminal(parameters, run)
+    print_end(Path(made["folder"]), time.monotonic() - began)
+
+
+def print_end(folder: Path, seconds: float) -> None:
+    """Print what came out and where it is."""
+    from flows.ui.results import print_results
+
+    print_results(folder)
+    print(f"answer      {json.loads((folder / 'report.json').read_text())['answer']}")
+    print(f"report      {folder / 'report.html'}")
+    print(f"done in     {seconds:,.1f} s")

@@ -1,0 +1,23 @@
+"""What a run of `score` is told."""
+
+from pydantic import Field
+
+from flows.configuration.parameters import Dump
+from flows.configuration.sections import Section
+
+
+class ScoringModel(Section):
+    """Which model of the registry labels the reviews."""
+
+    alias: str = Field(default="champion", min_length=1, description="champion, or challenger")
+    workers: int = Field(
+        default=0, ge=0, le=1024, description="Processes of the Beam job; 0: as many as it takes"
+    )
+
+
+class Scoring(Section):
+    """All of it."""
+
+    model: ScoringModel = ScoringModel()
+    dump: Dump = Dump()
+    store: str = "store"

@@ -1,0 +1,46 @@
+"""The groups of a form, and their fields as the jobs declare them."""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from beam_jobs.job.settings import list_settings
+
+MOST_AT_ONCE = 64
+"""Jobs that a user may have side by side."""
+
+
+class Section(BaseModel):
+    """A group of the form; an unknown field is an error, not a silent typo."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
+    )
+
+
+def make_form_field(config: type, name: str, **changes: Any) -> Any:
+    """Return the form's field for a setting of a job: its description, bounds and default."""
+    _, setting = list_settings(config)[name]
+    [field] = [field for field in dataclasses.fields(config) if field.name == name]
+    bounds = {bound: getattr(setting, bound) for bound in ("ge", "gt", "le", "lt")}
+    words = {"default": field.default, "description": setting.help[0].upper() + setting.help[1:]}
+    return Field(**{**words, **bounds, **changes})
+
+
+def make_preset_field(config: type, name: str, **changes: Any) -> Any:
+    """Return the form's field for a setting that 0 leaves to the preset: a form has no None."""
+    _, setting = list_settings(config)[name]
+    about = f"{setting.help[0].upper()}{setting.help[1:]}; 0: as the preset says"
+    field = make_form_field(
+        config, name, **{"default": 0, "ge": 0, "description": about, **changes}
+    )
+    field.metadata.append(AfterValidator(partial(_check_least, setting.ge or 0)))
+    return field
+
+
+def _check_least(least: float, number: int) -> int:
+    if 0 < number < least:
+        raise ValueError(f"write {least} or more, or 0 for what the preset says")
+    return number

@@ -1,0 +1,258 @@
+"""A study as it is written: arms × tasks × seeds × settings. The file (YAML) and the form in the
+Prefect UI share these models; nothing is None in them, for a form cannot say that.
+"""
+
+import itertools
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import format_value
+from flows.configuration.addresses import Address
+from flows.configuration.sections import MOST_AT_ONCE, Section
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class Part(BaseModel):
+    """An unknown field is an error, not a silent typo."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Pretraining(Part):
+    """How an arm's encoder is pre-trained by the study."""
+
+    shards: str = Field(
+        default="", description="Folder of the shards; empty: this arm is not pre-trained here"
+    )
+    preset: str = Field(default="tiny", description="Size of the encoder")
+    set: dict[str, Any] = Field(
+        default={}, description="Any field of PretrainingConfig or Architecture"
+    )
+    same_flops_as: str = Field(
+        default="", description="The arm whose pre-training FLOPs this one gets; its steps follow"
+    )
+    same_tokens_as: str = Field(
+        default="",
+        description="The arm as many of whose tokens this one sees: other shards may be filled "
+        "less",
+    )
+
+    def __bool__(self) -> bool:
+        return bool(self.shards)
+
+
+class Arm(Part):
+    """A way to get an encoder, and the settings it is fine-tuned with where they differ."""
+
+    name: str = Field(min_length=1, description="As the report calls it")
+    encoder: str = Field(
+        default="",
+        description="Folder or hub name, `random`, or `half` of the teacher; empty where the study "
+        "pre-trains it",
+    )
+    architecture: str = Field(
+        default="", description="For `random`: a folder, or `arm:NAME` for the one of another arm"
+    )
+    pretraining: Pretraining = Pretraining()
+    teacher: str = Field(
+        default="",
+        description="`arm:NAME`: distilled from that arm's model of the same task and seed; or a "
+        "fine-tuned folder",
+    )
+    settings: dict[str, Any] = Field(
+        default={}, description="Of fine-tuning, where this arm differs"
+    )
+    training_data: Literal["", "known", "unknown"] = Field(
+        default="",
+        description="Whether it is known what its encoder was trained on, so that test texts were "
+        "withheld; empty: "
+        "known for what is pre-trained here or random",
+    )
+
+
+class StudyTask(Part):
+    """What the encoders are fine-tuned for and judged by."""
+
+    task: str = Field(
+        min_length=1,
+        description="polarity, stars, sst-2, imdb, …: model/finetuning/tasks/README.md",
+    )
+    data: str = Field(min_length=1, description="Its folder or file")
+    title: str = Field(default="", description="As the report calls it, where a task occurs twice")
+    settings: dict[str, Any] = Field(
+        default={}, description="Of fine-tuning, where this task differs"
+    )
+
+    @property
+    def name(self) -> str:
+        return self.title or self.task
+
+
+class Search(Part):
+    """Settings searched on dev by Optuna before the cells are run, for each arm by itself."""
+
+    trials: int = Field(
+        default=20, ge=1, le=1000, description="Fine-tunings tried; bad ones are pruned"
+    )
+    space: dict[str, Any] = Field(
+        default={}, description="Setting → list of choices, or {low, high, log}; empty: no search"
+    )
+
+    def __bool__(self) -> bool:
+        return bool(self.space)
+
+
+class Study(Part):
+    """Arms × tasks × seeds × settings."""
+
+    title: str = Field(default="Study", description="As the report and the run are called")
+    question: str = Field(default="Which arm is better?", description="What the report answers")
+    preset: str = Field(
+        default="", description="Whose fine-tuning settings hold where nothing else is said"
+    )
+    seeds: list[Seed] = Field(default=[0, 1, 2], description="One fine-tuning each")
+    pretraining_seeds: list[Seed] = Field(
+        default=[0],
+        min_length=1,
+        description="Every arm that is pre-trained by the study is so once with each, and "
+        "fine-tuned with all seeds",
+    )
+    arms: list[Arm] = Field(default=[], description="Ways to get an encoder")
+    tasks: list[StudyTask] = Field(default=[], description="What they are judged by")
+    comparisons: list[tuple[str, str]] = Field(
+        default=[],
+        description="Pairs of arms; empty: the first with each of the others; with a grid, each "
+        "combination by itself",
+    )
+    settings: dict[str, Any] = Field(
+        default={}, description="Of fine-tuning, for all arms and tasks"
+    )
+    grid: dict[str, list[Any]] = Field(
+        default={}, description="Setting → values; every arm is run with every combination"
+    )
+    search: Search = Search()
+    latency: bool = Field(default=False, description="Measure size, speed and memory of every arm")
+
+    def find_arm(self, name: str) -> Arm:
+        for arm in self.arms:
+            if arm.name == name:
+                return arm
+        raise UserError(
+            f"study {self.title!r}: no arm {name!r}; its arms are "
+            f"{', '.join(a.name for a in self.arms)}"
+        )
+
+
+def _read_reference(reference: str) -> str:
+    return reference.removeprefix("arm:") if reference.startswith("arm:") else ""
+
+
+def find_teacher(arm: Arm) -> str:
+    """Return the name of the arm that teaches, or an empty text."""
+    return _read_reference(arm.teacher)
+
+
+def find_architecture(arm: Arm) -> str:
+    """Return the name of the arm whose architecture a random encoder has, or an empty text."""
+    return _read_reference(arm.architecture)
+
+
+def expand_grid(study: Study) -> list[Arm]:
+    """Return arms × combinations of the grid, each an arm of its own named after its values and
+    taught by its like.
+    """
+    return [
+        arm.model_copy(
+            update={
+                "name": arm.name + _format_combination(values),
+                "settings": {**arm.settings, **values},
+                "teacher": arm.teacher + (_format_combination(values) if find_teacher(arm) else ""),
+            }
+        )
+        for arm in study.arms
+        for values in list_combinations(study)
+    ]
+
+
+def list_combinations(study: Study) -> list[dict[str, Any]]:
+    """Return all combinations of the grid's values; without a grid the one of nothing."""
+    return [
+        dict(zip(study.grid, values, strict=True))
+        for values in itertools.product(*study.grid.values())
+    ]
+
+
+def _format_combination(values: Mapping[str, Any]) -> str:
+    return "".join(f", {name}={format_value(value)}" for name, value in values.items())
+
+
+def list_pairs(study: Study) -> list[tuple[str, str]]:
+    """Return what is compared, by the names of `expand_grid`: arms at the same combination, or two
+    combinations by name.
+    """
+    arms = {arm.name for arm in study.arms}
+    if len(arms) == 1 and not study.comparisons:
+        first, *others = (arm.name for arm in expand_grid(study))
+        return [(first, other) for other in others]
+    named = study.comparisons or [(study.arms[0].name, other.name) for other in study.arms[1:]]
+    found = []
+    for a, b in named:
+        every = list_combinations(study) if {a, b} <= arms else [{}]
+        found += [
+            (a + _format_combination(values), b + _format_combination(values)) for values in every
+        ]
+    return found
+
+
+def list_places(study: Study) -> list[str]:
+    """Return every folder and file that the study names, and hub names: what its results depend on
+    besides the file.
+    """
+    named = [task.data for task in study.tasks]
+    for arm in study.arms:
+        named += [arm.encoder, arm.architecture, arm.pretraining.shards, arm.teacher]
+    return sorted(
+        {
+            name
+            for name in named
+            if name and name not in ("random", "half") and not name.startswith("arm:")
+        }
+    )
+
+
+class StudyChoice(Section):
+    """Which comparison is made."""
+
+    file: str = Field(
+        default="losses",
+        min_length=1,
+        description="A study file (YAML), or a shipped one: losses, search, sizes, …",
+    )
+    own: Study = Field(
+        default=Study(),
+        description="Instead of a file, as soon as one field says something: the same fields",
+    )
+    variables: dict[str, str] = Field(
+        default={}, description='Fills ${name} in the file, for example {"reviews": "…"}'
+    )
+    settings: dict[str, str] = Field(
+        default={},
+        description='Instead of what the file says for all arms and tasks, for example {"seeds": '
+        '"0,1"}',
+    )
+    general_text: list[Address] = Field(
+        default=[],
+        description="Files of text that is not reviews, for the studies that pre-train on it too",
+    )
+    at_once: int = Field(
+        default=2, ge=1, le=MOST_AT_ONCE, description="Cells that run side by side, one thread each"
+    )
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether the study is filled in here rather than read from a file."""
+        return self.own != Study()

@@ -1,0 +1,237 @@
+"""Finds the dumps in the watched places, and tells which of them are whole as far as one can see.
+
+Prefect has no watcher of files, and watchdog none of object stores: both are listed with fsspec.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatch
+from glob import has_magic
+from pathlib import PurePosixPath
+from typing import Any
+
+from beam_jobs.job import storage
+from beam_jobs.job.errors import TransientError, UserError
+from flows.configuration.addresses import check_host, explain_refusal
+
+TEXTS = ("json", "jsonl", "ndjson", "csv", "tsv", "txt", "parquet", "pq")
+PACKED = ("gz", "bz2", "zst", "zip")
+"""Endings of the names of dumps. Their format is found by content, but a README beside them is no
+dump.
+"""
+UNFINISHED = (
+    *(".*", "_*", "*~", "*.tmp", "*.part", "*.partial", "*.crdownload", "*.download", "*.filepart"),
+    *("*.aria2", "*.swp", "*.swx", "*.lock"),
+)
+"""Names under which files are written before they are whole, and of what lies beside them
+meanwhile.
+"""
+SURELY_SETTLED = 900.0
+"""Seconds: a file that changed longer ago need not have the same size in two looks. Uploads stall
+for minutes.
+"""
+CLOCKS_APART = 60.0
+"""Seconds by which a file server's clock may be ahead."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A dump that lies in a watched place."""
+
+    path: str
+    size: int
+    changed: float
+    """Seconds since the epoch."""
+
+    @property
+    def key(self) -> str:
+        """Return what identifies the dump: a file that was replaced is a new one."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:32]
+
+    @property
+    def in_a_folder(self) -> bool:
+        """Return whether it lies in a folder, where it may still grow.
+
+        An object store shows an object when it is whole.
+        """
+        return "://" not in self.path
+
+
+@dataclass
+class Look:
+    """What one look at the places saw."""
+
+    whole: list[Arrival] = field(default_factory=list)
+    """Oldest first."""
+    sizes: dict[str, str] = field(default_factory=dict)
+    """Key by path, for the next look."""
+    left_alone: dict[str, str] = field(default_factory=dict)
+    """Why, by path; without those that are unfinished by their name or still empty."""
+    unreachable: list[str] = field(default_factory=list)
+    """Which places, and why: nothing is known of what lies there."""
+    missing: list[str] = field(default_factory=list)
+    """Places that are not there: nothing lies in them."""
+    not_taken: str = ""
+    """Why the announced dump is not among those that are whole."""
+
+
+def find_arrivals(
+    places: Sequence[str],
+    settle_seconds: float,
+    now: float,
+    before: Mapping[str, str] | None = None,
+    announced: str = "",
+) -> Look:
+    """Return what lies in the places, apart from files that are still being written.
+
+    `before` is `sizes` of the last look. `announced` is whole, as somebody says who knows; it must
+    lie in one of the places all the same.
+    """
+    found = Look()
+    lying: dict[str, Arrival] = {}
+    for place in places:
+        try:
+            listed = _list_place(place)
+        except (TransientError, UserError) as error:
+            found.unreachable.append(str(error))
+            continue
+        if listed is None:
+            found.missing.append(place)
+        lying |= {arrival.path: arrival for arrival in listed or ()}
+    known_whole, found.not_taken = _find_announced(announced, places, lying)
+    for path, arrival in sorted(lying.items()):
+        name = path.rsplit("/", 1)[-1]
+        if arrival.size == 0 or any(fnmatch(name, pattern) for pattern in UNFINISHED):
+            if path == known_whole:
+                found.not_taken = "it is empty, or named like what is not whole yet"
+            continue
+        found.sizes[path] = arrival.key
+        seen_before = (before or {}).get(path) == arrival.key
+        if why := explain_skip(
+            arrival, 0.0 if path == known_whole else settle_seconds, now, seen_before
+        ):
+            found.left_alone[path] = why
+        else:
+            found.whole.append(arrival)
+    found.not_taken = found.not_taken or found.left_alone.pop(known_whole, "")
+    found.whole.sort(key=lambda arrival: (arrival.changed, arrival.path))
+    return found
+
+
+def _find_announced(announced: str, places: Iterable[str], lying: Iterable[str]) -> tuple[str, str]:
+    """Return the path that is meant; or an empty text, and why none is.
+
+    The address is compared with what lies in the places and never opened: an event may come from
+    anybody who reaches the server.
+    """
+    if not announced:
+        return "", ""
+    if refusal := explain_refusal(announced):
+        return "", refusal
+    wanted = _normalize(announced)
+    for path in lying:
+        if _normalize(path) == wanted:
+            return path, ""
+    folders = [_normalize(_strip_pattern(place)).rstrip("/") for place in places]
+    if any(wanted.startswith(f"{folder}/") for folder in folders):
+        return "", "there is no such file in watch.places"
+    return "", "it lies in none of watch.places"
+
+
+def _normalize(address: str) -> str:
+    """Return a form in which two names of one file are equal: no links, one name of a scheme."""
+    address = address.removeprefix("file://")
+    if not storage.is_remote(address):
+        return os.path.realpath(address)
+    scheme, _, rest = address.partition("://")
+    scheme = {"az": "abfs", "abfss": "abfs"}.get(scheme.lower(), scheme.lower())
+    return f"{scheme}://{rest.lstrip('/')}"
+
+
+def explain_skip(arrival: Arrival, settle_seconds: float, now: float, seen_before: bool) -> str:
+    """Return why a file is left alone, or an empty text if it is a dump and whole."""
+    if not is_named_like_a_dump(arrival.path):
+        return f"its name does not end like a dump's ({', '.join(TEXTS)}; also {', '.join(PACKED)})"
+    if not arrival.in_a_folder or not settle_seconds:
+        return ""
+    age = now - arrival.changed
+    if age < -CLOCKS_APART:
+        return f"it changed {-age:,.0f} s in the future; set its time: touch {arrival.path}"
+    if age < settle_seconds:
+        return f"it changed {max(age, 0):,.0f} s ago"
+    if age < SURELY_SETTLED and not seen_before:
+        return (
+            "it is seen for the first time; the next look takes it, if it has not changed by then"
+        )
+    return ""
+
+
+def is_named_like_a_dump(path: str) -> bool:
+    """Return True for reviews.json, reviews.json.gz and reviews.gz, but not for notes.md.gz."""
+    endings = [ending[1:].lower() for ending in PurePosixPath(path).suffixes]
+    packed = bool(endings) and endings[-1] in PACKED
+    inner = endings[:-1] if packed else endings
+    return inner[-1] in TEXTS if inner else packed
+
+
+def _list_place(place: str) -> list[Arrival] | None:
+    """Return every file of a glob, a folder or a prefix; None if there is no such folder.
+
+    A link counts as what it leads to.
+    """
+    from fsspec.core import url_to_fs
+
+    check_host(place, "watch.places")
+    with storage.report_unreachable(place, "watch.places"):
+        files, path = url_to_fs(place)
+        listing = _list_names(files, path)
+        if not listing and not files.exists(_strip_pattern(path)):
+            return None
+        listed = []
+        for name, given in listing.items():
+            info = follow_link(files, name) if given.get("islink") else given
+            if info.get("type") == "file":
+                listed.append(
+                    Arrival(
+                        format_address(files, name), info.get("size") or 0, read_change_time(info)
+                    )
+                )
+    return listed
+
+
+def _list_names(files: Any, path: str) -> dict[str, dict[str, Any]]:
+    """Return what lies in a folder, or matches a pattern, by name."""
+    if files.isdir(path):
+        return {info["name"]: info for info in files.ls(path, detail=True)}
+    return storage.match_remote(files, path)
+
+
+def _strip_pattern(path: str) -> str:
+    """Return the folder in which a pattern begins, or the path itself if it has none."""
+    return path if not has_magic(path) else _strip_pattern(path.rpartition("/")[0])
+
+
+def format_address(files: Any, name: str) -> str:
+    """Return the address of a listed file, as a run is given it."""
+    return str(files.unstrip_protocol(name)).removeprefix("file://")
+
+
+def follow_link(files: Any, link: str) -> dict[str, Any]:
+    """Return the info of what a link leads to; empty if it leads nowhere."""
+    return dict(files.info(link)) if files.exists(link) else {}
+
+
+def read_change_time(info: Mapping[str, Any]) -> float:
+    """Return when a file changed, in seconds since the epoch, whatever its file system calls it."""
+    value = next(
+        (
+            info[k]
+            for k in ("mtime", "updated", "LastModified", "last_modified", "created")
+            if k in info
+        ),
+        0.0,
+    )
+    return value.timestamp() if hasattr(value, "timestamp") else float(value or 0.0)

@@ -1,0 +1,315 @@
+"""What a model has seen, round by round, and how one more dump is added to it.
+
+A round is one dump's way through the graph: its corpus without what earlier corpora have, its
+shards with the first round's vocabulary, and the pre-training that went on with them. The
+fingerprint of each stage contains those before it, so a model's fingerprint stands for its whole
+history, and the history is read from the manifests alone: the earlier dumps may be gone.
+
+A model may also be named before it is made, by the ticket of a promised addition. Whoever builds
+on it makes what is missing, or waits for the run that is at it. So dumps that arrive together chain
+in the order in which they were promised, whatever becomes of the single runs. Prefect has no such
+promise: its runs know each other by id, which exists only once a run does.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import write_json
+from flows.configuration.parameters import (
+    Addition,
+    Corpus,
+    Parameters,
+    Pretraining,
+    Shards,
+    Vocabulary,
+)
+from flows.runner.processes import JobFailed
+from flows.runner.run_log import find_run_logger
+from flows.runner.stage_runner import StageMaker
+from flows.runner.store import ExistingStage, Manifest, Stage, Store, read_manifest
+from flows.stages import corpus, dump, pretraining, shards, vocabulary
+
+
+@dataclass(frozen=True)
+class Round:
+    """One dump's way through the graph."""
+
+    dump: Stage
+    corpus: Stage
+    shards: Stage
+    encoder: Stage
+    fit: Stage | None = None
+    """How well the first round's vocabulary fits; of a round made just now."""
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Return the stages in the order of the graph."""
+        return [
+            stage
+            for stage in (self.dump, self.corpus, self.fit, self.shards, self.encoder)
+            if stage
+        ]
+
+
+@dataclass(frozen=True)
+class Base:
+    """A model and everything it has seen, oldest round first."""
+
+    rounds: tuple[Round, ...]
+    vocabulary: Stage
+
+    @property
+    def encoder(self) -> Stage:
+        """Return the newest model."""
+        return self.rounds[-1].encoder
+
+    def has_seen(self, dump: Stage) -> bool:
+        """Return whether one of the rounds is this dump's."""
+        return any(one.dump.fingerprint == dump.fingerprint for one in self.rounds)
+
+    def find_base_before(self, dump: Stage) -> "Base | None":
+        """Return the base as it was before this dump, or None if nothing came before it."""
+        seen = [one.dump.fingerprint for one in self.rounds]
+        rounds = self.rounds[: seen.index(dump.fingerprint)] if self.has_seen(dump) else self.rounds
+        return Base(rounds, self.vocabulary) if rounds else None
+
+
+def read_history(store: Store, encoder: Manifest) -> Base:
+    """Read the rounds from the manifests, from the newest back to the first."""
+    rounds: list[Round] = []
+    following: Manifest | None = encoder
+    words: Manifest = {}
+    while following:
+        sequences = _read_input(store, following, "shards")
+        sentences = _read_input(store, sequences, "corpus")
+        words, reviews = (
+            _read_input(store, sequences, "vocabulary"),
+            _read_input(store, sentences, "dump"),
+        )
+        rounds.insert(0, Round(*map(make_known_stage, (reviews, sentences, sequences, following))))
+        following = _read_input(store, following, "base") if "base" in following["inputs"] else None
+    return Base(tuple(rounds), make_known_stage(words))
+
+
+def make_known_stage(manifest: Manifest) -> ExistingStage:
+    """Return a complete stage as its manifest describes it."""
+    return ExistingStage(
+        manifest["stage"],
+        manifest["version"],
+        manifest["parameters"],
+        result=manifest["result"],
+        title=manifest["title"],
+        known=manifest["fingerprint"],
+    )
+
+
+def _read_input(store: Store, manifest: Manifest, name: str) -> Manifest:
+    """Return the manifest of an input; raise UserError if it is no longer in the store."""
+    source = manifest["inputs"][name]
+    found = read_manifest(store.root / source["stage"] / source["fingerprint"])
+    if found is None:
+        raise UserError(
+            f"increment.base: {manifest['stage']} {manifest['fingerprint']} was made of "
+            f"{source['stage']} {source['fingerprint']}, which is not in {store.root} any more"
+        )
+    return found
+
+
+def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
+    """Return the fingerprint or ticket that `increment.base` means for this dump.
+
+    `champion` is the fingerprint of the registry's, or empty. A model that has seen the dump stands
+    for the one before it, so that the same request means the same base again once it was fulfilled.
+    """
+    if read_promise(store, name):
+        return name
+    if name == "champion" and not champion:
+        raise UserError(
+            "increment.base: there is no champion in the registry; name a model, or last"
+        )
+    if name == "last":
+        models = [m for m in reversed(store.list_manifests()) if m["stage"] == "pretraining"]
+    else:
+        found = store.find(champion if name == "champion" else name)
+        models = [find_encoder(store, m) for m in found if m["stage"] in ("pretraining", "report")]
+        if len({m["fingerprint"] for m in models}) > 1:
+            raise UserError(
+                f"increment.base: several models begin with {name}; write more of the fingerprint"
+            )
+    for model in models:
+        try:
+            base = read_history(store, model).find_base_before(new)
+        except (
+            UserError
+        ):  # what it was made of is gone; the newest of the others will do, if any will
+            if name != "last":
+                raise
+            continue
+        if base:
+            return base.encoder.fingerprint
+    why = (
+        "what there is began with this dump, or is not whole"
+        if models
+        else "`amazon-electra runs` lists them"
+    )
+    raise UserError(
+        f"increment.base: {name} is no model in {store.root} that this dump can be added to: {why}"
+    )
+
+
+def find_encoder(store: Store, found: Manifest) -> Manifest:
+    """Return the manifest of the pre-training behind a pre-training or a report."""
+    return found if found["stage"] == "pretraining" else _read_input(store, found, "encoder")
+
+
+def write_promise(store: Store, form: Addition) -> str:
+    """Write a note of an addition to be made; return its ticket, which the next may be based on."""
+    ticket = compute_ticket(form)
+    if not read_promise(store, ticket):
+        _locate_promise(store, ticket).parent.mkdir(parents=True, exist_ok=True)
+        write_json(
+            _locate_promise(store, ticket),
+            {"form": form.model_dump(mode="json", exclude={"store"})},
+        )
+    return ticket
+
+
+def read_promise(store: Store, ticket: str) -> dict[str, Any]:
+    """Return the note of an addition, or an empty one if there is none."""
+    note = _locate_promise(store, ticket)
+    return json.loads(note.read_text()) if ticket.isalnum() and note.exists() else {}
+
+
+def fulfil_promise(store: Store, form: Addition, made: Base) -> None:
+    """Note what came of a promise; from then on the dump itself is not needed any more."""
+    ticket = compute_ticket(form)
+    if (note := read_promise(store, ticket)) and store.manifest(made.encoder):
+        write_json(_locate_promise(store, ticket), {**note, "made": made.encoder.fingerprint})
+
+
+def compute_ticket(form: Addition) -> str:
+    """Return the digest of what decides the model: 16 digits and a letter no fingerprint has."""
+    asked = form.model_dump_json(include={"dump", "increment"})
+    return "t" + hashlib.sha256(asked.encode()).hexdigest()[:16]
+
+
+def _locate_promise(store: Store, ticket: str) -> Path:
+    """Return where the note of an addition lies."""
+    return store.root / "additions" / f"{ticket}.json"
+
+
+def resolve_base(base: str, make: StageMaker) -> Base:
+    """Return the model with this fingerprint, or of this ticket: then it is made now if need be.
+
+    A promised dump that cannot be used is left out, as it was when its own run failed: it must not
+    keep those after it from being added. One whose job fails is not tried again here; its own run
+    may be started again.
+    """
+    if note := read_promise(make.store, base):
+        if "made" in note:
+            return resolve_base(note["made"], make)
+        form = Addition.model_validate({**note["form"], "store": str(make.store.root)})
+        before = resolve_base(form.increment.base, make)
+        if "left_out" in note:
+            return before
+        try:
+            return add_round(form, before, make)
+        except UserError as unusable:
+            find_run_logger().warning("left out %s: %s", " ".join(form.dump.paths), unusable)
+        except JobFailed as failure:
+            if failure.transient:
+                raise
+            find_run_logger().warning("left out %s: %s", " ".join(form.dump.paths), failure)
+            write_json(_locate_promise(make.store, base), {**note, "left_out": str(failure)})
+        return before
+    encoder = make.store.manifest(ExistingStage("pretraining", 0, {}, known=base))
+    if encoder is None:
+        raise UserError(
+            f"increment.base: no model {base} in {make.store.root}; "
+            "`amazon-electra runs` lists them"
+        )
+    return read_history(make.store, encoder)
+
+
+def add_round(form: Addition, base: Base, make: StageMaker) -> Base:
+    """Return the base with the dump added, or the base itself if nothing in the dump is new."""
+    p, increment = inherit_settings(form, base), form.increment
+    reviews = make(dump.list_dump(p, make))
+    sentences = make(
+        corpus.build_corpus_stage(p, reviews, make.store, [one.corpus for one in base.rounds])
+    )
+    if has_nothing_new(make.store, sentences):
+        find_run_logger().warning(
+            "nothing in %s is new to the model %s", reviews.result["name"], base.encoder.fingerprint
+        )
+        fulfil_promise(make.store, form, base)
+        return base
+    fit = make(vocabulary.build_vocabulary_fit_stage(increment, sentences, base.vocabulary))
+    sequences = make(shards.build_shards_stage(p, sentences, base.vocabulary))
+    earlier = pretraining.EarlierTraining(
+        base.encoder, [one.shards for one in base.rounds], count_first_epochs(base)
+    )
+    encoder = make(pretraining.build_continued_stage(p, increment, sequences, earlier))
+    made = Base((*base.rounds, Round(reviews, sentences, sequences, encoder, fit)), base.vocabulary)
+    fulfil_promise(make.store, form, made)
+    return made
+
+
+def has_nothing_new(store: Store, sentences: Stage) -> bool:
+    """Return whether no text of the corpus goes to pre-training."""
+    made = store.manifest(sentences)
+    return made is not None and not made["result"]["splits"].get("pretrain")
+
+
+def count_first_epochs(base: Base) -> float:
+    """Return how often the first round went through its shards."""
+    first = base.rounds[0]
+    return first.encoder.result["sequences"] / first.shards.result["sequences"]
+
+
+def inherit_settings(form: Addition, base: Base) -> Parameters:
+    """Return the settings of the base, unless the form says otherwise."""
+    first, before = base.rounds[0], base.encoder.parameters
+    if before["preset.architecture"] != pretraining.describe_shape(before["preset"]):
+        raise UserError(
+            f"increment.base: the preset {before['preset']} has another shape by now than that "
+            "model"
+        )
+    withheld = first.corpus.result.get("withheld_files", [])
+    if gone := [file for file in withheld if not Path(file).exists()]:
+        raise UserError(
+            f"increment.base: put back {gone[0]}; its texts were withheld from the base, and must "
+            "be again"
+        )
+    if first.corpus.parameters.get("near_duplicates"):
+        raise UserError(
+            "increment.base: its corpus is without near duplicates (corpus.near_duplicates), and "
+            "keeps nothing to tell by whether a new text is one; run all dumps anew"
+        )
+    asked = form.increment
+    return Parameters(
+        dump=form.dump,
+        preset=before["preset"],
+        corpus=Corpus(
+            split=first.corpus.parameters["split"],
+            seed=first.corpus.parameters["seed"],
+            withhold=withheld,
+            languages=first.corpus.parameters.get("languages", []),
+            workers=asked.workers,
+        ),
+        vocabulary=Vocabulary(**base.vocabulary.parameters),
+        shards=Shards(max_length=first.shards.parameters["max_length"]),
+        pretraining=Pretraining(
+            steps=asked.steps,
+            device=asked.device,
+            seed=asked.seed,
+            settings={**before["settings"], "warmup": str(asked.warmup), **asked.settings},
+        ),
+        finetuning=form.finetuning,
+        promotion=form.promotion,
+        store=form.store,
+    )

@@ -1,0 +1,69 @@
+"""Parts of the graph to start alone: whatever they make, the whole graph finds complete later."""
+
+from typing import Any
+
+from prefect import flow
+
+from flows.configuration.parameters import (
+    Corpus,
+    Dump,
+    Parameters,
+    PresetName,
+    Pretraining,
+    Shards,
+    Vocabulary,
+)
+from flows.runner.failures import FAILURE_HOOKS
+from flows.runner.stage_runner import StageMaker
+from flows.runner.store import Stage
+from flows.runs.graph_run import run_graph
+from flows.runs.run_names import name_run_by_preset
+from flows.stages import corpus as corpus_stage
+from flows.stages import pretraining as pretraining_stage
+from flows.stages import shards as shards_stage
+from flows.stages import vocabulary as vocabulary_stage
+from flows.stages.dump import list_dump
+
+
+def build_data_stages(p: Parameters, make: StageMaker) -> tuple[Stage, Stage]:
+    """Dump → corpus → vocabulary → shards: the corpus and the shards."""
+    reviews = make(list_dump(p, make))
+    sentences = make(corpus_stage.build_corpus_stage(p, reviews, make.store))
+    words = make(vocabulary_stage.build_vocabulary_stage(p, sentences))
+    return sentences, make(shards_stage.build_shards_stage(p, sentences, words))
+
+
+def data_graph(p: Parameters, make: StageMaker) -> Stage:
+    return build_data_stages(p, make)[1]
+
+
+def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
+    """Dump → … → pre-training."""
+    return make(pretraining_stage.build_pretraining_stage(p, data_graph(p, make)))
+
+
+@flow(name="prepare-data", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
+def prepare_data(
+    dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
+    preset: PresetName = "tiny",
+    corpus: Corpus = Corpus(),  # noqa: B008
+    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
+    shards: Shards = Shards(),  # noqa: B008
+    store: str = "store",
+) -> dict[str, Any]:
+    """Prepare the data alone: dump → corpus → vocabulary → shards."""
+    return run_graph(data_graph, Parameters(**locals()))
+
+
+@flow(name="pre-train", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
+def pre_train(
+    dump: Dump = Dump(),  # noqa: B008
+    preset: PresetName = "tiny",
+    corpus: Corpus = Corpus(),  # noqa: B008
+    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
+    shards: Shards = Shards(),  # noqa: B008
+    pretraining: Pretraining = Pretraining(),  # noqa: B008
+    store: str = "store",
+) -> dict[str, Any]:
+    """Prepare the data and pre-train: up to the encoder."""
+    return run_graph(encoder_graph, Parameters(**locals()))

@@ -1,0 +1,42 @@
+"""logs/failures.log of the store: a line per run that failed or crashed, for whoever looks after
+the machine.
+
+Prefect calls these hooks; after a kill -9 the process that serves the deployments does. The run
+and its log say the same.
+"""
+
+import time
+from typing import Any, TypedDict
+
+from beam_jobs.job.errors import UserError
+from flows.runner.store import Store
+
+
+def log_failure(flow: Any, flow_run: Any, state: Any) -> None:
+    """Log time, run and cause of a failed flow run in one line: a hook, whose arguments Prefect
+    gives by these names.
+    """
+    try:
+        log = (
+            Store((flow_run.parameters or {}).get("store") or "store").root
+            / "logs"
+            / "failures.log"
+        )
+    except UserError:  # what failed is the store: there is no place for a log
+        return
+    cause = " ".join(
+        (state.message or "").removeprefix("Flow run encountered an exception: ").split()
+    )
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a", encoding="utf-8") as lines:
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        lines.write(f"{when}  {flow_run.name} ({flow_run.id}): {state.name}: {cause}\n")
+
+
+class FailureHooks(TypedDict):
+    on_failure: list[Any]
+    on_crashed: list[Any]
+
+
+FAILURE_HOOKS: FailureHooks = {"on_failure": [log_failure], "on_crashed": [log_failure]}
+"""For `@flow(**FAILURE_HOOKS)`."""

@@ -1,0 +1,165 @@
+"""Makes the stages of a graph in Prefect tasks: one task per stage, retried where that may help."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from beam_jobs.job.errors import TransientError, UserError
+from flows.runner.processes import JobFailed, end_children_on_error
+from flows.runner.run_log import find_run_logger
+from flows.runner.stage_runner import StageRunner
+from flows.runner.store import ACCELERATOR, Manifest, Stage
+
+T = TypeVar("T")
+
+RETRY_DELAYS = [10.0, 60.0, 300.0]
+"""Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
+
+
+def is_transient_failure(task: Any, run: Any, state: Any) -> bool:
+    """Return whether another attempt may mend a failed task: a lost connection or a killed process
+    may, a bug or bad input does not.
+    """
+    try:
+        state.result()
+    except (JobFailed, TransientError, ConnectionError, TimeoutError) as failure:
+        is_transient = failure.transient if isinstance(failure, JobFailed) else True
+        if is_transient and run.run_count <= len(RETRY_DELAYS):
+            find_run_logger().warning("tried again after attempt %d: %s", run.run_count, failure)
+        return is_transient
+    except BaseException:
+        return False
+    return False
+
+
+@task(
+    name="stage",
+    retry_jitter_factor=0.5,
+    retry_condition_fn=is_transient_failure,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def make_stages(runner: StageRunner, chain: Sequence[Stage]) -> Manifest:
+    """Make stages one after the other and return the last manifest."""
+    return runner.complete_chain(chain)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def make_together(make: Callable[[], None]) -> None:
+    """Run tasks within a task, which takes once what they all need of the accelerator."""
+    make()
+
+
+@task(
+    retry_jitter_factor=0.5,
+    retry_condition_fn=is_transient_failure,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def call_task(function: Callable[[], T]) -> T:
+    return function()
+
+
+def add_retries(task: Any) -> Any:
+    """Return the task with retries after `RETRY_DELAYS`, where `is_transient_failure`."""
+    return task.with_options(retries=len(RETRY_DELAYS), retry_delay_seconds=RETRY_DELAYS)
+
+
+def call_with_retries(name: str, function: Callable[[], T]) -> T:
+    """Return what another server answers; in a flow a task of this name asks, with retries."""
+    if FlowRunContext.get() is None:
+        return function()
+    answer: T = add_retries(call_task).with_options(name=name, task_run_name=name)(function)
+    return answer
+
+
+def raise_failures(futures: Sequence[Any]) -> None:
+    """Wait for all tasks, then raise what failed: the one failure, or the first with how many."""
+    for future in futures:
+        future.wait()
+    failures = [f.result(raise_on_failure=False) for f in futures if has_failed(f)]
+    if not failures:
+        return
+    undone = sum(not future.state.is_completed() for future in futures)
+    first, how_many = failures[0], f"{undone} of {len(futures)} failed; the first"
+    if undone > 1 and isinstance(first, JobFailed):
+        raise JobFailed(
+            f"{how_many}: {first.name}", first.code, first.cause, first.log, first.transient
+        )
+    if undone > 1 and isinstance(first, UserError):
+        raise UserError(f"{how_many}: {first}")
+    raise first
+
+
+def has_failed(future: Any) -> bool:
+    """Return whether a task failed itself, rather than waited for one that did."""
+    return not future.state.is_completed() and future.state.name != "NotReady"
+
+
+class PrefectStageMaker:
+    """Makes each stage in a Prefect task of its name (a `StageMaker`)."""
+
+    def __init__(
+        self,
+        runner: StageRunner,
+        find_champion: Callable[[], Stage | None] = lambda: None,
+        after_stage: Callable[[], None] = lambda: None,
+    ):
+        self.runner, self.store = runner, runner.store
+        self.stages: list[Stage] = []
+        self._find_champion, self._after_stage = find_champion, after_stage
+
+    @property
+    def champion(self) -> Stage | None:
+        return self._find_champion()
+
+    def call(self, name: str, function: Callable[[], T]) -> T:
+        return call_with_retries(name, function)
+
+    def __call__(self, stage: Stage) -> Stage:
+        self.stages.append(stage)
+        self._create_task(stage)(self.runner, [stage])
+        self._after_stage()
+        return stage
+
+    def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+        """Make all chains, each after those that make what it is made of, which stand before it.
+
+        What fails is raised when the others are done; what was to be made of it is not tried.
+        """
+        stages = [stage for chain in chains for stage in chain]
+        self.stages += stages
+        make = partial(self._submit_chains, chains, at_once)
+        if all(self.store.manifest(stage) for stage in stages):
+            make()
+        else:
+            name = f"{stages[0].name} side by side"
+            make_together.with_options(name=name, task_run_name=name, tags={ACCELERATOR})(make)
+
+    def _submit_chains(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+        pool: ThreadPoolTaskRunner[Manifest] = ThreadPoolTaskRunner(max_workers=at_once)
+        with pool as task_runner, end_children_on_error():
+            futures: dict[str, Any] = {}
+            for chain in chains:
+                arguments = {"runner": self.runner, "chain": list(chain)}
+                sources = [
+                    source.fingerprint for stage in chain for source in stage.inputs.values()
+                ]
+                first = [futures[source] for source in sources if source in futures]
+                task = self._create_task(chain[0])
+                future = task_runner.submit(task, arguments, wait_for=first)
+                futures |= dict.fromkeys([stage.fingerprint for stage in chain], future)
+            raise_failures(list(dict.fromkeys(futures.values())))
+
+    def _create_task(self, stage: Stage) -> Any:
+        """Return the task of a stage; one that is complete does not queue for the accelerator."""
+        return add_retries(make_stages).with_options(
+            name=stage.name,
+            task_run_name=stage.label.replace("{", "("),
+            tags=set(stage.tags) if self.store.manifest(stage) is None else set(),
+        )

@@ -1,0 +1,316 @@
+"""Child processes in a group of their own: start, follow, end.
+
+Every stage is a job of its own (`python -m …`), so that a crash of a trainer is an exit code here,
+that its memory is returned, and that it can be ended. A group lives no longer than the flow: see
+beam_jobs/job/guard.py.
+"""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.guard import GRACE_SECONDS, guard_command
+from flows.runner.resource_sampler import SAMPLES_FILE, sample_resources
+
+POLL_SECONDS = 0.1
+PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+"""Children write at once, and run no code of the folder in which the user happens to stand."""
+TRANSIENT_EXIT_CODES = {75}
+"""EX_TEMPFAIL of sysexits.h."""
+TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
+"""Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and
+ends so again.
+"""
+TRANSIENT_CAUSES = {
+    "ConnectionError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "ConnectionAbortedError",
+    "BrokenPipeError",
+    "TimeoutError",
+    "ReadTimeout",
+    "ConnectTimeout",
+    "ServiceUnavailable",
+    "TooManyRequests",
+    "RemoteDisconnected",
+    "IncompleteRead",
+}
+"""Last line of a traceback that a second attempt may not see again: network and pre-emption."""
+
+DATAFLOW = re.compile(rb"https://console\.cloud\.google\.com/dataflow/jobs/\S+")
+"""What Beam logs when it has started a job on Dataflow
+(apache_beam/runners/dataflow/internal/apiclient.py).
+"""
+
+Progress = dict[str, Any]
+
+_living: set["Child"] = set()
+_ending = threading.Event()
+_blocks: list[None] = []
+"""One entry for each `end_children_on_error` block that is open: they may lie in one another."""
+
+
+class JobFailed(RuntimeError):
+    """A job ended with an exit code that is neither 0 nor the user's mistake."""
+
+    def __init__(self, name: str, code: int, cause: str, log: Path, transient: bool):
+        again = (
+            "a second attempt may pass"
+            if transient
+            else "the same command continues at this stage once it is put right"
+        )
+        super().__init__(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
+        self.name, self.code, self.cause, self.log, self.transient = (
+            name,
+            code,
+            cause,
+            log,
+            transient,
+        )
+
+
+@dataclass(frozen=True)
+class FinishedJob:
+    """What a job that ended well left: its JSON line, and what it cost (its whole process tree)."""
+
+    result: dict[str, Any]
+    seconds: float
+    cpu_seconds: float
+    peak_megabytes: float
+
+
+def run_job(
+    module: str,
+    arguments: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    follow: Callable[[Progress], None] = lambda progress: None,
+    name: str = "",
+) -> FinishedJob:
+    """Run `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go
+    to `follow`.
+
+    `name` stands for the job in the message of a failure; empty: the module does.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    with (
+        start_child(command, log, build_job_environment(environment)) as child,
+        sample_resources(child.pid, log.with_name(SAMPLES_FILE)),
+    ):
+        try:
+            for progress in child.follow_progress():
+                follow(progress)
+        except BaseException:
+            child.end()
+            raise
+    return child.collect_result(name or module)
+
+
+@contextmanager
+def start_child(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator["Child"]:
+    """Start a child that is over when the block is, whatever happened in it."""
+    _refuse_when_ending()
+    child = Child(command, log, environment)
+    _living.add(child)
+    try:
+        _refuse_when_ending()  # told while it was being started, `end_children` did not see it
+        yield child
+    finally:
+        child.end()
+        _living.discard(child)
+
+
+def _refuse_when_ending() -> None:
+    if _ending.is_set():
+        raise InterruptedError("the run is ending: no new job is started")
+
+
+@contextmanager
+def end_children_on_error() -> Iterator[None]:
+    """End every child of this process when the block is left by an exception, and refuse new ones
+    until it is left.
+
+    A cancelled flow is told so in its main thread only; the threads that follow children find them
+    ended. So whoever waits for such threads waits inside this block.
+    """
+    _blocks.append(None)
+    try:
+        yield
+    except BaseException:
+        _ending.set()
+        end_children()
+        raise
+    finally:
+        _blocks.pop()
+        if not _blocks:
+            _ending.clear()
+
+
+def end_children() -> None:
+    """End all children at the same time: one grace for all of them."""
+    children = list(_living)
+    for child in children:
+        child.hang_up()
+    for child in children:
+        child.end()
+
+
+class Child:
+    """One process group: the guard, the job it started, and whatever the job starts."""
+
+    def __init__(
+        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ):
+        """Start the command; `environment` is added to this process's own."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log, self.command = log, list(command)
+        with open(log, "ab") as header:
+            header.write(
+                f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(command)}\n".encode()
+            )
+            self._log_start = header.tell()
+        self._stdout: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        self._began = time.monotonic()
+        self._usage: resource.struct_rusage | None = None
+        with open(log, "ab") as stderr:
+            self._guard = subprocess.Popen(
+                guard_command(command, GRACE_SECONDS),
+                stdin=subprocess.PIPE,
+                stdout=self._stdout,
+                stderr=stderr,
+                env=os.environ | PYTHON_ENVIRONMENT | dict(environment or {}),
+                start_new_session=True,
+            )
+        self._lock = threading.Lock()
+        self.seconds = 0.0
+
+    @property
+    def pid(self) -> int:
+        """Return the guard's process id, which is the group's id too."""
+        return self._guard.pid
+
+    def has_ended(self) -> bool:
+        """Return whether the job has ended; what it left behind in its group is ended with it."""
+        with self._lock:
+            if self._guard.returncode is not None:
+                return True
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return False
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            _, status, self._usage = os.wait4(self.pid, 0)
+            self._guard.returncode = os.waitstatus_to_exitcode(status)
+            self.seconds = time.monotonic() - self._began
+            self.hang_up()
+            return True
+
+    def hang_up(self) -> None:
+        """Let go of the guard, which then ends the group."""
+        with suppress(OSError):
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+
+    def end(self) -> None:
+        """Send SIGTERM to the group, SIGKILL after the grace; return when the job is over."""
+        if self.has_ended():
+            return
+        self.hang_up()
+        deadline = time.monotonic() + GRACE_SECONDS + 2
+        while not self.has_ended() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        if not self.has_ended():
+            os.killpg(self.pid, signal.SIGKILL)
+            while not self.has_ended():
+                time.sleep(POLL_SECONDS)
+
+    def follow_progress(self) -> Iterator[Progress]:
+        """Yield what the job reports of its progress, as it reports it, until it is over."""
+        with open(self.log, "rb") as log:
+            log.seek(self._log_start)
+            rest = b""
+            while True:
+                ended = self.has_ended()
+                rest += log.read()
+                *lines, rest = rest.split(b"\n")
+                for line in lines:
+                    if line.startswith(b"PROGRESS "):
+                        with suppress(ValueError):
+                            yield json.loads(line.removeprefix(b"PROGRESS "))
+                    elif address := DATAFLOW.search(line):
+                        yield {"link": address[0].decode()}
+                if ended:
+                    return
+                time.sleep(POLL_SECONDS)
+
+    def collect_result(self, name: str) -> FinishedJob:
+        """Return the result of a job that is over; raise UserError or JobFailed where it failed."""
+        code = self._guard.returncode
+        assert code is not None
+        assert self._usage is not None
+        if code == 2:
+            raise UserError(self.find_last_line().removeprefix("error: "))
+        if code != 0:
+            cause = self.find_cause()
+            transient = (
+                read_signal(code) in TRANSIENT_SIGNALS
+                or code in TRANSIENT_EXIT_CODES
+                or cause.split(":")[0].split(".")[-1] in TRANSIENT_CAUSES
+            )
+            raise JobFailed(name, code, cause, self.log, transient)
+        self._stdout.seek(0)
+        result = json.loads(self._stdout.read().decode() or "{}")
+        cpu = self._usage.ru_utime + self._usage.ru_stime
+        return FinishedJob(
+            result, round(self.seconds, 3), round(cpu, 3), round(self._usage.ru_maxrss / 1024, 1)
+        )
+
+    def find_cause(self) -> str:
+        """Return why a job that is over ended otherwise than well."""
+        ending = read_signal(self._guard.returncode or 0)
+        return f"ended by {ending.name}" if ending else self.find_last_line()
+
+    def read_log_end(self) -> str:
+        """Return the end of what the job wrote, without what earlier ones wrote to the same log,
+        which may be cut meanwhile.
+        """
+        with open(self.log, "rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start if self._log_start <= size else 0, size - 16_384))
+            return log.read().decode(errors="replace")
+
+    def find_last_line(self) -> str:
+        """Return the last line of the log that is no progress; an error's before any other."""
+        lines = [line.strip() for line in self.read_log_end().splitlines()]
+        spoken = [line for line in lines if line and not line.startswith("PROGRESS ")]
+        errors = [line for line in spoken if line.startswith("error: ")]
+        return (errors or spoken or ["it said nothing"])[-1]
+
+
+def build_job_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what a job of the graph finds in its environment: progress as lines of JSON, and no
+    tracking, which the flow does.
+    """
+    return {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **(extra or {})}
+
+
+def read_signal(code: int) -> signal.Signals | None:
+    """Return the signal that ended the job, or None: the guard's exit code is then 128 + its
+    number.
+    """
+    number = -code if code < 0 else code - 128
+    return signal.Signals(number) if number in set(signal.Signals) else None

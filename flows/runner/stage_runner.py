@@ -1,0 +1,228 @@
+"""Makes stages: looks them up in the store or runs their job, tracks it, and tells listeners how it
+goes.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from beam_jobs.job.errors import UserError
+from flows.runner.processes import JobFailed, run_job
+from flows.runner.store import Manifest, Stage, Store
+from model.tracking.mlflow_run import Tracking
+from model.tracking.run_state import TrackedRun
+
+log = logging.getLogger("amazon_electra")
+T = TypeVar("T")
+
+
+class StageMaker(Protocol):
+    """Makes the stages of a graph in the order in which the graph names them, or lists them."""
+
+    store: Store
+
+    @property
+    def champion(self) -> Stage | None:
+        """Return the encoder of the registry's champion, where there is one."""
+
+    def call(self, name: str, function: Callable[[], T]) -> T:
+        """Return what another server answers; it is asked again where that may help."""
+
+    def __call__(self, stage: Stage) -> Stage:
+        """Make one stage."""
+
+    def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+        """Make chains of stages, at most `at_once` of them at a time."""
+
+
+class ProgressListener(Protocol):
+    """Shows what happens to a stage. What it cannot show it drops: it cannot stop a run."""
+
+    def on_start(self, stage: Stage, log: str) -> None: ...
+
+    def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None: ...
+
+    def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None: ...
+
+    def on_failure(self, stage: Stage, cause: str) -> None: ...
+
+    def on_wait(self, stage: Stage) -> None: ...
+
+    def on_link(self, stage: Stage, address: str) -> None: ...
+
+
+@dataclass
+class Plan:
+    """Makes nothing: lists the stages in order, and whether each is complete (`--dry-run`)."""
+
+    store: Store
+    champion: Stage | None = None
+    stages: list[tuple[Stage, bool]] = field(default_factory=list)
+
+    def call(self, name: str, function: Callable[[], T]) -> T:
+        return function()
+
+    def __call__(self, stage: Stage) -> Stage:
+        self.stages.append((stage, self.store.manifest(stage) is not None))
+        return stage
+
+    def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+        for chain in chains:
+            for stage in chain:
+                self(stage)
+
+
+@dataclass
+class StageRunner:
+    """Makes stages in a store, tells the listeners, and mirrors their curves into MLflow."""
+
+    store: Store
+    listeners: Sequence[ProgressListener]
+    tracking: Tracking
+    tags: Mapping[str, str] = field(default_factory=dict)
+    mirrored: list[Stage] = field(default_factory=list)
+
+    def complete_stage(self, stage: Stage) -> Manifest:
+        """Return the stage's manifest; make the stage first where it is not complete.
+
+        A second process that wants the same stage waits for the first.
+        """
+        manifest = self.store.manifest(stage)
+        if manifest is None:
+            with self.store.lock_stage(stage, lambda: self._notify("on_wait", stage)) as folder:
+                manifest = self.store.manifest(stage)
+                if manifest is None:
+                    return self._make_stage(stage, folder)
+        if stage.tracked and self.tracking.is_behind(self.store.folder(stage)):
+            self._mirror_stage(stage, lambda: manifest)
+            self.mirrored.append(stage)
+        self._notify("on_complete", stage, manifest, True)
+        return manifest
+
+    def complete_chain(self, chain: Sequence[Stage]) -> Manifest:
+        """Make stages one after the other and return the last manifest.
+
+        The last one's numbers are logged to the tracked run of the chain as well.
+        """
+        manifests = [self.complete_stage(stage) for stage in chain]
+        tracked = [stage for stage in chain if stage.tracked]
+        if not tracked:
+            return manifests[-1]
+        stage, folder = tracked[-1], self.store.folder(tracked[-1])
+        metrics = read_evaluation_metrics(manifests[-1]["result"])
+        if stage in self.mirrored:
+            self.tracking.log_metrics(metrics, TrackedRun(stage.label, folder))
+        elif stage.shared:
+            metrics |= flatten_numbers(manifests[chain.index(stage)]["result"])
+            tags = self._tag_stage(stage) | {"fingerprint": stage.fingerprint}
+            values = flatten_parameters(stage.parameters)
+            self.tracking.mirror_folder(stage.label, folder, values, tags, metrics)
+        return manifests[-1]
+
+    def _make_stage(self, stage: Stage, folder: Path) -> Manifest:
+        log = folder / "log.txt"
+        self._notify("on_start", stage, str(log))
+        try:
+            cost = _read_result_of_earlier_job(stage, folder) or (
+                self._run_stage_job(stage, folder, log) if stage.module else {}
+            )
+        except JobFailed as failure:
+            self._notify("on_failure", stage, str(failure))
+            raise
+        except UserError as mistake:
+            self._notify("on_failure", stage, f"{mistake} (log: {log})")
+            raise UserError(f"{stage.label}: {mistake}") from None
+        result = cost.pop("result", dict(stage.result))
+        manifest = self.store.publish(stage, result, **cost)
+        self._notify("on_complete", stage, manifest, False)
+        return manifest
+
+    def _run_stage_job(self, stage: Stage, folder: Path, log: Path) -> dict[str, Any]:
+        arguments = stage.arguments(self.store, folder)
+
+        def follow(progress: Mapping[str, Any]) -> None:
+            if "link" in progress:
+                self._notify("on_link", stage, progress["link"])
+            else:
+                self._notify("on_progress", stage, progress)
+
+        def run() -> dict[str, Any]:
+            return dict(
+                vars(run_job(stage.module, arguments, log, stage.environment, follow, stage.label))
+            )
+
+        if not stage.tracked:
+            return run()
+        self.mirrored.append(stage)
+        return self._mirror_stage(stage, run)
+
+    def _mirror_stage(self, stage: Stage, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return what `run` returns; its curves are mirrored while it lasts."""
+        folder = self.store.folder(stage)
+        with self.tracking.follow_folder(
+            stage.label, folder, flatten_parameters(stage.parameters), self._tag_stage(stage)
+        ) as tracked:
+            finished = run()
+            self.tracking.log_metrics(flatten_numbers(finished["result"]), tracked)
+            if (folder / "discriminator").is_dir():
+                self.tracking.log_folder(folder / "discriminator", "discriminator", tracked)
+        return finished
+
+    def _tag_stage(self, stage: Stage) -> dict[str, str]:
+        return {
+            **self.tags,
+            **stage.labels,
+            "amazon_electra.stage": stage.name,
+            "amazon_electra.fingerprint": stage.fingerprint,
+        }
+
+    def _notify(self, event: str, *what: Any) -> None:
+        """Call every listener; one that fails stops neither the others nor the run."""
+        for listener in self.listeners:
+            try:
+                getattr(listener, event)(*what)
+            except Exception as error:
+                log.warning("%s could not show %r: %s", type(listener).__name__, event, error)
+
+
+def _read_result_of_earlier_job(stage: Stage, folder: Path) -> dict[str, Any]:
+    """Return the result of a stage whose files an earlier stage's job has written already."""
+    if not stage.written_last or not (folder / stage.written_last).exists():
+        return {}
+    return {"result": json.loads((folder / stage.written_last).read_text())}
+
+
+def read_evaluation_metrics(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics of an evaluation: `test.accuracy`, and its interval `test.accuracy.low`,
+    `test.accuracy.high`.
+    """
+    found = flatten_numbers(result.get("metrics", {}))
+    return {
+        f"{result.get('split', 'test')}.{name.removesuffix('.value')}": value
+        for name, value in found.items()
+    }
+
+
+def flatten_parameters(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return texts by dotted names, as MLflow's parameters are."""
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flatten_parameters(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value if isinstance(value, str) else json.dumps(value)
+    return found
+
+
+def flatten_numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, float | int]:
+    """Return every number of a result, nested ones by dotted names; NaN is left out."""
+    found: dict[str, float | int] = {}
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            found |= flatten_numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool) and value == value:
+            found[f"{prefix}{name}"] = value
+    return found

@@ -1,0 +1,131 @@
+"""Runs a graph in the Prefect flow that calls: makes its stages, tracks the run in MLflow,
+publishes the results, and lets the model become champion.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from prefect.context import FlowRunContext
+from prefect.exceptions import Pause
+from prefect.runtime import flow_run
+from prefect.states import Completed
+
+from flows.configuration.parameters import Parameters
+from flows.runner.cancellation import watch_for_cancellation
+from flows.runner.prefect_tasks import PrefectStageMaker
+from flows.runner.processes import end_children_on_error
+from flows.runner.stage_runner import (
+    ProgressListener,
+    StageMaker,
+    StageRunner,
+    flatten_parameters,
+)
+from flows.runner.store import Stage, Store
+from flows.runs.champion import ChampionLookup, find_champion, register_model
+from flows.runs.lost_runs import crash_lost_runs, mark_run
+from flows.runs.run_results import publish_results
+from flows.servers import mlflow_server
+from flows.servers.access import restrict_store
+from flows.stages import dump, pretraining
+from flows.ui import artifacts
+from model.tracking.mlflow_run import Tracking
+
+LISTENERS: list[ProgressListener] = []
+"""Who is told besides Prefect: the terminal of `amazon-electra run`."""
+
+
+def run_graph(
+    graph: Callable[[Parameters, StageMaker], Stage],
+    parameters: Parameters,
+    reads_dump: bool = True,
+) -> dict[str, Any]:
+    """Make every stage of the graph, the last of which is the report; return the paths of what a
+    person looks at next. `reads_dump`: the dump is the dataset of the run in MLflow.
+    """
+    pretraining.check_device(parameters)
+    store = Store(parameters.store)
+    restrict_store(store.root)
+    tags = tag_run(store)
+    tracking = Tracking(
+        mlflow_server.resolve_mlflow_uri(store.root), f"file://{store.root}/mlflow/artifacts"
+    )
+    (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
+    folder = store.root / "runs" / str(flow_run.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    crash_lost_runs(store)
+    find = partial(find_champion, parameters, store, tracking.uri)
+    find()  # a registry that is away is told before anything is made
+    lookup = ChampionLookup(find)
+    runner = StageRunner(store, [artifacts.PrefectRun(), *LISTENERS], tracking, tags)
+    maker = PrefectStageMaker(runner, lookup.find_encoder, MlflowLink(tracking).publish)
+    values = flatten_parameters(parameters.model_dump())
+    dataset = describe_dataset(parameters, maker) if reads_dump else None
+    tracking.start(flow_run.name or "run", values, tags, dataset, folder)
+    status = "FAILED"
+    try:
+        with (
+            mark_run(store, str(flow_run.id)),
+            end_children_on_error(),
+            watch_for_cancellation(str(flow_run.id)),
+        ):
+            last = graph(parameters, maker)
+            summary = publish_results(store, maker.stages, last, tracking)
+            register_model(parameters, maker, lookup.champion, last, tracking)
+            status = "FINISHED"
+    except Pause:
+        status = "SCHEDULED"
+        stop_heartbeat()
+        raise
+    except BaseException as stopped:
+        status = "FAILED" if isinstance(stopped, Exception) else "KILLED"
+        raise
+    finally:
+        tracking.finish(status)
+    return summary
+
+
+def tag_run(store: Store) -> dict[str, str]:
+    """Return the tags by which MLflow's runs name the flow run and the store they are of."""
+    tags = {"prefect.flow_run_id": str(flow_run.id or ""), "amazon_electra.store": str(store.root)}
+    if page := flow_run.ui_url:
+        tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
+    return tags
+
+
+class MlflowLink:
+    """Link the run in Prefect to the run in MLflow, once there is one: nothing waits for it."""
+
+    def __init__(self, tracking: Tracking):
+        self._tracking, self._is_published = tracking, False
+
+    def publish(self) -> None:
+        address = self._tracking.build_address()
+        if address and not self._is_published:
+            artifacts.publish_link(
+                address, "mlflow-run", "The run in MLflow: curves, system metrics, artifacts"
+            )
+            self._is_published = True
+
+
+def stop_heartbeat() -> None:
+    """End the heartbeat of a run that was suspended while its process still closes what it had
+    open.
+
+    Prefect's engine sends it until the run that it holds is over, and one after the suspension
+    would be taken for that of a run that was lost later (`automations.lost_runs`). The state is
+    this process's own copy.
+    """
+    context = FlowRunContext.get()
+    if context and context.flow_run:
+        context.flow_run.state = Completed()
+
+
+def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str]:
+    """Return name, digest and source of the dump, as MLflow describes a dataset."""
+    reviews = dump.list_dump(parameters, maker)
+    return {
+        "name": reviews.result["name"],
+        "digest": reviews.fingerprint,
+        "source": " ".join(reviews.result["paths"]),
+    }

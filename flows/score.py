@@ -1,0 +1,115 @@
+"""The champion over a dump: a label and its probability for every review."""
+
+from functools import partial
+from typing import Any
+
+from prefect import flow
+
+from beam_jobs.job.errors import UserError
+from flows.configuration.parameters import Dump, Parameters
+from flows.configuration.scoring import ScoringModel
+from flows.runner.failures import FAILURE_HOOKS
+from flows.runner.prefect_tasks import call_with_retries
+from flows.runner.stage_runner import StageMaker
+from flows.runner.store import ExistingStage, Stage, Store
+from flows.runs.graph_run import run_graph
+from flows.runs.run_names import name_run, read_flow_parameter
+from flows.servers import mlflow_server
+from flows.stages import dump as dump_stage
+from model.tracking.registry import Registry
+
+
+def name_scoring_run() -> str:
+    """Dump, model and date."""
+    return name_run(f"labelled by the {read_flow_parameter('model', 'alias', 'champion')}")
+
+
+@flow(name="score", flow_run_name=name_scoring_run, **FAILURE_HOOKS)
+def score(
+    model: ScoringModel = ScoringModel(),  # noqa: B008 - frozen, and the form shows what it holds
+    dump: Dump = Dump(),  # noqa: B008
+    store: str = "store",
+) -> dict[str, Any]:
+    """Label every review of a dump with the champion.
+
+    Args:
+        model: Which model of the registry labels the reviews.
+        dump: The reviews to label.
+        store: Folder of all results; a stage it holds is not made again.
+    """
+    version = call_with_retries(model.alias, partial(find_model_version, model.alias, Store(store)))
+    return run_graph(
+        build_scoring_graph(version, model.workers), Parameters(dump=dump, store=store)
+    )
+
+
+def find_model_version(alias: str, store: Store) -> dict[str, str]:
+    """Return version and tags of the model with this alias."""
+    version = Registry(mlflow_server.resolve_mlflow_uri(store.root)).get_by_alias(alias)
+    if not version.get("scorer"):
+        raise UserError(
+            f"model.alias: no {alias} in the registry; "
+            "run domain-adaptation with promotion.mode=automatic"
+        )
+    return version
+
+
+def build_scoring_graph(version: dict[str, str], workers: int) -> Any:
+    """Return the graph: dump and model → exported program → scores."""
+
+    def graph(p: Parameters, make: StageMaker) -> Stage:
+        reviews = make(dump_stage.list_dump(p, make))
+        program = make(build_scorer_stage(version))
+        return make(
+            build_scores_stage(
+                version["version"],
+                reviews,
+                program,
+                workers,
+                dump_stage.list_reading_options(p.dump),
+            )
+        )
+
+    return graph
+
+
+def build_scorer_stage(version: dict[str, str]) -> Stage:
+    model = ExistingStage("finetuning", 0, {}, known=version["scorer"])
+    return Stage(
+        "scorer",
+        2,
+        {},
+        {"model": model},
+        "model.scorer",
+        lambda store, folder: ["--model", str(store.folder(model)), "--output", str(folder)],
+    )
+
+
+def read_program_digest(store: Store, program: Stage) -> str:
+    """Return the SHA-256 of scorer.pt2 as the manifest of its stage records it.
+
+    Whoever can change the stage's folder can change scorer.json too; the manifest was written when
+    the program was exported from the model of the registry.
+    """
+    manifest = store.manifest(program)
+    files = manifest["files"] if manifest else []
+    return next(file["sha256"] for file in files if file["path"] == "scorer.pt2")
+
+
+def build_scores_stage(
+    version: str, reviews: Stage, program: Stage, workers: int, reading: dict[str, Any]
+) -> Stage:
+    return Stage(
+        "scores",
+        2,
+        {"version": version, **reading},
+        {"dump": reviews, "scorer": program},
+        "beam_jobs.scoring_job",
+        lambda store, folder: [
+            *["--scorer", str(store.folder(program)), "--model-version", version],
+            *["--scorer-sha256", read_program_digest(store, program)],
+            *["--input", *reviews.result["paths"], "--output", str(folder)],
+            *dump_stage.format_options(reading),
+            *(["--direct_num_workers", str(workers)] if workers else []),
+        ],
+    )

@@ -1,0 +1,127 @@
+"""The Prefect server: its start, its settings, and how a process of ours connects to one.
+
+`amazon-electra run` needs a Prefect server only while it runs. It takes the one named by
+PREFECT_API_URL, else the one that `amazon-electra up` started for this store, else it starts one of
+its own on the same database, so that the UI shows the run later. A server listens on 127.0.0.1,
+keeps its data in the store and opens no connection to another machine.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from flows.runner.processes import Child
+from flows.servers import store_lock
+from flows.servers.health import find_free_port, is_healthy, wait_until_healthy
+from flows.servers.settings import HOST, build_client_environment
+
+SERVER = {
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage"
+    ".filesystem",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+}
+"""Leases in files outlive the server: kept in its memory, a restart in the middle of a training
+would leave the accelerator taken for ever.
+"""
+DATABASE_NAMES = ("PREFECT_API_DATABASE_CONNECTION_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL")
+"""Both names of the same setting."""
+WITHOUT_SERVICES = {
+    f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
+    for name in (
+        "SCHEDULER",
+        "LATE_RUNS",
+        "CANCELLATION_CLEANUP",
+        "PAUSE_EXPIRATIONS",
+        "TRIGGERS",
+        "FOREMAN",
+    )
+}
+"""Services that a server which lives for one run does not need."""
+
+
+def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
+    """Start a Prefect server on the store; the caller waits until it answers."""
+    (store / "prefect").mkdir(parents=True, exist_ok=True)
+    application = ["--factory", "flows.servers.prefect_application:create_app"]
+    address = ["--host", HOST, "--port", str(port)]
+    options = ["--log-level", "warning", "--timeout-keep-alive", "5"]
+    command = [sys.executable, "-m", "uvicorn", *application, *address, *options]
+    url = f"http://{HOST}:{port}/api"
+    own = {"PREFECT_SERVER_UI_API_URL": url, **build_csrf_settings(port), **SERVER}
+    for name in DATABASE_NAMES:
+        if os.environ.get(name):
+            own[name] = set_database_driver(os.environ[name], "asyncpg")
+    environment = {**build_client_environment(store, url), **own, **settings}
+    return Child(command, store / "logs" / "prefect.log", environment)
+
+
+def build_csrf_settings(port: int) -> dict[str, str]:
+    """Return settings that demand a token for changes and let only the server's own UI read one.
+
+    Prefect's default answers the pages of every origin.
+    """
+    pages = ",".join(f"http://{name}:{port}" for name in (HOST, "localhost"))
+    return {
+        "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": pages,
+    }
+
+
+def set_database_driver(url: str, driver: str) -> str:
+    """Return a PostgreSQL address with its driver named; other addresses stay as they are."""
+    return re.sub(r"^postgres(ql)?(\+\w+)?://", f"postgresql+{driver}://", url)
+
+
+class PrefectServer:
+    """A Prefect server for one run; ready once `wait` returns."""
+
+    def __init__(self, store: Path, port: int):
+        self.url = f"http://{HOST}:{port}/api"
+        settings = {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES}
+        self.process = start_prefect_server(store, port, settings)
+
+    def wait(self) -> None:
+        health = f"{self.url}/health"
+        wait_until_healthy("the Prefect server", self.process, lambda: is_healthy(health))
+
+
+def find_running_servers(store: Path) -> dict[str, str]:
+    """Return the addresses of the servers that `up` keeps for this store, if they answer."""
+    state = store_lock.read_server_state(store)
+    if state and is_healthy(f"{state['prefect']}/api/health"):
+        return {name: state[name] for name in ("prefect", "mlflow")}
+    return {}
+
+
+@contextmanager
+def connect_prefect(store: Path) -> Iterator[PrefectServer | None]:
+    """Set this process's environment up for a Prefect server.
+
+    Yields the server if one was started for the block, which then must `wait` for it.
+    """
+    url = os.environ.get("PREFECT_API_URL")
+    if not url and (servers := find_running_servers(store)):
+        url = f"{servers['prefect']}/api"
+    if url:
+        os.environ.update(build_client_environment(store, url))
+        yield None
+        return
+    server = PrefectServer(store, find_free_port())
+    try:
+        os.environ.update(build_client_environment(store, server.url))
+        yield server
+    finally:
+        server.process.end()
+
+
+def flush_prefect(seconds: float = 5.0) -> None:
+    """Send the task states and logs that still wait, before the server ends."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (EventsWorker, APILogWorker):
+        with suppress(Exception):
+            worker.drain_all(timeout=seconds)

@@ -1,0 +1,61 @@
+"""Settings and names that the servers, their clients and the automations share."""
+
+import os
+from pathlib import Path
+
+from beam_jobs.job.errors import UserError
+
+HOST = "127.0.0.1"
+TAG = "amazon-electra"
+"""Tag of every run of ours: by it the automations tell them from other runs on the same server."""
+DUMP_EVENT = "reviews.dump.arrived"
+"""Event that makes the watcher look at once; a storage notification or a webhook emits it."""
+READY_FILE = Path("logs", "deployments.ready")
+"""File in the store in which the process that serves the deployments identifies itself."""
+
+HEARTBEAT_SECONDS = 30
+"""Time between two heartbeats of a flow run; Prefect's default is 180, its minimum is 30."""
+LOST_SECONDS = 4 * HEARTBEAT_SECONDS
+"""A run without a heartbeat for so long is marked Crashed: three heartbeats and a margin."""
+LOST_RUNS = "lost runs are crashed"
+"""Name of the automation that does so; the server finds its deadlines by it when it starts."""
+
+NO_TELEMETRY = {
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "HF_HUB_OFFLINE": "1",
+}
+"""Environment under which nothing of this project calls home."""
+CLIENT = {
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+    "PREFECT_API_REQUEST_TIMEOUT": "20",
+    "PREFECT_CLIENT_MAX_RETRIES": "8",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
+    "PYTHONSAFEPATH": "1",
+}
+"""Environment of Prefect's clients. Eight retries wait for 2 + 4 + … + 256 s: a run outlives a
+server that is away for eight minutes. Runs import no code of the folder they are started in.
+"""
+
+
+def build_client_environment(store: Path, api_url: str = "") -> dict[str, str]:
+    """Return the environment of every process of a run."""
+    url = {"PREFECT_API_URL": api_url} if api_url else {}
+    return {**NO_TELEMETRY, **CLIENT, "PREFECT_HOME": str(store / "prefect"), **url}
+
+
+def read_run_limit() -> int:
+    """Return how many runs `up` has at once: AMAZON_ELECTRA_RUNS_AT_ONCE, or 16.
+
+    Runs that wait for the accelerator count, so the limit leaves room for the watcher. One that
+    waits is an idle process of 230 MB, 170 of them its own (ps, Prefect 3.8 on Linux).
+    """
+    given = os.environ.get("AMAZON_ELECTRA_RUNS_AT_ONCE") or "16"
+    if not given.isdecimal() or not int(given):
+        raise UserError(
+            f"AMAZON_ELECTRA_RUNS_AT_ONCE is {given!r}: write a number of runs, for example 16"
+        )
+    return int(given)

@@ -1,0 +1,232 @@
+"""`amazon-electra up`, `status`, `down`: both servers and the deployments, kept alive by a process.
+
+That process holds a lock on the store and writes `servers.json`; `status` and `down` read those
+two. Everything it starts ends with it, however it ends.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import write_json
+from flows.runner.processes import PYTHON_ENVIRONMENT, Child
+from flows.servers import health, settings
+from flows.servers.access import check_passwords
+from flows.servers.health import ServerFailed, is_healthy
+from flows.servers.mlflow_server import start_mlflow_server
+from flows.servers.prefect_server import start_prefect_server
+from flows.servers.service import Service, print_message, trim_log
+from flows.servers.settings import HOST, READY_FILE
+from flows.servers.store_lock import (
+    find_live_owner,
+    hold_store,
+    identify_this_process,
+    is_up,
+    read_server_state,
+    store_in_use_error,
+)
+
+WATCH_SECONDS = 1.0
+HEALTH_SECONDS = 10.0
+"""Time for an answer: the server of a loaded machine is slow, which does not mean that it hangs."""
+DOWN_SECONDS = 120.0
+"""Three services, one after the other, each with the grace of its jobs; and as much again for a
+loaded machine.
+"""
+HEALTH_PATHS = {"prefect": "/api/health", "mlflow": "/health"}
+
+
+def run_servers(
+    store: Path, prefect_port: int, mlflow_port: int, without_password: bool = False
+) -> None:
+    """Start everything, watch over it, and return when interrupted."""
+    health.interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
+    check_passwords(without_password)
+    with hold_store(store):
+        check_ports(prefect_port, mlflow_port)
+        settings.read_run_limit()
+        addresses = {
+            "prefect": f"http://{HOST}:{prefect_port}",
+            "mlflow": f"http://{HOST}:{mlflow_port}",
+        }
+        os.environ.update(settings.build_client_environment(store, f"{addresses['prefect']}/api"))
+        services = list_services(store, prefect_port, mlflow_port)
+        try:
+            for service in services:
+                service.start()
+                print_message(f"{service.name} is up")
+            state = {**addresses, **identify_this_process(), "started": time.time()}
+            write_json(store / "servers.json", state)
+            print_addresses(addresses)
+            while True:
+                time.sleep(WATCH_SECONDS)
+                for service in services:
+                    service.watch()
+                trim_log(locate_up_log(store))
+        except KeyboardInterrupt:
+            print_message("ending")
+        finally:
+            for service in reversed(services):
+                service.end()
+
+
+def list_services(store: Path, prefect_port: int, mlflow_port: int) -> list[Service]:
+    """Return the services in the order in which they need each other."""
+    prefect_health = f"http://{HOST}:{prefect_port}{HEALTH_PATHS['prefect']}"
+    mlflow_health = f"http://{HOST}:{mlflow_port}{HEALTH_PATHS['mlflow']}"
+    return [
+        Service(
+            "Prefect server",
+            lambda: start_prefect_server(store, prefect_port),
+            lambda: is_healthy(prefect_health, HEALTH_SECONDS),
+        ),
+        Service(
+            "MLflow server",
+            lambda: start_mlflow_server(store, mlflow_port),
+            lambda: is_healthy(mlflow_health, HEALTH_SECONDS),
+        ),
+        Service(
+            "deployments",
+            lambda: start_deployments(store, mlflow_port),
+            lambda: are_deployments_served(store),
+        ),
+    ]
+
+
+def start_deployments(store: Path, mlflow_port: int) -> Child:
+    """Start the process that serves the deployments."""
+    (store / READY_FILE).unlink(missing_ok=True)
+    command = [sys.executable, "-m", "flows.ui.serve", str(store)]
+    environment = {
+        "MLFLOW_TRACKING_URI": f"http://{HOST}:{mlflow_port}",
+        "PREFECT_RUNNER_POLL_FREQUENCY": "3",
+    }
+    return Child(command, store / "logs" / "deployments.log", environment)
+
+
+def are_deployments_served(store: Path) -> bool:
+    """Return whether the process that said it serves the deployments still lives."""
+    return find_live_owner(store / READY_FILE) is not None
+
+
+def locate_up_log(store: Path) -> Path:
+    """Return the log of a detached `up`."""
+    return store / "logs" / "up.log"
+
+
+def start_detached(store: Path, words: list[str]) -> None:
+    """Start `up` as a process of its own and wait until it is well."""
+    if is_up(store):
+        raise store_in_use_error(store)
+    log = locate_up_log(store)
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        output = open(log, "ab")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UserError(f"--store {store}: {error.strerror}; choose another folder") from None
+    with output:
+        log_start = output.tell()
+        command = [sys.executable, "-m", "flows.cli.main", "up", *words]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | PYTHON_ENVIRONMENT,
+            start_new_session=True,
+        )
+    while (state := read_server_state(store)).get("pid") != process.pid:
+        if process.poll() is not None:
+            words_left = log.read_bytes()[log_start:].decode(errors="replace")
+            raise explain_failed_start(process.returncode, words_left)
+        time.sleep(0.2)
+    print_addresses(state)
+
+
+def explain_failed_start(code: int, output: str) -> Exception:
+    """Return the error that `up` would have ended with in this terminal."""
+    last = (output.strip().splitlines() or ["it ended without a word"])[-1]
+    if code == 2:
+        return UserError(last.removeprefix("error: "))
+    return ServerFailed(last.removeprefix("failed: "))
+
+
+def print_status(store: Path) -> bool:
+    """Print a line for each part; return whether all is well."""
+    if not is_up(store):
+        print(f"{store} is down; `amazon-electra up --store {store}` starts it")
+        return False
+    state = read_server_state(store)
+    if not state:
+        print(f"{store} is starting")
+        return False
+    health_by_name = {name: is_healthy(state[name] + path) for name, path in HEALTH_PATHS.items()}
+    for name, is_well in health_by_name.items():
+        print(f"{name:<12}{state[name]}  {'well' if is_well else 'gives no answer'}")
+    is_served = are_deployments_served(store)
+    print(f"{'deployments':<12}{'served' if is_served else 'not served'}")
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state["started"]))
+    print(f"{'since':<12}{since}, process {state['pid']}")
+    return is_served and all(health_by_name.values())
+
+
+def stop_servers(store: Path) -> None:
+    """End what `up` started, or is starting, and wait for it."""
+    deadline, terminated = time.monotonic() + DOWN_SECONDS, None
+    while is_up(store):
+        process = find_live_owner(store / "up.lock")
+        if process and process != terminated:
+            terminate_process(store, process)
+            terminated = process
+        if time.monotonic() > deadline:
+            who = f"process {process.pid}" if process else "the process that holds up.lock"
+            raise ServerFailed(
+                f"{store} is still up after {DOWN_SECONDS:.0f} s: {who} does not end; kill it"
+            )
+        time.sleep(0.1)
+    print(f"{store} is down")
+
+
+def terminate_process(store: Path, process: psutil.Process) -> None:
+    """Send SIGTERM; raise UserError if the process is another user's."""
+    with suppress(psutil.NoSuchProcess):
+        try:
+            process.terminate()
+        except psutil.AccessDenied:
+            raise UserError(
+                f"--store {store}: process {process.pid} is another user's; ask them"
+            ) from None
+
+
+def check_ports(prefect_port: int, mlflow_port: int) -> None:
+    """Raise UserError unless both ports exist, differ and are free."""
+    if prefect_port == mlflow_port:
+        raise UserError(
+            f"--mlflow-port {mlflow_port}: it is the Prefect server's too; choose another port"
+        )
+    for option, port in (("--prefect-port", prefect_port), ("--mlflow-port", mlflow_port)):
+        if not 1 <= port <= 65535:
+            raise UserError(
+                f"{option} {port}: a port is a number from 1 to 65535; choose another port"
+            )
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                raise UserError(f"{option} {port}: {error.strerror}; choose another port") from None
+
+
+def print_addresses(addresses: dict[str, Any]) -> None:
+    """Print where the UIs are."""
+    print(f"Prefect UI  {addresses['prefect']}   start runs: Deployments → domain-adaptation → Run")
+    print(f"MLflow UI   {addresses['mlflow']}", flush=True)

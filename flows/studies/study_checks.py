@@ -1,0 +1,279 @@
+"""What is wrong with a study, found before anything is started; each mistake is one line that
+begins with its field.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import format_value, replace_settings
+from flows.configuration.study_file import (
+    Arm,
+    Study,
+    expand_grid,
+    find_architecture,
+    find_teacher,
+    list_combinations,
+)
+from model.config import FinetuningSettings
+from model.finetuning import search_space
+from model.finetuning.features.examples import Task
+from model.finetuning.task_settings import check_for_task
+from model.finetuning.tasks import TASKS, find_task, table
+from model.presets import PRESETS, apply_settings
+
+NO_FOLDERS = ("random", "half")
+
+
+def find_mistakes(study: Study) -> Iterator[str]:
+    """Yield every mistake that the text alone tells."""
+    if not study.arms or not study.tasks or not study.seeds:
+        yield "a study needs at least one arm, one task and one seed"
+        return
+    yield from _find_duplicates(study)
+    for i, arm in enumerate(study.arms):
+        yield from (f"arms[{i}]: {mistake}" for mistake in _check_arm(study, arm))
+    yield from _find_circles(study)
+    yield from _check_tasks(study)
+    yield from _check_settings(study)
+    yield from _check_search(study)
+    yield from _check_comparisons(study)
+
+
+def find_missing_places(study: Study) -> Iterator[str]:
+    """Yield folders and files that are not there; places written `<name>` are made later."""
+    for i, task in enumerate(study.tasks):
+        if _is_made_later(task.data):
+            continue
+        if not Path(task.data).exists():
+            yield f"tasks[{i}].data: {task.data}: no such file or folder"
+        try:
+            find_task(task.task, Path(task.data))
+        except UserError as mistake:
+            yield f"tasks[{i}]: {mistake}"
+    for i, arm in enumerate(study.arms):
+        yield from (f"arms[{i}].{mistake}" for mistake in _find_missing_places_of_arm(arm))
+
+
+def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
+    """Yield what an arm names and is not there: a bare name of an encoder may be one on the hub,
+    everything else is a folder.
+    """
+    asked = (
+        ("pretraining.shards", arm.pretraining.shards, "shards.json", "is no folder of shards"),
+        (
+            "teacher",
+            "" if find_teacher(arm) else arm.teacher,
+            "task.json",
+            "is no fine-tuned model",
+        ),
+        (
+            "architecture",
+            "" if find_architecture(arm) else arm.architecture,
+            "config.json",
+            "is no model folder",
+        ),
+        (
+            "encoder",
+            arm.encoder if _is_path(arm.encoder) else "",
+            "config.json",
+            "is no model folder",
+        ),
+    )
+    for field, place, file, what in asked:
+        if place and not _is_made_later(place) and not (Path(place) / file).exists():
+            yield f"{field}: {place} {what} ({file} is missing){_hint_arm(field)}"
+
+
+def _hint_arm(field: str) -> str:
+    return (
+        "; an arm of this study is written arm:NAME" if field in ("teacher", "architecture") else ""
+    )
+
+
+def _is_path(name: str) -> bool:
+    return name not in NO_FOLDERS and (name.startswith(("/", ".", "~")) or Path(name).exists())
+
+
+def _is_made_later(place: str) -> bool:
+    return place.startswith("<") and ">" in place
+
+
+def _find_duplicates(study: Study) -> Iterator[str]:
+    named: tuple[tuple[str, list[Any], str], ...] = (
+        ("arms", [arm.name for arm in study.arms], "two arms have the same name"),
+        (
+            "tasks",
+            [task.name for task in study.tasks],
+            "two tasks have the same name, give them a `title` each",
+        ),
+        ("seeds", list(study.seeds), "a seed is named twice"),
+        ("pretraining_seeds", list(study.pretraining_seeds), "a seed is named twice"),
+    )
+    for field, names, what in named:
+        several = [str(name) for name, n in Counter(names).items() if n > 1]
+        if several:
+            yield f"{field}: {what}: {', '.join(several)}"
+
+
+def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
+    own = arm.pretraining
+    if bool(arm.encoder) == bool(own):
+        yield "give `encoder` or `pretraining`" + (", not both" if own else " (with its `shards`)")
+    if arm.encoder.startswith("arm:"):
+        yield (
+            "encoder: arm:NAME is for `teacher` and `architecture`; "
+            "give a folder, a hub name, random or half"
+        )
+    if own != type(own)() and not own:
+        yield "pretraining.shards: missing"
+    names = {other.name for other in study.arms}
+    references = {
+        "architecture": find_architecture(arm),
+        "teacher": find_teacher(arm),
+        "pretraining.same_flops_as": own.same_flops_as,
+        "pretraining.same_tokens_as": own.same_tokens_as,
+    }
+    for field, other in references.items():
+        if other and other not in names:
+            known = ", ".join(arm.name for arm in study.arms)
+            yield f"{field}: no arm {other!r}; its arms are {known}"
+            return
+    if arm.encoder == "half" and not arm.teacher:
+        yield "encoder: `half` is every second layer of a teacher: give `teacher`"
+    if (arm.encoder == "random") != bool(arm.architecture):
+        yield "architecture: belongs to `encoder: random`" + (
+            "; name a folder or arm:NAME" * (not arm.architecture)
+        )
+    if own:
+        yield from _check_pretraining(study, arm)
+
+
+def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
+    own = arm.pretraining
+    if own.preset not in PRESETS:
+        yield f"pretraining.preset: no preset {own.preset!r}; there are {', '.join(PRESETS)}"
+        return
+    try:
+        apply_settings(
+            PRESETS[own.preset], {name: format_value(value) for name, value in own.set.items()}
+        )
+    except ValueError as mistake:
+        yield f"pretraining.set: {mistake}"
+    if "seed" in own.set:
+        yield "pretraining.set.seed: the study says it for all arms: write `pretraining_seeds`"
+    if own.same_flops_as and own.same_tokens_as:
+        yield "pretraining: give same_flops_as or same_tokens_as, not both"
+    for field, name in (
+        ("same_flops_as", own.same_flops_as),
+        ("same_tokens_as", own.same_tokens_as),
+    ):
+        if not name:
+            continue
+        other = study.find_arm(name).pretraining
+        if not other:
+            yield f"pretraining.{field}: {name!r} is not pre-trained by the study"
+        if name == arm.name or other.same_flops_as or other.same_tokens_as:
+            yield f"pretraining.{field}: {name!r} must say its own steps, not take another arm's"
+
+
+def _find_circles(study: Study) -> Iterator[str]:
+    """Yield arms that teach each other, and architectures of arms that have none of their own."""
+    for i, arm in enumerate(study.arms):
+        chain = [arm.name]
+        while (teacher := find_teacher(study.find_arm(chain[-1]))) and teacher not in chain:
+            chain.append(teacher)
+        if teacher == arm.name:
+            yield f"arms[{i}].teacher: the arm is taught by itself: {' ← '.join([*chain, teacher])}"
+        source = find_architecture(arm)
+        if source and study.find_arm(source).encoder in NO_FOLDERS:
+            yield (
+                f"arms[{i}].architecture: {source!r} has no folder of its own; "
+                "name an arm that has one"
+            )
+
+
+def _check_tasks(study: Study) -> Iterator[str]:
+    for i, task in enumerate(study.tasks):
+        try:
+            if task.task.startswith("table:"):
+                table.parse_task_name(task.task)
+            elif task.task not in TASKS:
+                known = ", ".join([*sorted(TASKS), "table:text=…,label=…"])
+                yield f"tasks[{i}].task: no task {task.task!r}; there are {known}"
+        except UserError as mistake:
+            yield f"tasks[{i}].task: {str(mistake).removeprefix('--task ')}"
+
+
+def _check_settings(study: Study) -> Iterator[str]:
+    """Check each value by itself, then what every cell puts together."""
+    if study.preset and study.preset not in PRESETS:
+        yield f"preset: no preset {study.preset!r}; there are {', '.join(PRESETS)}"
+        return
+    base = PRESETS[study.preset].finetuning if study.preset else FinetuningSettings()
+    layers = [("settings", study.settings)]
+    layers += [(f"tasks[{i}].settings", task.settings) for i, task in enumerate(study.tasks)]
+    layers += [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
+    layers += [("grid", values) for values in list_combinations(study)]
+    for field, layer in layers:
+        for name, value in layer.items():
+            yield from _check_values(base, f"{field}.{name}", {name: value})
+    for name, values in study.grid.items():
+        if not values:
+            yield f"grid.{name}: no values"
+    for task in study.tasks:
+        for arm in expand_grid(study):
+            together = {**study.settings, **task.settings, **arm.settings}
+            yield from _check_values(
+                base, f"{arm.name} on {task.name}", together, TASKS.get(task.task)
+            )
+
+
+def _check_values(
+    base: FinetuningSettings, field: str, settings: Mapping[str, Any], task: Task | None = None
+) -> Iterator[str]:
+    """Yield what the settings ask that fine-tuning, or the task, does not take."""
+    texts = {name: format_value(value) for name, value in settings.items()}
+    try:
+        [chosen] = replace_settings([base], texts, "finetuning")
+        if task:
+            check_for_task(chosen, task)
+    except UserError as mistake:
+        yield f"{field}: {str(mistake).removeprefix(field.rpartition('.')[2] + ': ')}"
+
+
+def _check_search(study: Study) -> Iterator[str]:
+    distils = any(arm.teacher for arm in study.arms)
+    yield from (
+        f"search.space.{mistake}"
+        for mistake in search_space.find_mistakes(study.search.space, distils)
+    )
+    layers = [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
+    layers += [(f"tasks[{i}].settings", task.settings) for i, task in enumerate(study.tasks)]
+    layers += [("grid", study.grid)]
+    for name in study.search.space:
+        setting = "learning_rates" if name == "learning_rate" else name
+        for field, layer in layers:
+            if setting in layer:
+                yield (
+                    f"search.space.{name}: {field}.{setting} would hold, not what is found: "
+                    "leave one of them out"
+                )
+
+
+def _check_comparisons(study: Study) -> Iterator[str]:
+    """Yield compared names that are neither arms nor arms with their values of the grid."""
+    arms, combined = [arm.name for arm in study.arms], [arm.name for arm in expand_grid(study)]
+    for i, (a, b) in enumerate(study.comparisons):
+        for name in (a, b):
+            if name not in arms and name not in combined:
+                known = ", ".join(dict.fromkeys([*arms, *combined]))
+                yield f"comparisons[{i}]: no arm {name!r}; there are {known}"
+        if a == b:
+            yield f"comparisons[{i}]: {a!r} is compared with itself"
+        if (a in arms) != (b in arms):
+            yield f"comparisons[{i}]: name both arms with their values of the grid, or neither"
+    if len(set(study.comparisons)) < len(study.comparisons):
+        yield "comparisons: a pair is named twice"

@@ -1,0 +1,265 @@
+"""Reads a study, a YAML file or the one of the form, once: variables filled, changes applied,
+everything checked that can be checked before something is made.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import parse_field
+from flows.configuration.parameters import Parameters
+from flows.configuration.settings import list_changes
+from flows.configuration.study_file import (
+    Arm,
+    Study,
+    StudyChoice,
+    expand_grid,
+    find_architecture,
+    find_teacher,
+)
+from flows.studies.study_checks import find_missing_places, find_mistakes
+from model.config import FinetuningSettings
+
+SHIPPED = Path(__file__).parent / "shipped"
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+STEPS = 2_000
+"""Of pre-training where the study's encoders ask for ${steps} and nobody says."""
+MADE = ("corpus", "shards", "general_shards", "encoder")
+"""Variables that stages of the graph fill; `general_shards` needs general text."""
+GENERAL = "<general_shards>"
+
+
+@dataclass(frozen=True)
+class LoadedStudy:
+    """A study whose file was read and found right."""
+
+    study: Study
+    """Folders that stages make are written `<name>`."""
+    choice: StudyChoice
+    wanted: frozenset[str]
+    """The variables that stages have to fill."""
+    left_out: Mapping[str, str]
+    """Arm → why it is no part of the study."""
+
+    @property
+    def title(self) -> str:
+        own = self.choice.is_own
+        return f"study {self.study.title if own else Path(self.choice.file).stem}"
+
+
+def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
+    """Return the study that the form chooses; UserError names the file and the field."""
+    name, content = read_content(choice)
+    variables = list_variables(content)
+    for given in choice.variables:
+        if given not in variables:
+            known = ", ".join(variables) or "none"
+            raise UserError(f"{name} has no variable {given!r}; it has {known}")
+    wanted = frozenset({v for v in variables if v in MADE} - choice.variables.keys())
+    steps = str(parameters.pretraining.steps or STEPS)
+    values = {"steps": steps, **{v: f"<{v}>" for v in wanted}, **choice.variables}
+    study = parse_study(fill_variables(content, values, name), name, choice.settings)
+    left_out = {} if choice.general_text else find_arms_without_text(study)
+    if left_out:
+        study = drop_arms(study, left_out, name)
+        wanted = frozenset(wanted - {"general_shards"})
+    check_places(study, name)
+    check_unread_settings(parameters, name, wanted, "steps" in variables)
+    return LoadedStudy(study, choice, wanted, left_out)
+
+
+def read_content(choice: StudyChoice) -> tuple[str, Any]:
+    """Return what messages call the study, and its content before variables are filled."""
+    if choice.is_own:
+        return "study.own", choice.own.model_dump(mode="json", exclude_defaults=True)
+    try:
+        return choice.file, read_yaml(find_study_file(choice.file))
+    except UserError as mistake:
+        raise UserError(f"study.file: {mistake}") from None
+
+
+def read_yaml(file: Path) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise UserError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def format_study(study: Study) -> str:
+    """Return YAML that reads back as the same study."""
+    import yaml
+
+    content = study.model_dump(mode="json", exclude_defaults=True)
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def find_study_file(name_or_file: str) -> Path:
+    """Return the path of a shipped study or of a file of one's own."""
+    file = Path(name_or_file).expanduser()
+    if not file.is_file():
+        file = SHIPPED / f"{name_or_file}.yaml"
+    if not file.is_file():
+        shipped = ", ".join(list_shipped_studies())
+        raise UserError(f"{name_or_file}: neither a file nor one of the shipped studies: {shipped}")
+    return file.resolve()
+
+
+def list_shipped_studies() -> list[str]:
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def list_variables(content: Any) -> list[str]:
+    """Return the names that the content of a study file holds as `${name}`."""
+    return sorted({name for text in _list_texts(content) for name in VARIABLE.findall(text)})
+
+
+def _list_texts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, dict):
+        for value in content.values():
+            yield from _list_texts(value)
+    elif isinstance(content, list | tuple):
+        for value in content:
+            yield from _list_texts(value)
+
+
+def fill_variables(content: Any, values: Mapping[str, str], name: str) -> Any:
+    """Return the content with each `${name}` replaced; UserError names those nobody gave."""
+    if missing := [variable for variable in list_variables(content) if variable not in values]:
+        raise UserError(f"{name}: give {', '.join(f'--set {variable}=…' for variable in missing)}")
+
+    def fill(part: Any) -> Any:
+        if isinstance(part, str):
+            return VARIABLE.sub(lambda match: values[match.group(1)], part)
+        if isinstance(part, dict):
+            return {key: fill(value) for key, value in part.items()}
+        return [fill(value) for value in part] if isinstance(part, list | tuple) else part
+
+    return fill(content)
+
+
+def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = None) -> Study:
+    """Return the study of plain dictionaries; UserError names the field that is wrong.
+
+    `changes`: `seeds`, `pretraining_seeds`, and settings for all arms and tasks that have none of
+    their own, as text.
+    """
+    try:
+        study = Study.model_validate(content)
+    except ValidationError as error:
+        problems = [_format_problem(problem, name) for problem in error.errors()[:3]]
+        raise UserError("; ".join(problems)) from None
+    if changes:
+        study = change_study(study, changes, name)
+    for mistake in find_mistakes(study):
+        raise UserError(f"{name}: {mistake}")
+    return study
+
+
+def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
+    """Return the study with seeds and settings of the command line or the form."""
+    update: dict[str, Any] = {}
+    settings = dict(study.settings)
+    for field, text in changes.items():
+        if field in ("seeds", "pretraining_seeds"):
+            try:
+                update[field] = [int(part) for part in text.replace(",", " ").split()]
+            except ValueError:
+                raise UserError(f"{field}={text}: expected whole numbers, such as 0,1,2") from None
+            continue
+        value = parse_field(FinetuningSettings, field, text)
+        settings[field] = list(value) if isinstance(value, tuple) else value
+        if not is_setting_read(study, field):
+            raise UserError(
+                f"{name}: --set {field}={text} changes nothing: "
+                "every arm or task of the study says its own"
+            )
+    return Study.model_validate({**study.model_dump(), **update, "settings": settings})
+
+
+def is_setting_read(study: Study, setting: str) -> bool:
+    """Return whether a cell takes the setting from what holds for all."""
+    return any(
+        setting not in arm.settings and setting not in task.settings
+        for arm in expand_grid(study)
+        for task in study.tasks
+    ) or not (study.arms and study.tasks)
+
+
+def find_arms_without_text(study: Study) -> dict[str, str]:
+    """Return the arms that need general text, and those that need these, with the reason."""
+    why = "it pre-trains on general text, and none was given (--general FILES)"
+    missing = {arm.name: why for arm in study.arms if arm.pretraining.shards == GENERAL}
+    while True:
+        more = {
+            arm.name: f"it needs the arm {other}"
+            for arm in study.arms
+            for other in list_needed_arms(arm)
+            if arm.name not in missing and other in missing
+        }
+        if not more:
+            return missing
+        missing |= more
+
+
+def list_needed_arms(arm: Arm) -> list[str]:
+    """Return the names of the arms without which an arm cannot be made."""
+    own = arm.pretraining
+    names = (find_teacher(arm), find_architecture(arm), own.same_flops_as, own.same_tokens_as)
+    return [name for name in names if name]
+
+
+def drop_arms(study: Study, left_out: Mapping[str, str], name: str) -> Study:
+    """Return the study without arms, and without the comparisons that name them."""
+    arms = [arm for arm in study.arms if arm.name not in left_out]
+    if not arms:
+        raise UserError(f"{name} pre-trains on general text alone: give --general FILES")
+    kept = [
+        pair
+        for pair in study.comparisons
+        if not any(end == arm or end.startswith(f"{arm}, ") for end in pair for arm in left_out)
+    ]
+    return study.model_copy(update={"arms": arms, "comparisons": kept})
+
+
+def check_places(study: Study, name: str) -> None:
+    """Refuse a study whose folders and files are not there."""
+    for mistake in find_missing_places(study):
+        raise UserError(f"{name}: {mistake}")
+
+
+def check_unread_settings(
+    parameters: Parameters, name: str, wanted: frozenset[str], has_steps: bool
+) -> None:
+    """Refuse settings of the graph that no stage of this study reads."""
+    read = {"pretraining.device"} | ({"pretraining.steps"} if has_steps else set())
+    if wanted:
+        read |= {"dump", "corpus"}
+    if wanted & {"shards", "general_shards", "encoder"}:
+        read |= {"vocabulary", "shards"}
+    if "encoder" in wanted:
+        read |= {"pretraining"}
+    for setting in list_changes(parameters):
+        field = setting.partition("=")[0]
+        if not {field, field.partition(".")[0]} & read:
+            own = "; its arms say their own pre-training" if field.startswith("pretraining") else ""
+            raise UserError(
+                f"--set {setting}: no stage of the study {name} reads {field}{own}; leave it out"
+            )
+
+
+def _format_problem(problem: Any, name: str) -> str:
+    """Return one of pydantic's errors as a line: `FILE: arms[0].speed: no such field`."""
+    place = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]
+    ).lstrip(".")
+    message = "no such field" if problem["type"] == "extra_forbidden" else problem["msg"].lower()
+    return f"{name}: {place}: {message}" if place else f"{name}: {message}"

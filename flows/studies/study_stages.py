@@ -1,0 +1,283 @@
+"""The stages of a study: pre-trainings of its arms, searches, cells (arms × tasks × seeds ×
+pre-training seeds), latencies, and the report.
+
+Every stage is known before anything is made, so that a plan can list them. They lie in the store
+beside those of all other studies and runs: what is made of the same is the same stage.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import format_value
+from flows.configuration.study_file import (
+    Arm,
+    StudyTask,
+    expand_grid,
+    find_architecture,
+    find_teacher,
+)
+from flows.runner.store import Stage, Store
+from flows.stages.external import build_external_stage
+from flows.stages.finetuning import (
+    Finetuning,
+    Start,
+    build_evaluation_stage,
+    build_finetuning_stage,
+    build_latency_stage,
+    build_search_stage,
+)
+from flows.stages.pretraining import PretrainingRequest, build_equal_stage, build_training_stage
+from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
+from flows.studies.study_reading import LoadedStudy
+from model.finetuning import search_space
+
+
+@dataclass(frozen=True)
+class StudyCell:
+    """One fine-tuning of an arm, and its evaluation."""
+
+    arm: Arm
+    task: StudyTask
+    seed: int
+    pretraining_seed: int | None
+    """None where the study pre-trains nothing that the arm starts from."""
+    finetuned: Stage
+    evaluated: Stage
+
+
+class StudyStages:
+    """`sources` are the stages that fill the variables of these names; `device` and `threads` are
+    of the jobs, and no part of what they make.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedStudy,
+        sources: Mapping[str, Stage],
+        store: Store,
+        device: str = "auto",
+        threads: int = 0,
+    ):
+        self.loaded, self.study, self.store = loaded, loaded.study, store
+        self.device, self.threads = device, threads
+        self.sources = dict(sources)
+        self.arms = {arm.name: arm for arm in expand_grid(self.study)}
+        self._made: dict[Any, Stage] = {}
+
+    def find_source(self, place: str) -> Stage:
+        """Return the stage of a folder that the study names: of the graph, or an external one."""
+        name = place.removeprefix("<").removesuffix(">")
+        if place != name:
+            return self.sources[name]
+        if place not in self._made:
+            self._made[place] = build_external_stage(place, self.store)
+        return self._made[place]
+
+    def list_pretraining_seeds(self, arm: Arm) -> Sequence[int | None]:
+        """Return the seeds of the pre-trainings that the arm, or its teacher, starts from."""
+        if arm.pretraining:
+            return self.study.pretraining_seeds
+        teacher = find_teacher(arm)
+        return self.list_pretraining_seeds(self.arms[teacher]) if teacher else [None]
+
+    def build_pretraining(self, arm: Arm, seed: int) -> Stage:
+        """Return the pre-training of an arm, which shares it with all that pre-train the same."""
+        key = ("pretraining", arm.name, seed)
+        if key not in self._made:
+            self._made[key] = self._build_pretraining(arm, seed)
+        return self._made[key]
+
+    def _build_pretraining(self, arm: Arm, seed: int) -> Stage:
+        own = arm.pretraining
+        shards, settings = self.find_source(own.shards), dict(own.set)
+        steps = int(settings.pop("steps", 0))
+        several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
+        training = PretrainingRequest(
+            own.preset,
+            {name: format_value(value) for name, value in settings.items()},
+            seed,
+            self.device,
+            f"pre-training {arm.name}{several}",
+            self.threads,
+        )
+        for budget, count in (
+            ("same_flops_as", count_equal_flops),
+            ("same_tokens_as", count_equal_tokens),
+        ):
+            if name := getattr(own, budget):
+                other = self.build_pretraining(self.study.find_arm(name), seed)
+                stage = build_training_stage(training, shards, 0)
+                return build_equal_stage(
+                    training, shards, other, budget, partial(count, own=stage, other=other)
+                )
+        return build_training_stage(training, shards, steps)
+
+    @cached_property
+    def pretrainings(self) -> list[tuple[Arm, int, Stage]]:
+        """Every pre-training of an arm, in the order of the study."""
+        return [
+            (arm, seed, self.build_pretraining(arm, seed))
+            for arm in self.study.arms
+            if arm.pretraining
+            for seed in self.study.pretraining_seeds
+        ]
+
+    def list_training_chains(self, is_shared: bool) -> list[tuple[Stage]]:
+        """Return every pre-training of an arm, equal ones once."""
+        equal = {stage.fingerprint: stage for _, _, stage in self.pretrainings}
+        return [(replace(stage, shared=is_shared),) for stage in equal.values()]
+
+    def find_encoder(self, arm: Arm, seed: int | None) -> Stage:
+        if arm.pretraining:
+            return self.build_pretraining(
+                arm, self.study.pretraining_seeds[0] if seed is None else seed
+            )
+        return self.find_source(arm.encoder)
+
+    def build_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Start:
+        """Return what the arm's fine-tuning starts from; a teacher's is of the same task and
+        seeds.
+        """
+        taught_by = find_teacher(arm)
+        teacher = None
+        if taught_by:
+            name = self.arms[taught_by]
+            known = self.list_pretraining_seeds(name)
+            of_teacher = pretraining if pretraining in known else known[0]
+            teacher = self.build_finetuning(name, task, seed, of_teacher)
+        elif arm.teacher:
+            teacher = self.find_source(arm.teacher)
+        if arm.encoder == "half":
+            return Start(None, "half", teacher)
+        if arm.encoder == "random":
+            other = find_architecture(arm)
+            shaped = self.study.find_arm(other) if other else None
+            encoder = (
+                self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
+            )
+            return Start(encoder, "random", teacher)
+        return Start(self.find_encoder(arm, pretraining), "trained", teacher)
+
+    def describe_finetuning(
+        self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
+    ) -> Finetuning:
+        """Return what the cell computes: what the study says of all holds least, then the task,
+        then the arm.
+        """
+        settings = {**self.study.settings, **task.settings, **arm.settings}
+        return Finetuning(
+            self.build_start(arm, task, seed, pretraining),
+            task.task,
+            seed,
+            self.find_source(task.data),
+            {name: format_value(value) for name, value in settings.items()},
+            self.study.preset,
+            self.device,
+        )
+
+    def build_finetuning(
+        self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
+    ) -> Stage:
+        key = (arm.name, task.name, seed, pretraining)
+        if key not in self._made:
+            chosen = self.describe_finetuning(arm, task, seed, pretraining)
+            chosen = replace(chosen, search=self.build_search(arm))
+            title = f"{arm.name} · {task.name} · seed {seed}"
+            if pretraining is not None and len(self.study.pretraining_seeds) > 1:
+                title += f" · pre-training seed {pretraining}"
+            labels = {"arm": arm.name, "task": task.name, "seed": str(seed)}
+            self._made[key] = build_finetuning_stage(chosen, title, labels)
+        return self._made[key]
+
+    def build_search(self, arm: Arm) -> Stage | None:
+        """Return the search for the arm's settings, on dev of the first task with the first seeds.
+
+        Each arm gets what is best for it: settings found for another one would favour that one.
+        """
+        space = self.study.search.space
+        if not arm.teacher:
+            space = search_space.drop_teacher_settings(space)
+        if not space:
+            return None
+        key = ("search", arm.name)
+        if key not in self._made:
+            seeds = self.study.seeds[0], self.list_pretraining_seeds(arm)[0]
+            chosen = self.describe_finetuning(arm, self.study.tasks[0], *seeds)
+            trials = self.study.search.trials
+            self._made[key] = build_search_stage(chosen, space, trials, f"search of {arm.name}")
+        return self._made[key]
+
+    @property
+    def searches(self) -> dict[str, Stage]:
+        """Arm → the search for its settings, where there is one."""
+        return {
+            name: search for name, arm in self.arms.items() if (search := self.build_search(arm))
+        }
+
+    @cached_property
+    def ordered_arms(self) -> list[Arm]:
+        """Teachers before their students."""
+        waiting, through = list(self.arms.values()), list[Arm]()
+        while waiting:
+            names = {"", *(arm.name for arm in through)}
+            ready = [arm for arm in waiting if find_teacher(arm) in names]
+            if not ready:
+                raise UserError(
+                    f"arms {', '.join(arm.name for arm in waiting)}: each waits for a teacher that "
+                    "waits for another: name one that does not"
+                )
+            through += ready
+            waiting = [arm for arm in waiting if arm not in ready]
+        return through
+
+    @cached_property
+    def cells(self) -> list[StudyCell]:
+        """Every cell, in the order of the report."""
+        return [
+            self.build_cell(arm, task, seed, pretraining)
+            for task in self.study.tasks
+            for arm in self.arms.values()
+            for pretraining in self.list_pretraining_seeds(arm)
+            for seed in self.study.seeds
+        ]
+
+    def build_cell(
+        self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
+    ) -> StudyCell:
+        finetuned = self.build_finetuning(arm, task, seed, pretraining)
+        chosen = self.describe_finetuning(arm, task, seed, pretraining)
+        evaluated = build_evaluation_stage(chosen, finetuned)
+        return StudyCell(arm, task, seed, pretraining, finetuned, evaluated)
+
+    def list_chains(self, is_shared: bool) -> list[tuple[Stage, ...]]:
+        """Return searches and cells, each after what it is made of, equal ones once.
+
+        `is_shared`: cells that are complete get a run in MLflow too.
+        """
+        order = {arm.name: place for place, arm in enumerate(self.ordered_arms)}
+        chains: dict[str, tuple[Stage, ...]] = {}
+        for cell in sorted(self.cells, key=lambda cell: order[cell.arm.name]):
+            if search := self.build_search(cell.arm):
+                chains.setdefault(search.fingerprint, (search,))
+            chain = (replace(cell.finetuned, shared=is_shared), cell.evaluated)
+            chains.setdefault(cell.finetuned.fingerprint, chain)
+        return list(chains.values())
+
+    @cached_property
+    def latencies(self) -> dict[str, Stage]:
+        """Arm → the measurement of its first cell; each is made alone on the machine."""
+        if not self.study.latency:
+            return {}
+        found: dict[str, Stage] = {}
+        for cell in self.cells:
+            if cell.arm.name not in found:
+                chosen = self.describe_finetuning(
+                    cell.arm, cell.task, cell.seed, cell.pretraining_seed
+                )
+                found[cell.arm.name] = build_latency_stage(
+                    chosen, cell.finetuned, f"latency of {cell.arm.name}"
+                )
+        return found

@@ -1,0 +1,134 @@
+"""A study on one page: dump → … → as far as its file asks → pre-trainings of its arms → arms ×
+tasks × seeds → report. Each is a stage of its own, made once for all studies and runs that need it.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from flows.configuration.parameters import (
+    Corpus,
+    Dump,
+    Parameters,
+    PresetName,
+    Pretraining,
+    Shards,
+    Vocabulary,
+)
+from flows.configuration.study_file import StudyChoice
+from flows.runner.failures import FAILURE_HOOKS
+from flows.runner.stage_runner import StageMaker
+from flows.runner.store import Stage
+from flows.runs.graph_run import run_graph
+from flows.runs.run_names import name_run
+from flows.stages import corpus as corpus_stage
+from flows.stages import pretraining as pretraining_stage
+from flows.stages import shards as shards_stage
+from flows.stages import vocabulary as vocabulary_stage
+from flows.stages.dump import list_dump, list_files
+from flows.stages.external import list_place_files
+from flows.studies.study_reading import LoadedStudy, load_study
+from flows.studies.study_report import build_study_report
+from flows.studies.study_stages import StudyStages
+
+
+def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker], Stage]:
+    """Return the graph of a study. The texts of its tasks are withheld from pre-training."""
+
+    def graph(p: Parameters, make: StageMaker) -> Stage:
+        sources = make_sources(p, loaded, make)
+        at_once, threads = divide_cores(p, loaded)
+        stages = StudyStages(loaded, sources, make.store, p.pretraining.device, threads)
+        report = build_study_report(stages, p, list(sources.values()))
+        is_shared = make.store.manifest(report) is None
+        if trainings := stages.list_training_chains(is_shared):
+            make.make_side_by_side(trainings, at_once)
+        make.make_side_by_side(stages.list_chains(is_shared), loaded.choice.at_once)
+        for latency in stages.latencies.values():
+            make(latency)
+        return make(report)
+
+    return graph
+
+
+def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[str, Stage]:
+    """Make and return the stages that fill the file's variables, and what they are made of."""
+    wanted = loaded.wanted
+    if not wanted:
+        return {}
+    withheld = [*p.corpus.withhold, *list_evaluation_files(loaded)]
+    p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": withheld})})
+    made = {"dump": make(list_dump(p, make))}
+    made["corpus"] = make(corpus_stage.build_corpus_stage(p, made["dump"], make.store))
+    if wanted > {"corpus"} or "corpus" not in wanted:
+        made["vocabulary"] = make(vocabulary_stage.build_vocabulary_stage(p, made["corpus"]))
+    if wanted & {"shards", "encoder"}:
+        words = made["vocabulary"]
+        made["shards"] = make(shards_stage.build_shards_stage(p, made["corpus"], words))
+    if "general_shards" in wanted:
+        texts = [f for given in loaded.choice.general_text for f in list_files(given, make.store)]
+        kept_out = [f for given in withheld for f in list_files(given, make.store)]
+        origins = made["corpus"], made["vocabulary"]
+        general = shards_stage.build_general_shards_stage(p, texts, kept_out, *origins, make.store)
+        made["general_shards"] = make(general)
+    if "encoder" in wanted:
+        made["encoder"] = make(pretraining_stage.build_pretraining_stage(p, made["shards"]))
+    return made
+
+
+def list_evaluation_files(loaded: LoadedStudy) -> list[str]:
+    """Return the files of the tasks that do not come from the corpus."""
+    places = [Path(task.data).expanduser() for task in loaded.study.tasks]
+    found = [file for place in places if place.exists() for file in list_place_files(place)]
+    return sorted({str(path.resolve()) for path in found})
+
+
+def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
+    """Return how many pre-trainings run side by side, and the threads of each (0: all cores).
+
+    Small encoders do not fill a CPU; an accelerator takes one after the other.
+    """
+    trained = sum(bool(arm.pretraining) for arm in loaded.study.arms)
+    at_once = min(loaded.choice.at_once, trained * len(loaded.study.pretraining_seeds))
+    if at_once < 2 or pretraining_stage.has_accelerator(p.pretraining.device):
+        return 1, 0
+    return at_once, max(1, (os.cpu_count() or 1) // at_once)
+
+
+def name_study_run() -> str:
+    """Return dump, study and date."""
+    choice = StudyChoice.model_validate(flow_run.parameters.get("study") or {})
+    return name_run(f"study {choice.own.title if choice.is_own else Path(choice.file).stem}")
+
+
+@flow(name="study", flow_run_name=name_study_run, **FAILURE_HOOKS)
+def study(
+    study: StudyChoice = StudyChoice(),  # noqa: B008 - frozen, and the form shows what it holds
+    dump: Dump = Dump(),  # noqa: B008
+    preset: PresetName = "tiny",
+    corpus: Corpus = Corpus(),  # noqa: B008
+    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
+    shards: Shards = Shards(),  # noqa: B008
+    pretraining: Pretraining = Pretraining(),  # noqa: B008
+    store: str = "store",
+) -> dict[str, Any]:
+    """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired
+    test.
+
+    Args:
+        study: Which comparison is made.
+        dump: The reviews the tasks and the encoder come from.
+        preset: Size of the encoder.
+        corpus: How reviews become sentences, and who may see them.
+        vocabulary: WordPiece, trained on the pretrain split.
+        shards: Reviews packed into sequences of token ids.
+        pretraining: Of the encoder that the study's arms start from.
+        store: Folder of all results; a stage it holds is not made again.
+    """
+    parameters = Parameters(**{name: v for name, v in locals().items() if name != "study"})
+    loaded = load_study(parameters, study)
+    return run_graph(build_study_graph(loaded), parameters, reads_dump=bool(loaded.wanted))

@@ -1,0 +1,137 @@
+"""What Prefect does by itself: one training at a time, lost runs marked, failures reported.
+
+`up` creates this; elsewhere `python -m flows.ui.automations` does.
+"""
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from prefect.automations import Automation, EventTrigger
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import State, StateType
+from prefect.events.actions import CallWebhook, ChangeFlowRunState, DoNothing
+from prefect.events.schemas.automations import Posture
+from prefect.states import Cancelled, Crashed
+from pydantic import SecretStr
+
+from flows.runner import failures as failures_log
+from flows.runner.store import ACCELERATOR
+from flows.servers.settings import LOST_RUNS, LOST_SECONDS, TAG
+
+OUR_RUNS: dict[str, str | list[str]] = {
+    "prefect.resource.role": "tag",
+    "prefect.resource.id": f"prefect.tag.{TAG}",
+}
+"""Heartbeats and changes of state name the run's tags; runs of others on the same server are left
+alone.
+"""
+WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
+"""Environment variable with the address that is called when a run fails; it may be a secret, so it
+is never logged.
+"""
+ENDED = tuple(
+    f"prefect.flow-run.{state}"
+    for state in ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")
+)
+"""Events after which no heartbeat is expected: named after the state, not after its type."""
+
+
+def create_automations(trainings_at_once: int = 1) -> None:
+    """Create or renew the concurrency limit and both automations; a second call doubles nothing."""
+    with get_client(sync_client=True) as client:
+        client.create_concurrency_limit(tag=ACCELERATOR, concurrency_limit=trainings_at_once)
+        existing = {automation.name: automation for automation in client.read_automations()}
+    for automation in (build_lost_runs_automation(), build_failure_automation()):
+        if automation.name in existing:
+            automation.id = existing[automation.name].id
+            automation.update()
+        else:
+            automation.create()
+
+
+def close_orphaned_runs(deployments: Sequence[UUID]) -> None:
+    """Mark the unfinished runs of these deployments Crashed or Cancelled.
+
+    For the process that serves these deployments next, and alone: the processes of the runs ended
+    with its predecessor. The automation would take minutes, and its clocks begin anew when it is
+    renewed.
+    """
+    unfinished = {"any_": [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]}
+    orphans = FlowRunFilter.model_validate(
+        {"deployment_id": {"any_": list(deployments)}, "state": {"type": unfinished}}
+    )
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=orphans, limit=200):
+            is_cancelling = run.state is not None and run.state.is_cancelling()
+            crashed: State[None] = Crashed(message="its process was killed; start it again")
+            state: State[None] = Cancelled() if is_cancelling else crashed
+            client.set_flow_run_state(run.id, state)
+            if not is_cancelling:
+                failures_log.log_failure(None, run, state)
+
+
+def build_lost_runs_automation() -> Automation:
+    """Return the automation that marks runs Crashed whose machine was lost with them."""
+    return Automation(
+        name=LOST_RUNS,
+        description=f"A run without a heartbeat for {LOST_SECONDS} s; start it again, it continues "
+        "where it was.",
+        trigger=EventTrigger(
+            after={"prefect.flow-run.heartbeat"},
+            expect={"prefect.flow-run.heartbeat", *ENDED},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=OUR_RUNS,
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=timedelta(seconds=LOST_SECONDS),
+        ),
+        actions=[
+            ChangeFlowRunState(
+                name=None,
+                state=StateType.CRASHED,
+                message="no sign of life; start it again",
+                force=False,
+            )
+        ],
+    )
+
+
+def build_failure_automation() -> Automation:
+    """Return the automation that calls the webhook, if there is one, when a run fails.
+
+    The event feed and logs/failures.log have the failure in any case.
+    """
+    return Automation(
+        name="failures are told",
+        description=f"Calls the webhook of {WEBHOOK}, if that is set when `up` starts.",
+        trigger=EventTrigger(
+            expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=OUR_RUNS,
+            posture=Posture.Reactive,
+            threshold=1,
+        ),
+        actions=[build_failure_action()],
+    )
+
+
+def build_failure_action() -> Any:
+    """Return the call of the webhook, or an action that does nothing."""
+    address = os.environ.get(WEBHOOK)
+    if not address:
+        return DoNothing()
+    from prefect.blocks.webhook import Webhook
+
+    block: Any = Webhook(method="POST", url=SecretStr(address))
+    block_id = block.save("amazon-electra-failures", overwrite=True)
+    text = "{{ flow_run.name }} is {{ flow_run.state.name }}: {{ flow_run.state.message }}"
+    return CallWebhook(block_document_id=block_id, payload=text)
+
+
+if __name__ == "__main__":
+    create_automations()

@@ -1,0 +1,238 @@
+"""What can be started from the Prefect UI, on this machine or by workers of a pool.
+
+`flows.ui.serve` serves all of it; `python -m flows.ui.deployments` prints deploy/prefect.yaml, the
+same for work pools (a test holds the two together).
+"""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from flows.servers.settings import CLIENT, DUMP_EVENT, TAG
+
+log = logging.getLogger("amazon_electra")
+
+
+@dataclass(frozen=True)
+class DeploymentSpec:
+    """A deployment: which flow, under which name, with which defaults besides the flow's own."""
+
+    name: str
+    entrypoint: str
+    description: str
+    pool: str = "cpu"
+    """Work pool in production; those of `accelerator` have a GPU or TPU."""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    cron: str = ""
+    """When it starts by itself (UTC); empty: only when somebody starts it."""
+    event: str = ""
+    """Event that starts it too; empty: none."""
+    event_parameters: dict[str, str] = field(default_factory=dict)
+    """Names in the event's payload by parameter; a parameter it does not name is empty."""
+
+    @property
+    def triggers(self) -> list[dict[str, Any]]:
+        """One run for each event, as Prefect's deployment file writes it.
+
+        The kind of template is named: of a bare one Prefect makes JSON.
+        """
+        if not self.event:
+            return []
+        parameters = {
+            name: {"__prefect_kind": "jinja", "template": f"{{{{ event.payload.{key} or '' }}}}"}
+            for name, key in self.event_parameters.items()
+        }
+        return [
+            {
+                "name": f"{self.name} on {self.event}",
+                "enabled": True,
+                "match": {},
+                "expect": [self.event],
+                "parameters": parameters,
+            }
+        ]
+
+
+DEPLOYMENTS = (
+    DeploymentSpec(
+        "domain-adaptation",
+        "flows.domain_adaptation.domain_adaptation",
+        "The whole graph: dump → corpus → vocabulary → shards → pre-training → fine-tuning → "
+        "report. Works as it is: without a change it adapts the tiny preset to a synthetic dump in "
+        "a few minutes.",
+        pool="accelerator",
+    ),
+    DeploymentSpec(
+        "add-dump",
+        "flows.add_dump.add_dump",
+        "A new dump is added to what a model has seen: only the new reviews are read, training "
+        "goes on on new and old data, and the study compares the new model with the champion. "
+        "Needs a finished run in the store.",
+        pool="accelerator",
+    ),
+    DeploymentSpec(
+        "prepare-data",
+        "flows.partial_flows.prepare_data",
+        "The data alone: dump → corpus → vocabulary → shards, which later runs find complete.",
+    ),
+    DeploymentSpec(
+        "pre-train",
+        "flows.partial_flows.pre_train",
+        "Data and pre-training: up to the encoder, as a transformers folder.",
+        pool="accelerator",
+    ),
+    DeploymentSpec(
+        "study",
+        "flows.study.study",
+        "Arms × tasks × seeds from a study file: comparisons with intervals and paired tests.",
+        pool="accelerator",
+    ),
+    DeploymentSpec(
+        "watch-dumps",
+        "flows.watch.watch_dumps",
+        "Looks for new dumps and starts one run of domain-adaptation or of add-dump "
+        "for each, once.",
+        cron="*/15 * * * *",
+        event=DUMP_EVENT,
+        event_parameters={"announced": "dump"},
+    ),
+    DeploymentSpec(
+        "score",
+        "flows.score.score",
+        "The champion over a dump: Parquet with label, probability and model version for every "
+        "review.",
+    ),
+)
+
+
+def build_deployments(store: Path) -> list[Any]:
+    """Return the deployments of this machine, with their results in this store.
+
+    What people changed in the UI stays as they left it.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.deployments.runner import EntrypointType
+    from prefect.events import DeploymentEventTrigger
+    from prefect.utilities.importtools import import_object
+
+    deployments = []
+    with get_client(sync_client=True) as client:
+        for spec in DEPLOYMENTS:
+            flow, earlier = import_object(spec.entrypoint), read_deployment(client, spec)
+            edited = read_edited_parameters(flow, spec, earlier)
+            triggers = [DeploymentEventTrigger(**trigger) for trigger in spec.triggers]
+            deployment = flow.to_deployment(
+                name=spec.name,
+                description=spec.description,
+                tags=[TAG],
+                parameters={**spec.parameters, **edited, "store": str(store)},
+                paused=earlier.paused if earlier else False,
+                schedules=build_schedules(spec, earlier),
+                triggers=triggers or None,
+                entrypoint_type=EntrypointType.MODULE_PATH,
+            )
+            deployments.append(deployment)
+    return deployments
+
+
+def read_deployment(client: Any, spec: DeploymentSpec) -> Any:
+    """Return the deployment as the server knows it from an earlier start, or None."""
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        return client.read_deployment_by_name(f"{spec.name}/{spec.name}")
+    except ObjectNotFound:
+        return None
+
+
+def build_schedules(spec: DeploymentSpec, earlier: Any) -> list[Any]:
+    """Return the schedules of an earlier start as people left them, else the shipped one."""
+    from prefect.client.schemas.actions import DeploymentScheduleCreate
+    from prefect.schedules import Cron
+
+    if earlier is None:
+        return [Cron(spec.cron, timezone="UTC", slug=spec.name)] if spec.cron else []
+    fields = set(DeploymentScheduleCreate.model_fields)
+    return [
+        DeploymentScheduleCreate.model_validate(schedule.model_dump(include=fields))
+        for schedule in earlier.schedules
+    ]
+
+
+def read_edited_parameters(flow: Any, spec: DeploymentSpec, earlier: Any) -> dict[str, Any]:
+    """Return the parameters people gave a deployment in the UI, if the form still takes them."""
+    if earlier is None:
+        return {}
+    edited = {
+        name: value
+        for name, value in earlier.parameters.items()
+        if name in flow.parameters.properties
+    }
+    try:
+        flow.validate_parameters(edited)
+    except Exception as error:
+        log.warning(
+            "%s has its shipped defaults again, the form no longer takes its own: %s",
+            spec.name,
+            error,
+        )
+        return {}
+    return edited
+
+
+def check_store(store: str) -> None:
+    """Raise UserError if AMAZON_ELECTRA_STORE is not set.
+
+    A step of `prefect deploy`, which takes a variable that is not set for an empty word.
+    """
+    if not Path(store).is_absolute():
+        raise UserError(
+            f"AMAZON_ELECTRA_STORE is {store!r}: set it to the store's folder as the workers see it"
+        )
+
+
+def build_prefect_file() -> dict[str, Any]:
+    """Return Prefect's deployment file; AMAZON_ELECTRA_STORE names the store of the workers.
+
+    The flows are installed where the workers are, so nothing is pulled; without a step of ours
+    Prefect has them go to the folder in which somebody typed `prefect deploy`. What a run's
+    processes set is written here, not set by each worker.
+    """
+    store = "{{ $AMAZON_ELECTRA_STORE }}"
+    return {
+        "name": "amazon-electra",
+        "build": [{"flows.ui.deployments.check_store": {"store": store}}],
+        "pull": [{"prefect.deployments.steps.set_working_directory": {"directory": "/"}}],
+        "deployments": [describe_deployment(spec, store) for spec in DEPLOYMENTS],
+    }
+
+
+def describe_deployment(spec: DeploymentSpec, store: str) -> dict[str, Any]:
+    """Return a deployment as Prefect's deployment file has it."""
+    schedule = {"cron": spec.cron, "timezone": "UTC", "slug": spec.name}
+    return {
+        "name": spec.name,
+        "entrypoint": spec.entrypoint,
+        "description": spec.description,
+        "tags": [TAG],
+        "parameters": {**spec.parameters, "store": store},
+        "work_pool": {"name": spec.pool, "job_variables": {"env": dict(CLIENT)}},
+        "schedules": [schedule] if spec.cron else [],
+        "triggers": spec.triggers,
+    }
+
+
+def format_prefect_yaml() -> str:
+    """Return the text of deploy/prefect.yaml."""
+    import yaml
+
+    head = "# Made by `python -m flows.ui.deployments`; change flows/ui/deployments.py instead.\n"
+    return head + yaml.safe_dump(
+        build_prefect_file(), sort_keys=False, allow_unicode=True, width=110
+    )
+
+
+if __name__ == "__main__":
+    print(format_prefect_yaml(), end="")

@@ -1,0 +1,40 @@
+"""`python -m flows.ui.serve STORE` serves the deployments; `amazon-electra up` keeps it alive."""
+
+import asyncio
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from prefect.exceptions import TerminationSignal
+from prefect.runner import Runner
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import write_json
+from flows.runner.store import Store
+from flows.runs.lost_runs import crash_lost_runs
+from flows.servers.settings import READY_FILE, read_run_limit
+from flows.servers.store_lock import identify_this_process
+from flows.ui import automations
+from flows.ui.deployments import build_deployments
+
+
+def serve_deployments(store: Path) -> None:
+    """Serve until told to end; each flow run is a process of its own."""
+    runner = Runner(name="amazon-electra", pause_on_shutdown=False, limit=read_run_limit())
+    ids: list[Any] = [runner.add_deployment(one) for one in build_deployments(store)]
+    automations.create_automations()
+    automations.close_orphaned_runs(ids)
+    crash_lost_runs(Store(store))
+    (store / READY_FILE).parent.mkdir(parents=True, exist_ok=True)
+    write_json(store / READY_FILE, identify_this_process())
+    with suppress(KeyboardInterrupt, TerminationSignal):
+        asyncio.run(runner.start())
+
+
+if __name__ == "__main__":
+    try:
+        serve_deployments(Path(sys.argv[1]).resolve())
+    except UserError as mistake:
+        print(f"error: {mistake}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,210 @@
+"""Turn examples into token ids: one row a text, one row a choice, or overlapping windows over a
+passage.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from tokenizers import Encoding, Regex, Tokenizer, normalizers
+
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import Example, Shape
+
+IGNORED = -100
+"""Label of what has no label: word pieces after a word's first, padding (torch's ignore_index)."""
+EXAMPLES_AT_ONCE = 1000
+"""Examples tokenized together: the tokenizer's answer takes fifty times the memory of their
+features.
+"""
+NO_WORDS = np.empty(0, dtype=np.int32)
+NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
+Ids = Sequence[int] | np.ndarray
+NOT_LETTERS = normalizers.Replace(Regex(r"(?:\A\p{M}+|[^\p{L}\p{Nl}\p{No}\p{M}]\p{M}*)+"), " ")
+"""Combining marks belong to the letter before them: without its marks हिन्दी is no word."""
+
+
+@dataclass(slots=True)
+class Feature:
+    """One network input: an example, a window of its passage, or (for `choice`) all its choices.
+
+    Numbers lie in arrays of the smallest type that holds them: half a million questions must fit
+    into memory.
+    """
+
+    example: int
+    """Index into the list of examples."""
+    ids: Sequence[Ids]
+    """One row of token ids, or one per choice."""
+    types: Sequence[Ids]
+    """The token types (0: first text, 1: second) of each row."""
+    target: int | float | list[int] = 0
+    """Class, number, label per token, or [start, end] in tokens."""
+    offsets: np.ndarray = field(default_factory=lambda: NO_OFFSETS)
+    """For `span`: int32 [tokens, 2], where each token lies in the passage, in characters; (-1, -1)
+    outside of it.
+    """
+    words: np.ndarray = field(default_factory=lambda: NO_WORDS)
+    """For `tokens`: int32 [tokens], the number of the word whose first piece each token is; -1 for
+    others.
+    """
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest row."""
+        return max(len(row) for row in self.ids)
+
+
+@dataclass(frozen=True)
+class Featurizer:
+    """Turns examples into features; its settings stand in task.json."""
+
+    tokenizer: Tokenizer
+    shape: Shape
+    max_length: int
+    """Tokens of a row at most, special ones included."""
+    stride: int = 64
+    """Tokens two windows of a passage share at most."""
+    clean: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.shape == "span" and self.stride >= self.max_length:
+            raise UserError(
+                f"fine-tuning: stride is {self.stride}, must be less than max_length="
+                f"{self.max_length}: it is the tokens that two windows of so many share"
+            )
+
+    def __call__(self, examples: Sequence[Example]) -> list[Feature]:
+        return list(self.stream_features(examples))
+
+    def stream_features(self, examples: Sequence[Example]) -> Iterator[Feature]:
+        """Yield the features in the order of the examples, tokenizing a thousand at a time."""
+        encode = {
+            "tokens": self._encode_words,
+            "span": self._encode_passages,
+            "choice": self._encode_choices,
+        }.get(self.shape, self._encode_texts)
+        for start in range(0, len(examples), EXAMPLES_AT_ONCE):
+            part = examples[start : start + EXAMPLES_AT_ONCE]
+            yield from encode(range(start, start + len(part)), part)
+
+    def _encode_texts(
+        self, places: Sequence[int], examples: Sequence[Example]
+    ) -> Iterator[Feature]:
+        self.tokenizer.enable_truncation(self.max_length)
+        clean = keep_letters if self.clean == "letters" else str
+        inputs = [
+            clean(e.text) if e.pair is None else (clean(e.text), clean(e.pair)) for e in examples
+        ]
+        encodings = self.tokenizer.encode_batch(inputs)
+        for i, encoding, example in zip(places, encodings, examples, strict=True):
+            yield self._make_feature(i, [encoding], 0 if example.label is None else example.label)
+
+    def _encode_choices(
+        self, places: Sequence[int], examples: Sequence[Example]
+    ) -> Iterator[Feature]:
+        self.tokenizer.enable_truncation(self.max_length)
+        for i, example in zip(places, examples, strict=True):
+            pairs = [(example.text, choice) for choice in example.choices]
+            yield self._make_feature(i, self.tokenizer.encode_batch(pairs), int(example.label or 0))
+
+    def _encode_words(
+        self, places: Sequence[int], examples: Sequence[Example]
+    ) -> Iterator[Feature]:
+        """Yield features that have a word's label on its first piece, as in BERT's NER; a word may
+        have no piece at all.
+        """
+        self.tokenizer.enable_truncation(self.max_length)
+        encodings = self.tokenizer.encode_batch(
+            [list(e.words) for e in examples], is_pretokenized=True
+        )
+        for i, encoding, example in zip(places, encodings, examples, strict=True):
+            words = _find_first_pieces(encoding)
+            labels = [example.tags[word] if word >= 0 else IGNORED for word in words]
+            feature = self._make_feature(i, [encoding], labels)
+            feature.words = np.array(words, dtype=np.int32)
+            yield feature
+
+    def _encode_passages(
+        self, places: Sequence[int], examples: Sequence[Example]
+    ) -> Iterator[Feature]:
+        """Yield overlapping windows over each passage; one without the whole answer points to
+        [CLS].
+        """
+        questions = self._cut_questions([e.text for e in examples])
+        by_stride: dict[int, list[int]] = defaultdict(list)
+        for k, (_, room) in enumerate(questions):
+            by_stride[min(self.stride, room // 2)].append(k)
+        windows: dict[int, list[Feature]] = {}
+        for stride, members in by_stride.items():
+            self.tokenizer.enable_truncation(self.max_length, stride=stride, strategy="only_second")
+            encodings = self.tokenizer.encode_batch(
+                [(questions[k][0], str(examples[k].pair)) for k in members]
+            )
+            for k, encoding in zip(members, encodings, strict=True):
+                windows[k] = [
+                    self._make_window(places[k], window, examples[k])
+                    for window in (encoding, *encoding.overflowing)
+                ]
+        for k in range(len(examples)):
+            yield from windows[k]
+
+    def _cut_questions(self, questions: Sequence[str]) -> list[tuple[str, int]]:
+        """Cut each question to half a window; return it with the tokens left for the passage."""
+        self.tokenizer.no_truncation()
+        most, special = self.max_length // 2, self.tokenizer.num_special_tokens_to_add(True)
+        encodings = self.tokenizer.encode_batch(list(questions), add_special_tokens=False)
+        result = []
+        for text, encoding in zip(questions, encodings, strict=True):
+            cut = text[: encoding.offsets[most - 1][1]] if len(encoding) > most else text
+            result.append((cut, self.max_length - special - min(len(encoding), most)))
+        return result
+
+    def _make_window(self, i: int, encoding: Encoding, example: Example) -> Feature:
+        outside = np.array([s != 1 for s in encoding.sequence_ids])
+        offsets = np.array(encoding.offsets, dtype=np.int32)
+        offsets[outside] = -1
+        feature = self._make_feature(i, [encoding], _locate_answer(offsets, example))
+        feature.offsets = offsets
+        return feature
+
+    def _make_feature(
+        self, i: int, rows: Sequence[Encoding], target: int | float | list[int]
+    ) -> Feature:
+        small = np.uint16 if self.tokenizer.get_vocab_size() <= 1 << 16 else np.int32
+        ids = [np.array(row.ids, dtype=small) for row in rows]
+        return Feature(i, ids, [np.array(row.type_ids, dtype=np.uint8) for row in rows], target)
+
+
+def keep_letters(text: str) -> str:
+    """Return the text with every run of anything but letters as one space."""
+    whole_characters = text.encode("utf-8", "replace").decode()
+    return NOT_LETTERS.normalize_str(whole_characters).strip()
+
+
+def _find_first_pieces(encoding: Encoding) -> list[int]:
+    """Return per token the number of the word it begins, -1 where it begins none."""
+    words, previous = [], None
+    for word in encoding.word_ids:
+        words.append(word if word is not None and word != previous else -1)
+        previous = word
+    return words
+
+
+def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:
+    """Return [first token, last token] of the first answer, [0, 0] where this window does not hold
+    all of it.
+
+    White space around an answer is in no token.
+    """
+    if not example.answers:
+        return [0, 0]
+    text, start = example.answers[0]
+    begin, end = start + len(text) - len(text.lstrip()), start + len(text.rstrip())
+    covering = np.flatnonzero(
+        (offsets[:, 0] >= 0) & (offsets[:, 1] > begin) & (offsets[:, 0] < end)
+    )
+    if not len(covering) or offsets[covering[0], 0] > begin or offsets[covering[-1], 1] < end:
+        return [0, 0]
+    return [int(covering[0]), int(covering[-1])]

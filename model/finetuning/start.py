@@ -1,0 +1,55 @@
+"""Say what network a fine-tuning starts from: a folder, a hub name, random weights, or half of a
+teacher.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from beam_jobs.job.errors import UserError
+from model.config import FinetuningSettings
+from model.finetuning import encoders
+from model.finetuning.distillation import halve_teacher
+from model.finetuning.features.examples import Task
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the network is before fine-tuning."""
+
+    encoder: str
+    """Folder or hub name, `random`, or `half` for every second layer of the teacher."""
+    architecture: str | None = None
+    teacher: Path | None = None
+    teacher_outputs: Path | None = None
+    """Folder that keeps the teachers' logits for all their students; None: the output, for this
+    one.
+    """
+
+    @property
+    def tokenizer_folder(self) -> str:
+        """Folder or hub name whose tokenizer is used."""
+        if self.encoder == "half":
+            return str(self._require_teacher())
+        return encoders.find_source_folder(self.encoder, self.architecture)
+
+    def choose_pooling(self, settings: FinetuningSettings) -> str:
+        """Return the pooling: half a teacher is pooled as the teacher is."""
+        return (
+            encoders.read_task_head(self._require_teacher()).pooling
+            if self.encoder == "half"
+            else settings.pooling
+        )
+
+    def build_network(self, task: Task, settings: FinetuningSettings) -> nn.Module:
+        if self.encoder == "half":
+            return halve_teacher(self._require_teacher(), settings.dropout)
+        return encoders.build_network(
+            self.encoder, self.architecture, task, settings.pooling, settings.dropout
+        )
+
+    def _require_teacher(self) -> Path:
+        if self.teacher is None:
+            raise UserError("--encoder half needs --teacher DIR: a folder made by model.finetune")
+        return self.teacher

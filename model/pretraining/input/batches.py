@@ -1,0 +1,178 @@
+"""Prepares the batch of each optimizer step, in a thread while the step before runs.
+
+Everything random here comes from the seed and the step, for the whole batch over all processes;
+each process then takes its own rows. So one process, two, or a resumed run see the same masks.
+"""
+
+import queue
+import threading
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.pretraining.input import masking
+from model.pretraining.input.mixture import Mixture
+from model.pretraining.input.next_sentence import make_pairs
+from model.pretraining.input.segments import draw_types
+from model.pretraining.input.sequences import Rows, Stream
+
+Arrays = dict[str, NDArray[np.generic]]
+PREFETCH_DEPTH = 4  # batches
+MASKING, SEGMENTS = 1, 3  # tell their random numbers from those of the stream's order
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Ids of the special tokens."""
+
+    cls: int
+    sep: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Makes batches of `size` sequences; each rank gets its contiguous share of the rows."""
+
+    stream: Stream | Mixture
+    size: int
+    special: SpecialTokens
+    fraction: float
+    replacement: masking.Replacement
+    seed: int
+    rank: int = 0
+    world_size: int = 1
+    pairs: bool = False  # next-sentence pairs are made of the documents
+    segment_probability: float = 0.0  # else: with which a document is cut into segments A and B
+
+    def iterate_steps(self, first: int) -> Iterator[Arrays]:
+        """Yield this process's batch of step `first` and of every one after it."""
+        for step, rows in enumerate(
+            self.stream.iterate_batches(first * self.size, self.size), start=first
+        ):
+            yield self._take_share(self.prepare_batch(rows, step))
+
+    def prepare_batch(self, rows: Rows, step: int) -> Arrays:
+        """Return the whole batch of one step; arrays are [sequences, length] unless noted."""
+        rng = np.random.default_rng([self.seed, MASKING, step])
+        arrays = self._make_pairs(rng, rows) if self.pairs else self._lay_out(rows, step)
+        input_ids, documents = arrays["input_ids"], arrays["documents"]
+        maskable = (
+            (documents > 0) & (input_ids != self.special.cls) & (input_ids != self.special.sep)
+        )
+        masked = masking.mask_tokens(rng, input_ids, maskable, self.fraction, self.replacement)
+        return arrays | {
+            "masked_ids": masked.input_ids,
+            "masked_positions": masked.positions,  # [sequences, slots]
+            "masked_weights": masked.weights,  # [sequences, slots]
+            "keys": masked.keys,  # [sequences, slots]
+            "masked_total": np.asarray(
+                max(1.0, masked.weights.sum()), dtype=np.float32
+            ),  # over all processes
+            "real_total": np.asarray((documents > 0).sum(), dtype=np.float32),  # over all processes
+            "squared_total": np.asarray(sum_squared_lengths(documents), dtype=np.float32),  # too
+        }
+
+    def _make_pairs(self, rng: np.random.Generator, rows: Rows) -> dict[str, NDArray[Any]]:
+        pairs = make_pairs(rng, rows, self.special.cls, self.special.sep)
+        return {
+            "input_ids": pairs.input_ids,
+            "documents": pairs.documents,
+            "positions": pairs.positions,
+            "types": pairs.types,
+            "pair_places": pairs.places,  # [sequences, pair slots]
+            "pair_not_next": pairs.not_next,  # [sequences, pair slots]
+            "pair_weights": pairs.weights,  # [sequences, pair slots]
+            "pairs_total": np.asarray(
+                max(1.0, pairs.weights.sum()), dtype=np.float32
+            ),  # over all processes
+        }
+
+    def _lay_out(self, rows: Rows, step: int) -> dict[str, NDArray[Any]]:
+        documents = number_documents(rows)
+        positions = number_positions(rows.document_starts)
+        arrays = {
+            "input_ids": rows.input_ids.astype(np.int64),
+            "documents": documents,  # 1, 2 … in each sequence; 0 is padding
+            "positions": positions,
+        }
+        if self.segment_probability:
+            rng = np.random.default_rng([self.seed, SEGMENTS, step])
+            arrays["types"] = draw_types(rng, rows, documents, positions, self.segment_probability)
+        return arrays
+
+    def _take_share(self, arrays: Arrays) -> Arrays:
+        share = self.size // self.world_size
+        mine = slice(self.rank * share, (self.rank + 1) * share)
+        return {name: array[mine] if array.ndim else array for name, array in arrays.items()}
+
+
+def number_documents(rows: Rows) -> NDArray[np.int64]:
+    """Return 1 for the tokens of a sequence's first document, 2 for the next …, 0 for padding."""
+    numbers = np.cumsum(rows.document_starts, axis=1, dtype=np.int64)
+    numbers[np.arange(numbers.shape[1]) >= rows.lengths[:, None]] = 0
+    return numbers
+
+
+def number_positions(document_starts: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the position of each token in its own document."""
+    places = np.arange(document_starts.shape[1], dtype=np.int64)
+    return places - np.maximum.accumulate(np.where(document_starts, places, 0), axis=1)
+
+
+def sum_squared_lengths(documents: NDArray[np.int64]) -> int:
+    """Return the sum of length² over the documents, from their numbers [sequences, length]."""
+    width = documents.shape[1] + 1
+    flat = (documents + np.arange(len(documents))[:, None] * width)[documents > 0]
+    return int((np.bincount(flat) ** 2).sum())
+
+
+def split_batch(arrays: Arrays, size: int) -> list[Arrays]:
+    """Return parts of `size` sequences each; their totals stay those of the whole batch."""
+    sequences = len(arrays["input_ids"])
+    return [
+        {
+            name: array[start : start + size] if array.ndim else array
+            for name, array in arrays.items()
+        }
+        for start in range(0, sequences, size)
+    ]
+
+
+def prefetch(
+    batches: Iterator[Arrays], depth: int = PREFETCH_DEPTH
+) -> Generator[Arrays, None, None]:
+    """Yield the same batches, made in a thread up to `depth` before they are needed."""
+    ready: queue.Queue[Arrays | BaseException] = queue.Queue(depth)
+    stopped = threading.Event()
+
+    def put(item: Arrays | BaseException) -> None:
+        while not stopped.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def fill_queue() -> None:
+        try:
+            for batch in batches:
+                put(batch)
+                if stopped.is_set():
+                    return
+        except BaseException as error:
+            put(error)
+
+    thread = threading.Thread(target=fill_queue, name="batches", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item = ready.get()
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        thread.join()

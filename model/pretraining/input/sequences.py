@@ -1,0 +1,327 @@
+"""Reads shards into fixed-shape batches, in an order that a resumed run can take up anywhere.
+
+The order depends on the seed and the epoch alone: row groups are shuffled, then the sequences of
+each window of row groups. A place in it is one number, the sequences consumed so far over all
+processes, so that it can be stored in a checkpoint and does not change with the number of devices.
+Memory holds two windows, not the corpus.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import hash_file
+
+FOOTER_KEY = b"amazon_electra"
+SHARD_VERSION = 1
+SAMPLED_SEQUENCES = 4096  # from which the cost of a sequence is estimated
+WINDOW_SEQUENCES = 1 << 17  # shuffled together; at 128 tokens about 70 MB
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of a shard."""
+
+    path: Path
+    index: int
+    sequences: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Packed sequences in memory, padded to one length with id 0."""
+
+    input_ids: NDArray[np.uint32]  # [sequences, length]
+    document_starts: NDArray[np.bool_]  # [sequences, length]
+    sentence_starts: NDArray[np.bool_]  # [sequences, length]
+    lengths: NDArray[np.int64]  # [sequences], tokens that are not padding
+
+    def take(self, order: NDArray[np.int64]) -> "Rows":
+        return Rows(
+            self.input_ids[order],
+            self.document_starts[order],
+            self.sentence_starts[order],
+            self.lengths[order],
+        )
+
+    def slice(self, start: int, end: int) -> "Rows":
+        """Return the sequences from `start` to `end` (excluded), not copied."""
+        mine = slice(start, end)
+        return Rows(
+            self.input_ids[mine],
+            self.document_starts[mine],
+            self.sentence_starts[mine],
+            self.lengths[mine],
+        )
+
+    @staticmethod
+    def join(parts: list["Rows"]) -> "Rows":
+        """Return the sequences of all parts, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        names = ("input_ids", "document_starts", "sentence_starts", "lengths")
+        return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A folder of shards whose footers agree with each other and with the vocabulary."""
+
+    folder: Path
+    row_groups: tuple[RowGroup, ...]
+    vocabulary_fingerprint: str
+    vocabulary_size: int
+    max_length: int
+    sequences: int
+    tokens: int
+    fingerprint: str  # of names, sizes and footers: tells sets of shards apart without their rows
+
+    @staticmethod
+    def open(folder: Path, option: str = "--shards", split: str = "pretrain") -> "Shards":
+        """Open a folder of shards.
+
+        Raise UserError, which names `option`, for shards of another split, damaged ones and those
+        of a job that has not finished.
+        """
+        paths = sorted(folder.glob("shard-*.parquet"))
+        if not paths:
+            raise UserError(
+                f"{option} {folder}: no shard-*.parquet there; make them with beam_jobs.shards_job"
+            )
+        footers = [_read_footer(path) for path in paths]
+        first = footers[0]
+        for path, footer in zip(paths, footers, strict=True):
+            for name in (
+                "version",
+                "vocabulary_fingerprint",
+                "vocabulary_size",
+                "max_length",
+                "split",
+            ):
+                if footer.get(name) != first.get(name):
+                    raise UserError(
+                        f"{path}: {name} is {footer.get(name)}, "
+                        f"in {paths[0].name} {first.get(name)}"
+                    )
+        if first.get("split") != split:
+            raise UserError(
+                f"{option} {folder}: made of the split {first.get('split')}; "
+                f"give those that beam_jobs.shards_job makes with --split {split}"
+            )
+        _check_totals(folder, footers, option)
+        _check_vocabulary(folder, first["vocabulary_fingerprint"])
+        listing = [
+            [p.name, p.stat().st_size, footer] for p, footer in zip(paths, footers, strict=True)
+        ]
+        return Shards(
+            folder=folder,
+            row_groups=tuple(group for path in paths for group in _list_row_groups(path)),
+            vocabulary_fingerprint=first["vocabulary_fingerprint"],
+            vocabulary_size=first["vocabulary_size"],
+            max_length=first["max_length"],
+            sequences=sum(footer["sequences"] for footer in footers),
+            tokens=sum(footer["tokens"] for footer in footers),
+            fingerprint=hashlib.sha256(json.dumps(listing, sort_keys=True).encode()).hexdigest(),
+        )
+
+    @staticmethod
+    def pool(all_shards: Sequence["Shards"]) -> "Shards":
+        """Return several folders of the same vocabulary and length as one, in this order."""
+        first = all_shards[0]
+        for other in all_shards[1:]:
+            assert (other.vocabulary_fingerprint, other.max_length) == (
+                first.vocabulary_fingerprint,
+                first.max_length,
+            )
+        return replace(
+            first,
+            row_groups=tuple(group for shards in all_shards for group in shards.row_groups),
+            sequences=sum(shards.sequences for shards in all_shards),
+            tokens=sum(shards.tokens for shards in all_shards),
+            fingerprint=hashlib.sha256(
+                " ".join(shards.fingerprint for shards in all_shards).encode()
+            ).hexdigest(),
+        )
+
+    @property
+    def vocabulary(self) -> Path:
+        return self.folder / "vocabulary"
+
+    def sample_rows(self, sequences: int = SAMPLED_SEQUENCES) -> Rows:
+        """Return the sequences of the first row groups, at least `sequences` if there are."""
+        sampled, count = [], 0
+        for group in self.row_groups:
+            if count < sequences:
+                sampled.append(group)
+                count += group.sequences
+        return self.read_groups(sampled)
+
+    def read_groups(self, groups: list[RowGroup]) -> Rows:
+        """Return the sequences of some row groups, in their order."""
+        return Rows.join([_read_group(group, self.max_length) for group in groups])
+
+
+def _read_footer(path: Path) -> dict[str, Any]:
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except pa.ArrowInvalid:
+        raise UserError(f"{path}: cut short or damaged; copy it again, or make it again") from None
+    if FOOTER_KEY not in metadata:
+        raise UserError(f"{path}: not a shard of this project (no {FOOTER_KEY.decode()} footer)")
+    footer: dict[str, Any] = json.loads(metadata[FOOTER_KEY])
+    if footer["version"] != SHARD_VERSION:
+        raise UserError(
+            f"{path}: shard version {footer['version']}, this code reads {SHARD_VERSION}; "
+            "make it again"
+        )
+    return footer
+
+
+def _check_totals(folder: Path, footers: list[dict[str, Any]], option: str) -> None:
+    """Raise UserError if the shards are fewer than shards.json, written last, says."""
+    path = folder / "shards.json"
+    if not path.exists():
+        raise UserError(
+            f"{option} {folder}: no shards.json there, so some shards may be missing; "
+            "let beam_jobs.shards_job finish, or copy the whole folder"
+        )
+    totals = json.loads(path.read_text(encoding="utf-8"))
+    counts = {"shards": len(footers), "sequences": sum(footer["sequences"] for footer in footers)}
+    for name, number in counts.items():
+        if totals[name] != number:
+            raise UserError(
+                f"{option} {folder}: {number} {name} there, {totals[name]} by its shards.json; "
+                "copy the whole folder"
+            )
+
+
+def _check_vocabulary(folder: Path, fingerprint: str) -> None:
+    tokenizer = folder / "vocabulary" / "tokenizer.json"
+    actual = hash_file(tokenizer) if tokenizer.exists() else "missing"
+    if actual != fingerprint:
+        raise UserError(
+            f"{tokenizer} is {actual[:12]}, the shards were made with {fingerprint[:12]}: "
+            "put the vocabulary they were made with beside them, or make the shards again"
+        )
+
+
+def _list_row_groups(path: Path) -> list[RowGroup]:
+    metadata = pq.read_metadata(path)
+    return [
+        RowGroup(path, i, metadata.row_group(i).num_rows) for i in range(metadata.num_row_groups)
+    ]
+
+
+def _read_group(group: RowGroup, length: int) -> Rows:
+    columns = ["input_ids", "document_starts", "sentence_starts"]
+    table = pq.ParquetFile(group.path).read_row_group(group.index, columns=columns)
+    ids, offsets = _flatten_lists(table, "input_ids")
+    lengths = np.diff(offsets)
+    if len(lengths) and lengths.max() > length:
+        raise UserError(
+            f"{group.path}: a sequence of {lengths.max()} tokens, the footer allows {length}"
+        )
+    padded = np.zeros((len(lengths), length), dtype=np.uint32)
+    padded[np.arange(length) < lengths[:, None]] = ids
+    return Rows(
+        padded,
+        _read_flags(table, "document_starts", length),
+        _read_flags(table, "sentence_starts", length),
+        lengths,
+    )
+
+
+def _flatten_lists(table: Any, column: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the values and offsets of a list column."""
+    lists = table.column(column).combine_chunks()
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def _read_flags(table: Any, column: str, length: int) -> NDArray[np.bool_]:
+    """Return [sequences, length], True at the offsets that the column lists."""
+    values, offsets = _flatten_lists(table, column)
+    flags = np.zeros((len(offsets) - 1, length), dtype=np.bool_)
+    flags[np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), values] = True
+    return flags
+
+
+class Stream:
+    """Yields sequences without end, epoch after epoch, from any place on."""
+
+    def __init__(self, shards: Shards, seed: int, window_sequences: int = WINDOW_SEQUENCES) -> None:
+        self._shards, self._seed, self._window_sequences = shards, seed, window_sequences
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="shards")
+        self._windows: dict[tuple[int, int], Future[Rows]] = {}
+
+    def iterate_batches(self, position: int, size: int) -> Iterator[Rows]:
+        """Yield batches of `size` sequences, from sequence number `position` on."""
+        return self.iterate_portions(position, repeat(size))
+
+    def iterate_portions(self, position: int, sizes: Iterable[int]) -> Iterator[Rows]:
+        """Yield as many sequences at a time as `sizes` says, from number `position` on."""
+        source = self._iterate_windows(position)
+        held, used = next(source), 0
+        for size in sizes:
+            parts = []
+            while used + size > len(held.lengths):
+                parts.append(held.slice(used, len(held.lengths)))
+                size -= len(held.lengths) - used
+                held, used = next(source), 0
+            parts.append(held.slice(used, used + size))
+            used += size
+            yield Rows.join(parts)
+
+    def _iterate_windows(self, position: int) -> Iterator[Rows]:
+        epoch, inside = divmod(position, self._shards.sequences)
+        while True:
+            windows = self._plan_epoch(epoch)
+            for number, groups in enumerate(windows):
+                sequences = sum(group.sequences for group in groups)
+                if inside >= sequences:
+                    inside -= sequences
+                    continue
+                rows = self._take_window(epoch, number)
+                following = (epoch, number + 1) if number + 1 < len(windows) else (epoch + 1, 0)
+                self._start_reading(*following)
+                yield rows.take(np.arange(inside, sequences)) if inside else rows
+                inside = 0
+            epoch += 1
+
+    def _plan_epoch(self, epoch: int) -> list[list[RowGroup]]:
+        """Return the row groups of each window of an epoch."""
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards.row_groups))
+        windows: list[list[RowGroup]] = [[]]
+        held = 0
+        for index in order:
+            if held >= self._window_sequences:
+                windows.append([])
+                held = 0
+            windows[-1].append(self._shards.row_groups[index])
+            held += self._shards.row_groups[index].sequences
+        return windows
+
+    def _take_window(self, epoch: int, number: int) -> Rows:
+        self._start_reading(epoch, number)
+        return self._windows.pop((epoch, number)).result()
+
+    def _start_reading(self, epoch: int, number: int) -> None:
+        if (epoch, number) not in self._windows:
+            self._windows[epoch, number] = self._reader.submit(self._read_window, epoch, number)
+
+    def _read_window(self, epoch: int, number: int) -> Rows:
+        rows = self._shards.read_groups(self._plan_epoch(epoch)[number])
+        return rows.take(
+            np.random.default_rng([self._seed, epoch, number]).permutation(len(rows.lengths))
+        )

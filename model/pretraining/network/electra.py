@@ -1,0 +1,135 @@
+"""Defines ELECTRA: a small generator proposes tokens, the discriminator finds the replaced ones.
+
+Clark et al. 2020, arXiv 2003.10555. The generator's vocabulary projection runs on the masked
+positions only; its samples carry no gradient from the discriminator; word, position and type
+embeddings are one module in both networks (google). Losses are sums divided by the totals of the
+whole batch over all devices, so that parts of a batch add up exactly.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from model.config import Architecture, PretrainingConfig
+from model.pretraining.network.attention import Attention, build_attention
+from model.pretraining.network.encoder import Encoder, Linear, set_product_type
+from model.pretraining.network.masked_prediction import (
+    Batch,
+    PretrainingModel,
+    Step,
+    Sums,
+    TokenHead,
+    compute_masked_means,
+    gather_states,
+)
+
+
+class ReplacedHead(nn.Module):
+    """Maps hidden states to one logit per token, above 0 where it looks replaced."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self.dense = Linear(architecture.hidden, architecture.hidden)
+        self.out = nn.Linear(architecture.hidden, 1)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Map [sequences, length, hidden] to [sequences, length]."""
+        logits: Tensor = self.out(functional.gelu(self.dense(states)).float()).squeeze(-1)
+        return logits
+
+
+class Electra(PretrainingModel):
+    """Both networks on one table of embeddings; input/batches.py says what a batch holds."""
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        architecture: Architecture,
+        config: PretrainingConfig,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(vocabulary_size, architecture, config, dtype)
+        narrow = architecture.derive_generator()
+        self.generator = Encoder(narrow, self.noise)
+        self.generator_head = TokenHead(vocabulary_size, narrow)
+        self.discriminator = Encoder(architecture, self.noise)
+        self.discriminator_head = ReplacedHead(architecture)
+        set_product_type(self, dtype)
+
+    def forward(self, batch: Batch) -> Step:
+        """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""
+        attention = build_attention(batch, self.dtype)
+        vectors = self.propose_tokens(batch, attention)
+        masked = self.generator_head.compute_losses(
+            vectors, self.embeddings.word, batch, self.config.temperature
+        )
+        corrupted, replaced = corrupt_batch(batch, masked.sampled)
+        real = (batch["documents"] > 0).float()
+        logits = self.discriminator_head(self.encode_tokens(corrupted, batch, attention))
+        replaced_loss = (
+            functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none") * real
+        ).sum()
+        loss = (
+            self.config.generator_weight * masked.loss / batch["masked_total"]
+            + self.config.discriminator_weight * replaced_loss / batch["real_total"]
+        )
+        sums = {
+            **masked.sum_for_log("generator", batch),
+            "discriminator_loss": replaced_loss.detach(),
+            **_count_detections(logits.detach(), replaced, real),
+        }
+        return Step(loss, sums)
+
+    def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
+        """Return the means that are logged from the sums of one or more steps."""
+        real = max(sums["real"], 1.0)
+        means = {
+            **compute_masked_means("generator", sums),
+            "discriminator_loss": sums["discriminator_loss"] / real,
+            "discriminator_accuracy": sums["discriminator_right"] / real,
+            "discriminator_precision": sums["found"] / max(sums["said_replaced"], 1.0),
+            "discriminator_recall": sums["found"] / max(sums["replaced"], 1.0),
+            "replaced_fraction": sums["replaced"] / real,
+        }
+        weights = self.config.generator_weight, self.config.discriminator_weight
+        return {
+            "loss": weights[0] * means["generator_loss"] + weights[1] * means["discriminator_loss"],
+            **means,
+        }
+
+    def propose_tokens(self, batch: Batch, attention: Attention) -> Tensor:
+        """Return the generator's vectors at masked positions, [sequences · slots, embedding]."""
+        embedded = self.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
+        states = self.generator(embedded, attention)
+        vectors: Tensor = self.generator_head(gather_states(states, batch["masked_positions"]))
+        return vectors
+
+    def encode_tokens(self, input_ids: Tensor, batch: Batch, attention: Attention) -> Tensor:
+        """Return the discriminator's states of these ids, [sequences, length, hidden]."""
+        embedded = self.embeddings(input_ids, batch["positions"], batch.get("types"))
+        states: Tensor = self.discriminator(embedded, attention)
+        return states
+
+
+def corrupt_batch(batch: Batch, sampled: Tensor) -> tuple[Tensor, Tensor]:
+    """Put the sampled ids [sequences · slots] into the original sequences.
+
+    Return the corrupted ids and 1.0 where a token differs now, both [sequences, length].
+    """
+    places = batch["masked_positions"]
+    originals = batch["input_ids"].gather(1, places)
+    put = torch.where(batch["masked_weights"] > 0, sampled.view_as(places), originals)
+    corrupted = batch["input_ids"].scatter(1, places, put)
+    return corrupted, (corrupted != batch["input_ids"]).float()
+
+
+def _count_detections(logits: Tensor, replaced: Tensor, real: Tensor) -> Sums:
+    """Return counts of tokens; the arguments are [sequences, length]."""
+    said_replaced = (logits > 0).float() * real
+    return {
+        "real": real.sum(),
+        "discriminator_right": ((said_replaced == replaced).float() * real).sum(),
+        "replaced": replaced.sum(),
+        "said_replaced": said_replaced.sum(),
+        "found": (said_replaced * replaced).sum(),
+    }

@@ -1,0 +1,106 @@
+"""What the objectives share: the tied embeddings and the prediction of masked tokens."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from model.config import Architecture, PretrainingConfig
+from model.pretraining.network.dropout import Noise
+from model.pretraining.network.encoder import Embeddings, LayerNorm, Linear
+from model.pretraining.network.vocabulary_loss import VocabularyLoss
+
+Batch = dict[str, Tensor]
+Sums = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one forward pass gives."""
+
+    loss: Tensor  # this part's share of the batch's loss
+    sums: Sums  # for the log: sums over this part, detached
+
+
+class PretrainingModel(nn.Module):
+    """The base of both objectives; subclasses add the encoders and heads."""
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        architecture: Architecture,
+        config: PretrainingConfig,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.dtype = dtype
+        self.noise = Noise(config.dropout)
+        self.embeddings = Embeddings(vocabulary_size, architecture, self.noise)
+
+    def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
+        """Return the means that are logged, `loss` among them, from the sums of some steps."""
+        raise NotImplementedError
+
+
+class MaskedLosses(NamedTuple):
+    """What the prediction of masked tokens gives; [tokens] counts every slot of every sequence."""
+
+    loss: Tensor  # weighted sum over the tokens
+    sampled: Tensor  # [tokens] ids
+    right: Tensor  # [tokens], 1.0 where the best guess is the original
+
+    def sum_for_log(self, name: str, batch: Batch) -> Sums:
+        """Return the sums from which `compute_masked_means` makes the logged means."""
+        weights = batch["masked_weights"].flatten()
+        return {
+            "masked": weights.sum(),
+            f"{name}_loss": self.loss.detach(),
+            f"{name}_right": (self.right * weights).sum(),
+        }
+
+
+def compute_masked_means(name: str, sums: dict[str, float]) -> dict[str, float]:
+    """Return the mean loss and the accuracy of the masked tokens."""
+    masked = max(sums["masked"], 1.0)
+    return {
+        f"{name}_loss": sums[f"{name}_loss"] / masked,
+        f"{name}_accuracy": sums[f"{name}_right"] / masked,
+    }
+
+
+class TokenHead(nn.Module):
+    """Maps hidden states to vectors that are compared with the word embeddings (google)."""
+
+    def __init__(self, vocabulary_size: int, architecture: Architecture) -> None:
+        super().__init__()
+        self.dense = Linear(architecture.hidden, architecture.embedding)
+        self.norm = LayerNorm(architecture.embedding)
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Map [tokens, hidden] to [tokens, embedding]."""
+        vectors: Tensor = self.norm(functional.gelu(self.dense(states)))
+        return vectors
+
+    def compute_logits(self, vectors: Tensor, word: Tensor) -> Tensor:
+        """Map [tokens, embedding] to [tokens, vocabulary]."""
+        kind = self.dense.products
+        return functional.linear(vectors.to(kind), word.to(kind), self.bias.to(kind))
+
+    def compute_losses(
+        self, vectors: Tensor, word: Tensor, batch: Batch, temperature: float
+    ) -> MaskedLosses:
+        """Compare the vectors of the masked tokens with the words, and sample from the result."""
+        kind = self.dense.products
+        originals = batch["input_ids"].gather(1, batch["masked_positions"]).flatten()
+        weights, keys = batch["masked_weights"].flatten(), batch["keys"].flatten()
+        arguments = word.to(kind), self.bias.to(kind), originals, weights, keys, temperature
+        return MaskedLosses(*VocabularyLoss.apply(vectors.to(kind), *arguments))
+
+
+def gather_states(states: Tensor, places: Tensor) -> Tensor:
+    """Return the states [sequences, length, width] at places [sequences, slots], flattened."""
+    return states.gather(1, places[:, :, None].expand(-1, -1, states.shape[2])).flatten(0, 1)

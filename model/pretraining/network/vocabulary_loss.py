@@ -1,0 +1,119 @@
+"""Computes cross-entropy, samples and gradient of the masked tokens in one pass over the logits.
+
+The logits (masked tokens × vocabulary) are the largest thing in a step. They are made a few rows
+at a time, stay in the cache, and give everything at once: the loss, the two stages of the
+Gumbel-max draw, whether the best guess is right, and the gradient of the loss with respect to the
+logits, kept in the type of the matrix products for the backward pass.
+
+Sampling: the plain trick adds one Gumbel number to every logit and takes the maximum; at 30,522
+entries that costs more than the exponentials. Here a block of entries is drawn first, by its
+log-sum-exp, then an entry within it: by the chain rule the same distribution, with about 2 ·
+sqrt(entries) random numbers per token instead of one per entry. They come from an integer hash of
+one key per token, drawn on the host, so that every device, and every number of processes, draws the
+same tokens from the same logits.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+# 32 rows of 30,522 fp32 logits are 4 MB; on other devices all rows at once
+ROWS_AT_ONCE = {"cpu": 32, "cuda": 4096}
+_MASK32 = 0xFFFFFFFF
+
+
+class VocabularyLoss(torch.autograd.Function):
+    """Gives the weighted sum of losses, sampled ids and 1.0 where the best guess is right."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,  # [tokens, embedding]
+        word: Tensor,  # [vocabulary, embedding]
+        bias: Tensor,  # [vocabulary]
+        originals: Tensor,  # [tokens]
+        weights: Tensor,  # [tokens]
+        keys: Tensor,  # [tokens]
+        temperature: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        tokens = len(states)
+        rows = ROWS_AT_ONCE.get(states.device.type, tokens)
+        losses, sampled, right, gradients = [], [], [], []
+        for start in range(0, tokens, rows):
+            part = slice(start, start + rows)
+            logits = functional.linear(states[part], word, bias).float()
+            loss, ids, best, gradient = _compute_rows(
+                logits, originals[part], weights[part], keys[part], temperature
+            )
+            losses.append(loss)
+            sampled.append(ids)
+            right.append(best)
+            gradients.append(gradient.to(states.dtype))
+        gradient = torch.cat(gradients)
+        ctx.save_for_backward(states, word, gradient)
+        result = torch.cat(losses).sum(), torch.cat(sampled), torch.cat(right)
+        ctx.mark_non_differentiable(*result[1:])
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        states, word, gradient = ctx.saved_tensors
+        scale = grad_outputs[0]
+        by_states = (gradient @ word) * scale.to(states.dtype)
+        by_word = (gradient.t() @ states) * scale.to(word.dtype)
+        by_bias = (gradient.new_ones(1, len(gradient)) @ gradient).squeeze(0) * scale.to(
+            states.dtype
+        )
+        return by_states, by_word, by_bias, None, None, None, None
+
+
+def _compute_rows(
+    logits: Tensor, originals: Tensor, weights: Tensor, keys: Tensor, temperature: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return weighted losses, sampled ids, right guesses and the gradient of the losses.
+
+    `logits` may be overwritten.
+    """
+    highest = logits.amax(dim=1, keepdim=True)
+    own = logits.gather(1, originals[:, None])
+    exponentials = (logits - highest).exp_()
+    sampled = draw_ids(
+        exponentials if temperature == 1.0 else ((logits - highest) / temperature).exp_(), keys
+    )
+    total = exponentials.sum(dim=1, keepdim=True)
+    losses = (total.log() + highest - own).squeeze(1) * weights
+    right = (own >= highest).squeeze(1).float()
+    gradient = exponentials.mul_(weights[:, None] / total)
+    gradient = gradient.scatter_add_(1, originals[:, None], -weights[:, None])
+    return losses, sampled, right, gradient
+
+
+def draw_ids(odds: Tensor, keys: Tensor) -> Tensor:
+    """Draw ids [tokens], each in proportion to its odds [tokens, entries], none below 0."""
+    tokens, entries = odds.shape
+    width = 1 << math.ceil(math.log2(entries) / 2)
+    blocks = -(-entries // width)
+    padded = functional.pad(odds, (0, blocks * width - entries)) if entries % width else odds
+    padded = padded.view(tokens, blocks, width)
+    noise = draw_gumbel(keys, blocks + width)
+    block = (padded.sum(dim=2).log() + noise[:, :blocks]).argmax(dim=1)
+    inside = padded.gather(1, block[:, None, None].expand(tokens, 1, width)).squeeze(1)
+    return block * width + (inside.log() + noise[:, blocks:]).argmax(dim=1)
+
+
+def draw_gumbel(keys: Tensor, numbers: int) -> Tensor:
+    """Return [tokens, numbers] standard Gumbel numbers for keys [tokens] of 31 random bits."""
+    steps = torch.arange(1, numbers + 1, device=keys.device, dtype=torch.int64) * 0x9E3779B9
+    uniform = (_hash_bits(_hash_bits(keys)[:, None] + steps) >> 8).float().add_(0.5) / (1 << 24)
+    return -torch.log(-torch.log(uniform.clamp(max=1 - 2**-24)))
+
+
+def _hash_bits(bits: Tensor) -> Tensor:
+    """Hash 32-bit integers (lowbias32 by C. Wellons: each input bit flips half of the output)."""
+    bits = bits & _MASK32
+    bits = ((bits ^ (bits >> 16)) * 0x7FEB352D) & _MASK32
+    bits = ((bits ^ (bits >> 15)) * 0x846CA68B) & _MASK32
+    return bits ^ (bits >> 16)

@@ -1,0 +1,131 @@
+"""Writes the published model folder and its card, whose front matter has the results."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from model.evaluation.metrics import METRICS
+from model.finetuning.tasks import TASKS
+from model.report.document import render_template
+from model.report.results import Results
+from model.report.sections import build_result_tables
+
+METRIC_TYPES = {
+    "macro_f1": "f1",
+    "matthews": "matthews_correlation",
+    "exact_match": "exact_match",
+    "answer_f1": "f1",
+}
+"""Names on the Hugging Face hub where they differ from ours."""
+TASK_TYPES = {
+    "classification": "text-classification",
+    "regression": "text-classification",
+    "tokens": "token-classification",
+    "span": "question-answering",
+    "choice": "multiple-choice",
+}
+"""The hub has none for regression; it lists STS-B under classification."""
+FRONT_MATTER = re.compile(r"^---\n(.*?)\n---\n", re.DOTALL)
+
+
+def write_model_folder(
+    source: Path, output: Path, study: Mapping[str, Any], results: Results, answer: str
+) -> None:
+    """Copy the encoder's folder to `output` with a new card, completely or not at all."""
+    if not (source / "config.json").exists():
+        raise UserError(
+            f"{source}: no config.json; `model` in the study file names the encoder's folder"
+        )
+    temporary = output.with_name(f".{output.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(source, temporary)
+    (temporary / "README.md").write_text(
+        _render_card(source, study, results, answer), encoding="utf-8"
+    )
+    shutil.rmtree(output, ignore_errors=True)
+    os.replace(temporary, output)
+
+
+def _render_card(source: Path, study: Mapping[str, Any], results: Results, answer: str) -> str:
+    """Return the card. Licence and language are those of the encoder's own card."""
+    import yaml
+    from huggingface_hub import ModelCardData
+
+    name = study.get("model_name") or "amazon-electra"
+    arm = study.get("model_arm") or results.arms[0]
+    front, own_words = _read_own_card(source)
+    known = yaml.safe_load(front) or {}
+    data = ModelCardData(
+        language=known.get("language"),
+        license=known.get("license"),
+        library_name="transformers",
+        tags=known.get("tags") or [_read_config(source).get("model_type", "encoder")],
+        model_name=name,
+        eval_results=_list_eval_results(arm, results),
+    )
+    return render_template(
+        "model_card.md.j2",
+        front_matter=data.to_yaml(),
+        name=name,
+        encoder=_describe_encoder(source),
+        answer=answer,
+        tables=build_result_tables(results),
+        dump=_describe_dump(study.get("dump") or {}),
+        own_card=re.sub(r"^#", "##", own_words.strip(), flags=re.MULTILINE),
+    )
+
+
+def _read_own_card(source: Path) -> tuple[str, str]:
+    """Return front matter and text of the card in the folder, empty where there is none."""
+    file = source / "README.md"
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    front = FRONT_MATTER.match(text)
+    return (front[1], text[front.end() :]) if front else ("", text)
+
+
+def _read_config(source: Path) -> dict[str, Any]:
+    return json.loads((source / "config.json").read_text())
+
+
+def _list_eval_results(arm: str, results: Results) -> list[Any]:
+    from huggingface_hub import EvalResult
+
+    return [
+        EvalResult(
+            task_type=TASK_TYPES[TASKS[of].shape if of in TASKS else "classification"],
+            dataset_type=of.partition(":")[0],
+            dataset_name=task,
+            dataset_split="test",
+            metric_type=METRIC_TYPES.get(metric, metric),
+            metric_name=METRICS[metric].title,
+            metric_value=round(values["value"], 4),
+        )
+        for task in results.tasks
+        for of in [results.get_base_task(task)]
+        for metric, values in results.pool_metrics(arm, task).items()
+    ]
+
+
+def _describe_dump(dump: Mapping[str, Any]) -> str:
+    names = [name for name in ("name", "fingerprint", "sha256") if dump.get(name)]
+    return ", ".join(f"{name} {dump[name]}" for name in names)
+
+
+def _describe_encoder(source: Path) -> str:
+    """Say what the encoder is, by its config.json, and whether model.pretrain made it."""
+    config = _read_config(source)
+    kind = (config.get("architectures") or [config.get("model_type", "encoder")])[0]
+    known = {
+        "ElectraForPreTraining": "An ELECTRA discriminator (`ElectraForPreTraining` gives its "
+        "replaced-token head)",
+        "ElectraForMaskedLM": "A masked language model (`ElectraForMaskedLM` gives its head)",
+    }
+    made = "as it was found: no pre-training of ours"
+    if (source.parent / "result.json").exists():
+        made = "pre-trained by `python -m model.pretrain`"
+    return f"{known.get(kind, f'An encoder ({kind})')}, {made}."

@@ -1,0 +1,75 @@
+"""Says whether the test texts were withheld from pre-training, and warns where nothing shows it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from model.report.document import Block, Heading, Paragraph
+
+
+def warn_of_contamination(study: Mapping[str, Any], tasks: Sequence[str]) -> list[Block]:
+    """Return a warning for each arm whose encoder may have seen a task's test texts."""
+    blocks: list[Block] = []
+    for arm in study.get("arms", []):
+        text = ""
+        if arm.get("data_known") is False:
+            text = (
+                f"what the encoder of {arm['name']} was trained on is unknown; the test reviews "
+                "may be in it, and its results may be too good."
+            )
+        elif may_have_seen := [
+            task for task in tasks if "held_out" in arm and task not in arm["held_out"]
+        ]:
+            text = (
+                f"nothing shows that the test texts of {', '.join(may_have_seen)} were withheld "
+                f"from what {arm['name']} was pre-trained on; its results there may be too good."
+            )
+        if text:
+            blocks.append(Paragraph(text, "warning"))
+    return blocks
+
+
+def describe_withheld_texts(study: Mapping[str, Any], tasks: Sequence[str]) -> list[Block]:
+    """Name the tasks whose test texts were withheld from every pre-training of this study.
+
+    beam_jobs/deduplication/evaluation_texts.py withholds no text of fewer than three words, and
+    looks within longer texts only for those of eight words or more.
+    """
+    pretrained = [arm for arm in study.get("arms", []) if "held_out" in arm]
+    if not pretrained:
+        return []
+    shown = [task for task in tasks if all(task in arm["held_out"] for arm in pretrained)]
+    arms = ", ".join(arm["name"] for arm in pretrained)
+    counts = _format_counts(count_withheld_texts(study.get("stages") or []))
+    text = (
+        "Of no task is it shown that its test texts were withheld from every pre-training of "
+        f"{arms}."
+    )
+    if shown:
+        text = (
+            f"No text of three words or more that is tested on in {', '.join(shown)} reaches the "
+            f"pre-training of {arms} as a whole text, not even as a repetition{counts}."
+        )
+    return [Heading("Withheld from pre-training"), Paragraph(text)]
+
+
+def _format_counts(counts: Mapping[str, int]) -> str:
+    if not counts:
+        return ""
+    reasons = ", ".join(f"{name} {n:,}" for name, n in counts.items())
+    return f": {sum(counts.values()):,} texts were withheld ({reasons})"
+
+
+def count_withheld_texts(stages: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the corpus stage's counts of withheld texts by reason.
+
+    They are its own dev and test sets, and the texts that are in another evaluation set.
+    """
+    for stage in stages:
+        counts = stage.get("counts") or {}
+        if "splits" in counts:
+            own = {f"own {split}": int(counts["splits"].get(split, 0)) for split in ("dev", "test")}
+            dropped = counts.get("dropped") or {}
+            return own | {
+                name: int(n) for name, n in dropped.items() if name.startswith("withheld")
+            }
+    return {}

@@ -1,0 +1,139 @@
+"""Shows quality against what it costs: labels, pre-training, time per review."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from model.report import charts, label_curves
+from model.report.document import Block, Figure, Heading, Table
+from model.report.results import Results
+from model.report.sections import (
+    format_main_metric,
+    format_number,
+    get_title,
+    is_percentage,
+    scale_interval,
+)
+
+AXES = (
+    ("flops", "pre-training FLOPs"),
+    ("tokens", "pre-training tokens"),
+    ("latency_ms", "latency (ms a review, batch 1, p50)"),
+)
+
+
+def build_cost_blocks(study: Mapping[str, Any], results: Results) -> list[Block]:
+    """Return the section on costs, empty where the study has none."""
+    blocks = [
+        *_build_label_curves(study, results),
+        *_draw_quality_charts(study, results),
+        *_build_cost_table(study, results),
+    ]
+    return [Heading("What it costs"), *blocks] if blocks else []
+
+
+def _draw_quality_charts(study: Mapping[str, Any], results: Results) -> list[Block]:
+    """Draw the main metric of each arm against its cost; an arm without it is a line across."""
+    blocks: list[Block] = []
+    for field, axis in AXES:
+        costs = {arm["name"]: arm[field] for arm in study.get("arms", []) if arm.get(field)}
+        if len(set(costs.values())) < 2 and (field == "latency_ms" or not costs):
+            continue
+        for task in results.tasks:
+            main = results.get_main_metric(task)
+            scale = 100 if is_percentage(main) else 1
+            rows = [
+                (arm, costs[arm], scale_interval(pooled[main], scale))
+                for arm in results.arms
+                if arm in costs and (pooled := results.pool_metrics(arm, task))
+            ]
+            others = [
+                arm for arm in results.arms if arm not in costs and results.pool_metrics(arm, task)
+            ]
+            lines = [
+                (arm, scale * results.pool_metrics(arm, task)[main]["value"]) for arm in others
+            ]
+            named = get_title(main) + (" (%)" if scale == 100 else "")
+            svg = charts.draw_points(rows, axis, named, without=lines) if rows else None
+            if svg:
+                blocks.append(Figure(svg, f"{task}: {get_title(main)} against {axis}"))
+    return blocks
+
+
+def _build_label_curves(study: Mapping[str, Any], results: Results) -> list[Block]:
+    """Draw and list the main metric against the number of labels.
+
+    Tasks that differ in n_train alone are points of one curve per arm that has all of them.
+    """
+    blocks: list[Block] = []
+    for line, named in label_curves.group_label_curves(
+        [t for t in study.get("tasks", []) if t["name"] in results.tasks]
+    ).items():
+        main = results.get_main_metric(next(iter(named.values())))
+        scale = 100 if is_percentage(main) else 1
+        arms = [
+            arm
+            for arm in results.arms
+            if all(results.list_cells(arm, task) for task in named.values())
+        ]
+        curves = {
+            arm: [
+                (n, scale * results.pool_metrics(arm, task)[main]["value"])
+                for n, task in named.items()
+            ]
+            for arm in arms
+        }
+        if not curves:
+            continue
+        svg = charts.draw_lines(curves, "training examples", get_title(main), log_x=True)
+        if svg:
+            blocks.append(Figure(svg, f"{line}: {get_title(main)} against the number of labels"))
+        header = ("arm", *(f"{n:,} labels" for n in named))
+        rows = [
+            (arm, *(format_number(main, y / scale) for _, y in points))
+            for arm, points in curves.items()
+        ]
+        blocks.append(Table(header, rows, f"{line}: {get_title(main)} by the number of labels"))
+    return blocks
+
+
+def _build_cost_table(study: Mapping[str, Any], results: Results) -> list[Block]:
+    """List each arm's main metrics beside what a review costs."""
+    costs = {arm["name"]: arm["cost"] for arm in study.get("arms", []) if arm.get("cost")}
+    if not costs:
+        return []
+    measured = next(iter(costs.values()))
+    header = (
+        "arm",
+        *(f"{task}: {get_title(results.get_main_metric(task))}" for task in results.tasks),
+        "parameters",
+        "MB on disk",
+        "p50 / p99 ms, one at a time",
+        "p50 / p99 ms, of 32",
+        "reviews a second",
+        "GPU memory (MB)" if measured["device"] == "cuda" else "memory (MB)",
+    )
+    rows = [
+        (
+            arm,
+            *(format_main_metric(results, arm, task) for task in results.tasks),
+            *_format_cost(cost),
+        )
+        for arm, cost in costs.items()
+    ]
+    caption = (
+        f"Cost per review, text to answer, on {measured['device']} with {measured['threads']} "
+        "thread(s); main metrics with their 95% intervals"
+    )
+    return [Table(header, rows, caption)]
+
+
+def _format_cost(cost: Mapping[str, Any]) -> list[str]:
+    one, many = cost["batch_1"], cost["batch_32"]
+    return [
+        f"{cost['parameters']:,}",
+        f"{cost['bytes'] / 1e6:.1f}",
+        f"{one['p50_ms']:.2f} / {one['p99_ms']:.2f}",
+        f"{many['p50_ms']:.2f} / {many['p99_ms']:.2f}",
+        f"{cost['reviews_per_second']:,.0f}",
+        f"{cost['peak_bytes'] / 1e6:,.0f}",
+    ]

@@ -1,0 +1,257 @@
+"""Brings a study's evaluations together: arms × tasks, seeds pooled, differences tested."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.job.errors import UserError
+from model.evaluation import significance
+from model.evaluation.metrics import METRICS
+from model.evaluation.predictions import Predictions, read_predictions
+from model.evaluation.significance import Comparison, SeedPair
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One evaluated fine-tuning."""
+
+    arm: str
+    task: str
+    seed: int
+    folder: Path
+    about: Mapping[str, Any] = field(repr=False)
+    """The cell's metrics.json."""
+    predictions: Predictions = field(repr=False)
+    fingerprint: str = ""
+    """A hash of the cell's inputs, empty where the study has none."""
+    pretraining_seed: int | None = None
+    """None where the arm has one pre-training, or none."""
+
+    @property
+    def seed_pair(self) -> SeedPair:
+        return self.pretraining_seed, self.seed
+
+
+@dataclass(frozen=True)
+class Results:
+    """The cells of a study: arms × tasks × seeds, evaluated on the same test examples."""
+
+    cells: Sequence[Cell]
+    untrained: frozenset[str] = frozenset()
+    """Arms whose encoder is random: they have no checkpoint."""
+    _pooled: dict[tuple[str, str], dict[str, dict[str, float]]] = field(
+        default_factory=dict, repr=False
+    )
+
+    @property
+    def arms(self) -> list[str]:
+        """The arms in the order of the study: its question is about the first."""
+        return list(dict.fromkeys(cell.arm for cell in self.cells))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks' names in the study, in its order."""
+        return list(dict.fromkeys(cell.task for cell in self.cells))
+
+    def list_cells(self, arm: str, task: str) -> list[Cell]:
+        """Return the cells of an arm on a task by seeds, none where it was not run there."""
+        return sorted(
+            (c for c in self.cells if c.arm == arm and c.task == task),
+            key=lambda c: (c.pretraining_seed or 0, c.seed),
+        )
+
+    def count_seeds(self, arm: str, task: str) -> str:
+        """Return the number of seeds, for example `3`, or `3 × 3` with several pre-trainings."""
+        cells = self.list_cells(arm, task)
+        pretrainings = len({cell.pretraining_seed for cell in cells})
+        if pretrainings < 2:
+            return str(len(cells))
+        return f"{pretrainings} × {len(cells) / pretrainings:g}"
+
+    def find_only_answer(self, arm: str, task: str) -> tuple[str, int] | None:
+        """Return the class that is an arm's only answer, and in how many cells it is; else None."""
+        answers = Counter(
+            cell.about["labels"][predicted[0]]
+            for cell in self.list_cells(arm, task)
+            if "confusion" in cell.about
+            and len(predicted := np.flatnonzero(np.sum(cell.about["confusion"], axis=0))) == 1
+        )
+        return (", ".join(answers), answers.total()) if answers else None
+
+    def list_metrics(self, task: str) -> list[str]:
+        """Return names in model/evaluation/metrics.py, the main metric first."""
+        return list(next(c for c in self.cells if c.task == task).about["metrics"])
+
+    def get_base_task(self, task: str) -> str:
+        """Return the task's own name, whatever the study calls it."""
+        return next(c for c in self.cells if c.task == task).about["task"]
+
+    def get_main_metric(self, task: str) -> str:
+        """Return the metric by which arms are compared."""
+        return next(c for c in self.cells if c.task == task).about["main_metric"]
+
+    def pool_metrics(self, arm: str, task: str) -> dict[str, dict[str, float]]:
+        """Return each metric's mean over seeds with its interval, none where there is no cell."""
+        if (arm, task) not in self._pooled:
+            cells = self.list_cells(arm, task)
+            predictions = [cell.predictions for cell in cells]
+            seeds = [cell.seed_pair for cell in cells]
+            self._pooled[arm, task] = {
+                metric: significance.pool_seeds(METRICS[metric], predictions, seeds)
+                for metric in (self.list_metrics(task) if cells else [])
+            }
+        return self._pooled[arm, task]
+
+    def compare_pairs(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:
+        """Compare pairs of arms on every task by its main metric, Holm-corrected over all.
+
+        Without pairs the first arm is compared with each of the others. UserError where two arms
+        have no task and seed in common.
+        """
+        pairs = pairs or [(self.arms[0], other) for other in self.arms[1:]]
+        compared = []
+        for a, b in pairs:
+            paired = [(task, *self._pair_seeds(a, b, task)) for task in self.tasks]
+            if not any(seeds for _, seeds, _, _ in paired):
+                arms = ", ".join(self.arms)
+                raise UserError(
+                    f"comparisons: {a!r} and {b!r} have no task and seed in common; the arms are "
+                    f"{arms}"
+                )
+            compared += [
+                self._compare_arms(a, b, task, seeds, of_a, of_b)
+                for task, seeds, of_a, of_b in paired
+                if seeds
+            ]
+        corrected = significance.correct_comparisons([d.comparison for d in compared])
+        return [replace(d, comparison=c) for d, c in zip(compared, corrected, strict=True)]
+
+    def _compare_arms(
+        self,
+        a: str,
+        b: str,
+        task: str,
+        seeds: list[SeedPair],
+        of_a: list[Predictions],
+        of_b: list[Predictions],
+    ) -> "Difference":
+        metric = METRICS[self.get_main_metric(task)]
+        comparison = significance.compare_arms(metric, of_a, of_b, seeds)
+        return Difference(
+            a,
+            b,
+            task,
+            comparison,
+            one_checkpoint=comparison.pretraining_seeds == 1 and not {a, b} <= self.untrained,
+            same_answers=all(x.have_same_answers(y) for x, y in zip(of_a, of_b, strict=True)),
+        )
+
+    def _pair_seeds(
+        self, a: str, b: str, task: str
+    ) -> tuple[list[SeedPair], list[Predictions], list[Predictions]]:
+        """Return the seeds that two arms share, and the predictions of each.
+
+        An arm without pre-training seeds meets every pre-training of the other one.
+        """
+        own_a, own_b = (
+            {cell.seed_pair: cell.predictions for cell in self.list_cells(arm, task)}
+            for arm in (a, b)
+        )
+        of_a = _repeat_over_pretrainings(own_a, own_b)
+        of_b = _repeat_over_pretrainings(own_b, own_a)
+        seeds = [pair for pair in of_a if pair in of_b]
+        return seeds, [of_a[pair] for pair in seeds], [of_b[pair] for pair in seeds]
+
+
+def _repeat_over_pretrainings(
+    arm: Mapping[SeedPair, Predictions], other: Mapping[SeedPair, Predictions]
+) -> Mapping[SeedPair, Predictions]:
+    if any(pretraining is not None for pretraining, _ in arm):
+        return arm
+    return {(p, seed): arm[None, seed] for p, seed in other if (None, seed) in arm}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Arm `a` minus arm `b` on a task."""
+
+    a: str
+    b: str
+    task: str
+    comparison: Comparison
+    one_checkpoint: bool = False
+    """Whether there was one pre-training, so that nothing is known of others."""
+    same_answers: bool = False
+
+    @property
+    def scope(self) -> str:
+        """The encoders that the difference holds for, as the end of a phrase that names it."""
+        return " of this one checkpoint" if self.one_checkpoint else ""
+
+    @property
+    def words(self) -> str:
+        """The finding: which arm is better, or that there is no evidence of a difference."""
+        if self.same_answers:
+            return "both arms give the same answers"
+        return self.comparison.describe(self.a, self.b, METRICS[self.comparison.metric].better)
+
+    @property
+    def oriented(self) -> Comparison:
+        """The better arm minus the other, in the order of `words`; unchanged without evidence."""
+        c = self.comparison
+        return (
+            c if not c.is_significant or c.is_a_better(METRICS[c.metric].better) else c.swap_arms()
+        )
+
+    @property
+    def finding(self) -> str:
+        """The words for a row that names both arms already."""
+        is_told = self.same_answers or self.comparison.is_significant
+        return self.words if is_told else "no evidence of a difference"
+
+
+def load_results(
+    cells: Sequence[Mapping[str, Any]], base: Path, arms: Sequence[Mapping[str, Any]] = ()
+) -> Results:
+    """Load the cells of a study file; relative folders are relative to `base`, its folder.
+
+    `arms` are those of the study file, which say how each got its encoder.
+    """
+    if not cells:
+        raise UserError("the study file has no cells: there is nothing to report")
+    loaded = [_load_cell(cell, base) for cell in cells]
+    for (arm, task, pair), times in Counter((c.arm, c.task, c.seed_pair) for c in loaded).items():
+        if times > 1:
+            of = "" if pair[0] is None else f" of pre-training seed {pair[0]}"
+            raise UserError(
+                f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times; each counts once"
+            )
+    return Results(loaded, frozenset(arm["name"] for arm in arms if _is_untrained(arm)))
+
+
+def _is_untrained(arm: Mapping[str, Any]) -> bool:
+    """Return whether an arm of the study file has a random encoder."""
+    is_pretrained = {"fingerprint", "held_out", "flops", "tokens"} & arm.keys()
+    return not is_pretrained and arm.get("data_known") is not False
+
+
+def _load_cell(cell: Mapping[str, Any], base: Path) -> Cell:
+    folder = base / cell["evaluation"]
+    if not (folder / "metrics.json").exists():
+        raise UserError(f"{folder}: no metrics.json; cells name folders written by model.evaluate")
+    pretraining_seed = cell.get("pretraining_seed")
+    return Cell(
+        arm=cell["arm"],
+        task=cell["task"],
+        seed=int(cell["seed"]),
+        folder=folder,
+        about=json.loads((folder / "metrics.json").read_text()),
+        predictions=read_predictions(folder / "predictions.parquet"),
+        fingerprint=str(cell.get("fingerprint", "")),
+        pretraining_seed=None if pretraining_seed is None else int(pretraining_seed),
+    )

@@ -1,0 +1,47 @@
+"""Opens MLflow's client, and says where its artifacts and pages are."""
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("DO_NOT_TRACK", "true")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the sender tries again itself
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+
+BROWSER_ADDRESS = "AMAZON_ELECTRA_MLFLOW_UI"
+"""The variable with MLflow's address for browsers, where it is not the one for this process."""
+
+
+def create_client(uri: str) -> Any:
+    """Return MLflow's client of runs and of the registry, silenced but for warnings.
+
+    Whoever asks reports lost connections once, in words of its own.
+    """
+    from mlflow import MlflowClient
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def hide_credentials(text: str) -> str:
+    """Return text for logs and links without the names and passwords in its addresses."""
+    return re.sub(r"(?<=://)[^/\s]*@", "", text)
+
+
+def locate_artifacts(uri: str) -> str | None:
+    """Return a folder beside an SQLite file, which has no place for artifacts; else None."""
+    file = uri.removeprefix("sqlite:///")
+    return (Path(file).absolute().parent / "artifacts").as_uri() if file != uri else None
+
+
+def build_run_address(uri: str, experiment_id: str, run_id: str) -> str:
+    """Return a run's page for a browser; empty where no server shows it, or before it exists."""
+    server = os.environ.get(BROWSER_ADDRESS) or (uri if uri.startswith("http") else "")
+    if not (server and experiment_id and run_id):
+        return ""
+    return f"{hide_credentials(server)}/#/experiments/{experiment_id}/runs/{run_id}"

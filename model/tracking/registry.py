@@ -1,0 +1,162 @@
+"""Reads and changes MLflow's registry: versions of the model, and which of them is the champion."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from model.tracking.mlflow_client import create_client, hide_credentials
+
+REGISTERED = "amazon-electra"
+"""The model's name in the registry."""
+NOT_FOUND = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
+"""MLflow's answers for a model, version or alias that does not exist."""
+SHORTEST_FINGERPRINT = 6
+"""Digits; fewer are taken for the number of a version."""
+
+
+class RegistryAway(ConnectionError):
+    """MLflow did not answer, so that nothing is known of the registry."""
+
+
+class Registry:
+    """The registered model: versions, the alias `champion`, and `challenger` for one not better.
+
+    Every method raises RegistryAway where MLflow does not answer.
+    """
+
+    def __init__(self, uri: str, name: str = REGISTERED):
+        self.uri, self.name, self._client = uri, name, create_client(uri)
+
+    def add_version(self, run_id: str, artifact: str, tags: Mapping[str, str]) -> str:
+        """Register an artifact of a run as a version, and return its number.
+
+        The same content, which has the same `tags`, is registered once.
+        """
+        with self._translate_errors():
+            if self._get_or_none(lambda: self._client.get_registered_model(self.name)) is None:
+                self._client.create_registered_model(self.name)
+            for known in self._list_versions():
+                if all(known.tags.get(name) == value for name, value in tags.items()):
+                    return str(known.version)
+            source = f"{self._client.get_run(run_id).info.artifact_uri}/{artifact}"
+            return str(
+                self._client.create_model_version(self.name, source, run_id, dict(tags)).version
+            )
+
+    def get_by_alias(self, alias: str) -> dict[str, str]:
+        """Return tags, version and source of the one with the alias; empty where none has it."""
+        with self._translate_errors():
+            known = self._get_or_none(
+                lambda: self._client.get_model_version_by_alias(self.name, alias)
+            )
+        if known is None:
+            return {}
+        return {**known.tags, "version": str(known.version), "source": str(known.source)}
+
+    def get_tags(self, version: str) -> dict[str, str]:
+        with self._translate_errors():
+            return dict(self._client.get_model_version(self.name, version).tags)
+
+    def list_tags(self) -> list[dict[str, str]]:
+        """Return the tags of every version."""
+        with self._translate_errors():
+            return [dict(known.tags) for known in self._list_versions()]
+
+    def set_tag(self, version: str, name: str, value: str) -> None:
+        """Set a tag of a version."""
+        with self._translate_errors():
+            self._client.set_model_version_tag(self.name, version, name, value)
+
+    def promote(self, version: str, reason: str) -> None:
+        """Make a version the champion, and tag it with the one it replaced, for `rollback`."""
+        champion = self.get_by_alias("champion").get("version", "")
+        if champion == version:
+            return
+        self.set_tag(version, "replaced", champion)
+        self.set_tag(version, "reason", reason)
+        self.set_tag(version, "rolled_back", "")
+        with self._translate_errors():
+            self._client.set_registered_model_alias(self.name, "champion", version)
+            if self.get_by_alias("challenger").get("version") == version:
+                self._client.delete_registered_model_alias(self.name, "challenger")
+
+    def set_challenger(self, version: str, reason: str) -> None:
+        """Give a version the alias `challenger`, and tag it with the reason."""
+        self.set_tag(version, "reason", reason)
+        with self._translate_errors():
+            self._client.set_registered_model_alias(self.name, "challenger", version)
+
+    def rollback(self) -> tuple[str, str]:
+        """Make the version champion that the champion replaced; return (from, to).
+
+        ValueError where there is none.
+        """
+        champion = self.get_by_alias("champion")
+        before = champion.get("replaced", "")
+        if not before:
+            raise ValueError("there is no champion, or it replaced nobody: nothing to go back to")
+        with self._translate_errors():
+            if self._get_or_none(lambda: self._client.get_model_version(self.name, before)) is None:
+                raise ValueError(
+                    f"version {before}, which the champion replaced, was deleted from the "
+                    "registry; name another one: amazon-electra promote VERSION"
+                )
+            self._client.set_registered_model_alias(self.name, "champion", before)
+        self.set_tag(champion["version"], "rolled_back", f"to version {before}")
+        return champion["version"], before
+
+    def resolve_version(self, version: str) -> str:
+        """Return the number of a version, given that or the start of its encoder's fingerprint.
+
+        ValueError where there is none, or more than one.
+        """
+        with self._translate_errors():
+            encoders = {
+                str(known.version): known.tags.get("encoder", "") for known in self._list_versions()
+            }
+        if version in encoders:
+            return version
+        matches = [number for number, encoder in encoders.items() if encoder.startswith(version)]
+        if len(version) < SHORTEST_FINGERPRINT or not matches:
+            raise ValueError(
+                f"no version {version or '(empty)'} of {self.name}; the MLflow UI lists them under "
+                f"Models. Write its number, or at least {SHORTEST_FINGERPRINT} digits of its "
+                "encoder's fingerprint"
+            )
+        if len(matches) > 1:
+            numbers = ", ".join(sorted(matches, key=int))
+            raise ValueError(
+                f"{version} begins the encoder of the versions {numbers}; write the number of one"
+            )
+        return matches[0]
+
+    def _list_versions(self) -> list[Any]:
+        return list(self._client.search_model_versions(f"name = '{self.name}'"))
+
+    def _get_or_none(self, request: Callable[[], Any]) -> Any:
+        """Return the answer to a request; None where the registry has no such thing."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return request()
+        except MlflowException as error:
+            if error.error_code not in NOT_FOUND:
+                raise
+            return None
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise RegistryAway where MLflow did not answer, ValueError where it refused."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            yield
+        except MlflowException as error:
+            if error.error_code in NOT_FOUND:
+                raise ValueError(
+                    f"the registry of MLflow: {hide_credentials(error.message)}"
+                ) from error
+            cause = hide_credentials(str(error)).splitlines()[0]
+            raise RegistryAway(
+                f"MLflow at {hide_credentials(self.uri)} did not answer for the registry: {cause}"
+            ) from error

@@ -1,0 +1,181 @@
+"""Dumps that arrive one after another: the same reviews and sentences as from all at once."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from beam_jobs import corpus_job
+from beam_jobs.deduplication import earlier_corpora
+from beam_jobs.job.errors import UserError
+from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+
+DUMPS = ("zebra", "apple", "mango")  # arrive in this order, which is not that of their names
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory) -> list[Path]:
+    """Copies within a dump and across dumps, by other users, with other stars, in other letters, in
+    several files.
+    """
+    folder = tmp_path_factory.mktemp("dumps")
+    for number, name in enumerate(DUMPS):
+        (folder / name).mkdir()
+        records = [
+            review(i, text_of(i), reviewerID=f"{name}-{i}")
+            for i in range(60 * number, 60 * number + 150)
+        ]
+        records += [
+            review(i, text_of(i).upper(), overall=2.0)
+            for i in range(60 * number + 100, 60 * number + 170)
+        ]
+        write_lines(folder / name / "b.json.gz", records[::2])
+        write_lines(folder / name / "a.json", [*records[1::2], "{broken"])
+    return [folder / name for name in DUMPS]
+
+
+@pytest.fixture(scope="module")
+def in_turn(dumps, tmp_path_factory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("in turn")
+    corpora: list[Path] = []
+    for dump in dumps:
+        output = folder / dump.name
+        arguments = ["--seen", *corpora] if corpora else []
+        result = run_job(output, "--input", dump, *arguments)
+        assert (result["dropped"].get("seen before", 0) > 0) is bool(corpora)
+        assert result["seen"]["corpora"] == [str(c) for c in corpora]
+        corpora.append(output)
+    return corpora
+
+
+def digest(*folders: Path) -> str:
+    rows = sorted(
+        (row["review_id"], row["sentences"]) for folder in folders for row in rows_of(folder)
+    )
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def test_three_dumps_in_turn_give_the_corpus_of_all_in_one_call(dumps, in_turn, tmp_path):
+    inputs = [argument for dump in dumps for argument in ("--input", dump)]
+    result = run_job(tmp_path / "once", *inputs, "--punkt", in_turn[0] / "punkt.json")
+    assert digest(*in_turn) == digest(tmp_path / "once")
+    results = [json.loads((c / "corpus.json").read_text()) for c in in_turn]
+    assert result["kept"] == sum(r["kept"] for r in results)
+    gone = sum(
+        r["dropped"].get(reason, 0) for r in results for reason in ("duplicate", "seen before")
+    )
+    assert result["dropped"]["duplicate"] == gone
+    assert {name for c in in_turn for name in [(c / "punkt.json").read_bytes()]} == {
+        (tmp_path / "once" / "punkt.json").read_bytes()
+    }
+    assert digest(*reversed(in_turn)) != digest(in_turn[0])
+
+
+def test_another_order_keeps_other_copies(dumps, in_turn, tmp_path):
+    """Otherwise the test above would say nothing about which copy stays."""
+    inputs = [argument for dump in reversed(dumps) for argument in ("--input", dump)]
+    run_job(tmp_path / "reversed", *inputs, "--punkt", in_turn[0])
+    assert digest(*in_turn) != digest(tmp_path / "reversed")
+
+
+def test_workers_find_what_was_seen_too(dumps, in_turn, tmp_path):
+    run_job(tmp_path, "--input", dumps[2], "--seen", *in_turn[:2], mode="multi_processing")
+    assert digest(tmp_path) == digest(in_turn[2])
+
+
+def test_a_text_that_is_in_two_files_of_hashes_is_found(in_turn, tmp_path, monkeypatch):
+    monkeypatch.setattr(earlier_corpora, "PACK_ROWS", 1)
+    found = earlier_corpora.inspect_corpora(
+        [str(c) for c in in_turn], agreed_of(in_turn[0]), str(tmp_path / "new"), None
+    )
+    assert len(found.runs) == sum(len(list(c.glob("*.parquet"))) for c in in_turn)
+    packs = [
+        earlier_corpora.write_sorted_hashes(run, str(tmp_path)) for run in enumerate(found.runs)
+    ]
+    assert (
+        len(earlier_corpora.read_bucket((0, 1), packs))
+        == found.reviews
+        == sum(len(rows_of(c)) for c in in_turn)
+    )
+    hashes = sorted(row["text_hash"] for c in in_turn for row in rows_of(c))
+    packed = b"".join(
+        earlier_corpora.read_bucket((bucket, 4), packs).tobytes() for bucket in range(4)
+    )
+    assert [packed[i : i + 16] for i in range(0, len(packed), 16)] == hashes
+
+
+def agreed_of(corpus: Path) -> dict:
+    return json.loads((corpus / "corpus.json").read_text())["agreed"]
+
+
+def test_a_dump_with_nothing_new_gives_an_empty_corpus_that_can_be_seen(dumps, in_turn, tmp_path):
+    result = run_job(tmp_path / "again", "--input", dumps[0], "--seen", *in_turn)
+    assert result["kept"] == 0
+    assert result["dropped"] == {"broken JSON": 1, "seen before": 220}
+    after = run_job(
+        tmp_path / "after", "--input", dumps[1], "--seen", in_turn[0], tmp_path / "again"
+    )
+    assert after["kept"] == len(rows_of(in_turn[1]))
+
+
+def refused(dumps, output: Path, *arguments) -> str:
+    with pytest.raises(UserError) as mistake:
+        corpus_job.run([*map(str, ["--input", dumps[1], "--output", output, *arguments])])
+    return str(mistake.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seed", "7"], "was made with seed 0, this call has 7"),
+        (
+            ["--split", "pretrain=1,test=1"],
+            "split pretrain=80,train=8,dev=4,test=8, this call has "
+            "pretrain=50,train=0,dev=0,test=50",
+        ),
+        (["--mask_personal_data", "false"], "mask_personal_data true, this call has false"),
+        (["--repair_run_ons", "false"], "repair_run_ons true, this call has false"),
+        (["--max_characters", "100"], "max_characters 20000, this call has 100"),
+        (["--min_words", "3"], "min_words 1, this call has 3"),
+        (["--languages", "en"], 'languages [], this call has ["en"]'),
+        (["--near_duplicates", "0.8"], "--near-duplicates with --seen"),
+    ],
+)
+def test_other_settings_are_refused_by_name(dumps, in_turn, tmp_path, arguments, said):
+    assert said in refused(dumps, tmp_path / "new", "--seen", in_turn[0], *arguments)
+
+
+def test_other_evaluation_texts_are_refused(dumps, in_turn, tmp_path):
+    (tmp_path / "evaluation.txt").write_text("A text that must not get into the corpus.\n")
+    said = refused(
+        dumps, tmp_path / "new", "--seen", in_turn[0], "--withhold", tmp_path / "evaluation.txt"
+    )
+    assert 'withhold [], this call has ["evaluation.txt ' in said
+
+
+def test_what_is_no_whole_corpus_is_refused(dumps, in_turn, tmp_path):
+    assert "no corpus.json in it" in refused(dumps, tmp_path / "new", "--seen", dumps[0])
+    assert "is named by --seen too" in refused(dumps, in_turn[0], "--seen", in_turn[0])
+    assert len(rows_of(in_turn[0])) > 0
+    broken = tmp_path / "broken"
+    shutil.copytree(in_turn[0], broken)
+    next(broken.glob("*.parquet")).unlink()
+    assert "its files hold other reviews" in refused(dumps, tmp_path / "new", "--seen", broken)
+    (broken / "corpus.json").write_text("{}")
+    assert "is not one of corpus_job's" in refused(dumps, tmp_path / "new", "--seen", broken)
+    (broken / "corpus.json").write_text('{"kept": 1}')
+    assert "does not say how it was made" in refused(dumps, tmp_path / "new", "--seen", broken)
+
+
+def test_corpora_cut_into_sentences_differently_need_a_choice(dumps, in_turn, tmp_path):
+    other = tmp_path / "other"
+    run_job(other, "--input", dumps[2])
+    assert "different punkt.json" in refused(dumps, tmp_path / "new", "--seen", in_turn[0], other)
+    run_job(
+        tmp_path / "new", "--input", dumps[1], "--seen", in_turn[0], other, "--punkt", in_turn[0]
+    )
+    assert (tmp_path / "new" / "punkt.json").read_bytes() == (
+        in_turn[0] / "punkt.json"
+    ).read_bytes()

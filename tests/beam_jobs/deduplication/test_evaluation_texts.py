@@ -1,0 +1,129 @@
+"""Evaluation files are streamed, each form as before: only a JSON document of many lines is held as
+a whole.
+"""
+
+import csv
+import gzip
+import json
+import tracemalloc
+
+import pytest
+
+from beam_jobs.deduplication import withholding
+from beam_jobs.deduplication.evaluation_texts import read_evaluation_texts
+from beam_jobs.job.errors import UserError
+
+TEXT = "so many words of a review that nobody has to read " * 40
+
+
+def rows(form, n):
+    texts = [f"{i} {TEXT}" for i in range(n)]
+    if form == "jsonl":
+        return "".join(json.dumps({"deep": [text]}) + "\n" for text in texts)
+    if form == "array":
+        return "[\n" + ",\n".join(json.dumps({"deep": [text]}) for text in texts) + "\n]\n"
+    if form == "fasttext":
+        return "".join(f"__label__1 {text}\n" for text in texts)
+    if form == "review":
+        return "".join(
+            f"<review>\n<review_text>\n{text}\n</review_text>\n</review>\n" for text in texts
+        )
+    separator = {"tsv": "\t", "csv": ",", "txt": " "}[form]
+    return f"id{separator}text\n" + "".join(
+        f"{i}{separator}{text}\n" for i, text in enumerate(texts)
+    )
+
+
+@pytest.mark.parametrize("form", ["jsonl", "array", "fasttext", "review", "tsv", "csv", "txt"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_long_file_takes_little_memory(tmp_path, form, packed):
+    content = rows(form, 6000).encode()
+    path = tmp_path / f"test.{form}"
+    path.write_bytes(gzip.compress(content, 1) if packed else content)
+    tracemalloc.start()
+    found = sum(TEXT.strip() in text for text in read_evaluation_texts(str(path)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found >= 6000
+    assert peak < len(content) / 1.5
+
+
+def test_a_document_of_many_lines_is_read_as_one(tmp_path):
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps({"data": [{"context": "three little\nwords of it"}]}, indent=2))
+    assert list(read_evaluation_texts(str(path))) == ["three little\nwords of it"]
+
+
+def test_a_line_that_is_no_json_is_a_text_itself(tmp_path):
+    path = tmp_path / "lines.json"
+    path.write_text('{"a": "one two three"}\n{"a": "four five six\n[]\n')
+    assert list(read_evaluation_texts(str(path))) == ["one two three", '{"a": "four five six']
+
+
+def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("beam_jobs.deduplication.evaluation_texts.MAX_FIELD_CHARACTERS", 200)
+    limit = csv.field_size_limit()
+    broken = 'id{0}text\n1{0}"one two three\n' + "".join(
+        f"{i}{{0}}four five six {i}\n" for i in range(30)
+    )
+    (tmp_path / "test.tsv").write_text(broken.format("\t"))
+    assert {f"four five six {i}" for i in range(30)} <= set(
+        read_evaluation_texts(str(tmp_path / "test.tsv"))
+    )
+    (tmp_path / "test.csv").write_text(broken.format(","))
+    with pytest.raises(UserError, match=r"test.csv, line \d+: field larger.*is a quote not closed"):
+        list(read_evaluation_texts(str(tmp_path / "test.csv")))
+    assert csv.field_size_limit() == limit  # others in this process read with it
+
+
+CONLL = """-DOCSTART- -X- -X- O
+
+SOCCER NN B-NP O
+- : O O
+JAPAN NNP B-NP B-LOC
+WIN VB B-VP O
+
+China NNP I-NP I-LOC
+lost VBD B-VP O
+narrowly RB B-ADVP O
+"""
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_the_sentences_of_tagged_words_are_texts(tmp_path, separator):
+    path = tmp_path / "eng.testb"
+    path.write_text(CONLL.replace(" ", separator))
+    assert list(read_evaluation_texts(str(path))) == ["SOCCER - JAPAN WIN", "China lost narrowly"]
+
+
+def test_the_mark_at_the_end_of_subjqas_reviews_is_none_of_their_words(tmp_path):
+    path = tmp_path / "test.csv"
+    path.write_text(
+        "review,answer\nGreat taste and texture ANSWERNOTFOUND,ANSWERNOTFOUND\n"
+        "Good ANSWERNOTFOUND,so so good\n"
+    )
+    texts = list(read_evaluation_texts(str(path)))
+    assert {"Great taste and texture", "so so good"} <= set(texts)
+    withholding.write_index([str(path)], str(tmp_path / "index"))
+    index = withholding.load_index(str(tmp_path / "index"))
+    assert index.find_withheld(["great taste and texture"])[0].tolist() == [True]
+
+
+def test_what_the_report_promises_is_what_is_withheld(tmp_path):
+    from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
+    from model.report import contamination
+
+    said = contamination.describe_withheld_texts(
+        {"arms": [{"name": "own", "held_out": ["t"]}]}, ["t"]
+    )[1].text
+    assert said.startswith(
+        "No text of three words or more that is tested on in t reaches the pre-training of own as a"
+    )
+    assert MIN_WORDS == 3
+
+
+def test_a_file_that_breaks_off_is_refused(tmp_path):
+    path = tmp_path / "test.txt"
+    path.write_bytes(gzip.compress(rows("txt", 50).encode())[:-20])
+    with pytest.raises(UserError, match=r"--withhold .*test.txt: damaged file.*fetch it again"):
+        list(read_evaluation_texts(str(path)))

@@ -1,0 +1,136 @@
+"""No held-out text is trained on, in whatever form it comes: each of these once leaked."""
+
+import json
+import re
+
+import pytest
+
+from beam_jobs import shards_job
+from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, texts_in, write_lines
+from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
+
+LONG = text_of(1, 6)
+
+
+def corpus_without(tmp_path, evaluation: str, *texts: str) -> list[str]:
+    """Return the texts that are left of a dump when an evaluation file is withheld."""
+    (tmp_path / "test.txt").write_text(evaluation)
+    dump = write_lines(
+        tmp_path / "d.json", [review(i, text) for i, text in enumerate([*texts, LONG])]
+    )
+    run_job(tmp_path / "corpus", "--input", dump, "--withhold", tmp_path / "test.txt")
+    return sorted(set(texts_in(tmp_path / "corpus")) - {LONG})
+
+
+def test_a_line_with_a_comma_is_a_text_as_a_whole(tmp_path):
+    evaluation = "Good phone, works well.\nNot a good phone, sorry to say\n"
+    assert corpus_without(tmp_path, evaluation, *evaluation.splitlines()) == []
+
+
+def test_a_line_with_a_tab_is_a_text_as_a_whole(tmp_path):
+    assert corpus_without(tmp_path, "So good\tworks well\n", "So good works well") == []
+
+
+@pytest.mark.parametrize("text", ["这个手机很好用", "とても良い商品です", "สินค้าดีมาก"])
+def test_a_text_without_spaces_is_withheld(tmp_path, text):
+    assert corpus_without(tmp_path, f"{text}\n", text, f"{text}。") == []
+
+
+def test_nearly_the_same_text_without_spaces_is_withheld(tmp_path):
+    text = "这个手机很好用电池也很耐用屏幕清晰价格便宜物流很快"
+    other = "昨天买的耳机声音不错但是线太短了不太方便"
+    assert corpus_without(tmp_path, f"{text}\n", f"{text}非常满意", other) == [other]
+
+
+@pytest.mark.parametrize(
+    "copy", ["works well, thank you", "Works WELL – thank you!", "works well thank you…"]
+)
+def test_a_short_text_does_not_escape_by_punctuation(tmp_path, copy):
+    assert corpus_without(tmp_path, "Works well. Thank you\n", copy) == []
+
+
+def test_two_words_are_in_half_of_all_reviews(tmp_path):
+    assert corpus_without(tmp_path, "Love it!\nok\n", "Love it!", "ok") == ["Love it!", "ok"]
+
+
+@pytest.fixture
+def reviews() -> list[dict]:
+    """Return pairs of nearly the same long review, and of the same short one."""
+    texts = [text_of(i, 6) for i in range(150)]
+    short = [f"Works {word} for me" for word in ("well", "badly", "fine", "here", "now", "never")]
+    near = [f"{text} Thanks!" for text in texts] + [f"{text}!!" for text in short]
+    return [review(i, text) for i, text in enumerate([*texts, *short, *near])]
+
+
+def list_words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text))
+
+
+def list_leaks(*corpora) -> list[str]:
+    """Return the pretrain and train reviews with a near copy in dev or test."""
+    sides: dict[str, set[str]] = {}
+    for row in (row for corpus in corpora for row in rows_of(corpus)):
+        key = list_words(" ".join(row["sentences"])).removesuffix(" Thanks")
+        sides.setdefault(key, set()).add(row["split"])
+    return [
+        key for key, found in sides.items() if found & {"dev", "test"} and found - {"dev", "test"}
+    ]
+
+
+def test_no_near_copy_of_a_dev_or_test_review_is_trained_on(tmp_path, reviews):
+    dump = write_lines(tmp_path / "d.json", reviews)
+    split = ("--split", "pretrain=50,train=10,dev=20,test=20")
+    result = run_job(tmp_path / "corpus", "--input", dump, *split)
+    assert list_leaks(tmp_path / "corpus") == []
+    assert result["dropped"]["withheld (own)"] > 20
+    run_job(tmp_path / "two", "--input", dump, *split, mode="multi_processing")
+    assert rows_of(tmp_path / "two") == rows_of(tmp_path / "corpus")
+    run_job(tmp_path / "without", "--input", dump, *split, "--withhold-own", "false")
+    assert len(list_leaks(tmp_path / "without")) == result["dropped"]["withheld (own)"]
+
+
+def test_a_near_duplicate_that_does_not_stay_withholds_nothing(tmp_path, reviews):
+    dump = write_lines(tmp_path / "d.json", reviews)
+    split = ("--split", "pretrain=50,train=10,dev=20,test=20")
+    result = run_job(tmp_path / "corpus", "--input", dump, *split, "--near-duplicates", 0.5)
+    kept = {list_words(text).removesuffix(" Thanks") for text in texts_in(tmp_path / "corpus")}
+    assert kept >= {list_words(text_of(i, 6)) for i in range(150)}
+    assert result["dropped"]["near duplicate"] >= 150
+
+
+def test_dumps_in_turn_are_withheld_as_all_at_once(tmp_path, reviews):
+    dumps = [
+        write_lines(tmp_path / f"{name}.json", reviews[number::3])
+        for number, name in enumerate("zam")
+    ]
+    split = ("--split", "pretrain=50,train=10,dev=20,test=20")
+    once = [argument for dump in dumps for argument in ("--input", dump)]
+    corpora: list = []
+    for dump in dumps:
+        seen = ["--seen", *corpora] if corpora else []
+        corpora.append(tmp_path / f"corpus-{dump.stem}")
+        run_job(corpora[-1], "--input", dump, *split, *seen)
+    run_job(tmp_path / "once", *once, *split, "--punkt", corpora[0])
+    in_turn = [row["review_id"] for corpus in corpora for row in rows_of(corpus)]
+    assert sorted(in_turn) == sorted(row["review_id"] for row in rows_of(tmp_path / "once"))
+
+
+def test_general_text_is_searched_for_the_reviews_of_a_corpus(tmp_path, vocabulary):  # noqa: F811
+    write_lines(tmp_path / "d.json", [review(i) for i in range(200)])
+    run_job(tmp_path / "corpus", "--input", tmp_path / "d.json")
+    held_out = [
+        " ".join(row["sentences"])
+        for row in rows_of(tmp_path / "corpus")
+        if row["split"] in ("dev", "test")
+    ]
+    (tmp_path / "text").write_text("\n".join([*held_out, *(text_of(i) for i in range(900, 910))]))
+    result = shards_job.run(
+        [
+            *["--general-text", str(tmp_path / "text"), "--vocabulary", str(vocabulary)],
+            *["--withhold-corpus", str(tmp_path / "corpus"), "--output", str(tmp_path / "out")],
+            *["--direct_running_mode", "in_memory"],
+        ]
+    )
+    assert (result["documents"], result["empty_documents"]) == (10, len(held_out))
+    assert json.loads((tmp_path / "out" / "shards.json").read_text())["made_of"]["withheld_corpus"]
+    assert not list((tmp_path / "out").glob("withheld*"))

@@ -1,0 +1,124 @@
+"""No text of an evaluation file gets into the corpus, whatever the form of the file."""
+
+import gzip
+import json
+
+import pytest
+
+from beam_jobs.deduplication import evaluation_texts, withholding
+from beam_jobs.text.cleaning import clean_text
+from tests.beam_jobs.dumps import review, run_job, shared_data, text_of, texts_in, write_lines
+
+LONG = text_of(1, 6)
+
+
+def test_exact_and_near_texts_are_withheld_and_counted(tmp_path):
+    evaluation = tmp_path / "test.ft.txt"
+    evaluation.write_text(f"__label__2 Title: {LONG}\n__label__1 Short: Not good at all\n")
+    other = tmp_path / "sst.tsv"
+    other.write_text(f"sentence\tlabel\n{text_of(2, 5)}\t1\n")
+    texts = [
+        LONG.upper(),
+        f"Well. {LONG} Bye.",
+        "not good at all",
+        "Not good at all, sorry",
+        text_of(2, 5),
+        text_of(3, 5),
+    ]
+    write_lines(tmp_path / "d.json", [review(i, text) for i, text in enumerate(texts)])
+    result = run_job(
+        tmp_path / "corpus", "--input", tmp_path / "d.json", "--withhold", evaluation, other
+    )
+    assert result["dropped"] == {"withheld (exact)": 3, "withheld (near)": 1}
+    assert set(texts_in(tmp_path / "corpus")) == {"Not good at all, sorry", text_of(3, 5)}
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--mask_personal_data", "false"], ["--repair_run_ons", "false"]]
+)
+def test_a_text_is_withheld_whatever_the_job_makes_of_it(tmp_path, options):
+    texts = [
+        "Call 555-123-4567 now please",
+        "Mail me@example.com for info",
+        "Obsessed!It works fine",
+    ]
+    (tmp_path / "test.tsv").write_text(
+        "sentence\tlabel\n" + "".join(f"{text}\t1\n" for text in texts)
+    )
+    write_lines(
+        tmp_path / "d.json", [review(i, text) for i, text in enumerate([*texts, text_of(3, 5)])]
+    )
+    result = run_job(
+        tmp_path / "corpus",
+        "--input",
+        tmp_path / "d.json",
+        "--withhold",
+        tmp_path / "test.tsv",
+        *options,
+    )
+    assert result["dropped"] == {"withheld (exact)": 3}
+
+
+def test_half_of_the_runs_of_the_shorter_text_decide(tmp_path):
+    words = [f"w{i}" for i in range(100)]
+    withheld = index_of(tmp_path, " ".join(words))
+    little = " ".join(words[:15] + [f"x{i}" for i in range(85)])
+    much = " ".join(words[:70] + [f"x{i}" for i in range(30)])
+    inside = " ".join(words[40:52])
+    punctuated = ", ".join(words).upper()
+    assert withheld.find_near_texts([little, much, inside, punctuated, "w1 w2 w3"]).tolist() == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_exact_texts_are_not_near_ones_too(tmp_path):
+    index = index_of(tmp_path, LONG, "three little words")
+    exact, near = index.find_withheld([LONG, text_of(9, 6), f"{LONG} Bye", "Three, little words!"])
+    assert exact.tolist() == [True, False, False, True]
+    assert near.tolist() == [False, False, True, False]
+
+
+def index_of(folder, *texts: str) -> withholding.HeldOutIndex:
+    (folder / "held out.txt").write_text("\n".join(texts))
+    withholding.write_index([str(folder / "held out.txt")], str(folder / "index"))
+    return withholding.load_index(str(folder / "index"))
+
+
+FORMS = {
+    "lines.json": "".join(
+        json.dumps({"q": f"{t} one", "deep": {"list": [t]}}) + "\n" for t in (LONG, "a b c")
+    ),
+    "squad.json": json.dumps({"data": [{"paragraphs": [{"context": LONG}]}]}, indent=2),
+    "task.tsv": f'id\ttext\n7\t"{LONG}"\n8\t"broken quote {LONG}\n',
+    "task.csv": f'id,text\n7,"{LONG}"\n',
+    "plain.txt": f"{LONG}\nsecond line here\n",
+    "blitzer.review": "<review>\n<title>\nso so good\n</title>\n"
+    f"<review_text>\n{LONG}\n</review_text>\n</review>\n",
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_texts_are_found_in_every_form(tmp_path, name):
+    for path, content in (
+        (tmp_path / name, FORMS[name].encode()),
+        (tmp_path / "x.gz", gzip.compress(FORMS[name].encode())),
+    ):
+        path.write_bytes(content)
+        assert LONG in {
+            clean_text(text).strip('"')
+            for text in evaluation_texts.read_evaluation_texts(str(path))
+        }
+
+
+def test_no_review_of_the_fasttext_test_is_in_a_corpus_made_of_it(tmp_path):
+    reviews = shared_data() / "reviews"
+    inputs = [reviews / "fasttext" / "test.ft.txt", reviews / "mcauley_2018" / "Pet_Supplies.json"]
+    result = run_job(
+        tmp_path, "--input", *inputs, "--withhold", inputs[0], "--punkt_sample_bytes", 50_000
+    )
+    assert result["files"][str(inputs[0])] == {"read": 2204, "kept": 0}
+    assert result["dropped"]["withheld (exact)"] >= 2100

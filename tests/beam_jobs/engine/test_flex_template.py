@@ -1,0 +1,65 @@
+"""The files of the Flex Templates say what the jobs' options say."""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.config import CorpusOptions, ShardsOptions
+from beam_jobs.job.settings import find_mistake, list_choices, list_settings, parse_value
+
+ROOT = Path(__file__).parents[3]
+DATAFLOW = ROOT / "deploy" / "dataflow"
+OPTIONS = {"corpus_job": CorpusOptions, "shards_job": ShardsOptions}
+KEYS = {"name", "label", "helpText", "regexes", "isOptional", "defaultValue"}
+
+
+@pytest.mark.parametrize("job", OPTIONS)
+def test_the_metadata_follow_the_options(job):
+    parameters = json.loads((DATAFLOW / f"{job}.json").read_text())["parameters"]
+    options = list_settings(OPTIONS[job])
+    fields = {field.name: field for field in dataclasses.fields(OPTIONS[job])}
+    for parameter in parameters:
+        assert set(parameter) <= KEYS
+        hint, setting = options[parameter["name"]]
+        default = [parameter["defaultValue"]] if "defaultValue" in parameter else []
+        for text in default:
+            value = parse_value(hint, text)
+            assert value == fields[parameter["name"]].default
+            assert find_mistake(hint, setting, value) == ""
+        values = [*map(str, list_choices(hint)), *default]
+        assert all(re.fullmatch(regex, value) for regex in parameter["regexes"] for value in values)
+    required = {n for n, field in fields.items() if field.default is dataclasses.MISSING}
+    required |= {"corpus"} & set(options)
+    assert required == {p["name"] for p in parameters if not p.get("isOptional")}
+
+
+def test_the_image_has_the_beam_that_was_tried():
+    constraints = (ROOT / "constraints.txt").read_text()
+    (version,) = re.findall(r"^apache-beam==(.+)$", constraints, re.MULTILINE)
+    assert f"apache/beam_python3.11_sdk:{version}\n" in (DATAFLOW / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("job", OPTIONS)
+def test_the_launcher_starts_the_job(job):
+    environment = {**os.environ, "JOB": job, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(DATAFLOW / "launch.py"), "--help"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert "--output" in done.stdout + done.stderr
+
+
+def test_the_cost_in_the_readme_is_what_the_command_prints():
+    readme = (DATAFLOW / "README.md").read_text()
+    (command,) = re.findall(
+        r"^    python (tests/bench/data_path_cost\.py .*)$", readme, re.MULTILINE
+    )
+    done = subprocess.run(
+        [sys.executable, *command.split()], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() in readme

@@ -1,0 +1,67 @@
+"""What Dataflow's workers install: all that beam_jobs imports and nothing of the rest of the
+project.
+"""
+
+import ast
+import runpy
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from unittest.mock import patch
+
+from beam_jobs.engine import staged_package
+
+BEAM_JOBS = Path(staged_package.__file__).parents[1]
+PACKAGE_OF = {
+    "apache_beam": None,
+    "beam_jobs": None,
+    "rich": None,
+}  # rich: only where a person looks on
+IMAGE_OF_ITS_OWN = (
+    "scoring/classifier.py"  # its workers have torch, which is far too large to stage
+)
+
+
+def imports() -> set[str]:
+    names = set()
+    for path in set(BEAM_JOBS.rglob("*.py")) - {BEAM_JOBS / IMAGE_OF_ITS_OWN}:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.split(".")[0])
+    return names - set(sys.stdlib_module_names)
+
+
+def test_the_requirements_are_the_imports():
+    needed = {name for name in imports() if PACKAGE_OF.get(name, name)}
+    needed |= {"gcsfs", "s3fs"}  # fsspec loads them for gs:// and s3://
+    assert needed <= set(staged_package.REQUIREMENTS)
+    assert set(staged_package.REQUIREMENTS) - needed <= {"isal", "orjson"}
+
+
+def test_the_package_holds_beam_jobs_alone(tmp_path):
+    setup = staged_package.write_package(tmp_path)
+    with patch("setuptools.setup") as called:
+        runpy.run_path(str(setup), {"__file__": str(setup)})
+    requirements = called.call_args.kwargs["install_requires"]
+    assert not any(
+        name in " ".join(requirements) for name in ("torch", "prefect", "mlflow", "transformers")
+    )
+    assert all("==" in requirement for requirement in requirements)
+    assert {p.name for p in tmp_path.iterdir()} == {"beam_jobs", "setup.py"}
+    assert (tmp_path / "beam_jobs" / "shards_job.py").read_bytes() == (
+        BEAM_JOBS / "shards_job.py"
+    ).read_bytes()
+
+
+def test_the_package_installs_every_file_of_data(tmp_path):
+    """A worker installs from the source distribution: what it leaves out is missing there."""
+    setup = staged_package.write_package(tmp_path)
+    subprocess.run([sys.executable, setup, "-q", "sdist"], cwd=tmp_path, check=True, timeout=120)
+    [archive] = (tmp_path / "dist").glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    data = {path for path in BEAM_JOBS.rglob("*") if path.suffix in {".py", ".json"}}
+    assert {str(path.relative_to(BEAM_JOBS.parent)) for path in data} - names == set()

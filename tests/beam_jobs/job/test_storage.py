@@ -1,0 +1,59 @@
+"""What names, folders and globs stand for, here and in object stores alike."""
+
+import fsspec
+import pytest
+
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+
+FILES = [
+    "a.json",
+    "b.json.gz",
+    "sub/c.json",
+    "sub/deep/d.json",
+    ".hidden",
+    "sub/.hidden",
+    ".git/e.json",
+]
+STANDS_FOR = {
+    "": ["a.json", "b.json.gz", "c.json", "d.json"],
+    "/*": ["a.json", "b.json.gz", "c.json", "d.json"],
+    "/*.json": ["a.json"],
+    "/s*": ["c.json", "d.json"],
+    "/sub/c.json": ["c.json"],
+    "/**/*.json": ["a.json", "c.json", "d.json"],
+}
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request, tmp_path):
+    """A folder that lies in a hidden one."""
+    folder = f"{tmp_path}/.cache/dumps"
+    if request.param == "memory":
+        folder = f"memory://{folder}"
+    for name in FILES:
+        storage.write_bytes(storage.join_path(folder, name), b"{}")
+    yield folder
+    if request.param == "memory":
+        fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
+
+
+@pytest.mark.parametrize("pattern", STANDS_FOR)
+def test_what_a_pattern_stands_for(folder, pattern):
+    found = storage.expand_patterns([folder + pattern])
+    assert [path.rsplit("/", 1)[1] for path in found] == STANDS_FOR[pattern]
+    assert all(storage.read_bytes(path) == b"{}" for path in found)
+
+
+def test_brackets_in_the_name_of_a_file_are_no_pattern(folder):
+    for name in ("reviews[1].json", "reviews1.json"):
+        storage.write_bytes(storage.join_path(folder, "downloads", name), name.encode())
+    [found] = storage.expand_patterns([f"{folder}/downloads/reviews[1].json"])
+    assert storage.read_bytes(found) == b"reviews[1].json"
+    [found] = storage.expand_patterns([f"{folder}/downloads/reviews[0-9].json"])
+    assert storage.read_bytes(found) == b"reviews1.json"
+
+
+def test_what_stands_for_nothing_is_named(folder):
+    with pytest.raises(UserError, match=r"^--withhold .*\.csv: no such file"):
+        storage.expand_patterns([f"{folder}/*.csv"], "--withhold")

@@ -1,0 +1,124 @@
+"""Nothing lost, nothing mixed, little room left."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.corpus.parquet_files import build_shard_schema
+from beam_jobs.packing.packing import Tokens, pack_documents
+
+CLS, SEP = 2, 3
+
+
+def tokens_of(documents: list[list[int]]) -> Tokens:
+    """Documents given as sentence lengths; the ids count up from 10, so that each token is known
+    again.
+    """
+    sentences = [length for document in documents for length in document]
+    return Tokens(
+        ids=np.arange(10, 10 + sum(sentences), dtype=np.uint32),
+        sentence_offsets=np.concatenate([[0], np.cumsum(sentences, dtype=np.int64)]).astype(
+            np.int64
+        ),
+        document_offsets=np.concatenate([[0], np.cumsum([len(d) for d in documents])]).astype(
+            np.int64
+        ),
+    )
+
+
+def pieces_of(table) -> list[tuple[list[int], list[int]]]:
+    """(ids without [CLS] and [SEP], starts of sentences among them) of every piece in every row."""
+    pieces = []
+    for row in table.to_pylist():
+        starts = row["document_starts"]
+        assert starts[0] == 0
+        for start, end in zip(starts, [*starts[1:], len(row["input_ids"])], strict=True):
+            ids = row["input_ids"][start:end]
+            assert (ids[0], ids[-1]) == (CLS, SEP)
+            pieces.append(
+                (ids[1:-1], [s - start - 1 for s in row["sentence_starts"] if start < s < end])
+            )
+        assert sum(len(p[1]) for p in pieces[-len(starts) :]) == len(row["sentence_starts"])
+    return pieces
+
+
+documents_strategy = st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents_strategy, st.integers(16, 64))
+def test_every_token_once_in_its_document(documents, max_length):
+    tokens = tokens_of(documents)
+    table, counts = pack_documents(tokens, max_length, CLS, SEP, build_shard_schema(50_000))
+    assert all(len(row) <= max_length for row in table["input_ids"].to_pylist())
+    pieces = sorted(pieces_of(table))
+    assert [i for ids, _ in pieces for i in ids] == tokens.ids.tolist()
+    document_of = np.repeat(np.arange(len(documents)), [sum(d) for d in documents])
+    for ids, _ in pieces:
+        assert len({int(document_of[i - 10]) for i in ids}) == 1
+    whole = [d for d in documents if 0 < sum(d) <= max_length - 2]
+    assert counts.documents == sum(sum(d) > 0 for d in documents)
+    assert counts.empty_documents == sum(sum(d) == 0 for d in documents)
+    assert counts.text_tokens == len(tokens.ids) == counts.tokens - 2 * counts.pieces
+    assert counts.pieces == len(pieces) >= len(whole)
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents_strategy, st.integers(16, 64))
+def test_cuts_are_at_sentences_where_they_can_be(documents, max_length):
+    tokens = tokens_of(documents)
+    table, counts = pack_documents(tokens, max_length, CLS, SEP, build_shard_schema(50_000))
+    begins = {10 + int(b) for b in tokens.sentence_offsets}
+    inside = 0
+    for ids, sentence_starts in sorted(pieces_of(table)):
+        within = [i for i, token in enumerate(ids) if token in begins]
+        assert sentence_starts == sorted({0, *within})
+        if ids[-1] + 1 not in begins:
+            inside += 1
+            assert len(ids) == max_length - 2
+            assert not set(within) - {0}
+    assert counts.cut_sentences == inside
+
+
+def test_documents_that_fit_are_not_cut():
+    draw = random.Random(1)
+    documents = [[draw.randint(1, 30) for _ in range(draw.randint(1, 10))] for _ in range(500)]
+    table, _ = pack_documents(tokens_of(documents), 64, CLS, SEP, build_shard_schema(50_000))
+    whole = {tuple(ids) for ids, _ in pieces_of(table)}
+    start = 10
+    for document in documents:
+        if sum(document) <= 62:
+            assert tuple(range(start, start + sum(document))) in whole
+        start += sum(document)
+
+
+@pytest.mark.parametrize("max_length", [128, 512])
+def test_fill(max_length):
+    """Lengths as reviews have them: log-normal, a median of 70 tokens, sentences of 17."""
+    draw = random.Random(0)
+    documents = []
+    for _ in range(4000):
+        sentences = max(1, round(draw.lognormvariate(1.4, 0.9)))
+        documents.append([1 + round(draw.lognormvariate(2.6, 0.6)) for _ in range(sentences)])
+    table, counts = pack_documents(
+        tokens_of(documents), max_length, CLS, SEP, build_shard_schema(50_000)
+    )
+    assert counts.sequences == table.num_rows
+    assert counts.tokens / (counts.sequences * max_length) >= 0.98
+
+
+def test_nothing_gives_nothing():
+    table, counts = pack_documents(
+        tokens_of([[], [0, 0]]), 64, CLS, SEP, build_shard_schema(50_000)
+    )
+    assert (table.num_rows, counts.empty_documents, counts.tokens) == (0, 2, 0)
+
+
+def test_ids_in_the_narrowest_type():
+    small, _ = pack_documents(tokens_of([[5]]), 64, CLS, SEP, build_shard_schema(65_536))
+    large, _ = pack_documents(tokens_of([[5]]), 64, CLS, SEP, build_shard_schema(65_537))
+    assert str(small.schema.field("input_ids").type.value_type) == "uint16"
+    assert str(large.schema.field("input_ids").type.value_type) == "uint32"

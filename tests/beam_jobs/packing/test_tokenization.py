@@ -1,0 +1,142 @@
+"""Ids equal to the tokenizer's own, for every text there is."""
+
+import gzip
+import itertools
+import random
+import sys
+import unicodedata
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from beam_jobs.packing.tokenization import WordIds
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = [
+    "great",
+    "##ly",
+    "the",
+    "ca",
+    "##t",
+    "caf",
+    "##e",
+    "##é",
+    "é",
+    "a",
+    "##a",
+    "b",
+    "##b",
+    "1",
+    "##2",
+    "你",
+    "'",
+    "!",
+    "-",
+    "[",
+]
+SHARED = Path(__file__).parents[4] / "shared" / "data"
+AWKWARD = [
+    "",
+    " ",
+    "  The  cat ",
+    "Great!!! the-cat",
+    "café CAFÉ cafe\u0301 Ⅷ ﬁ",
+    "你好a你",
+    "\x00a\x1cb\x85c\u200bd\u2028e\tf\ng\r\nh\xa0i",
+    "[MASK] a[SEP]b [mask] [ MASK ] [unused1]",
+    "a" * 10_000,
+    "a" * 100 + " " + "a" * 101,
+    "👍🏽 👨‍👩‍👧 🇩🇪a",
+    "İstanbul ΣΑΣ ß ŒUVRE",
+    "مرحبا بالعالم हिन्दी ไทย 한국어",
+    "a\u0301\u0302 \u0301a",
+    "it's $5.00 (100%) ~`^|<>_=+{}\\/@#&*;:,.?\"",
+]
+
+
+def tokenizer(lower_case: bool = True, strip_accents: bool = True) -> Tokenizer:
+    entries = SPECIAL + PIECES
+    made = Tokenizer(
+        models.WordPiece({piece: i for i, piece in enumerate(entries)}, unk_token="[UNK]")
+    )
+    made.normalizer = normalizers.BertNormalizer(strip_accents=strip_accents, lowercase=lower_case)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.add_special_tokens(SPECIAL)
+    return made
+
+
+def assert_equal_ids(word_ids: WordIds, reference: Tokenizer, texts: list[str]) -> None:
+    ids, offsets = word_ids.encode(pa.array(texts, pa.string()))
+    found = [ids[start:end].tolist() for start, end in itertools.pairwise(offsets)]
+    expected = [e.ids for e in reference.encode_batch_fast(texts, add_special_tokens=False)]
+    assert [(t, f) for t, f in zip(texts, found, strict=True)] == [
+        (t, e) for t, e in zip(texts, expected, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("strip_accents", [True, False])
+def test_awkward_texts(lower_case, strip_accents):
+    word_ids = WordIds(tokenizer(lower_case, strip_accents))
+    for _ in range(2):  # the second time from memory
+        assert_equal_ids(word_ids, tokenizer(lower_case, strip_accents), AWKWARD)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5),
+    st.booleans(),
+    st.booleans(),
+)
+def test_any_text(texts, lower_case, strip_accents):
+    assert_equal_ids(
+        WordIds(tokenizer(lower_case, strip_accents)), tokenizer(lower_case, strip_accents), texts
+    )
+
+
+def test_every_character_between_letters():
+    """One in sixteen of the many CJK and Hangul, all others that Unicode has assigned."""
+    characters = [
+        chr(c)
+        for c in range(sys.maxunicode + 1)
+        if unicodedata.category(chr(c)) not in {"Cn", "Co", "Cs"}
+    ]
+    chosen = [c for i, c in enumerate(characters) if unicodedata.category(c) != "Lo" or i % 16 == 0]
+    assert_equal_ids(WordIds(tokenizer()), tokenizer(), [f"a{c}b {c}" for c in chosen])
+
+
+def test_a_full_memory_is_forgotten_and_nothing_else_changes():
+    draw = random.Random(0)
+    word_ids = WordIds(tokenizer(), remembered=50)
+    for _ in range(20):
+        texts = [
+            " ".join(draw.choice("ab12!é你") * draw.randint(1, 9) for _ in range(20))
+            for _ in range(10)
+        ]
+        assert_equal_ids(word_ids, tokenizer(), texts)
+
+
+def test_a_slice_of_a_column_is_enough():
+    texts = pa.array(["a cat", "the cat", "b"])[1:]
+    assert WordIds(tokenizer()).encode(texts)[1].tolist() == [0, 3, 4]
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs real reviews in ../shared/data")
+def test_all_shared_text():
+    reference = tokenizer()
+    reference.model = models.WordPiece.from_file(
+        str(SHARED / "bert_vocab" / "vocab.txt"), unk_token="[UNK]"
+    )
+    word_ids = WordIds(reference)
+    files = [
+        p
+        for p in sorted((SHARED / "reviews").rglob("*")) + sorted((SHARED / "tasks").rglob("*"))
+        if p.is_file()
+    ]
+    for path in files:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        assert_equal_ids(word_ids, reference, content.decode("utf-8", "replace").split("\n")[::40])

@@ -1,0 +1,332 @@
+"""Records made to break a parser: never a crash, never a lost count."""
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.corpus import prepare_pass
+from beam_jobs.reading import detection, fields, work_units
+from beam_jobs.reading.layout import FORMATS, Layout
+from beam_jobs.reading.lines import BLOCK_BYTES, Reject, Tally
+from tests.beam_jobs.dumps import rejects_of, review, run_job, texts_in, write_lines
+
+DEEP = "[" * 100_000 + "]" * 100_000
+POISON: dict[str, tuple[str | bytes, str]] = {
+    "deep nesting": ('{"reviewText": ' + DEEP + "}", "nested too deeply"),
+    "deep objects": ('{"a":' * 50_000 + "1" + "}" * 50_000, "nested too deeply"),
+    "long line": (b'{"reviewText": "' + b"x" * 20_000_000 + b'"}', "record too long"),
+    "long line of braces": (b"{" * 17_000_000, "record too long"),
+    "not an object": ("[1, 2]", "not an object"),
+    "a number": ("5", "not an object"),
+    "cut off": ('{"reviewText": "abc', "broken JSON"),
+    "two on a line": ('{"reviewText": "a"}{"reviewText": "b"}', "broken JSON"),
+    "NUL bytes only": (b"\x00\x00\x00", "broken JSON"),
+    "huge integer": ('{"reviewText": "ok", "overall": ' + "9" * 5000 + "}", "broken JSON"),
+    "text is a list": ('{"reviewText": ["a"]}', "text is not a string"),
+    "text is a number": ('{"reviewText": 7}', "text is not a string"),
+    "text is null": ('{"reviewText": null}', "no text"),
+    "identifier is deeply nested": (
+        '{"reviewText": "x", "asin": ' + "[" * 1_010 + "]" * 1_010 + "}",
+        "identifier is nested or too long",
+    ),
+    "identifier is an object": (
+        '{"reviewText": "x", "unixReviewTime": {"$date": 1}}',
+        "identifier is nested or too long",
+    ),
+    "only markup": ('{"reviewText": "<br />&nbsp;"}', "empty text"),
+    "very long text": ('{"reviewText": "' + "a b " * 10_000 + '"}', "too long"),
+}
+HARMLESS = {
+    "NaN rating": '{"reviewText": "nan rating", "overall": NaN}',
+    "infinite": '{"reviewText": "infinite rating", "overall": Infinity}',
+    "lone surrogate": '{"reviewText": "lone \\ud83d surrogate", "reviewerID": "\\ud800"}',
+    "NUL in the text": '{"reviewText": "nul \\u0000 inside"}',
+    "duplicate keys": '{"reviewText": "first", "reviewText": "the last counts"}',
+    "stars are a list": '{"reviewText": "list of stars", "overall": [5]}',
+    "stars are a long text": json.dumps({"reviewText": "long stars", "overall": "5" * 100_000}),
+    "verified is deeply nested": (
+        '{"reviewText": "deep verified", "verified": ' + "[" * 1_010 + "]" * 1_010 + "}"
+    ),
+    "numbers as strings": (
+        '{"reviewText": "numbers as strings", "overall": "5", "unixReviewTime": "1"}'
+    ),
+    "a second BOM": '\ufeff{"reviewText": "second bom"}',
+}
+
+
+def test_every_poisoned_record_is_counted_by_its_reason(tmp_path):
+    records = [
+        review(0),
+        *[raw for raw, _ in POISON.values()],
+        b"",
+        b" \r",
+        *HARMLESS.values(),
+        review(1),
+    ]
+    result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", records))
+    assert result["read"] == 2 + len(POISON) + len(HARMLESS)
+    assert result["dropped"] == dict(Counter(reason for _, reason in POISON.values()))
+    assert {"nan rating", "lone surrogate", "nul inside", "the last counts"} <= set(
+        texts_in(tmp_path / "corpus")
+    )
+    lines = {reject["line"]: reject["reason"] for reject in rejects_of(tmp_path / "corpus")}
+    expected = {2 + i: reason for i, (_, reason) in enumerate(POISON.values())}
+    unread = {"text is not a string", "no text", "empty text", "too long"}
+    assert lines == {line: reason for line, reason in expected.items() if reason not in unread}
+
+
+def test_giant_integers_of_python_dicts_end_no_job(tmp_path):
+    giant = "0x" + "f" * 5_000
+    lines = [
+        "{'reviewText': 'good one'}",
+        f"{{'reviewText': 'giant item', 'asin': {giant}}}",
+        f"{{'reviewText': 'giant stars', 'overall': {giant}}}",
+        f"{{'reviewText': 'giant verified', 'verified': {giant}}}",
+    ]
+    result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", lines))
+    assert set(texts_in(tmp_path / "corpus")) == {"good one", "giant stars", "giant verified"}
+    assert result["dropped"] == {"identifier is nested or too long": 1}
+    assert [reject["line"] for reject in rejects_of(tmp_path / "corpus")] == [2]
+
+
+@pytest.mark.parametrize(
+    "name", ["array.json", "d.csv", "d.tsv", "python.json", "snap.txt", "ft.txt"]
+)
+def test_poison_in_other_formats(tmp_path, name):
+    good = {
+        "array.json": [
+            '[{"reviewText": "good one"},',
+            '{"reviewText": "broken, "a": 1},',
+            '{"reviewText": "good two"}]',
+        ],
+        "d.csv": ["text,stars", "good one,5", "a,b,c,d", '"never ends', "good two,5"],
+        "d.tsv": ["marketplace\ttext", "US\tgood one", "US", 'US\t"good two'],
+        "python.json": [
+            "{'reviewText': 'good one'}",
+            "{'reviewText': __import__('os')}",
+            "{'reviewText': 'good two'}",
+        ],
+        "snap.txt": ["review/text: good one", "", "no key here", "", "review/text: good two"],
+        "ft.txt": ["__label__1 good one", "no label", "__label__2 good two"],
+    }[name]
+    result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / name, good))
+    assert "good one" in texts_in(tmp_path / "corpus")
+    assert result["read"] > result["kept"] >= 1
+
+
+JSON_LIKE = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+RECORD = st.fixed_dictionaries(
+    {}, optional={name: JSON_LIKE for names in fields.COLUMN_NAMES.values() for name in names[:2]}
+)
+LINE = st.one_of(
+    RECORD.map(lambda r: json.dumps(r).encode()),
+    RECORD.map(lambda r: repr(r).encode("utf-8", "replace")),
+    st.binary(max_size=60),
+    st.text("{}[]\",:\\'\n\r\t abc/1__label__", max_size=60).map(str.encode),
+    st.sampled_from(
+        [
+            b"review/text: words",
+            b"",
+            b"text,stars",
+            b'"open',
+            b"__label__1 T: x",
+            b"\xff\xfe",
+            b"a\tb\tc",
+        ]
+    ),
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    content=st.lists(LINE, max_size=12).map(b"\n".join),
+    name=st.sampled_from([n for n in FORMATS if n != "parquet"]),
+)
+def test_readers_never_crash_on_any_bytes(content, name):
+    found = Layout(name, columns=("text", "stars"), max_record_bytes=100)
+    tally = Tally()
+    read = fields.make_review_reader(
+        {"text": "reviewText", "stars": "overall", "verified": "verified"}
+    )
+    for item in detection.read_records(io.BytesIO(content), found, tally, header=False):
+        if isinstance(item, Reject):
+            assert item.reason
+            assert 1 <= item.line <= content.count(b"\n") + 1
+        else:
+            read(item[1])
+    assert tally.lines <= content.count(b"\n") + 1
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(content=st.lists(LINE, max_size=30).map(b"\n".join))
+def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("fuzz")
+    (folder / "d.json").write_bytes(content)
+    file = work_units.DumpFile(
+        0, str(folder / "d.json"), "", "d", len(content), "", Layout("json_lines", LAYOUT), 0
+    )
+    unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
+    counts = prepare_pass.prepare_unit(
+        unit, prepare_pass.Preparation(str(folder / "out"), (0.8, 0.9, 0.95, 1.0), 0, 1.0)
+    )
+    records = [line for line in content.split(b"\n") if line.strip(b" \t\r\n,[]\xef\xbb\xbf")]
+    assert counts["read"] == len(records) == counts["prepared"] + sum(counts["dropped"].values())
+
+
+LAYOUT = (("text", "reviewText"), ("stars", "overall"))
+
+
+@pytest.mark.parametrize("spare", [-1, 0, 1])
+def test_lines_that_end_where_blocks_do(spare):
+    """A line end just before, at and after the end of a block that is read."""
+    lines = [b"a" * (BLOCK_BYTES + spare - 1), b"b" * 10, b"c" * (BLOCK_BYTES - 11), b"d"]
+    found = Layout("fasttext", max_record_bytes=BLOCK_BYTES)
+    tally = Tally()
+    items = list(detection.read_records(io.BytesIO(b"\n".join(lines)), found, tally, header=False))
+    assert [item.line for item in items if isinstance(item, Reject)] == [1, 2, 3, 4]
+    assert [item.size for item in items if isinstance(item, Reject)] == [
+        len(line) for line in lines
+    ]
+    assert tally.lines == 4
+
+
+def test_an_empty_dump_is_named(tmp_path):
+    from beam_jobs.job.errors import UserError
+
+    Path(tmp_path / "empty.json").write_bytes(b"")
+    with pytest.raises(UserError, match="no usable review in the dump: read 0"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "empty.json")
+
+
+def middle(record: str) -> int:
+    return record.index("arrived") + 3
+
+
+HURTS: dict[str, Callable[[str], str]] = {
+    "a quote too many": lambda r: r[: middle(r)] + '"' + r[middle(r) :],
+    "two quotes too many": lambda r: r[: middle(r)] + '"x" ' + r[middle(r) :],
+    "a quote too few": lambda r: r.replace('"verified', "verified"),
+    "a backslash before the last quote": lambda r: r.replace('"}', '\\"}').replace(
+        '"\n}', '\\"\n}'
+    ),
+    "no closing brace": lambda r: r.rstrip("}\n "),
+    "a list that does not end": lambda r: r.replace("]", ""),
+    "a bracket that closes nothing": lambda r: r.replace("]", "]]"),
+    "cut off in a text": lambda r: r[: middle(r)],
+    "cut off in a key": lambda r: r[: r.index("erall")],
+}
+
+
+@pytest.mark.parametrize("form", ["array", "pretty", "objects"])
+@pytest.mark.parametrize("how", HURTS)
+def test_a_broken_object_costs_no_other(how, form):
+    """One reject for each, which names its line; all other objects are read."""
+    fields_of = [
+        review(i, images=["a", "b"], style={"x": f"{i}"}, summary="end") for i in range(300)
+    ]
+    records = [json.dumps(r, indent=1 if form == "pretty" else None) for r in fields_of]
+    for i in (0, 100, 101, 299):
+        records[i] = HURTS[how](records[i])
+    start, between, end = ("", "\n", "\n") if form == "objects" else ("[", ",\n", "]")
+    content = (start + between.join(records) + end).encode()
+    items = list(
+        detection.read_records(io.BytesIO(content), Layout("json_objects"), Tally(), header=True)
+    )
+    assert [item[1] for item in items if not isinstance(item, Reject)] == [
+        r for i, r in enumerate(fields_of) if i not in (0, 100, 101, 299)
+    ]
+    starts = [1 + sum(record.count("\n") + 1 for record in records[:i]) for i in (0, 100, 101, 299)]
+    assert [item.line for item in items if isinstance(item, Reject)][:4] == starts
+
+
+ROWS = 400
+
+
+def rows_with(delimiter: str, quoted: bool, *others: tuple[int, str]) -> bytes:
+    mark = '"' if quoted else ""
+    rows = [
+        f"r{i}{delimiter}{i % 5 + 1}{delimiter}{mark}text number {i}, it is fine{mark}"
+        for i in range(ROWS)
+    ]
+    rows = rows if quoted or delimiter != "," else [row.replace(", it", " it") for row in rows]
+    for number, row in others:
+        rows[number] = row.replace("|", delimiter)
+    return "\n".join([delimiter.join(["id", "stars", "text"]), *rows]).encode() + b"\n"
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+@pytest.mark.parametrize("places", [[0], [200], [200, 201], [200, 330], [398], [399]])
+def test_a_quote_that_never_ends_costs_its_own_record_only(delimiter, quoted, places):
+    content = rows_with(delimiter, quoted, *((i, 'r|3|"this one never ends') for i in places))
+    found = detection.detect_delimited_layout(
+        b'id,stars,text\n1,5,"a"\n'.replace(b",", delimiter.encode()), Layout("delimited")
+    )
+    tally = Tally()
+    items = list(detection.read_records(io.BytesIO(content), found, tally, header=True))
+    ids = {item[1]["id"] for item in items if not isinstance(item, Reject)}
+    assert ids - {"r"} == {f"r{i}" for i in range(ROWS) if i not in places}
+    rejects = [item for item in items if isinstance(item, Reject)]
+    last = (
+        [399] if 399 in places else []
+    )  # ends with the file: nothing is swallowed, and it is read
+    assert [item.line for item in rejects] == [i + 2 for i in places if i not in last]
+    assert {item.reason for item in rejects} <= {"broken CSV"}
+    assert len(items) == ROWS
+    assert tally.lines == ROWS + 1
+
+
+def test_texts_of_many_lines_with_commas_stay_in_one_piece():
+    """Even if some of their lines have as many commas as a record."""
+    text = (
+        "First, this.\nIt broke, of course, again.\nNo, thanks.\nHe said, she said, nothing.\n" * 40
+    )
+    content = f'id,stars,text\n1,5,"{text}"\n2,4,short\n3,3,"{text}'.encode()
+    items = list(
+        detection.read_records(
+            io.BytesIO(content), Layout("delimited", columns=("id", "stars", "text")), Tally(), True
+        )
+    )
+    assert items[0][1]["text"] == text
+    assert items[1][1] == {"id": "2", "stars": "4", "text": "short"}
+
+
+def test_a_large_file_with_a_stray_quote_is_cut_and_read_whole(tmp_path):
+    content = rows_with("\t", False, (7, 'r7|3|"this one never ends')) * 20
+    (tmp_path / "d.tsv").write_bytes(content)
+    (file,) = work_units.inspect_files([str(tmp_path / "d.tsv")], None, {}, Layout("json_lines"), 0)
+    units = work_units.cut_file(file, 20_000, str(tmp_path / "cut"))
+    assert len(units) > 5
+    read = []
+    for unit in units:
+        with work_units.open_unit(unit) as stream:
+            read += detection.read_records(stream, file.layout, Tally(), header=unit.piece == 0)
+    assert len(read) == 20 * (ROWS + 1) - 1
+    assert sum(isinstance(item, Reject) for item in read) == 20 * file.layout.has_quotes
+
+
+def test_a_text_far_too_long_is_dropped_before_it_is_cleaned(tmp_path, monkeypatch):
+    dump = write_lines(
+        tmp_path / "d.json",
+        [review(0, "<b> " * 300), review(1, "short"), review(2, "<b> " * 20 + "fine")],
+    )
+    cleaned = []
+    clean = prepare_pass.clean_text
+    monkeypatch.setattr(
+        prepare_pass, "clean_text", lambda text, *rest: cleaned.append(text) or clean(text, *rest)
+    )
+    result = run_job(tmp_path / "corpus", "--input", dump, "--max_characters", 119)
+    assert len(cleaned) == 2
+    assert result["dropped"] == {"too long": 1}

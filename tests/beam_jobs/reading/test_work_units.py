@@ -1,0 +1,313 @@
+"""However a dump is cut, the units together hold every record once, and the cuts depend on the dump
+alone.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from beam_jobs import corpus_job
+from beam_jobs.job import storage
+from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.reading import detection, work_units
+from beam_jobs.reading.compression import open_uncompressed
+from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.lines import Reject, Tally
+from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
+
+RECORDS = 400
+
+
+def quoted_csv() -> str:
+    texts = [text_of(i).replace(". ", '.\n"so" ').replace('"', '""') for i in range(RECORDS)]
+    return "stars,text\n" + "".join(f'{i % 5 + 1},"{text}"\n' for i, text in enumerate(texts))
+
+
+def unquoted_tsv() -> str:
+    return "marketplace\tstars\ttext\n" + "".join(
+        f'US\t{i % 5 + 1}\t"{text_of(i)}\n' for i in range(RECORDS)
+    )
+
+
+FORMS = {
+    "lines.json": "".join(json.dumps(review(i)) + "\n" for i in range(RECORDS)),
+    "crlf.json": "".join(json.dumps(review(i)) + "\r\n" for i in range(RECORDS)),
+    "no_last_end.json": "\n".join(json.dumps(review(i)) for i in range(RECORDS)),
+    "array.json": json.dumps([review(i) for i in range(RECORDS)]),
+    "pretty.json": json.dumps([review(i) for i in range(RECORDS)], indent=1),
+    "quoted.csv": quoted_csv(),
+    "unquoted.tsv": unquoted_tsv(),
+    "fasttext.txt": "".join(f"__label__{i % 2 + 1} T: {text_of(i)}\n" for i in range(RECORDS)),
+    "snap.txt": "\n".join(
+        f"review/score: 4.0\nreview/text: {text_of(i)}\n" for i in range(RECORDS)
+    ),
+}
+
+
+def look_at(path: Path) -> work_units.DumpFile:
+    (file,) = work_units.inspect_files([str(path)], None, {}, Layout("json_lines"), 200)
+    return file
+
+
+def records_of(units: list[work_units.Unit]) -> tuple[list[dict], int]:
+    """Records in the order of the units, and the sum of their lines."""
+    records: list[dict] = []
+    lines = 0
+    for unit in units:
+        tally = Tally()
+        with work_units.open_unit(unit) as stream:
+            for item in detection.read_records(
+                stream, unit.file.layout, tally, header=unit.piece == 0
+            ):
+                assert not isinstance(item, Reject), item
+                records.append(item[1])
+        lines += tally.lines
+    return records, lines
+
+
+def write(path: Path, content: str, packed: bool) -> Path:
+    path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+@pytest.mark.parametrize("name", FORMS)
+def test_units_hold_every_record_once(tmp_path, name, packed):
+    file = look_at(write(tmp_path / name, FORMS[name], packed))
+    whole = work_units.Unit(file, 0, file.path, file.compression, 0, None, file.size)
+    expected = records_of([whole])
+    assert len(expected[0]) == RECORDS
+    assert expected[1] in {FORMS[name].count("\n"), FORMS[name].count("\n") + 1}
+    for size in (700, 5000) if packed else (700, 5000, 20_000):
+        units = work_units.cut_file(file, size, str(tmp_path / f"cut{size}"))
+        assert len(units) > 2
+        assert records_of(units) == expected
+        assert (
+            work_units.cut_file(file, size, str(tmp_path / f"again{size}"))[0].plain_size
+            == units[0].plain_size
+        )
+        assert max(unit.plain_size for unit in units) < size * 3 // 2 + 1000
+
+
+def test_an_earlier_cut_is_not_done_again(tmp_path):
+    file = look_at(write(tmp_path / "d.json", FORMS["lines.json"], True))
+    units = work_units.cut_file(file, 5000, str(tmp_path / "cut"))
+    Path(units[0].path).write_text("kept")
+    assert work_units.cut_file(file, 5000, str(tmp_path / "cut")) == units
+    assert Path(units[0].path).read_text() == "kept"
+
+
+def test_the_size_of_units_depends_on_the_dump_alone(tmp_path):
+    file = look_at(write(tmp_path / "d.json", FORMS["lines.json"], False))
+    assert work_units.choose_unit_bytes([file]) == work_units.MIN_UNIT_BYTES
+    assert (
+        work_units.choose_unit_bytes([replace(file, size=1 << 30)])
+        == (1 << 30) // work_units.TARGET_UNITS
+    )
+    assert work_units.choose_unit_bytes([replace(file, size=1 << 40)]) == work_units.MAX_UNIT_BYTES
+
+
+@pytest.mark.parametrize("cut_at", [0.3, 0.9])
+def test_what_can_be_read_of_a_truncated_gz_is_kept(tmp_path, cut_at):
+    content = gzip.compress(FORMS["lines.json"].encode())
+    (tmp_path / "d.json.gz").write_bytes(content[: int(len(content) * cut_at)])
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json.gz")
+    assert RECORDS * cut_at * 0.6 < result["kept"] < RECORDS
+    assert result["dropped"]["damaged file: cut off in the middle"] == 1
+    assert result["notes"]["damaged_files"] == 1
+
+
+def test_a_re_cut_file_keeps_its_damage(tmp_path):
+    content = gzip.compress(FORMS["lines.json"].encode())
+    (tmp_path / "d.json.gz").write_bytes(content[: len(content) - 100])
+    units = work_units.cut_file(look_at(tmp_path / "d.json.gz"), 5000, str(tmp_path / "cut"))
+    assert [unit.damage for unit in units[:-1]] == [""] * (len(units) - 1)
+    assert units[-1].damage == "damaged file: cut off in the middle"
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError(104, "reset by peer"), OSError(5, "Input/output error")]
+)
+@pytest.mark.parametrize("packed", ["d.json", "d.json.gz"])
+def test_a_disk_or_network_that_fails_ends_the_job_with_nothing_lost(
+    tmp_path, monkeypatch, packed, error
+):
+    content = FORMS["lines.json"].encode()
+    (tmp_path / packed).write_bytes(gzip.compress(content) if packed.endswith("gz") else content)
+    opened = storage.open_bytes
+
+    class Failing(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell() > 4096:
+                raise error
+            return super().read(min(size, 4097) if size > 0 else 4097)
+
+    def failing(path):
+        return (
+            Failing((tmp_path / packed).read_bytes())
+            if str(path).endswith(packed)
+            else opened(path)
+        )
+
+    monkeypatch.setattr(storage, "open_bytes", failing)
+    with pytest.raises(
+        TransientError, match=rf"{packed} cannot be read to its end: .*{error.strerror}"
+    ):
+        run_job(tmp_path / "corpus", "--input", tmp_path / packed)
+    assert not (tmp_path / "corpus" / "corpus.json").exists()
+    monkeypatch.setattr(storage, "open_bytes", opened)
+    assert run_job(tmp_path / "corpus", "--input", tmp_path / packed)["kept"] == RECORDS
+
+
+def test_a_decompression_bomb_stops_at_the_limit(tmp_path):
+    (tmp_path / "bomb.json.gz").write_bytes(
+        gzip.compress(b'{"reviewText": "ok"}\n{"reviewText": "' + b"a" * 200_000_000 + b'"}\n')
+    )
+    with pytest.raises(UserError, match="--max-expansion"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "bomb.json.gz")
+    with open_uncompressed(str(tmp_path / "bomb.json.gz"), "gz", max_expansion=0) as stream:
+        assert sum(map(len, iter(lambda: stream.read(1 << 20), b""))) > 200_000_000
+
+
+def test_the_order_of_names_decides_not_that_of_the_command_line(tmp_path):
+    for name in "ab":
+        write_lines(tmp_path / f"{name}.json", [review(ord(name) + i) for i in range(3)])
+    run_job(tmp_path / "1", "--input", tmp_path / "a.json", tmp_path / "b.json")
+    run_job(tmp_path / "2", "--input", tmp_path / "b.json", tmp_path / "*.json")
+    assert texts_in(tmp_path / "1") == texts_in(tmp_path / "2")
+
+
+def test_a_dump_and_a_corpus_behind_fsspec(tmp_path):
+    """Remote folders, here in memory, hold the same bytes as local ones; nothing is left of the
+    work.
+    """
+    memory = fsspec.filesystem("memory")
+    records = [review(i) for i in range(40)] + ["{broken", review(3)]
+    for name in ("a.json", "b.json.gz"):
+        memory.pipe_file(f"/dumps/{name}", write_lines(tmp_path / name, records).read_bytes())
+    run_job(tmp_path / "local", "--input", tmp_path / "a.json", tmp_path / "b.json.gz")
+    argv = [
+        "--input",
+        "memory://dumps/*",
+        "--output",
+        "memory://corpus",
+        "--direct_running_mode=in_memory",
+    ]
+    result = corpus_job.run(argv)
+    assert (result["read"], result["kept"]) == (84, 40)
+    local = {
+        f"/corpus/{p.relative_to(tmp_path / 'local')}"
+        for p in (tmp_path / "local").rglob("*")
+        if p.is_file()
+    }
+    assert set(memory.find("/corpus")) == local
+    for path in local:
+        if path.endswith(".parquet"):
+            assert (
+                memory.cat_file(path)
+                == (tmp_path / "local" / path.removeprefix("/corpus/")).read_bytes()
+            )
+
+
+@pytest.mark.parametrize(
+    ("option", "other"), [("--input", ["--output", "out"]), ("--output", ["--input", "a.json"])]
+)
+def test_an_object_store_out_of_reach_is_told_in_one_line(option, other, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "a.json", [review(1)])
+    with pytest.raises(
+        UserError, match=rf"^{option} nowhere://bucket/x cannot be reached: Protocol not known"
+    ):
+        corpus_job.run([option, "nowhere://bucket/x", *other])
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_a_broken_object_hinders_no_cut(tmp_path, packed):
+    """Of a large array all units but the one with the broken object are as they would be without
+    it.
+    """
+    records = [json.dumps(review(i), indent=1) for i in range(RECORDS)]
+    records[3] = records[3].replace("arrived", 'arri"ved').rstrip("}\n ")
+    file = look_at(write(tmp_path / "d.json", "[" + ",\n".join(records) + "]", packed))
+    units = work_units.cut_file(file, 5000, str(tmp_path / "cut"))
+    assert max(unit.plain_size for unit in units) < 5000 * 3 // 2 + 1000
+    items = [item for unit in units for item in items_of(unit)]
+    assert [isinstance(item, Reject) for item in items] == [i == 3 for i in range(RECORDS)]
+
+
+def items_of(unit: work_units.Unit) -> list:
+    with work_units.open_unit(unit) as stream:
+        return list(
+            detection.read_records(stream, unit.file.layout, Tally(), header=unit.piece == 0)
+        )
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_a_stretch_without_boundaries_is_not_searched_again_and_again(
+    tmp_path, monkeypatch, packed
+):
+    content = '{"reviewText": "ok"}\n\n{"a": "' + "x" * 3_000_000 + '"}'
+    path = write(tmp_path / "d.json", content, packed)
+    file = replace(look_at(path), layout=Layout("json_objects"))
+    searched = []
+    search = work_units.boundaries.find_boundary
+    monkeypatch.setattr(
+        work_units.boundaries,
+        "find_boundary",
+        lambda b, *rest: searched.append(len(b)) or search(b, *rest),
+    )
+    monkeypatch.setattr("beam_jobs.reading.compression.PLAIN_BLOCK", 1 << 14)
+    assert (
+        sum(len(items_of(unit)) for unit in work_units.cut_file(file, 5000, str(tmp_path / "cut")))
+        == 2
+    )
+    assert sum(searched) < 5 * len(content)
+
+
+def packed_with(compression: str, content: bytes) -> bytes:
+    if compression == "zip":
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("d.json", content)
+        return buffer.getvalue()
+    packers = {"gz": gzip.compress, "bz2": bz2.compress, "zst": pa.Codec("zstd").compress}
+    return bytes(packers[compression](content))
+
+
+# Bytes that no reader can save: bzip2 unpacks blocks of 900 kB as a whole, Zstandard of 128 kB.
+LOST = {"gz": 20_000, "zip": 40_000, "bz2": 901_000, "zst": 140_000}
+
+
+@pytest.mark.parametrize("how", ["cut off", "overwritten"])
+@pytest.mark.parametrize("compression", LOST)
+def test_all_that_comes_before_damage_is_read(tmp_path, compression, how):
+    content = (
+        np.random.default_rng(0).integers(97, 113, 3_000_000, np.uint8).tobytes()
+    )  # half a byte of news in each
+    packed = packed_with(compression, content)
+    at = len(packed) * 6 // 10
+    end = packed[-200:] if compression == "zip" else b""
+    damaged = packed[:at] + (
+        end if how == "cut off" else b"\xff" * 300_000 + packed[at + 300_000 :]
+    )
+    (tmp_path / "d").write_bytes(damaged)
+    if compression == "zip" and how == "cut off":
+        return  # a zip without its list of members cannot be opened
+    with open_uncompressed(
+        str(tmp_path / "d"), compression, "d.json" if compression == "zip" else ""
+    ) as stream:
+        read = b"".join(iter(stream.read, b""))
+    assert stream.damage
+    right = next(
+        (i for i, (a, b) in enumerate(zip(read, content, strict=False)) if a != b), len(read)
+    )
+    assert right > len(content) * 0.6 - LOST[compression]

@@ -1,0 +1,140 @@
+"""What cleaning removes, repairs and masks, and what it leaves alone."""
+
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.text.cleaning import CleaningOptions, clean_text
+from beam_jobs.text.personal_data import mask_personal_data
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("  two  spaces\tand\r\nlines ", "two spaces and lines"),
+        ("Tom &amp; Jerry &#34;x&#34; &amp;#34;y&amp;#34; &eacute;", 'Tom & Jerry "x" "y" é'),
+        ("one<br />two<BR>three <b>bold</b> <a href='x'>link</a>", "one two three bold link"),
+        ("<script>alert(1)</script>text<!-- note -->", "text"),
+        (
+            "a<!-- <script> -->b<STYLE x='y'>c</style >d<!-- no end <script>neither",
+            "a b d<!-- no end neither",
+        ),
+        ("a<script><!-- b</script>c --> d", "a c --> d"),
+        ("&#" + "9" * 5000 + "; here", "&#" + "9" * 5000 + "; here"),
+        ("[[ASIN:B001   Two  Words]] [[ASIN:B001]] [[asin:b c]]", "Two Words c"),
+        ("a < b and c > d, I <3 it", "a < b and c > d, I <3 it"),
+        ("[[VIDEOID:abc123]] watch", "watch"),
+        ("see [[ASIN:B001 The Lord of the Rings]] too", "see The Lord of the Rings too"),
+        (
+            "nul\x00 bell\x07 zero\u200bwidth \ufeffbom soft\xadhyphen",
+            "nul bell zerowidth bom softhyphen",
+        ),
+        ("lone \ud800 surrogate", "lone surrogate"),
+        ("e\u0301 nbsp\xa0here", "é nbsp here"),
+        ("I was obsessed!It works.The end? Yes.", "I was obsessed! It works. The end? Yes."),
+        (
+            "www.Example.com 3.5 U.S.A e.g.The Amazon.Com",
+            "www.Example.com 3.5 U.S.A e.g.The Amazon.Com",
+        ),
+        ('said \\"wow\\" and owned\\\'ve', 'said "wow" and owned\'ve'),
+        ("<br /> &nbsp; ", ""),
+    ],
+)
+def test_clean(raw, expected):
+    assert clean_text(raw) == expected
+
+
+ENDLESS = [
+    "\\",
+    "<!--",
+    "<script>",
+    "<script ",
+    "<style",
+    "</script",
+    "[[ASIN:a ",
+    "[[VIDEOID",
+    "[[ ",
+    "<a ",
+    "&amp;",
+    "&",
+    " ",
+]
+
+
+@pytest.mark.parametrize("part", ENDLESS)
+@pytest.mark.parametrize("end", ["", "] x", "> x"])
+def test_no_text_takes_long(part, end):
+    text = part * (200_000 // len(part)) + end
+    started = time.process_time()
+    clean_text(text)
+    assert time.process_time() - started < 2
+
+
+def test_run_ons_are_repaired_only_if_wanted():
+    assert clean_text("great!It is", CleaningOptions(repair_run_ons=False)) == "great!It is"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(blacklist_categories=()), max_size=200))
+def test_any_text_becomes_one_clean_line(text):
+    cleaned = clean_text(text)
+    assert cleaned == " ".join(cleaned.split())
+    assert unicodedata.is_normalized("NFC", cleaned)
+    assert not set(cleaned) & {"\x00", "\n", "\ud800", "\ufeff"}
+    cleaned.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("write to bob.smith+x@mail.example.co.uk please", "write to [email] please"),
+        ("call 555-1234 or (212) 555-1234 now", "call [phone] or [phone] now"),
+        ("1-800-555-1234, +44 20 7946 0958.", "[phone], [phone]."),
+        ("my number is 8005551234", "my number [phone]"),
+    ],
+)
+def test_personal_data_is_masked(text, masked):
+    assert mask_personal_data(text)[0] == masked
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("write to _john@gmail.com_ today", "write to [email]_ today"),
+        ("почта@пример.рф пишите", "[email] пишите"),
+        ("mail john＠gmail.com now", "mail [email] now"),
+        ("mail ｊｏｈｎ＠ｇｍａｉｌ．ｃｏｍ now", "mail [email] now"),
+        ("a" * 100 + "@b.com", "[email]"),
+        ("ph.555-123-4567", "ph.[phone]"),
+        ("Bob,555-123-4567", "Bob,[phone]"),
+        ("dial 555–123–4567 or 555‑123‑4567", "dial [phone] or [phone]"),
+        ("+44 20 7946–0958", "[phone]"),
+        ("call 020 7946 0958 now", "call [phone] now"),
+        ("call me at (020) 7946-0958.", "call [phone]."),
+        ("Tel: 030/1234567", "Tel [phone]"),
+    ],
+)
+def test_addresses_and_numbers_in_other_forms_are_masked(text, masked):
+    assert mask_personal_data(text)[0] == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ISBN 0451163966",
+        "2010-2014 pages 193-2066",
+        "4000mAh@3.7V",
+        "$123.456.7890",
+        "model 12345678901",
+        "$1,555-123-4567",
+        "ISBN number 9780451163966",
+        "call it 5 stars of 1000 reviews",
+        "a cell of 2010–2014 pages",
+        "@home",
+    ],
+)
+def test_other_numbers_are_not(text):
+    assert mask_personal_data(text) == (text, 0, 0)

@@ -1,0 +1,106 @@
+"""No text up to the length that is cleaned takes more than a CPU second, however it is made."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.text import sentences
+from beam_jobs.text.cleaning import clean_text
+from beam_jobs.text.personal_data import mask_personal_data
+from beam_jobs.text.punkt import PunktParameters
+
+CHARACTERS = 200_000  # MAX_RAW_EXPANSION × the default of --max-characters
+SPLITTER = sentences.SentenceSplitter(PunktParameters())
+
+
+def cpu_seconds(work: Callable[[], Any]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def clean_mask_split(text: str) -> None:
+    """Do to a text what the two passes of the corpus job do."""
+    cleaned = clean_text(text)
+    SPLITTER.split(mask_personal_data(cleaned)[0])
+
+
+def fill(pattern: str, start: str = "", end: str = "") -> str:
+    return start + pattern * ((CHARACTERS - len(start) - len(end)) // len(pattern)) + end
+
+
+BAD_TEXTS = {
+    "marks out of order": fill("\u0f71\u0f72"),
+    "marks after a letter": fill("\u0316\u0301", "e"),
+    "Tibetan vowels of two marks": fill("\u0f73"),
+    "entities": fill("&"),
+    "entities without end": fill("&amp"),
+    "entities escaped twice": fill("&amp;amp;"),
+    "a number without end": fill("9", "&#"),
+    "numbers": fill("&#x41;"),
+    "markers": fill("[[VIDEOID:"),
+    "markers with blanks": fill("[[ "),
+    "markers of titles": fill("[[ASIN:B0 "),
+    "brackets": fill("["),
+    "comments": fill("<!--"),
+    "comments that end": fill("<!---->"),
+    "scripts": fill("<script "),
+    "scripts that end": fill("<script></script "),
+    "styles": fill("<style>"),
+    "tags": fill("<a "),
+    "tags with blanks": fill(" ", "<a"),
+    "less than": fill("<"),
+    "backslashes": fill("\\"),
+    "backslashes and quotes": fill("\\\\\\'"),
+    "spaces": fill("  "),
+    "controls": fill("\x00 \x01"),
+    "run-ons": fill("so.It"),
+    "stops": fill("."),
+    "stops and capitals": fill(".A"),
+    "candidates of sentences": fill("a. "),
+    "closing marks": fill('.) " '),
+    "quotes": fill('"'),
+    "dots and spaces": fill(".  "),
+    "ellipses": fill("... "),
+    "one word": fill("a"),
+    "one word and a stop": fill("a", end=". b"),
+    "initials": fill("A. B. "),
+    "numbers and stops": fill("1. "),
+    "at signs": fill("@"),
+    "addresses": fill("a@b"),
+    "addresses without end": fill("a.", end="@"),
+    "addresses of dots": fill(".a", "a@a"),
+    "addresses of dashes": fill("-", "a@"),
+    "addresses of underscores": fill("_", end="@a"),
+    "digits": fill("5"),
+    "digits and dashes": fill("555-"),
+    "digits and spaces": fill("12 "),
+    "digits and stops": fill("555."),
+    "plus signs": fill("+1"),
+    "plus signs and groups": fill("+1 (23) "),
+    "brackets and digits": fill("(555) "),
+    "calls": fill("call 555 "),
+    "calls without a number": fill("call is at me "),
+    "phones": fill("phone:::"),
+}
+
+
+@pytest.mark.parametrize("text", BAD_TEXTS.values(), ids=BAD_TEXTS)
+def test_bad_texts_are_done_within_a_second(text):
+    assert cpu_seconds(lambda: clean_mask_split(text)) < 1
+
+
+PIECES = st.one_of(
+    st.sampled_from([text[:8] for text in BAD_TEXTS.values()]),
+    st.text(alphabet="<>&#;[]\\'\".!?@+()-_/ aA.5\u0301\u0f71\u0f72\u2013\uff20\n", max_size=6),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(start=PIECES, pattern=PIECES.filter(bool), end=PIECES)
+def test_repeated_texts_are_done_within_a_second(start, pattern, end):
+    assert cpu_seconds(lambda: clean_mask_split(fill(pattern, start, end))) < 1

@@ -1,0 +1,116 @@
+"""Every bench runs to its end on a small dump and prints the figures it promises as JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHES = Path(__file__).parent
+ROOT = BENCHES.parents[1]
+REVIEWS = 400  # with 200, a split of the sample may hold no review of one class
+
+
+def run(*words: object) -> str:
+    """Run a Python module or script from the root; return what it prints on stdout."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """Return a folder with a dump, its corpus, vocabulary and shards, and a fine-tuned model."""
+    folder = tmp_path_factory.mktemp("made")
+    dump, corpus, vocabulary = folder / "dump.json.gz", folder / "corpus", folder / "vocabulary"
+    shards, model = folder / "shards", folder / "model"
+    run("-m", "beam_jobs.sample.sample_dump", "--reviews", REVIEWS, "--output", dump)
+    run("-m", "beam_jobs.corpus_job", "--input", dump, "--output", corpus)
+    run("-m", "model.vocabulary", "--corpus", corpus, "--output", vocabulary, "--size", 1000)
+    packing = ["--corpus", corpus, "--vocabulary", vocabulary, "--output", shards]
+    run("-m", "beam_jobs.shards_job", *packing, "--max_length", 64)
+    pretraining = ["--shards", shards, "--output", folder / "electra", "--preset", "tiny"]
+    run("-m", "model.pretrain", *pretraining, "--steps", 3, "--device", "cpu")
+    finetuning = ["--task", "polarity", "--data", corpus, "--output", model, "--preset", "tiny"]
+    encoder = ["--encoder", folder / "electra" / "discriminator", "--set", "epochs=1"]
+    run("-m", "model.finetune", *encoder, *finetuning, "--set", "n_train=20", "--device", "cpu")
+    return folder
+
+
+def figures(text: str) -> dict:
+    """Return the JSON object that a bench printed last; every number of it is a real one."""
+    printed = json.loads(text.strip().splitlines()[-1])
+    found = printed if isinstance(printed, dict) else {"rows": printed}
+    numbers = [value for value in found.values() if isinstance(value, int | float)]
+    assert all(number == number for number in numbers)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bench", "words", "keys"),
+    [
+        (
+            "amazonqa_memory",
+            ["--reviews", "{dump}", "--gigabytes", 0.05, "--n_train", 20],
+            {"growth"},
+        ),
+        ("dumps_in_turn", ["--dump", "{dump}", "--dump", "{dump}"], set()),
+        ("orchestration", [], {"added_seconds_a_stage", "repeated_run_seconds"}),
+        ("pretrain_checkpoint", ["--preset", "tiny"], set()),
+        ("pretrain_memory", ["--steps", 600], set()),
+        ("pretrain_step", ["--preset", "tiny", "--batch", 4, "--rounds", 1], set()),
+        ("scoring", ["--model", "{model}", "--input", "{dump}", "--workers", 1], set()),
+        (
+            "small_budget",
+            ["--steps", 3, "--seeds", 0, 1, "--tasks", "polarity", "--reviews", REVIEWS],
+            set(),
+        ),
+        ("withholding_memory", ["--withhold", "{dump}"], set()),
+    ],
+)
+@pytest.mark.timeout(600)
+def test_it_prints_its_figures_as_json(made, bench, words, keys):
+    places = {"dump": made / "dump.json.gz", "model": made / "model"}
+    words = [word.format(**places) if isinstance(word, str) else word for word in words]
+    found = figures(run(BENCHES / f"{bench}.py", *words, "--json"))
+    assert found
+    assert keys <= found.keys()
+
+
+@pytest.mark.timeout(600)
+def test_the_bench_of_fine_tuning_compares_with_the_plain_loop(made):
+    words = ["--reviews", made / "dump.json.gz", "--vocabulary", made / "vocabulary"]
+    sizes = ["--examples", 16, "--rounds", 1, "--longest", 64]
+    printed = run(BENCHES / "finetune_batches.py", *words, *sizes)
+    assert "plain" in printed
+    assert "64" in printed
+
+
+def test_the_cost_on_dataflow_is_a_table():
+    printed = run(BENCHES / "data_path_cost.py", "--reviews_per_cpu_second", 9000)
+    assert printed.count("|") > 20
+
+
+def test_the_fill_of_google_rows_is_a_share(made):
+    from tests.bench.google_rows import measure
+
+    fill = measure(made / "corpus", made / "vocabulary", 64)
+    assert 0.2 < fill.fill <= 1
+    assert 0 <= fill.lost < 0.5
+
+
+def test_every_bench_is_run_here():
+    run_elsewhere = {"data_path", "dump_counts"}  # test_data_path.py, test_dump_counts.py
+    text = Path(__file__).read_text()
+    benches = {p.stem for p in BENCHES.glob("*.py")} - {"__init__", "peak_memory"}
+    unmentioned = {b for b in benches if not b.startswith("test_") and b not in text}
+    assert unmentioned - run_elsewhere == set()

@@ -1,0 +1,61 @@
+"""`run` asks for a dump and shows what is in it; wrong options are told in one line."""
+
+import re
+
+import pytest
+
+from flows.cli import main, study_command
+
+
+def attempt(*words):
+    with pytest.raises(SystemExit) as ended:
+        main.main(list(words))
+    return ended.value.code
+
+
+@pytest.mark.parametrize("command", ["run", "score"])
+def test_a_dump_is_asked_for(command, tmp_path, capsys):
+    assert attempt(command, "--store", str(tmp_path)) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: --dump is missing: name the files")
+    assert "sample:20000" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "--dmp", "x"], "--dmp: no such option; there are .*; did you mean --dump?"),
+        (["rum"], "argument COMMAND: invalid choice: 'rum'"),
+        (
+            ["run", "--dump", "sample:9", "--set", "corpsu.seed=1"],
+            "--set corpsu.seed: no such section; there are .*; did you mean corpus?",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_what_was_meant(words, told, tmp_path, capsys):
+    assert attempt(*words) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.match(f"error: {told}".replace("?", r"\?"), line)
+
+
+def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
+    rows = [f'"the kettle {i} boils",{i % 5 + 1},red\n' for i in range(30)]
+    (tmp_path / "own.csv").write_text("text,rating,colour\n" + "".join(rows))
+    words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
+    assert attempt(*words, "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"file      {tmp_path / 'own.csv'}: delimited, about 30 reviews" in lines
+    assert "columns   text ← text, stars ← rating; not used: colour" in lines
+    assert "          1 stars   the kettle 0 boils" in lines
+    assert len([line for line in lines if "boils" in line]) == 10
+    assert not list((tmp_path / "store").glob("corpus/*"))
+
+
+def test_a_section_means_the_same_in_a_study():
+    words = ["study", "losses", "--set", "reviews=x", "--set"]
+    chosen = [
+        study_command.read_choice(main.build_parser().parse_args([*words, setting]))
+        for setting in ("epochs=3", "finetuning.epochs=3")
+    ]
+    assert chosen[0] == chosen[1]
+    assert chosen[0][1].settings == {"epochs": "3"}

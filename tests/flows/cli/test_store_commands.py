@@ -1,0 +1,112 @@
+"""`runs`, `show` and `store`: what a store holds, and what may go from it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from flows.cli import main
+from flows.runner.store import Stage, Store
+from flows.runner.store_usage import list_runs
+
+
+def publish(store, stage, **files):
+    folder = store.folder(stage)
+    for name, size in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+    store.publish(stage, dict(stage.result), seconds=1.0)
+    return stage
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Two runs of one dump, a pre-training with checkpoints, and a stage that did not end."""
+    store = Store(tmp_path / "store")
+    dump = publish(store, Stage("dump", 1, {}, result={"name": "kettles", "files": 1}))
+    corpus = publish(store, Stage("corpus", 1, {}, {"dump": dump}, result={"kept": 9}), a=1000)
+    for steps in (10, 20):
+        parameters = {"preset": "tiny", "steps": steps}
+        encoder = Stage("pretraining", 1, parameters, {"corpus": corpus}, result={"steps": steps})
+        publish(store, encoder, model=2000, checkpoints__one=5000)
+        answer = {"answer": f"{steps} steps are enough"}
+        publish(store, Stage("report", 1, {}, {"encoder": encoder}, result=answer), page=100)
+    (store.root / "finetuning" / "0123456789abcdef").mkdir(parents=True)
+    return store
+
+
+def run(store, capsys, *words):
+    code = main.attempt(main.build_parser().parse_args([*words, "--store", str(store.root)]))
+    return code, capsys.readouterr().out.splitlines()
+
+
+def test_runs_are_listed_with_dump_preset_result_size_and_state(store, capsys):
+    code, lines = run(store, capsys, "runs")
+    assert (code, len(lines)) == (0, 2)
+    assert {line[-19:] for line in lines} == {"10 steps are enough", "20 steps are enough"}
+    for line in lines:
+        for word in ("kettles", "tiny", "complete", "report", "kB"):
+            assert word in line
+    _, stages = run(store, capsys, "runs", "--stages")
+    assert len(stages) == 6
+
+
+def test_a_stage_is_shown_in_twenty_lines_with_its_lineage_first(store, capsys):
+    [first, _] = list_runs(store)
+    _, lines = run(store, capsys, "show", first.last["fingerprint"])
+    assert len(lines) <= 20
+    assert str(store.root) in lines[0]
+    assert [line.split()[0] for line in lines[1:4]] == ["pretraining", "corpus", "dump"]
+    assert "show --json" in lines[-1]
+    _, lines = run(store, capsys, "show", "--json", first.last["fingerprint"])
+    assert json.loads("\n".join(lines)) == first.last
+
+
+def test_usage_tells_checkpoints_apart(store, capsys):
+    _, lines = run(store, capsys, "store", "du")
+    sizes = {line.split()[2]: line.split()[:2] for line in lines[:4]}
+    assert sizes["checkpoints"] == ["10", "kB"]
+    assert any("10 steps are enough" in line for line in lines)
+
+
+def test_pruning_lists_first_and_removes_what_nobody_needs(store, capsys):
+    before = {p for p in store.root.rglob("*") if p.is_file()}
+    [first, second] = list_runs(store)
+    _, lines = run(store, capsys, "store", "prune")
+    assert {line.split()[-1].split("/")[0] for line in lines[:-1]} == {"finetuning", "pretraining"}
+    assert "add --yes" in lines[-1]
+    assert {p for p in store.root.rglob("*") if p.is_file()} == before, "a listing removes nothing"
+    keep = first.last["fingerprint"][:8]
+    run(store, capsys, "store", "prune", "--keep", keep, "--yes")
+    [left] = list_runs(store)
+    assert left.last == first.last
+    for manifest in left.lineage:
+        kept = store.root / manifest["stage"] / manifest["fingerprint"]
+        listed = json.loads((kept / "manifest.json").read_text())["files"]
+        assert all((kept / file["path"]).exists() for file in listed)
+    assert not list(store.root.glob("pretraining/*/checkpoints"))
+    gone = [m["fingerprint"] for m in second.lineage if m not in left.lineage]
+    assert len(gone) == 2
+    assert not [path for name in gone for path in store.root.glob(f"*/{name}*")]
+    assert run(store, capsys, "store", "prune", "--keep", "ffff")[0] == 2
+
+
+def test_what_is_being_made_stays(store, capsys):
+    folder = store.root / "finetuning" / "0123456789abcdef"
+    program = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX)"
+    program += "; print('held', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(folder.with_suffix(".lock"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        run(store, capsys, "store", "prune", "--yes")
+        assert folder.is_dir()
+    finally:
+        holder.communicate()
+    run(store, capsys, "store", "prune", "--yes")
+    assert not folder.exists()

@@ -1,0 +1,259 @@
+"""Which files in the watched places are taken for whole dumps."""
+
+import os
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+import pytest
+
+from beam_jobs.job import storage
+from beam_jobs.job.errors import UserError
+from flows.configuration.settings import fill_parameters
+from flows.dumps.arrivals import find_arrivals, is_named_like_a_dump
+from flows.runner.store import Store
+from flows.stages import dump as dump_stage
+
+LONG_AGO = 1_000_000.0
+
+
+def dump(path, text="{}", changed=LONG_AGO):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (changed, changed))
+    return str(path)
+
+
+def test_what_is_still_being_written_is_left_alone(tmp_path):
+    now = time.time()
+    older = dump(tmp_path / "b.json", changed=LONG_AGO)
+    newer = dump(tmp_path / "a.json.gz", changed=LONG_AGO + 1)
+    dump(tmp_path / "growing.json", changed=now - 5)
+    dump(tmp_path / "empty.json", text="")
+    dump(tmp_path / "upload.json.part")
+    dump(tmp_path / ".hidden.json")
+    (tmp_path / "folder").mkdir()
+    for place in (str(tmp_path), f"{tmp_path}/*"):
+        assert [a.path for a in find_arrivals([place], 60, now).whole] == [older, newer]
+    first = find_arrivals([str(tmp_path)], 1, now)
+    assert [os.path.basename(path) for path in first.left_alone] == ["growing.json"], (
+        "it is seen for the first time"
+    )
+    assert len(find_arrivals([str(tmp_path)], 1, now, first.sizes).whole) == 3
+    dump(tmp_path / "growing.json", text="{} {}", changed=now - 5)
+    assert len(find_arrivals([str(tmp_path)], 1, now, first.sizes).whole) == 2, (
+        "an upload that had stalled went on"
+    )
+
+
+def test_an_announced_dump_is_taken_at_once_and_no_other(tmp_path):
+    now = time.time()
+    inbox = tmp_path / "inbox"
+    announced, other = dump(inbox / "a.json", changed=now), dump(inbox / "b.json", changed=now)
+    (tmp_path / "by_another_name").symlink_to(inbox)
+    for name in (announced, f"file://{announced}", str(tmp_path / "by_another_name" / "a.json")):
+        found = find_arrivals([str(inbox)], 60, now, None, name)
+        assert [arrival.path for arrival in found.whole] == [announced]
+        assert (list(found.left_alone), found.not_taken) == ([other], "")
+
+
+def test_an_announced_object_is_known_by_its_address():
+    import fsspec
+
+    fsspec.filesystem("memory").pipe("/announced/a.json", b"{}")
+    for name in ("memory://announced/a.json", "memory:///announced/a.json"):
+        assert (
+            find_arrivals(["memory://announced/*.json"], 60, time.time(), None, name).not_taken
+            == ""
+        )
+
+
+@pytest.mark.parametrize(
+    ("announced", "why"),
+    [
+        ("elsewhere/a.json", "it lies in none of watch.places"),
+        ("inbox/nothing.json", "there is no such file"),
+        ("inbox/empty.json", "it is empty, or named like what is not whole yet"),
+        ("inbox/README.md", "its name does not end like a dump's"),
+        ("no-such://bucket/a.json", "no-such:// addresses are not opened"),
+    ],
+)
+def test_an_announced_dump_that_is_not_taken_is_told_and_keeps_no_other_waiting(
+    tmp_path, announced, why
+):
+    dump(tmp_path / "elsewhere" / "a.json")
+    dump(tmp_path / "inbox" / "empty.json", text="")
+    dump(tmp_path / "inbox" / "README.md")
+    other = dump(tmp_path / "inbox" / "b.json")
+    address = announced if "://" in announced else str(tmp_path / announced)
+    found = find_arrivals([str(tmp_path / "inbox")], 60, time.time(), None, address)
+    assert found.not_taken.startswith(why)
+    assert [arrival.path for arrival in found.whole] == [other]
+    assert found.left_alone == {} or not announced.endswith(".md"), "it is told once"
+
+
+def test_only_what_is_named_like_a_dump_is_one():
+    dumps = (
+        "a.json a.JSONL a.ndjson.gz a.csv a.tsv.gz train.ft.txt.bz2 a.parquet a.json.zst a.zip "
+        "a.gz b.2018.json.gz"
+    )
+    assert [name for name in dumps.split() if not is_named_like_a_dump(f"/x.y/{name}")] == []
+    others = "README.md c.json.sha256 SUCCESS notes.md.gz model.pt a.json.md5 a"
+    assert [name for name in others.split() if is_named_like_a_dump(f"/x.y/{name}")] == []
+
+
+def test_what_lies_beside_dumps_is_left_alone_and_it_is_said_why(tmp_path):
+    for name in (
+        "README.md",
+        "_SUCCESS",
+        "_temporary.json",
+        "a.json.aria2",
+        "a.json.filepart",
+        ".a.json.swp",
+    ):
+        dump(tmp_path / name)
+    ahead = dump(tmp_path / "ahead.json", changed=time.time() + 5000)
+    found = find_arrivals([str(tmp_path)], 60, time.time())
+    assert found.whole == []
+    assert {os.path.basename(path): why for path, why in found.left_alone.items()}.keys() == {
+        "README.md",
+        "ahead.json",
+    }
+    assert "in the future; set its time" in found.left_alone[ahead]
+
+
+def test_a_link_is_what_it_leads_to(tmp_path):
+    dump(tmp_path / "elsewhere" / "a.json", text="{12345}")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link.json").symlink_to("../elsewhere/a.json")
+    (tmp_path / "in" / "broken.json").symlink_to("nowhere")
+    (tmp_path / "in" / "folder.json").symlink_to(tmp_path)
+    [found] = find_arrivals([str(tmp_path / "in")], 60, time.time()).whole
+    assert (found.path, found.size, found.changed) == (
+        str(tmp_path / "in" / "link.json"),
+        7,
+        LONG_AGO,
+    )
+
+
+def test_an_object_store_is_looked_at_the_same_way():
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    store.pipe("/reviews/2024/a.json", b"{}")
+    [found] = find_arrivals(["memory://reviews/2024/*.json"], 60, time.time()).whole
+    assert (found.path, found.size) == ("memory:///reviews/2024/a.json", 2)
+
+
+def test_brackets_in_the_name_of_a_folder_or_a_file_are_no_pattern(tmp_path):
+    path = dump(tmp_path / "reviews [2024]" / "reviews[1].json")
+    dump(tmp_path / "reviews 2" / "reviews1.json")
+    for place in (os.path.dirname(path), path):
+        assert [arrival.path for arrival in find_arrivals([place], 60, time.time()).whole] == [path]
+    form = fill_parameters([], dump={"paths": [path]}, store=str(tmp_path / "store"))
+    reviews = dump_stage.build_dump_stage(form, Store(form.store))
+    assert reviews.result["paths"] == [path]
+    assert storage.expand_patterns(reviews.result["paths"]) == [path], "the jobs read the same file"
+
+
+def test_brackets_in_the_name_of_an_object_are_no_pattern(tmp_path):
+    import fsspec
+
+    for name in ("reviews[1].json", "reviews1.json"):
+        fsspec.filesystem("memory").pipe(f"/brackets/{name}", name.encode())
+    [found] = find_arrivals(["memory://brackets/reviews[[]*"], 60, time.time()).whole
+    [file] = dump_stage.list_remote_files(found.path, Store(tmp_path))
+    assert (file.name, file.size) == ("reviews[1].json", 15)
+    assert storage.read_bytes(file.path) == b"reviews[1].json"
+
+
+def test_a_place_that_cannot_be_reached_keeps_no_other_waiting(tmp_path, monkeypatch):
+    def away(*given, **named):
+        raise PermissionError("no credentials")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.isdir", away)
+    path = dump(tmp_path / "a.json")
+    found = find_arrivals(["memory://bucket/*", str(tmp_path)], 60, time.time())
+    assert [arrival.path for arrival in found.whole] == [path]
+    assert found.unreachable == ["watch.places memory://bucket/* cannot be reached: no credentials"]
+    assert found.missing == []
+
+
+def test_a_place_that_is_not_there_is_told(tmp_path):
+    (tmp_path / "empty").mkdir()
+    there = [str(tmp_path / "empty"), f"{tmp_path}/empty/*.json", f"{tmp_path}/**/*.json"]
+    missing = [
+        str(tmp_path / "nowhere"),
+        f"{tmp_path}/no*/where/*.json",
+        f"{tmp_path}/typo/*",
+        "memory://no-such/*",
+    ]
+    assert find_arrivals([*there, *missing], 60, time.time()).missing == [missing[0], *missing[2:]]
+
+
+def test_a_file_that_was_replaced_is_a_new_dump(tmp_path):
+    dump(tmp_path / "a.json")
+    [first] = find_arrivals([str(tmp_path)], 60, time.time()).whole
+    dump(tmp_path / "a.json", changed=LONG_AGO + 7)
+    [second] = find_arrivals([str(tmp_path)], 60, time.time()).whole
+    assert first.key != second.key
+
+
+@pytest.fixture
+def web_server():
+    """An HTTP server on this machine: its address, and the paths it was asked for."""
+    requests = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            requests.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}" if self.command == "GET" else b"")
+
+        do_HEAD = do_GET
+
+        def log_message(self, *words):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}", requests
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    "address", ["http://HOST/a.json", "reference://::http://HOST/a.json", "HOST/a.json"]
+)
+def test_an_announced_address_is_compared_before_it_is_opened(tmp_path, web_server, address):
+    host, requests = web_server
+    look = find_arrivals([str(tmp_path)], 60, time.time(), None, address.replace("HOST", host))
+    assert look.not_taken
+    assert look.whole == []
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://HOST/a.json", "http://localhost:PORT/a.json", "http://2130706433:PORT/a.json"],
+)
+def test_an_address_of_a_private_network_is_opened_only_if_a_setting_names_it(
+    tmp_path, web_server, monkeypatch, address
+):
+    host, requests = web_server
+    address = address.replace("HOST", host).replace("PORT", host.split(":")[1])
+    name = urlsplit(address).hostname
+    with pytest.raises(UserError, match=rf"{name} is .*AMAZON_ELECTRA_PRIVATE_HOSTS={name}"):
+        dump_stage.list_remote_files(address, Store(tmp_path))
+    look = find_arrivals([address], 60, time.time())
+    assert "AMAZON_ELECTRA_PRIVATE_HOSTS" in look.unreachable[0]
+    assert requests == []
+    if name.isdecimal():  # a number stands for an address, but aiohttp does not read it as one
+        return
+    monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", f"other, {name}")
+    [file] = dump_stage.list_remote_files(address, Store(tmp_path))
+    assert (file.name, file.size) == ("a.json", 2)
+    assert requests

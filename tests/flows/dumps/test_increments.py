@@ -1,0 +1,267 @@
+"""Three dumps arriving in turn, through the real jobs: the corpus of all at once, at the cost of
+what is new.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+from math import ceil
+
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer
+
+from beam_jobs.job.errors import UserError
+from flows.configuration.parameters import Addition
+from flows.configuration.settings import fill_form, fill_parameters
+from flows.dumps import increments
+from flows.partial_flows import encoder_graph
+from flows.runner.processes import JobFailed
+from flows.runner.stage_runner import Plan, StageRunner
+from flows.runner.store import Store
+from flows.stages import dump as dump_stage
+from model.tracking.mlflow_run import Tracking
+from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.flows.made import made_run
+
+REVIEWS = {"zebra": range(300), "apple": range(250, 400), "mango": range(350, 450)}
+"""The numbers of the texts in each dump, in the order of arrival: 50 of apple's are zebra's, 50 of
+mango's apple's.
+"""
+SMALL = ("layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8")
+
+
+class Making:
+    """Goes through a graph without Prefect and MLflow."""
+
+    def __init__(self, root):
+        self.store, self.champion, self.stages = Store(root), None, []
+        self._completion = StageRunner(self.store, [], Tracking(f"sqlite:///{root}/unused.db"))
+
+    def dump(self, parameters):
+        return dump_stage.build_dump_stage(parameters, self.store)
+
+    def __call__(self, stage):
+        self._completion.complete_stage(replace(stage, tracked=False))
+        self.stages.append(stage)
+        return stage
+
+
+def write_dump(folder, name):
+    copies = [
+        review(i, text_of(i).upper() if i % 2 else text_of(i), reviewerID=f"{name}-{i}")
+        for i in REVIEWS[name]
+    ]
+    return write_lines(folder / f"{name}.json.gz", copies)
+
+
+def form_of(root, path, base):
+    given = {
+        "dump": {"paths": [str(path)]},
+        "increment": {"base": base, "workers": 1},
+        "store": str(root),
+    }
+    return fill_form(
+        Addition, ["increment.device=cpu", "increment.log_every=1", "increment.warmup=0.5"], **given
+    )
+
+
+@pytest.fixture(scope="module")
+def turns(tmp_path_factory):
+    """The store, the three dumps, and what was made of them in turn; each dump is gone before the
+    next arrives.
+    """
+    at = tmp_path_factory.mktemp("turns")
+    make, kept = Making(at / "store"), {}
+    (at / "kept").mkdir()
+    for name in REVIEWS:
+        kept[name] = write_dump(at / "kept", name)
+    arriving = at / "zebra.json.gz"
+    arriving.write_bytes(kept["zebra"].read_bytes())
+    sets = [f"pretraining.{setting}" for setting in SMALL]
+    settings = [
+        *sets,
+        "vocabulary.size=400",
+        "pretraining.steps=12",
+        "pretraining.device=cpu",
+        "corpus.workers=1",
+    ]
+    first = fill_parameters(settings, dump={"paths": [str(arriving)]}, store=str(at / "store"))
+    base = increments.resolve_base(encoder_graph(first, make).fingerprint, make)
+    bases = [base]
+    for name in ("apple", "mango"):
+        arriving.unlink()
+        arriving = at / f"{name}.json.gz"
+        arriving.write_bytes(kept[name].read_bytes())
+        form = form_of(at / "store", arriving, base.encoder.fingerprint)
+        base = increments.add_round(form, base, make)
+        bases.append(base)
+    return make, kept, bases
+
+
+def corpora(make, base):
+    return [make.store.folder(one.corpus) for one in base.rounds]
+
+
+def digest(*folders):
+    rows = sorted(
+        (row["review_id"], row["sentences"]) for folder in folders for row in rows_of(folder)
+    )
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def result(make, stage):
+    return make.store.manifest(stage)["result"]
+
+
+def test_three_dumps_in_turn_give_the_corpus_of_all_at_once_in_that_order(turns, tmp_path):
+    make, kept, bases = turns
+    in_turn = corpora(make, bases[-1])
+    inputs = [word for path in kept.values() for word in ("--input", path)]
+    run_job(tmp_path / "once", *inputs, "--punkt", in_turn[0] / "punkt.json")
+    assert digest(*in_turn) == digest(tmp_path / "once")
+    backwards = [word for path in reversed(kept.values()) for word in ("--input", path)]
+    run_job(tmp_path / "backwards", *backwards, "--punkt", in_turn[0] / "punkt.json")
+    assert digest(*in_turn) != digest(tmp_path / "backwards")
+
+
+def test_each_round_reads_its_own_dump_only_and_keeps_the_vocabulary(turns):
+    make, _, bases = turns
+    counts = [result(make, one.corpus) for one in bases[-1].rounds]
+    assert [c["read"] for c in counts] == [300, 150, 100]
+    assert [c["kept"] for c in counts] == [300, 100, 50]
+    assert [c["dropped"].get("seen before", 0) for c in counts] == [0, 50, 50]
+    fingerprints = {result(make, one.shards)["vocabulary_fingerprint"] for one in bases[-1].rounds}
+    assert fingerprints == {result(make, bases[0].vocabulary)["fingerprint"]}
+    assert [stage.name for stage in make.stages].count("vocabulary") == 1
+    documents = [result(make, one.shards)["documents"] for one in bases[-1].rounds]
+    assert documents == [c["splits"]["pretrain"] for c in counts]
+
+
+def test_a_held_out_text_that_arrives_again_never_reaches_pre_training(turns):
+    make, _, bases = turns
+    first = rows_of(corpora(make, bases[0])[0])
+    held_out = {row["text_hash"] for row in first if row["split"] != "pretrain"}
+    arriving_again = {
+        i for i in REVIEWS["apple"] if any(f"Item {i} " in row["sentences"][0] for row in first)
+    }
+    marks = {
+        int(row["sentences"][0].split()[1]) for row in first if row["split"] != "pretrain"
+    } & arriving_again
+    assert len(marks) >= 3, "some held-out texts must come again for the test to say anything"
+    later = [row for folder in corpora(make, bases[-1])[1:] for row in rows_of(folder)]
+    assert held_out.isdisjoint(row["text_hash"] for row in later)
+    tokenizer = Tokenizer.from_file(str(make.store.folder(bases[0].vocabulary) / "tokenizer.json"))
+    for one in bases[-1].rounds:
+        seen = " ".join(
+            tokenizer.decode(ids)
+            for shard in make.store.folder(one.shards).glob("shard-*.parquet")
+            for ids in pq.read_table(shard)["input_ids"].to_pylist()
+        )
+        assert "item" in seen
+        assert [mark for mark in marks if f"item {mark} arrived" in seen] == []
+
+
+def test_pre_training_goes_on_from_the_base_on_new_and_old_and_is_warmed_up_again(turns):
+    make, _, bases = turns
+    first, apple, mango = bases[-1].rounds
+    config = json.loads((make.store.folder(mango.encoder) / "config.json").read_text())
+    assert config["replay"] == [str(make.store.folder(one.shards)) for one in (first, apple)]
+    assert config["replay_ratio"] == "0.5"
+    assert config["architecture"]["hidden"] == 32, "the base's settings are kept"
+    epochs = 12 * 8 / result(make, first.shards)["sequences"]
+    for one in (apple, mango):
+        steps = ceil(epochs * result(make, one.shards)["sequences"] / 4)
+        assert result(make, one.encoder)["steps"] == steps
+    lines = (make.store.folder(mango.encoder) / "metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    assert 0 < rates[0] < max(rates) > rates[-1]
+    log = (make.store.folder(mango.encoder) / "log.txt").read_text()
+    assert f"--start_from {make.store.folder(apple.encoder)}/discriminator" in log
+
+
+def test_a_dump_with_nothing_new_leaves_the_model_as_it_is(turns, tmp_path):
+    make, kept, bases = turns
+    again = tmp_path / "again.json.gz"
+    again.write_bytes(kept["zebra"].read_bytes())
+    form = form_of(make.store.root, again, bases[-1].encoder.fingerprint)
+    assert increments.add_round(form, bases[-1], make) is bases[-1]
+
+
+def test_promised_additions_are_made_by_whoever_needs_them_and_unusable_dumps_are_left_out(
+    turns, tmp_path
+):
+    make, kept, bases = turns
+    (tmp_path / "garbage.json").write_text("no review at all\n" * 30)
+    arrived = [kept["apple"], tmp_path / "garbage.json", kept["mango"]]
+    ticket = bases[0].encoder.fingerprint
+    tickets = []
+    for path in arrived:
+        ticket = increments.write_promise(make.store, form_of(make.store.root, path, ticket))
+        tickets.append(ticket)
+    made = increments.resolve_base(tickets[-1], make)
+    assert made.encoder.fingerprint == bases[-1].encoder.fingerprint
+    assert (
+        increments.resolve_base(tickets[1], make).encoder.fingerprint
+        == bases[1].encoder.fingerprint
+    )
+    assert increments.read_promise(make.store, tickets[0])["made"] == bases[1].encoder.fingerprint
+    with pytest.raises(UserError, match="its format is not known"):
+        increments.add_round(
+            form_of(make.store.root, arrived[1], bases[1].encoder.fingerprint), bases[1], make
+        )
+
+
+def test_an_addition_whose_job_fails_keeps_no_other_waiting(tmp_path):
+    store = Store(tmp_path / "store")
+    encoder = made_run(store.root)
+    dump = write_lines(tmp_path / "new.json", [review(1)])
+    ticket = increments.write_promise(store, form_of(store.root, dump, encoder))
+    started = []
+
+    class Failing(Plan):
+        transient = True
+
+        def __call__(self, stage):
+            if stage.name == "corpus":
+                started.append(stage)
+                raise JobFailed(
+                    "corpus", 1, "ZeroDivisionError: a bug", tmp_path / "log.txt", self.transient
+                )
+            return stage
+
+    with pytest.raises(JobFailed):
+        increments.resolve_base(ticket, Failing(store))
+    Failing.transient = False
+    for _ in range(2):
+        assert increments.resolve_base(ticket, Failing(store)).encoder.fingerprint == encoder
+    assert len(started) == 2, "what failed for good is not tried again"
+
+
+def test_a_base_by_its_name(turns):
+    make, kept, bases = turns
+    store, encoders = make.store, [base.encoder.fingerprint for base in bases]
+
+    def named(name, path, champion=""):
+        new = dump_stage.build_dump_stage(fill_parameters(dump={"paths": [str(path)]}), store)
+        return increments.find_base(name, new, store, champion)
+
+    other = write_lines(store.root.parent / "other.json.gz", [review(9999)])
+    assert named("last", other) == encoders[-1]
+    assert named(encoders[1][:9], other) == encoders[1]
+    assert named("champion", other, champion=encoders[0]) == encoders[0]
+    assert named("last", kept["mango"]) == encoders[1], "the same request again means the same base"
+    assert named(encoders[-1], kept["apple"]) == encoders[0]
+    later = store.folder(bases[-1].rounds[-1].corpus) / "manifest.json"
+    whole = later.read_bytes()
+    later.unlink()
+    assert named("last", other) == encoders[1], "of what is whole, the newest"
+    with pytest.raises(UserError, match="which is not in"):
+        named(encoders[-1], other)
+    later.write_bytes(whole)
+    with pytest.raises(UserError, match=r"increment\.base: there is no champion"):
+        named("champion", other)
+    with pytest.raises(UserError, match="began with this dump"):
+        named("last", kept["zebra"])
+    with pytest.raises(UserError, match="is no model in"):
+        named("feedbeef", other)

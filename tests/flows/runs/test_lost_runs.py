@@ -1,0 +1,54 @@
+"""A run that was killed together with its server becomes Crashed when another one starts."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from flows.runner.store import Store
+from flows.runs.lost_runs import crash_lost_runs, mark_run
+
+KILLED = """
+import os, signal, sys
+from flows.runner.store import Store
+from flows.runs.lost_runs import mark_run
+with mark_run(Store(sys.argv[1]), sys.argv[2]):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def start_run(prefect_home):
+    """Starts a run that nothing will end; returns its id."""
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+    from prefect.states import Running
+
+    @flow
+    def endless(): ...
+
+    def start():
+        with get_client(sync_client=True) as client:
+            return str(client.create_flow_run(endless, state=Running()).id)
+
+    return start
+
+
+def read_state(run):
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(run).state.name
+
+
+def test_only_runs_whose_process_is_gone_become_crashed(start_run, tmp_path):
+    store, lost, living = Store(tmp_path), start_run(), start_run()
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), lost], env=os.environ)
+    assert killed.returncode == -signal.SIGKILL
+    with mark_run(store, living):
+        assert crash_lost_runs(store) == [lost]
+        assert (read_state(lost), read_state(living)) == ("Crashed", "Running")
+    assert crash_lost_runs(store) == []
+    assert read_state(living) == "Running", "it ended by itself: Prefect knows of it what is so"

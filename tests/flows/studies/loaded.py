@@ -1,0 +1,41 @@
+"""Studies for tests, read as the command and the flow read them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.configuration.parameters import Parameters
+from flows.configuration.study_file import Study, StudyChoice
+from flows.runner.store import Store
+from flows.studies.study_reading import (
+    LoadedStudy,
+    fill_variables,
+    find_study_file,
+    list_variables,
+    load_study,
+    parse_study,
+    read_yaml,
+)
+from flows.studies.study_stages import StudyStages
+
+
+def read_shipped(
+    name: str, variables: Mapping[str, str], changes: Mapping[str, str] | None = None
+) -> Study:
+    content = read_yaml(find_study_file(name))
+    return parse_study(fill_variables(content, variables, name), name, changes)
+
+
+def list_shipped_variables(name: str) -> list[str]:
+    return list_variables(read_yaml(find_study_file(name)))
+
+
+def load_content(content: Mapping[str, Any], store: Path, **choice: Any) -> LoadedStudy:
+    return load_study(
+        Parameters(store=str(store)), StudyChoice(own=Study.model_validate(content), **choice)
+    )
+
+
+def build_stages(content: Mapping[str, Any], store: Path, **choice: Any) -> StudyStages:
+    """Return the stages of a study of which nothing is made of a dump."""
+    return StudyStages(load_content(content, store, **choice), {}, Store(store))

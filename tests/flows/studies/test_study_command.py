@@ -1,0 +1,339 @@
+"""`amazon-electra study`: from a dump to the report, killed and continued; on data that are there
+already.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import write_json
+from flows.cli import study_command
+from flows.cli.main import attempt, build_parser
+from flows.configuration.parameters import Parameters
+from flows.configuration.study_file import StudyChoice
+from flows.runner.stage_runner import Plan
+from flows.runner.store import Store
+from flows.studies.study_reading import load_study
+from flows.study import build_study_graph
+from tests.model.corpora import write_corpus, write_electra
+
+STUDY = {
+    "title": "Small",
+    "question": "Is it?",
+    "seeds": [0],
+    "arms": [
+        {"name": "reviews", "pretraining": {"shards": "${shards}", "set": {"steps": "${steps}"}}},
+        {
+            "name": "other text",
+            "pretraining": {"shards": "${general_shards}", "set": {"steps": "${steps}"}},
+        },
+        {"name": "random", "encoder": "random", "architecture": "arm:reviews"},
+    ],
+    "tasks": [
+        {"task": "polarity", "data": "${corpus}"},
+        {"task": "table:text=said,label=mood", "data": "${own}", "title": "own"},
+    ],
+    "settings": {
+        "n_train": 60,
+        "n_dev": 40,
+        "n_test": 60,
+        "epochs": 1,
+        "learning_rates": [1e-3],
+        "max_length": 32,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A study file, a task of one's own, general text; `own` occurs in the general text once."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "small.yaml").write_text(yaml.safe_dump(STUDY))
+    rows = [
+        f"the {i}th thing of all these many things was {'good' if i % 2 else 'bad'},{i % 2}"
+        for i in range(300)
+    ]
+    (folder / "own.csv").write_text("\n".join(["said,mood", *rows]))
+    documents = [
+        f"An encyclopaedia says of number {i} that it follows {i - 1}. It is a number."
+        for i in range(400)
+    ]
+    documents.append("the 7th thing of all these many things was good")
+    (folder / "general.txt").write_text("\n\n".join(documents))
+    return folder
+
+
+def command(place, *more):
+    words = [
+        "study",
+        str(place / "small.yaml"),
+        "--dump",
+        "sample:1200",
+        "--general",
+        str(place / "general.txt"),
+    ]
+    settings = [
+        "--set",
+        f"own={place / 'own.csv'}",
+        "--set",
+        "pretraining.steps=4",
+        "--set",
+        "shards.max_length=32",
+    ]
+    return [*words, *settings, "--store", str(place / "store"), "--at-once", "1", *more]
+
+
+@pytest.mark.timeout(3600)
+def test_a_study_goes_from_the_dump_to_its_report_after_a_kill_and_then_does_nothing_twice(place):
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
+    }
+    environment["OMP_NUM_THREADS"] = "1"
+    run = [sys.executable, "-m", "flows.cli.main", *command(place)]
+    child = subprocess.Popen(
+        run, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 1200
+    while not list((place / "store").glob("finetuning/*/log.txt")) and time.monotonic() < deadline:
+        assert child.poll() is None, "it ended before it came to a cell"
+        time.sleep(0.2)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(300) != 0
+    encoders = {
+        path: path.stat().st_mtime_ns
+        for path in (place / "store").glob("pretraining/*/manifest.json")
+    }
+    assert len(encoders) == 2
+
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, done.stderr
+    assert "report.html" in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in encoders} == encoders
+    [manifest] = [m for m in Store(place / "store").list_manifests() if m["stage"] == "study"]
+    _check_report(place, place / "store" / "study" / manifest["fingerprint"])
+    _check_mlflow(f"sqlite:///{place}/store/mlflow/mlflow.db")
+
+    cells = {
+        path: path.stat().st_mtime_ns
+        for path in (place / "store").glob("evaluation/*/*")
+        if path.name != "log.txt"
+    }
+    assert len(list((place / "store").glob("evaluation/*/metrics.json"))) == 6
+    more = subprocess.run(
+        [*run, "--set", "seeds=0,1"], env=environment, capture_output=True, text=True, timeout=1500
+    )
+    assert more.returncode == 0, more.stderr
+    assert {path: path.stat().st_mtime_ns for path in cells} == cells
+    assert len(list((place / "store").glob("evaluation/*/metrics.json"))) == 12
+
+
+def _check_report(place, folder):
+    """Lineage, counts, the command, and that the task's texts were withheld."""
+    text = (folder / "report.md").read_text()
+    store = Store(place / "store")
+    made_along = ("study", "evaluation")  # a cell is named by its fine-tuning
+    for manifest in (m for m in store.list_manifests() if m["stage"] not in made_along):
+        assert manifest["fingerprint"] in text
+    assert "amazon-electra study" in text
+    assert "--general" in text
+    [general] = [m for m in store.list_manifests() if m["title"] == "general-text shards"]
+    assert general["result"]["empty_documents"] == 1
+    assert (
+        "tested on in polarity, own reaches the pre-training of reviews, other text as a whole text"
+        in text
+    )
+    warnings = [line for line in text.splitlines() if "**Warning:**" in line]
+    assert [line for line in warnings if "answers one class only" not in line] == []
+    assert (folder / "model" / "README.md").read_text().startswith("---\n")
+
+
+def _check_mlflow(uri):
+    """The study is a run with one nested for each pre-training and cell."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    runs = client.search_runs(
+        [e.experiment_id for e in client.search_experiments()], max_results=1000
+    )
+    whole = [
+        run
+        for run in runs
+        if "mlflow.parentRunId" not in run.data.tags and run.info.status == "FINISHED"
+    ]
+    [parent] = whole
+    nested = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert len(nested) == 2 + 6
+    assert sum("test.accuracy" in run.data.metrics for run in nested) == 6
+    assert {run.data.tags.get("arm") for run in nested} == {"reviews", "other text", "random", None}
+    files = {Path(file.path).name for file in client.list_artifacts(parent.info.run_id)}
+    assert "report.html" in files
+
+
+def test_a_dry_run_lists_stages_and_cells(place, capsys):
+    assert attempt(build_parser().parse_args(command(place, "--dry-run"))) == 0
+    lines = capsys.readouterr().out.splitlines()
+    cells = [line.rpartition("  ")[2] for line in lines if " finetuning " in line]
+    assert sorted(cells) == sorted(
+        f"{arm} · {task} · seed 0"
+        for arm in ("reviews", "other text", "random")
+        for task in ("polarity", "own")
+    )
+    assert any("general-text shards" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["losses"], "losses needs corpus, encoder: give --dump PATH…, or --set corpus=FOLDER"),
+        (["nothing"], "study.file: nothing: neither a file nor one of the shipped studies"),
+        (
+            ["losses", "--dump", "sample:9", "--set", "review=x"],
+            "no variable 'review'; it has corpus, encoder",
+        ),
+        (["losses", "--set", "epochs"], "write --set NAME=VALUE"),
+        (["real_reviews", "--dump", "sample:9"], "real_reviews: give --set imdb=…, --set sst2=…"),
+        (
+            ["losses", "--set", "encoder=/none", "--set", "corpus=/none"],
+            "losses: tasks[0].data: /none: no such file",
+        ),
+        (["losses", "--at-once", "0"], "--at-once 0: must be from 1 to 64"),
+        (
+            ["domain_adaptation", "--dump", "sample:9", "--general", "/none"],
+            "--general: no file /none",
+        ),
+        (
+            ["where_it_pays", "--dump", "sample:9", "--set", "pretraining.steps=60"],
+            "--set pretraining.steps=60: "
+            "no stage of the study where_it_pays reads pretraining.steps",
+        ),
+        (
+            ["losses", "--set", "encoder=/none", "--set", "corpus=/none", "--set", "seeds=x"],
+            "expected whole numbers",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words, message, tmp_path, capsys):
+    assert attempt(build_parser().parse_args(["study", *words, "--store", str(tmp_path)])) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_arms_that_need_other_text_are_named_where_there_is_none(tmp_path, capsys):
+    words = ["study", "domain_adaptation", "--dump", "sample:9", "--dry-run"]
+    assert attempt(build_parser().parse_args([*words, "--store", str(tmp_path)])) == 0
+    told = capsys.readouterr().out
+    assert "left out  arm general-text ELECTRA: it pre-trains on general text" in told
+
+
+@pytest.mark.timeout(900)
+def test_without_a_dump_a_study_takes_what_is_there(tmp_path):
+    write_corpus(tmp_path / "corpus")
+    write_electra(tmp_path / "electra" / "discriminator")
+    (tmp_path / "electra" / "metrics.jsonl").touch()
+    student = {"name": "half", "encoder": "half", "teacher": "arm:one"}
+    study = STUDY | {
+        "arms": [
+            {"name": "one", "encoder": "${encoder}"},
+            {"name": "two", "encoder": "random", "architecture": "${encoder}"},
+            student,
+        ],
+        "tasks": STUDY["tasks"][:1],
+        "latency": True,
+    }
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(study))
+    words = ["study", str(tmp_path / "two.yaml"), "--store", str(tmp_path / "store")]
+    words += ["--set", f"corpus={tmp_path / 'corpus'}"]
+    words += ["--set", f"encoder={tmp_path / 'electra' / 'discriminator'}"]
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli.main", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "half" in done.stdout
+    store = Store(tmp_path / "store")
+    stages = [manifest["stage"] for manifest in store.list_manifests()]
+    assert {name: stages.count(name) for name in stages} == {
+        "finetuning": 3,
+        "evaluation": 3,
+        "latency": 3,
+        "study": 1,
+    }
+    cost = json.loads(next(store.root.glob("latency/*/latency.json")).read_text())
+    assert 0 < cost["batch_1"]["p50_ms"] <= cost["batch_1"]["p99_ms"]
+    assert cost["reviews_per_second"] > 0
+    weights = json.loads(next(store.root.glob("latency/*/latency.json")).read_text())
+    assert weights["bytes"] == pytest.approx(4 * weights["parameters"], rel=0.1)
+    assert "latency" in next(store.root.glob("study/*/report.html")).read_text()
+
+    arguments = build_parser().parse_args(words)
+    parameters, choice = study_command.read_choice(arguments)
+    assert _is_complete(parameters, choice)
+    write_json(tmp_path / "corpus" / "corpus.json", {"read": 1})
+    assert not _is_complete(parameters, choice), "other data are another study"
+
+
+def _is_complete(parameters, choice):
+    plan = Plan(Store(parameters.store))
+    build_study_graph(load_study(parameters, choice))(parameters, plan)
+    return plan.stages[-1][1]
+
+
+@pytest.mark.timeout(600)
+def test_a_failing_cell_is_told_with_its_log(tmp_path, capfd):
+    write_corpus(tmp_path / "corpus")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "config.json").write_text("{}")
+    study = STUDY | {
+        "arms": [{"name": "broken", "encoder": str(tmp_path / "empty")}],
+        "tasks": [{"task": "polarity", "data": str(tmp_path / "corpus")}],
+    }
+    (tmp_path / "broken.yaml").write_text(yaml.safe_dump(study))
+    words = ["study", str(tmp_path / "broken.yaml"), "--store", str(tmp_path / "store")]
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli.main", *words], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "error: broken · polarity · seed 0: " in done.stderr
+    assert "Should have a `model_type` key in its config.json" in done.stderr
+    assert "log.txt" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"arms": [{"name": "x"}]}, r"study\.own: arms\[0\]: give `encoder` or `pretraining`"),
+        ({"tasks": []}, r"study\.own: a study needs at least one arm, one task"),
+        ({"arms": []}, r"study\.own: a study needs at least one arm, one task"),
+        ({"settings": {"epoch": 1}}, r"study\.own: settings\.epoch: no such field"),
+    ],
+)
+def test_a_mistake_in_the_form_is_told_before_anything_is_made(changes, words, tmp_path):
+    own = {"own": "o.csv"}
+    variables = {} if "tasks" in changes else own
+    choice = StudyChoice(own=STUDY | changes, variables=variables)
+    with pytest.raises(UserError, match=words):
+        load_study(Parameters(store=str(tmp_path)), choice)
+
+
+def test_a_study_of_the_form_is_the_one_of_the_file(place, tmp_path):
+    parameters, variables = Parameters(store=str(tmp_path)), {"own": str(place / "own.csv")}
+    text = [str(place / "general.txt")]
+    own = load_study(parameters, StudyChoice(own=STUDY, variables=variables, general_text=text))
+    filed = load_study(
+        parameters,
+        StudyChoice(file=str(place / "small.yaml"), variables=variables, general_text=text),
+    )
+    assert own.study == filed.study
+    assert own.wanted == {"corpus", "shards", "general_shards"}

@@ -1,0 +1,159 @@
+"""Study files: read once, with their mistakes named, and expanded."""
+
+import pytest
+import yaml
+
+from beam_jobs.job.errors import UserError
+from flows.configuration.parameters import Parameters
+from flows.configuration.settings import fill_parameters
+from flows.configuration.study_file import Study, StudyChoice, expand_grid
+from flows.studies import study_reading
+from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
+from tests.flows.studies.loaded import list_shipped_variables, load_content, read_shipped
+
+SHIPPED = list_shipped_studies()
+
+
+def content(**changes):
+    return {
+        "title": "T",
+        "question": "Q?",
+        "seeds": [0],
+        "arms": [
+            {"name": "one", "encoder": "e"},
+            {"name": "two", "encoder": "random", "architecture": "arm:one"},
+        ],
+        "tasks": [{"task": "polarity", "data": "d"}],
+    } | changes
+
+
+def test_a_grid_makes_arms_of_every_combination():
+    study = parse_study(content(grid={"focal_gamma": [1.0, 2.0], "loss": ["focal"]}), "here")
+    assert [arm.name for arm in expand_grid(study)] == [
+        f"{arm}, focal_gamma={gamma}, loss=focal" for arm in ("one", "two") for gamma in (1.0, 2.0)
+    ]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_studies_are_right(name):
+    variables = dict.fromkeys(list_shipped_variables(name), "100")
+    assert read_shipped(name, variables).arms
+    with pytest.raises(UserError, match=r"give --set \w+=…"):
+        read_shipped(name, {})
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_study_written_out_reads_back_the_same(name):
+    study = read_shipped(name, dict.fromkeys(list_shipped_variables(name), "100"))
+    assert parse_study(yaml.safe_load(study_reading.format_study(study)), "written") == study
+
+
+@pytest.mark.parametrize("name", ["losses", "sizes", "search", "domain_adaptation"])
+def test_a_dump_is_all_that_these_studies_need(name, tmp_path):
+    loaded = load_study(Parameters(store=str(tmp_path)), StudyChoice(file=name))
+    assert loaded.wanted <= {"corpus", "shards", "encoder"}
+    assert loaded.study.arms
+
+
+def test_an_unknown_study_is_the_users_mistake():
+    with pytest.raises(
+        UserError, match="neither a file nor one of the shipped studies: domain_adaptation"
+    ):
+        study_reading.find_study_file("nothing")
+
+
+def test_variables_are_filled_wherever_they_stand(tmp_path):
+    (tmp_path / "b # c").mkdir()
+    (tmp_path / "b # c" / "config.json").touch()
+    (tmp_path / "d.csv").write_text("text,label\na,1\nb,0\n")
+    written = content(
+        arms=[{"name": "one", "encoder": "${where}/b # c"}],
+        tasks=[{"task": "table:text=text,label=label", "data": "${where}/d.csv"}],
+    )
+    loaded = load_content(written, tmp_path, variables={"where": str(tmp_path)})
+    assert loaded.study.arms[0].encoder == f"{tmp_path}/b # c"
+    assert loaded.wanted == frozenset()
+
+
+def test_without_general_text_its_arms_and_their_students_are_left_out(tmp_path):
+    arms = [
+        {"name": "reviews", "pretraining": {"shards": "${shards}"}},
+        {"name": "other", "pretraining": {"shards": "${general_shards}"}},
+        {"name": "student", "encoder": "half", "teacher": "arm:other"},
+        {"name": "equal", "pretraining": {"shards": "${shards}", "same_flops_as": "other"}},
+        {"name": "random", "encoder": "random", "architecture": "arm:reviews"},
+    ]
+    pairs = [["reviews", "other"], ["reviews", "random"]]
+    written = content(
+        arms=arms, comparisons=pairs, tasks=[{"task": "polarity", "data": "${corpus}"}]
+    )
+    loaded = load_content(written, tmp_path)
+    assert [arm.name for arm in loaded.study.arms] == ["reviews", "random"]
+    assert loaded.study.comparisons == [("reviews", "random")]
+    assert loaded.wanted == {"corpus", "shards"}
+    assert set(loaded.left_out) == {"other", "student", "equal"}
+    assert "give" not in loaded.left_out["student"]
+    whole = load_content(written, tmp_path, general_text=["g.txt"])
+    assert (len(whole.study.arms), whole.left_out) == (5, {})
+    with pytest.raises(UserError, match="general text alone: give --general FILES"):
+        load_content(content(arms=arms[1:2]), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "message"),
+    [
+        (
+            "where_it_pays",
+            "pretraining.steps=60",
+            "reads pretraining.steps; its arms say their own",
+        ),
+        ("losses", "finetuning.seeds=0", "no stage of the study losses reads finetuning.seeds"),
+        ("losses", "promotion.mode=ask", "no stage of the study losses reads promotion.mode"),
+        ("domain_adaptation", "pretraining.seed=3", "reads pretraining.seed; its arms say"),
+    ],
+)
+def test_a_setting_that_no_stage_reads_is_refused(name, setting, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        load_study(fill_parameters([setting], store=str(tmp_path)), StudyChoice(file=name))
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("domain_adaptation", "pretraining.steps=60"),
+        ("losses", "pretraining.batch=8"),
+        ("losses", "shards.max_length=32"),
+        ("where_it_pays", "pretraining.device=cpu"),
+    ],
+)
+def test_a_setting_that_a_stage_reads_is_taken(name, setting, tmp_path):
+    assert load_study(fill_parameters([setting], store=str(tmp_path)), StudyChoice(file=name)).study
+
+
+def test_a_setting_that_every_task_says_itself_changes_nothing_and_is_refused(tmp_path):
+    choice = StudyChoice(file="where_it_pays", settings={"epochs": "1"})
+    with pytest.raises(UserError, match=r"where_it_pays: --set epochs=1 changes nothing"):
+        load_study(Parameters(store=str(tmp_path)), choice)
+    changed = choice.model_copy(update={"settings": {"n_dev": "100", "pretraining_seeds": "0,1"}})
+    study = load_study(Parameters(store=str(tmp_path)), changed).study
+    assert (study.settings["n_dev"], study.pretraining_seeds) == (100, [0, 1])
+
+
+def test_the_table_of_studies_names_their_variables():
+    lines = (study_reading.SHIPPED / "README.md").read_text().splitlines()
+    table = {
+        cells[1].strip(): cells[3].strip()
+        for cells in (line.split("|") for line in lines)
+        if len(cells) == 5
+    }
+    for name in SHIPPED:
+        assert sorted(table[name].split(", ")) == list_shipped_variables(name)
+
+
+def test_the_form_is_the_file(tmp_path):
+    file = tmp_path / "own.yaml"
+    written = content(tasks=[{"task": "polarity", "data": "${corpus}"}])
+    file.write_text(yaml.safe_dump(written))
+    form, parameters = load_content(written, tmp_path), Parameters(store=str(tmp_path))
+    assert load_study(parameters, StudyChoice(file=str(file))).study == form.study
+    assert isinstance(form.study, Study)

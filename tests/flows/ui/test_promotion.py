@@ -1,0 +1,213 @@
+"""Who becomes champion: by the interval, on every named task; what the registry remembers; the way
+back.
+"""
+
+import pytest
+
+from flows.configuration.parameters import Promotion
+from flows.runner.store import ExistingStage, Store
+from flows.servers.health import find_free_port
+from flows.ui.promotion import (
+    PrefectUnavailable,
+    approve_version,
+    consider_promotion,
+    decide_promotion,
+    find_champion,
+)
+from model.tracking.mlflow_run import Tracking
+from model.tracking.registry import Registry, RegistryAway
+
+
+def difference(task, value, low, high, a="pre-trained", b="champion"):
+    return {"task": task, "a": a, "b": b, "difference": value, "low": low, "high": high}
+
+
+@pytest.mark.parametrize(
+    ("differences", "margin", "promoted"),
+    [
+        ([difference("polarity", 0.03, 0.01, 0.05)], 0, True),
+        ([difference("polarity", 0.03, -0.01, 0.07)], 0, False),
+        ([difference("polarity", 0.00, -0.01, 0.01)], 2, True),
+        ([difference("polarity", 0.00, -0.03, 0.03)], 2, False),
+        ([difference("polarity", -0.03, -0.05, -0.01, a="champion", b="pre-trained")], 0, True),
+        ([difference("stars", 0.03, 0.01, 0.05)], 0, False),
+        ([difference("polarity", 0.03, 0.01, 0.05, b="random")], 0, False),
+        ([], 0, False),
+    ],
+)
+def test_the_interval_decides_not_the_difference(differences, margin, promoted):
+    assert decide_promotion(differences, ["polarity"], margin, "champion").promote is promoted
+
+
+def test_every_named_task_has_to_be_better():
+    both = [difference("polarity", 0.03, 0.01, 0.05), difference("stars", 0.01, -0.01, 0.03)]
+    decision = decide_promotion(both, ["polarity", "stars"], 0, "champion")
+    assert not decision.promote
+    assert "polarity: better than champion (+3.0 points, +1.0 to +5.0)" in decision.reason
+    assert "stars: not shown to be better" in decision.reason
+
+
+@pytest.fixture
+def tracked(tmp_path):
+    """A parent run with a model folder as its artifact, made by the name of its encoder;
+    `meanwhile` happens in it.
+    """
+    uri, store = f"sqlite:///{tmp_path}/mlflow.db", Store(tmp_path / "store")
+
+    def run(encoder, low, meanwhile=lambda: None, store=store):
+        champion = find_champion(uri, store)
+        store.publish(ExistingStage("pretraining", 0, {}, known=encoder), {})
+        meanwhile()
+        tracking = Tracking(uri, f"file://{tmp_path}/artifacts")
+        tracking.start(encoder, {}, {})
+        model = tmp_path / encoder
+        model.mkdir(exist_ok=True)
+        (model / "config.json").write_text("{}")
+        tracking.log_folder(model, "model")
+        report = {
+            "title": encoder,
+            "answer": "",
+            "differences": [difference("polarity", low + 0.01, low, 0.5)],
+        }
+        against = "nobody" if champion.encoder is None else champion.encoder.fingerprint
+        tags = {
+            "encoder": encoder,
+            "scorer": f"of-{encoder}",
+            "report": f"{encoder} against {against}",
+        }
+        decision = consider_promotion(
+            Promotion(mode="automatic"), report, tracking, "champion", tags, champion
+        )
+        tracking.finish()
+        return decision.promote
+
+    return uri, run
+
+
+def test_champion_challenger_and_the_way_back(tracked):
+    uri, run = tracked
+    registry = Registry(uri)
+    assert registry.get_by_alias("champion") == {}
+    with pytest.raises(ValueError, match="nothing to go back to"):
+        registry.rollback()
+    assert run("first", 0.01)
+    assert run("second", 0.02)
+    assert not run("third", -0.02)
+    assert registry.get_by_alias("champion")["encoder"] == "second"
+    assert registry.get_by_alias("champion")["replaced"] == "1"
+    assert registry.get_by_alias("challenger")["encoder"] == "third"
+    assert "not shown to be better" in registry.get_by_alias("challenger")["reason"]
+    assert run("second", 0.02), "the same model again is the same version"
+    assert registry.get_by_alias("champion")["version"] == "2", "however it did against others"
+    assert registry.get_by_alias("champion")["replaced"] == "1"
+    assert registry.rollback() == ("2", "1")
+    assert registry.get_by_alias("champion")["scorer"] == "of-first"
+    assert not run("second", 0.02), "what was rolled back stays so until a person says otherwise"
+    assert registry.get_by_alias("challenger")["reason"].startswith(
+        "rolled back to version 1: only `amazon-electra promote"
+    )
+    registry.promote("2", "by hand")
+    assert "rolled_back" not in {
+        name for name, value in registry.get_by_alias("champion").items() if value
+    }
+    registry.promote("3", "by hand")
+    assert registry.get_by_alias("champion")["version"] == "3"
+    registry._client.delete_model_version(registry.name, "2")
+    with pytest.raises(ValueError, match="version 2, which the champion replaced, was deleted"):
+        registry.rollback()
+
+
+def test_one_that_was_not_compared_with_the_champion_of_this_moment_does_not_replace_it(
+    tracked, tmp_path
+):
+    uri, run = tracked
+    registry = Registry(uri)
+    assert run("first", 0.01)
+    assert not run("slow", 0.01, meanwhile=lambda: run("fast", 0.01))
+    assert registry.get_by_alias("champion")["encoder"] == "fast"
+    assert registry.get_by_alias("challenger")["reason"].startswith(
+        "version 2 became champion meanwhile: run the same again"
+    )
+    assert not run("elsewhere", 0.01, store=Store(tmp_path / "other"))
+    assert registry.get_by_alias("champion")["encoder"] == "fast"
+    assert registry.get_by_alias("challenger")["reason"].startswith(
+        "the champion, version 2, is of another store"
+    )
+
+
+def test_a_registry_that_does_not_answer_is_not_one_without_a_champion(tmp_path):
+    away = f"http://somebody:secret@127.0.0.1:{find_free_port()}"
+    with pytest.raises(RegistryAway, match="did not answer for the registry") as told:
+        find_champion(away, Store(tmp_path))
+    assert "secret" not in str(told.value)
+    assert isinstance(told.value, ConnectionError), "which tasks try again"
+
+
+@pytest.fixture
+def waited_for(tmp_path, prefect_home):
+    """A registry with a version for which a run waits, and that run."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Suspended
+
+    from flows.domain_adaptation import domain_adaptation
+
+    registry = Registry(f"sqlite:///{tmp_path}/mlflow.db")
+    registry._client.create_registered_model(registry.name)
+    version = str(registry._client.create_model_version(registry.name, str(tmp_path)).version)
+    deployment = domain_adaptation.to_deployment(name="waits").apply()
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run_from_deployment(
+            deployment, state=Suspended(timeout_seconds=600)
+        )
+        registry.set_tag(version, "waiting", str(run.id))
+        yield registry, version, lambda: client.read_flow_run(run.id).state
+
+
+def test_an_approved_run_goes_on_once_its_server_is_there(waited_for):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    registry, version, state = waited_for
+    away = f"http://somebody:secret@127.0.0.1:{find_free_port()}/api"
+    with (
+        temporary_settings({PREFECT_API_URL: away}),
+        pytest.raises(PrefectUnavailable, match="is the champion, but") as told,
+    ):
+        approve_version(registry, version, "it will do")
+    assert "the same command again has the run go on" in str(told.value)
+    assert "\n" not in str(told.value)
+    assert "secret" not in str(told.value)
+    assert registry.get_by_alias("champion")["version"] == version
+    assert state().name == "Suspended"
+    assert approve_version(registry, version, "it will do")
+    assert state().name == "Resuming"
+    assert not approve_version(registry, version, "it will do"), "it waits no more"
+
+
+def test_a_run_that_no_longer_waits_is_forgotten(waited_for):
+    registry, version, _ = waited_for
+    registry.set_tag(version, "waiting", "11111111-1111-1111-1111-111111111111")
+    assert not approve_version(registry, version, "it will do")
+    assert not registry.get_tags(version)["waiting"]
+
+
+def test_a_version_by_its_number_or_by_its_encoder(tmp_path):
+    registry = Registry(f"sqlite:///{tmp_path}/mlflow.db")
+    registry._client.create_registered_model(registry.name)
+    for encoder in ("ffffff", "eeeeee0", "1aaaaaa", "eeeeee1", "cccccc"):
+        registry._client.create_model_version(
+            registry.name, str(tmp_path), tags={"encoder": encoder}
+        )
+    found = {
+        asked: registry.resolve_version(asked)
+        for asked in ("1", "3", "cccccc", "eeeeee0", "1aaaaaa")
+    }
+    assert found == {"1": "1", "3": "3", "cccccc": "5", "eeeeee0": "2", "1aaaaaa": "3"}
+    for asked, told in (
+        ("", "no version .empty."),
+        ("9", "no version 9"),
+        ("ccc", "at least 6 digits"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            registry.resolve_version(asked)
+    with pytest.raises(ValueError, match="eeeeee begins the encoder of the versions 2, 4"):
+        registry.resolve_version("eeeeee")

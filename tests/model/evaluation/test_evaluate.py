@@ -1,0 +1,101 @@
+"""An evaluation is of the split it was asked for, and keeps mistakes as a reader knows them."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from model import evaluate, finetune
+from model.evaluation.evaluate import _write_mistakes
+from model.evaluation.predictions import Predictions, read_predictions
+from model.finetuning.features.examples import Example
+from model.finetuning.tasks import find_task
+from model.report.sections import _format_answer
+from tests.model.corpora import write_corpus, write_electra
+
+ENDINGS = ("He runs", "He sits", "He eats", "He sleeps")
+
+
+@pytest.mark.parametrize(
+    ("task", "example", "label", "prediction", "more", "shown"),
+    [
+        (
+            "conll2003",
+            Example("a", "EU rejects German", words=("EU", "rejects", "German"), tags=(3, 0, 7)),
+            [3, 0, 7],
+            [3, 0, 0],
+            {
+                "scores": {
+                    name: np.array([n])
+                    for name, n in (("right", 1), ("predicted", 1), ("labelled", 2))
+                }
+            },
+            ("EU/B-ORG rejects/O German/B-MISC", "EU/B-ORG rejects/O German/O"),
+        ),
+        (
+            "swag",
+            Example("a", "She opens the door.", label=2, choices=ENDINGS),
+            2,
+            1,
+            {"n_classes": 4},
+            ENDINGS[2:0:-1],
+        ),
+        (
+            "polarity",
+            Example("a", "Fine.", label=1),
+            1,
+            0,
+            {"n_classes": 2},
+            ("positive", "negative"),
+        ),
+        (
+            "squad2",
+            Example("a", "Who?", "Ann did", answers=(("Ann", 0),)),
+            [["Ann", 0]],
+            "",
+            {"scores": {"exact": np.zeros(1)}},
+            ("Ann", "none"),
+        ),
+    ],
+)
+def test_a_mistake_of_every_shape_can_be_read(
+    task, example, label, prediction, more, shown, tmp_path
+):
+    said = Predictions(["a"], [label], [prediction], np.ones(1), **more)
+    _write_mistakes(said, [example], find_task(task), tmp_path / "mistakes.jsonl")
+    row = json.loads((tmp_path / "mistakes.jsonl").read_text())
+    assert (_format_answer(row["label"]), _format_answer(row["prediction"])) == shown
+
+
+@pytest.fixture(scope="module")
+def finetuned(tmp_path_factory):
+    """A model folder that saw thirty reviews, and its corpus."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    settings = ("epochs=1", "n_train=30", "n_dev=20", "max_length=16")
+    command = ["--encoder", str(write_electra(folder / "electra")), "--task", "polarity"]
+    command += ["--data", str(write_corpus(folder / "corpus")), "--output", str(folder / "model")]
+    command += ["--learning_rate", "1e-3"]
+    finetune.run([*command, *(part for setting in settings for part in ("--set", setting))])
+    return folder
+
+
+def read_ids(corpus, split):
+    """Return the ids of the reviews of a split that have a polarity: three stars have none."""
+    table = pq.read_table(corpus, columns=["review_id", "split", "stars"])
+    rows = [row for row in table.to_pylist() if row["split"] == split]
+    return {row["review_id"].hex() for row in rows if row["stars"] not in (None, 3)}
+
+
+@pytest.mark.parametrize("split", ["test", "dev"])
+def test_the_predictions_are_of_the_split_that_was_asked_for(finetuned, split):
+    output = finetuned / split
+    command = ["--model", str(finetuned / "model"), "--task", "polarity", "--split", split]
+    evaluate.run([*command, "--data", str(finetuned / "corpus"), "--output", str(output)])
+    ids = read_predictions(output / "predictions.parquet").ids
+    expected = read_ids(finetuned / "corpus", split)
+    assert len(ids) == len(set(ids)) == (len(expected) if split == "test" else 20)
+    assert set(ids) <= expected
+    assert json.loads((output / "metrics.json").read_text())["split"] == split
+    mistakes = (output / "mistakes.jsonl").read_text().splitlines()
+    assert {json.loads(line)["example_id"] for line in mistakes} <= set(ids)

@@ -1,0 +1,122 @@
+"""Our metrics equal scikit-learn's, scipy's and seqeval's, also on resampled examples."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn import metrics as sk
+
+from model.evaluation.metrics import METRICS, compute_metric, count_confusions
+from model.evaluation.predictions import Predictions, read_predictions, write_predictions
+
+
+def classes(n=300, k=4, seed=0) -> Predictions:
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, k, n)
+    probabilities = generator.dirichlet(np.ones(k), n) + 0.5 * np.eye(k)[labels]
+    probabilities = (probabilities / probabilities.sum(1, keepdims=True)).astype(np.float32)
+    return Predictions(
+        ids=[str(i) for i in range(n)],
+        labels=labels.tolist(),
+        predictions=probabilities.argmax(1).tolist(),
+        loss=-np.log(probabilities[np.arange(n), labels]).astype(float),
+        probabilities=probabilities,
+        n_classes=k,
+        slices={"source": ["ab"[i % 2] for i in range(n)], "words": list(range(n))},
+    )
+
+
+def numbers(n=200) -> Predictions:
+    generator = np.random.default_rng(1)
+    labels = generator.integers(0, 6, n).astype(float)
+    predictions = labels + generator.normal(0, 2, n)
+    return Predictions(
+        [str(i) for i in range(n)],
+        labels.tolist(),
+        predictions.tolist(),
+        loss=(predictions - labels) ** 2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("accuracy", sk.accuracy_score),
+        ("macro_f1", lambda y, p: sk.f1_score(y, p, average="macro")),
+        ("matthews", sk.matthews_corrcoef),
+    ],
+)
+@pytest.mark.parametrize("rows", [slice(None), slice(0, 7), slice(3, 4)], ids=["all", "few", "one"])
+def test_of_classes(name, reference, rows):
+    said = classes().take_rows(np.arange(300)[rows])
+    assert compute_metric(name, said) == pytest.approx(reference(said.labels, said.predictions))
+
+
+def test_binary_f1():
+    said = classes(k=2)
+    assert compute_metric("f1", said) == pytest.approx(sk.f1_score(said.labels, said.predictions))
+
+
+def test_log_loss():
+    said = classes()
+    assert compute_metric("loss", said) == pytest.approx(
+        sk.log_loss(said.labels, said.probabilities), rel=1e-4
+    )
+
+
+def test_calibration_error():
+    said = classes()
+    confidence, right = said.probabilities.max(1), np.equal(said.labels, said.predictions)
+    expected = 0.0
+    for i in range(15):
+        here = (confidence >= i / 15) & (confidence < (i + 1) / 15)
+        if here.any():
+            expected += here.mean() * abs(right[here].mean() - confidence[here].mean())
+    assert compute_metric("ece", said) == pytest.approx(expected, rel=1e-5)
+
+
+def test_correlations():
+    said = numbers()
+    assert compute_metric("pearson", said) == pytest.approx(
+        stats.pearsonr(said.labels, said.predictions).statistic
+    )
+    assert compute_metric("spearman", said) == pytest.approx(
+        stats.spearmanr(said.labels, said.predictions).statistic
+    )
+    assert compute_metric("mse", said) == pytest.approx(
+        sk.mean_squared_error(said.labels, said.predictions)
+    )
+
+
+@pytest.mark.parametrize("name", ["accuracy", "macro_f1", "matthews", "loss", "ece"])
+def test_weights_are_the_same_as_repeating_examples(name):
+    said, metric = classes(), METRICS[name]
+    rows = np.random.default_rng(2).integers(0, 300, 300)
+    weights = np.bincount(rows, minlength=300)
+    assert metric.value(weights @ metric.columns(said)) == pytest.approx(
+        metric.compute(said.take_rows(rows))
+    )
+
+
+def test_confusion_has_labels_down():
+    said = classes()
+    assert count_confusions(said) == sk.confusion_matrix(said.labels, said.predictions).tolist()
+
+
+def test_predictions_survive_the_file(tmp_path):
+    said = classes(n=20)
+    write_predictions(said, tmp_path / "p.parquet")
+    back = read_predictions(tmp_path / "p.parquet")
+    assert (back.ids, back.labels, back.predictions, back.n_classes) == (
+        said.ids,
+        said.labels,
+        said.predictions,
+        4,
+    )
+    assert np.array_equal(back.probabilities, said.probabilities)
+    assert back.slices == said.slices
+
+
+def test_where_a_probability_is_no_number_neither_is_the_calibration_error():
+    said = classes()
+    said.probabilities[3] = np.nan
+    assert np.isnan(compute_metric("ece", said))

@@ -1,0 +1,265 @@
+"""Answers: the official scores of SQuAD on worked examples, windows, thresholds; entities against
+seqeval.
+"""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from beam_jobs.job.errors import UserError
+from model.evaluation import spans
+from model.evaluation.entities import find_entities
+from model.evaluation.entities import predict_tags as entity_tags
+from model.evaluation.predictions import Predictions
+from model.finetuning.encoders import load_tokenizer
+from model.finetuning.features import batches, featurizer
+from model.finetuning.features.examples import Example
+from model.finetuning.features.featurizer import Featurizer
+from model.finetuning.features.packed_features import PackedFeatures
+from model.finetuning.tasks.conll import LABELS
+from tests.model.corpora import write_tokenizer
+
+
+@pytest.mark.parametrize(
+    ("text", "golds", "exact", "f1"),
+    [
+        ("The Beatles", ["beatles"], 1, 1),
+        ("an  answer!", ["Answer"], 1, 1),
+        ("in the year 1999", ["1999"], 0, 0.5),
+        ("1999", ["in 1998", "in 1999"], 0, 2 / 3),
+        ("", [], 1, 1),
+        ("something", [], 0, 0),
+        ("", ["something"], 0, 0),
+        ("the", ["the"], 1, 1),
+        ("new york", ["york new"], 0, 1),
+        ("no no", ["no"], 0, 2 / 3),
+    ],
+)
+def test_official_scores(text, golds, exact, f1):
+    scores = spans.score_answers([text], [golds])
+    assert scores["exact"].tolist() == [exact]
+    assert scores["f1"].tolist() == pytest.approx([f1])
+
+
+def test_threshold_is_where_most_is_gained():
+    """Worked by hand: silent everywhere 2 of 4; then +1, +1, −1 in the order of the scores. Between
+    −1, the last that is answered, and 2 every threshold is as good: their middle is farthest from
+    both.
+    """
+    said = Predictions(
+        ids=list("abcd"),
+        labels=[["x"], [], ["y"], []],
+        predictions=["x", "wrong", "y", "wrong"],
+        loss=np.zeros(4),
+        scores={
+            "answered_f1": np.array([1.0, 0.0, 1.0, 0.0]),
+            "answered": np.ones(4),
+            "no_answer": np.array([-2.0, 3.0, -1.0, 2.0]),
+        },
+    )
+    assert spans.find_best_threshold(said) == (0.5, 1.0)
+
+
+def test_where_answering_never_helps_nothing_is_answered():
+    scores = {"answered_f1": np.zeros(1), "answered": np.ones(1), "no_answer": np.array([-2.0])}
+    said = Predictions(["a"], [[]], ["wrong"], np.zeros(1), scores=scores)
+    threshold, best = spans.find_best_threshold(said)
+    assert threshold < -2.0
+    assert best == 1.0
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(folder)
+    return load_tokenizer(str(folder))
+
+
+def test_windows_overlap_and_point_at_the_answer(tokenizer):
+    passage = (
+        "the lamp is great and " * 20
+        + "peter sat on the mat in london ."
+        + " the kettle is awful" * 10
+    )
+    example = Example("q", "who sat?", passage, answers=(("peter", passage.index("peter")),))
+    features = Featurizer(tokenizer, "span", max_length=48, stride=16)([example])
+    assert len(features) > 3
+    holding = [f for f in features if f.target != [0, 0]]
+    assert holding
+    for feature in holding:
+        first, last = feature.target
+        assert passage[feature.offsets[first][0] : feature.offsets[last][1]] == "peter"
+    assert max(feature.offsets[:, 1].max() for feature in features) == len(passage)
+
+
+def test_white_space_around_an_answer_is_in_no_token(tokenizer):
+    passage = "the lamp  peter  works"
+    example = Example(
+        "q", "who works?", passage, answers=(("  peter ", passage.index("peter") - 2),)
+    )
+    (feature,) = Featurizer(tokenizer, "span", max_length=64, stride=16)([example])
+    first, last = feature.target
+    assert passage[feature.offsets[first][0] : feature.offsets[last][1]] == "peter"
+
+
+def test_the_best_answer_is_taken_over_all_windows(tokenizer):
+    passage = "the lamp is great and " * 20 + "peter sat on the mat in london ."
+    example = Example("q", "who sat?", passage, answers=(("peter", passage.index("peter")),))
+    features = Featurizer(tokenizer, "span", max_length=48, stride=16)([example])
+    logits = []
+    for feature in features:
+        scores = np.zeros((2, len(feature.ids[0])))
+        if feature.target != [0, 0]:
+            scores[0, feature.target[0]] = scores[1, feature.target[1]] = 9.0
+        logits.append(scores)
+    said = spans.predict_answers(logits, features, [example], threshold=0.0, always_answered=False)
+    assert said.predictions == ["peter"]
+    assert said.scores["exact"].tolist() == [1.0]
+    assert said.scores["no_answer"].tolist() == [-18.0]
+    silent = spans.predict_answers(
+        logits, features, [example], threshold=-20.0, always_answered=False
+    )
+    assert silent.predictions == [""]
+
+
+@pytest.mark.parametrize(("tokens", "is_allowed"), [(29, True), (30, True), (31, False)])
+def test_the_longest_answer_has_thirty_tokens(tokenizer, tokens, is_allowed):
+    passage = " ".join(["lamp"] * 40)
+    example = Example("q", "who ?", passage, answers=(("lamp", 0),))
+    (feature,) = Featurizer(tokenizer, "span", max_length=64, stride=16)([example])
+    inside = np.flatnonzero(feature.offsets[:, 0] >= 0)
+    assert len(inside) == 40
+    logits = np.zeros((2, feature.length))
+    logits[0, inside[3]] = logits[1, inside[3 + tokens - 1]] = 9.0
+    answered = spans.predict_answers([logits], [feature], [example], 0.0, always_answered=True)
+    assert (answered.predictions == [" ".join(["lamp"] * tokens)]) is is_allowed
+    assert 0 < len(answered.predictions[0].split()) <= 30
+
+
+@pytest.mark.parametrize("question", ["battery " * 200, "0123456789" * 40, "who " * 59, "who"])
+@pytest.mark.parametrize(("max_length", "stride"), [(128, 64), (65, 64), (16, 15), (8, 0)])
+def test_a_long_question_leaves_half_a_window_to_the_passage(
+    tokenizer, question, max_length, stride
+):
+    passage = "the lamp is great and " * 30 + "peter sat on the mat"
+    examples = [
+        Example("q", question, passage, answers=(("peter", passage.index("peter")),)),
+        Example("r", "who", ""),
+    ]
+    features = Featurizer(tokenizer, "span", max_length, stride)(examples)
+    assert all(feature.length <= max_length for feature in features)
+    covered = {
+        i for f in features if not f.example for a, b in f.offsets if a >= 0 for i in range(a, b)
+    }
+    assert {i for i, character in enumerate(passage) if character != " "} <= covered
+    windows = [f for f in features if not f.example]
+    assert len(windows) <= 4 * sum(map(len, passage.split())) / (max_length / 2 - 3)
+    assert any(f.target != [0, 0] for f in windows)
+
+
+def test_windows_longer_than_their_overlap_are_asked_for(tokenizer):
+    with pytest.raises(UserError, match="stride is 64, must be less than max_length=64"):
+        Featurizer(tokenizer, "span", max_length=64)
+    assert Featurizer(tokenizer, "classification", max_length=64)
+
+
+def test_features_are_small(tokenizer):
+    """A window of 128 tokens takes about 2 KB: arrays, not lists of Python's numbers."""
+    passage = "the lamp is great and sturdy " * 400
+    tracemalloc.start()
+    features = Featurizer(tokenizer, "span", max_length=128)(
+        [Example(str(i), "who sat?", passage) for i in range(20)]
+    )
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert features[0].length == 128
+    assert held / len(features) < 2200
+
+
+def of_every_shape():
+    several = [
+        Example(str(i), "who sat?", "peter sat on the lamp " * 20, answers=(("peter", 0),))
+        for i in range(3)
+    ]
+    yield "span", several
+    yield "classification", [Example(str(i), "lamp " * i, label=i) for i in range(4)]
+    yield "regression", [Example(str(i), "lamp", "great" * i, label=i / 3) for i in range(4)]
+    yield (
+        "tokens",
+        [Example(str(i), "", words=("peter", "sat")[:i], tags=(1, 0)[:i]) for i in (1, 2)],
+    )
+    yield (
+        "choice",
+        [Example(str(i), "who", label=i, choices=("lamp", "sat on", "peter")) for i in range(3)],
+    )
+
+
+def test_packed_features_give_the_same_batches(tokenizer):
+    for shape, examples in of_every_shape():
+        features = Featurizer(tokenizer, shape, max_length=48, stride=16)(examples)
+        packed = PackedFeatures(features)
+        assert [(f.example, f.target, type(f.target)) for f in packed] == [
+            (f.example, f.target, type(f.target)) for f in features
+        ]
+        for one, other in zip(features, packed, strict=True):
+            (inputs, target), (same_inputs, same_target) = (
+                batches.collate_features([f], shape) for f in (one, other)
+            )
+            assert (target.dtype, target.tolist()) == (same_target.dtype, same_target.tolist())
+            assert {n: t.tolist() for n, t in inputs.items()} == {
+                n: t.tolist() for n, t in same_inputs.items()
+            }
+            assert [row.dtype for row in one.ids] == [row.dtype for row in other.ids]
+
+
+def test_packed_features_are_a_sixth(tokenizer):
+    passage = "the lamp is great and sturdy " * 400
+    examples = [Example(str(i), "who sat?", passage) for i in range(200)]
+    tracemalloc.start()
+    features = PackedFeatures(
+        Featurizer(tokenizer, "span", max_length=128).stream_features(examples)
+    )
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert features[0].length == 128
+    assert held / len(features) < 400
+
+
+def test_more_examples_than_are_tokenized_at_once_keep_their_places(tokenizer, monkeypatch):
+    monkeypatch.setattr(featurizer, "EXAMPLES_AT_ONCE", 3)
+    examples = [Example(str(i), f"lamp {i}", label=i) for i in range(8)]
+    features = Featurizer(tokenizer, "classification", max_length=16)(examples)
+    assert [(f.example, f.target) for f in features] == [(i, i) for i in range(8)]
+
+
+@pytest.mark.parametrize("nothing", ["\u200b", "\ufffd", "\u00ad", "\x07"])
+def test_a_word_without_pieces_is_no_entity_and_shifts_none(tokenizer, nothing):
+    words = ("peter", nothing, "sat", nothing, "london", "works")
+    tags = (1, 2, 0, 0, 5, 0)
+    example = Example("a", " ".join(words), words=words, tags=tags)
+    (feature,) = Featurizer(tokenizer, "tokens", 64)([example])
+    logits = np.zeros((feature.length, len(LABELS)))
+    logits[np.flatnonzero(feature.words >= 0), [1, 0, 5, 0]] = 9.0
+    said = entity_tags([logits], [feature], [example], LABELS)
+    assert said.predictions == [[1, 0, 0, 0, 5, 0]]
+    assert said.scores["right"].tolist() == [1.0]
+
+
+def test_words_cut_off_are_no_entities(tokenizer):
+    example = Example("a", "", words=("peter",) * 20, tags=(1,) * 20)
+    (feature,) = Featurizer(tokenizer, "tokens", 8)([example])
+    logits = np.zeros((8, len(LABELS)))
+    logits[:, 1] = 9.0
+    (said,) = entity_tags([logits], [feature], [example], LABELS).predictions
+    assert len(said) == 20
+    assert 1 <= sum(said) < 8
+
+
+def test_entities_are_seqevals():
+    reference = pytest.importorskip("seqeval.metrics.sequence_labeling").get_entities
+    generator = np.random.default_rng(0)
+    choices = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    for _ in range(300):
+        tags = list(generator.choice(choices, 12))
+        assert find_entities(tags) == set(reference(tags)), tags

@@ -1,0 +1,392 @@
+"""Every task format read from small files written here, and from published ones where they are at
+hand.
+"""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import SPLITS, Sampling, load_examples
+from model.finetuning.tasks import TASKS, conll, find_task, glue
+
+EVERYTHING = Sampling()
+PUBLISHED = Path(__file__).parents[5] / "shared/data"
+
+
+def splits(name, data):
+    return {
+        split: load_examples(find_task(name, data), data, split, EVERYTHING) for split in SPLITS
+    }
+
+
+@pytest.mark.parametrize("name", ["mrpc", "sts-b"])
+def test_tasks_whose_pairs_have_no_order_train_on_both_orders(tmp_path, name):
+    """Of the sample each pair comes twice, as in google's double_unordered; not where the swapped
+    pair is one of test, and never in dev or test.
+    """
+    spec = glue.SPECS[name]
+    columns = [spec.label, spec.text, str(spec.pair)]
+    rows = {
+        "train": [(str(i % 2), f"a{i}", f"b{i}") for i in range(60)],
+        "dev": [("1", "b0", "a0")],
+    }
+    for split, pairs in rows.items():
+        lines = ["\t".join(columns), *("\t".join(pair) for pair in pairs)]
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    task = find_task(name)
+    dev = load_examples(task, tmp_path, "dev", Sampling())
+    train = load_examples(task, tmp_path, "train", Sampling())
+    pairs = [(e.text, e.pair) for e in train]
+    straight = [pair for pair in pairs if pair[0].startswith("a")]
+    assert len(straight) == 60 - len(dev)
+    assert len(set(pairs)) == len(pairs)
+    assert len({e.id for e in train}) == len(train)
+    swapped = {(b, a) for a, b in straight} - {("b0", "a0")}
+    assert set(pairs) - set(straight) == swapped
+    assert len(load_examples(task, tmp_path, "test", Sampling())) == 1
+    sampled = load_examples(task, tmp_path, "train", Sampling(10))
+    assert len({e.text.strip("ab") for e in sampled}) == 10
+
+
+def test_fasttext_splits_by_text_and_compression_does_not_matter(tmp_path):
+    lines = [f"__label__{1 + i % 2} Title {i // 2}: some text {i // 2}" for i in range(400)]
+    (tmp_path / "plain.txt").write_text("\n".join(lines))
+    with gzip.open(tmp_path / "packed.txt", "wt") as file:
+        file.write("\n".join(lines))
+    read = splits("amazon-sentiment", tmp_path / "plain.txt")
+    assert sum(map(len, read.values())) == 400
+    assert not {e.text for e in read["train"]} & {e.text for e in read["test"]}
+    packed = splits("amazon-sentiment", tmp_path / "packed.txt")
+    assert packed["dev"]
+    assert {e.text for e in packed["dev"]} == {e.text for e in read["dev"]}
+
+
+def test_fasttext_names_the_line_of_a_wrong_label(tmp_path):
+    (tmp_path / "x.txt").write_text("__label__1 fine\n__label__3 what\n")
+    with pytest.raises(UserError, match="line 2: label '__label__3' is none of"):
+        splits("amazon-sentiment", tmp_path / "x.txt")
+
+
+def test_published_splits_are_kept_and_dev_is_cut_from_train(tmp_path):
+    for split, n in (("train", 200), ("test", 50)):
+        rows = [
+            json.dumps({"text": f"{split} film {i}<br />good", "label": i % 2}) for i in range(n)
+        ]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
+    read = splits("imdb", tmp_path)
+    assert len(read["test"]) == 50
+    assert len(read["train"]) + len(read["dev"]) == 200
+    assert 5 <= len(read["dev"]) <= 40
+    assert all(e.text.startswith("train") and "<br" not in e.text for e in read["dev"])
+
+
+def test_imdb_in_its_original_folders(tmp_path):
+    for where in ("train/pos", "train/neg", "test/pos", "test/neg"):
+        (tmp_path / where).mkdir(parents=True)
+        for i in range(20):
+            (tmp_path / where / f"{i}_7.txt").write_text(f"{where} review {i}")
+    read = splits("imdb", tmp_path)
+    assert {e.label for e in read["test"] if e.id.startswith("test/pos")} == {1}
+    assert len(read["train"]) + len(read["dev"]) == 40
+
+
+def test_customer_reviews_need_no_quotes_in_tsv(tmp_path):
+    header = "star_rating\treview_id\treview_body\tverified_purchase\tproduct_category"
+    rows = [f'{1 + i % 5}\tR{i}\tA 5" screen, "ok" {i}\tY\tBooks' for i in range(100)]
+    (tmp_path / "reviews.tsv").write_text("\n".join([header, *rows]))
+    stars, polarity = splits("us-reviews-stars", tmp_path), splits("us-reviews-polarity", tmp_path)
+    assert sum(map(len, stars.values())) == 100
+    assert sum(map(len, polarity.values())) == 80
+    assert stars["train"][0].slices["category"] == "Books"
+
+
+def test_a_character_cut_in_half_is_a_question_mark_and_a_whole_one_stays(tmp_path):
+    texts = [r"a \ud83d\ude00 grin", r"cut \ud83d here"] * 20
+    lines = [f'{{"text": "{text} {i}", "label": {i % 2}}}' for i, text in enumerate(texts)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    task = find_task("table:text=text,label=label", tmp_path)
+    read = {
+        e.text.rpartition(" ")[0] for part in splits(task.name, tmp_path).values() for e in part
+    }
+    assert read == {"a \U0001f600 grin", "cut ? here"}
+
+
+def test_a_missing_column_is_named(tmp_path):
+    (tmp_path / "reviews.csv").write_text("stars,review_body\n5,good\n")
+    with pytest.raises(
+        UserError, match=r"line 2: no column 'star_rating'; its columns are stars, review_body"
+    ):
+        splits("us-reviews-stars", tmp_path)
+
+
+def test_multi_domain_reads_what_no_xml_parser_reads(tmp_path):
+    for label in ("positive", "negative"):
+        (tmp_path / "books").mkdir(exist_ok=True)
+        records = [
+            f"<review>\n<title>\n{label}\n</title>\n<rating>\n5.0\n</rating>\n<review_text>\n"
+            f"R & D <3 {label} {i}\nsecond line\n</review_text>\n</review>\n"
+            for i in range(60)
+        ]
+        (tmp_path / "books" / f"{label}.review").write_text("<data>\n" + "".join(records))
+    read = splits("multi-domain-sentiment", tmp_path)
+    assert sum(map(len, read.values())) == 120
+    example = next(e for e in read["train"] if e.label == 1)
+    assert example.text.startswith("R & D <3 positive")
+    assert example.text.endswith("second line")
+    assert example.slices == {"domain": "books", "words": 8, "stars": "5"} | {
+        "words": len(example.text.split())
+    }
+
+
+@pytest.mark.parametrize("name", list(glue.SPECS))
+def test_every_glue_task_measures_on_the_official_dev_set(tmp_path, name):
+    spec = glue.SPECS[name]
+    header = spec.header or tuple(filter(None, ("index", spec.text, spec.pair, spec.label)))
+    dev = {"mnli": "dev_matched.tsv", "mnli-mm": "dev_mismatched.tsv"}.get(name, "dev.tsv")
+    for file, n in (("train.tsv", 60), (dev, 20), ("test.tsv", 5)):
+        rows = [[_cell(spec, column, i, file) for column in header] for i in range(n)]
+        lines = ["\t".join(row) for row in rows]
+        (tmp_path / file).write_text(
+            "\n".join(lines if spec.header else ["\t".join(header), *lines]) + "\n"
+        )
+    read = splits(name, tmp_path)
+    assert len(read["test"]) == 20
+    assert len([e for e in read["train"] if not e.is_swapped]) + len(read["dev"]) == 60
+    assert all(e.text.startswith("train") for e in read["dev"])
+    assert find_task(name).metrics[0] == {
+        "cola": "matthews",
+        "mrpc": "f1",
+        "qqp": "f1",
+        "sts-b": "pearson",
+    }.get(name, "accuracy")
+
+
+def _cell(spec, column, i, file):
+    if column == spec.label:
+        return spec.labels[i % len(spec.labels)] if spec.labels else f"{i % 5}.5"
+    return str(i) if column == "index" else f'{file.split(".")[0]} "{column} {i}'
+
+
+def test_glue_submission_is_in_the_official_form(tmp_path):
+    (tmp_path / "test.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n")
+    [examples] = glue.read_submission_examples("rte", tmp_path).values()
+    assert [(e.text, e.pair, e.label) for e in examples] == [("a", "b", None), ("c", "d", None)]
+    assert glue.format_submission("rte", [0, 1]) == [
+        "index\tprediction",
+        "0\tentailment",
+        "1\tnot_entailment",
+    ]
+    assert glue.format_submission("sts-b", [5.4, 1.23456]) == [
+        "index\tprediction",
+        "0\t5.000",
+        "1\t1.235",
+    ]
+
+
+def test_squad_keeps_a_passage_on_one_side(tmp_path):
+    paragraphs = [
+        {
+            "context": f"Peter {p} lives in London.",
+            "qas": [
+                {
+                    "id": f"{p}-{q}",
+                    "question": "Who lives?",
+                    "answers": [{"text": f"Peter {p}", "answer_start": 0}],
+                }
+                for q in range(3)
+            ]
+            + [
+                {
+                    "id": f"{p}-no",
+                    "question": "Where is Paul?",
+                    "answers": [],
+                    "is_impossible": True,
+                }
+            ],
+        }
+        for p in range(50)
+    ]
+    (tmp_path / "squad.json").write_text(
+        json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]})
+    )
+    read = splits("squad2", tmp_path)
+    assert sum(map(len, read.values())) == 200
+    assert not {e.pair for e in read["train"]} & {e.pair for e in read["test"]}
+    answered = next(e for e in read["train"] if e.answers)
+    text, start = answered.answers[0]
+    assert answered.pair[start : start + len(text)] == text
+
+
+def test_conll_in_either_scheme(tmp_path):
+    (tmp_path / "eng.train").write_text(
+        "-DOCSTART- -X- O O\n\nPeter NNP I-NP I-PER\nsat VBD I-VP O\n\n"
+        "UN NNP I-NP I-ORG\nParis NNP I-NP B-ORG\n"
+    )
+    first, second = conll.read_sentences(tmp_path / "eng.train")
+    assert first.words == ("Peter", "sat")
+    assert [conll.LABELS[t] for t in first.tags] == ["B-PER", "O"]
+    assert [conll.LABELS[t] for t in second.tags] == ["B-ORG", "B-ORG"]
+
+
+def test_swag(tmp_path):
+    header = "video-id,sent1,sent2,ending0,ending1,ending2,ending3,label"
+    for split, n in (("train", 30), ("val", 10)):
+        rows = [f"v,{split} begins {i}.,He,runs,sits,eats,sleeps,{i % 4}" for i in range(n)]
+        (tmp_path / f"{split}.csv").write_text("\n".join([header, *rows]))
+    read = splits("swag", tmp_path)
+    assert len(read["test"]) == 10
+    assert read["test"][0].choices == ("He runs", "He sits", "He eats", "He sleeps")
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_users_own_table(tmp_path, form):
+    rows = [
+        {"review": f"text {i}", "class": ["bad", "good", "so-so"][i % 3], "key": f"k{i}"}
+        for i in range(90)
+    ]
+    path = tmp_path / f"mine.{form}"
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif form == "jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        separator = "," if form == "csv" else "\t"
+        path.write_text(
+            "\n".join(
+                separator.join(r) for r in [["review", "class", "key"], *(r.values() for r in rows)]
+            )
+        )
+    task = find_task("table:text=review,label=class,id=key", path)
+    assert task.labels == ("bad", "good", "so-so")
+    read = splits(task.name, path)
+    assert sum(map(len, read.values())) == 90
+    assert {e.id: e.label for e in read["train"]}.items() <= {
+        f"k{i}": i % 3 for i in range(90)
+    }.items()
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_a_users_tsv_may_have_quotes_as_pandas_writes_them(tmp_path, quoting):
+    texts = [
+        (f'"{i}" it says', f"a\ttab {i}", f"two\nlines {i}", f"plain {i}")[i % 4] for i in range(80)
+    ]
+    with (tmp_path / "mine.tsv").open("w", newline="") as file:
+        csv.writer(file, delimiter="\t", quoting=quoting).writerows(
+            [("text", "label"), *((text, i // 4 % 2) for i, text in enumerate(texts))]
+        )
+    read = splits("table:text=text,label=label", tmp_path / "mine.tsv")
+    assert sorted(e.text for part in read.values() for e in part) == sorted(texts)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        ['"The Hobbit" is great', 'a 5" one'],
+        ['"never closed', "plain"],
+        ['"opened', "plain", 'closed"'],
+    ],
+)
+def test_a_users_tsv_without_quotes_keeps_its_lines_and_marks(tmp_path, strange):
+    texts = [*(f"plain {i}" for i in range(40)), *strange]
+    (tmp_path / "mine.tsv").write_text(
+        "label\ttext\tkey\n" + "".join(f"{i % 2}\t{text}\tk\n" for i, text in enumerate(texts))
+    )
+    read = splits("table:text=text,label=label", tmp_path / "mine.tsv")
+    assert sorted(e.text for part in read.values() for e in part) == sorted(texts)
+
+
+def test_a_users_table_of_numbers(tmp_path):
+    (tmp_path / "mine.csv").write_text(
+        "a,b,score\n" + "\n".join(f"x {i},y,{i}.5" for i in range(50))
+    )
+    task = find_task("table:text=a,pair=b,label=score,shape=regression", tmp_path / "mine.csv")
+    assert task.shape == "regression"
+    assert load_examples(task, tmp_path / "mine.csv", "train", Sampling(3))[0].pair == "y"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("table:text=a", "label=COLUMN is missing"),
+        ("table:text=a,label=zzz", "no column 'zzz'; its columns are a, b"),
+        ("table:colour=red", "write table:text=COLUMN"),
+        ("table:text=a,label=b,shape=round", "must be classification or regression"),
+    ],
+)
+def test_mistakes_in_a_users_table_are_named(tmp_path, name, words):
+    (tmp_path / "mine.csv").write_text("a,b\nx,1\ny,2\n")
+    with pytest.raises(UserError, match=words):
+        splits(find_task(name, tmp_path / "mine.csv").name, tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("amazon-sentiment", "reviews/fasttext"),
+        ("us-reviews-stars", "reviews/customer_reviews"),
+        ("multi-domain-sentiment", "tasks/multi_domain_sentiment"),
+        ("imdb", "tasks/imdb"),
+        *((name, f"tasks/glue/{folder}") for name, folder in (
+            ("cola", "CoLA"), ("sst-2", "SST-2"), ("mrpc", "MRPC"), ("sts-b", "STS-B"),
+            ("qnli", "QNLI"), ("rte", "RTE"),
+        )),
+        ("squad1", "tasks/squad/dev-v1.1-custom.json"),
+        ("squad2", "tasks/squad/dev-v2.0-custom.json"),
+        ("subjqa", "tasks/subjqa"),
+        ("table:text=question,pair=candidate,label=label", "tasks/amazon_pqa/ePQA_dev.csv.gz"),
+    ],
+)  # fmt: skip
+def test_published_files(name, folder):
+    data = PUBLISHED / folder
+    if not data.exists():
+        pytest.skip("shared/data is not there: published files cannot be read")
+    for split in SPLITS:
+        examples = load_examples(find_task(name, data), data, split, Sampling(30))
+        assert len([e for e in examples if not e.is_swapped]) == 30
+        assert all(e.text.strip() for e in examples)
+        for example in examples:
+            for answer, start in example.answers:
+                assert example.pair[start : start + len(answer)] == answer
+
+
+def test_every_task_has_a_metric_that_exists():
+    from model.evaluation.metrics import METRICS
+
+    for task in TASKS.values():
+        assert set(task.metrics) <= set(METRICS)
+        assert METRICS[task.metrics[0]].better == "higher"
+
+
+def test_the_table_of_tasks_is_complete_and_names_their_metrics():
+    from model.evaluation.metrics import METRICS
+
+    text = (Path(glue.__file__).parent / "README.md").read_text()
+    table = {
+        cells[1].strip(): cells
+        for cells in (line.split("|") for line in text.splitlines())
+        if len(cells) > 6
+    }
+    for task in TASKS.values():
+        cells = table[task.name]
+        assert cells[2].strip() == task.shape
+        assert cells[6].strip() == ", ".join(METRICS[metric].title for metric in task.metrics)
+
+
+def test_cleaning_leaves_words_alone():
+    from model.finetuning.features.featurizer import keep_letters
+
+    assert keep_letters("Bought 2 for $3.50 — GREAT, isn't it?!") == "Bought for GREAT isn t it"
+    assert keep_letters("très_bon 😀 ok") == "très bon ok"
+
+
+def test_cleaning_leaves_letters_their_marks():
+    from model.finetuning.features.featurizer import keep_letters
+
+    assert keep_letters("हिन्दी भाषा, 100% é!") == "हिन्दी भाषा é"
+    assert keep_letters("5️⃣ ❤️ ok \ud83d") == "ok"

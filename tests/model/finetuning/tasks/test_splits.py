@@ -1,0 +1,283 @@
+"""Which file is which split, for every subset of published files; no input, passage or product on
+two sides.
+"""
+
+import itertools
+import json
+from collections import Counter
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from model.finetuning.features.examples import SPLITS, Sampling, load_examples
+from model.finetuning.tasks import find_task, glue
+from model.finetuning.tasks.splits import hash_input, list_split_files
+from tests.model.finetuning.tasks.test_formats import splits
+
+FILES = {
+    "amazon-sentiment": ("train.ft.txt", "test.ft.txt"),
+    "imdb": ("train.jsonl", "test.jsonl"),
+    "mrpc": ("train.tsv", "dev.tsv", "test.tsv"),
+    "squad1": ("train-v1.1.json", "dev-v1.1.json"),
+    "squad2": ("train-v2.0.json", "dev-v2.0.json"),
+    "subjqa": ("train.csv", "dev.csv", "test.csv"),
+    "amazonqa": ("train-qar.jsonl", "val-qar.jsonl", "test-qar.jsonl"),
+    "amazonqa-answerable": ("train-qar.jsonl", "val-qar.jsonl", "test-qar.jsonl"),
+    "conll2003": ("eng.train", "eng.testa", "eng.testb"),
+    "swag": ("train.csv", "val.csv"),
+    "table:text=text,label=label": ("train.csv", "dev.csv", "test.csv"),
+}
+"""Each task's files as they are published."""
+N = 60
+
+
+def content(task, name, of_split=None):
+    """N examples whose text names their file; the form is the task's."""
+    texts = [f"{of_split or name} words number {i}" for i in range(N)]
+    if task == "amazon-sentiment":
+        return "\n".join(f"__label__{1 + i % 2} {text}" for i, text in enumerate(texts))
+    if task == "imdb":
+        return "\n".join(json.dumps({"text": text, "label": i % 2}) for i, text in enumerate(texts))
+    if task == "mrpc":
+        return "\n".join(
+            [
+                "Quality\t#1 String\t#2 String",
+                *(f"{i % 2}\t{text}\tb" for i, text in enumerate(texts)),
+            ]
+        )
+    if task.startswith("squad"):
+        qas = [
+            [
+                {
+                    "id": text,
+                    "question": "what?",
+                    "answers": [{"text": "words", "answer_start": text.index("words")}],
+                }
+            ]
+            for text in texts
+        ]
+        paragraphs = [{"context": text, "qas": qa} for text, qa in zip(texts, qas, strict=True)]
+        return json.dumps({"data": [{"paragraphs": paragraphs}]})
+    if task == "subjqa":
+        rows = [
+            f'what {i}?,{text},{text},words,"({text.index("words")}, 0)"'
+            for i, text in enumerate(texts)
+        ]
+        return "\n".join(["question,review,q_review_id,human_ans_spans,human_ans_indices", *rows])
+    if task.startswith("amazonqa"):
+        row = {"answers": [{"answerText": "words"}], "is_answerable": 1}
+        rows = [
+            row
+            | {
+                "questionText": f"what {i}?",
+                "review_snippets": [text],
+                "asin": f"B{i // 2}",
+                "qid": text,
+                "is_answerable": i % 2,
+            }
+            for i, text in enumerate(texts)
+        ]
+        return "\n".join(map(json.dumps, rows))
+    if task == "conll2003":
+        return "\n\n".join("\n".join(f"{word} O" for word in text.split()) for text in texts)
+    if task == "swag":
+        header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
+        return "\n".join([header, *(f"{text},a,b,c,d,e,{i % 4}" for i, text in enumerate(texts))])
+    return "\n".join(["text,label", *(f"{text},{i % 2}" for i, text in enumerate(texts))])
+
+
+def shown(examples):
+    return {hash_input(example) for example in examples}
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_published_names_tell_their_splits(tmp_path, task):
+    for name in FILES[task]:
+        (tmp_path / name).write_text(content(task, name))
+    of_file = {
+        split: {source(e) for e in examples if not e.is_swapped}
+        for split, examples in splits(task, tmp_path).items()
+    }
+    if task == "mrpc":
+        assert of_file == {"train": {"train.tsv"}, "dev": {"train.tsv"}, "test": {"dev.tsv"}}
+    elif len(FILES[task]) == 2:
+        train, tested = FILES[task]
+        assert of_file == {"train": {train}, "dev": {train}, "test": {tested}}
+    else:
+        assert of_file == {split: {name} for split, name in zip(SPLITS, FILES[task], strict=True)}
+
+
+def source(example):
+    """The file, which the passage or the text begins with."""
+    return (example.pair if example.answers or "?" in example.text else example.text).split()[0]
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_splits_are_disjoint_whichever_files_are_there(tmp_path, task):
+    for k in range(1, len(FILES[task]) + 1):
+        for there in itertools.combinations(FILES[task], k):
+            if there == ("test.tsv",):
+                continue
+            data = tmp_path / "-".join(there)
+            data.mkdir()
+            for name in there:
+                (data / name).write_text(content(task, name))
+            read = splits(task, data)
+            for a, b in itertools.combinations(SPLITS, 2):
+                assert not shown(read[a]) & shown(read[b]), there
+                assert not {e.id for e in read[a]} & {e.id for e in read[b]}, there
+
+
+@pytest.mark.parametrize("task", ["amazonqa", "amazonqa-answerable"])
+def test_products_stay_on_one_side_of_a_cut(tmp_path, task):
+    (tmp_path / "train-qar.jsonl").write_text(content(task, "train"))
+    read = splits(task, tmp_path)
+    asins = [{int(e.text.split()[1][:-1]) // 2 for e in read[s]} for s in SPLITS]
+    assert sum(map(len, asins)) == len(set.union(*asins)) == N // 2
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_inputs_of_a_later_split_are_left_out_and_counted(tmp_path, task):
+    """Every file holds the same examples: test keeps them all."""
+    names = [name for name in FILES[task] if (task, name) != ("mrpc", "test.tsv")]
+    for name in names:
+        (tmp_path / name).write_text(content(task, name, of_split="same"))
+    left_out = Counter()
+    assert (
+        len(load_examples(find_task(task, tmp_path), tmp_path, "test", Sampling(), left_out)) == N
+    )
+    assert not left_out
+    with pytest.raises(
+        UserError,
+        match=r"no example in its train split; \d+ left out: input also in a later split",
+    ):
+        load_examples(find_task(task, tmp_path), tmp_path, "train", Sampling(), left_out)
+    assert 0.7 * N < left_out["input also in a later split"] <= N
+
+
+def test_equal_inputs_differ_in_case_and_spaces_alone(tmp_path):
+    (tmp_path / "train.csv").write_text("text,label\na  Lamp,1\na kettle,0\na knife,1\n")
+    (tmp_path / "dev.csv").write_text("text,label\na KETTLE ,0\na spoon,1\n")
+    (tmp_path / "test.csv").write_text("text,label\nA lamp,1\nA SPOON,0\nb,0\n")
+    task = find_task("table:text=text,label=label", tmp_path)
+    left_out = Counter()
+    with pytest.raises(UserError, match="all 1 training examples"):
+        load_examples(task, tmp_path, "train", Sampling(), left_out)
+    assert left_out == {"input also in a later split": 2}
+    assert [e.text for e in load_examples(task, tmp_path, "dev", Sampling(), left_out)] == [
+        "a KETTLE "
+    ]
+    assert left_out == {"input also in a later split": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("Train.csv", "train"),
+        ("TEST.CSV", "test"),
+        ("latest_train.csv", "train"),
+        ("devices_train.csv", "train"),
+        ("devices.csv", None),
+        ("contest-Validation.jsonl", "dev"),
+        ("MyTestSet.tsv", "test"),
+        ("train-00000-of-00001.parquet", "train"),
+        ("eng.testa", "dev"),
+        ("eng.testb", "test"),
+        ("validation/part-0.csv", "dev"),
+        ("dev/train.csv", "train"),
+    ],
+)
+def test_a_word_of_the_name_tells_the_split(tmp_path, name, split):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("x")
+    found = list_split_files(tmp_path)
+    assert [s for s in SPLITS if found[s]] == ([split] if split else [])
+
+
+def test_a_name_of_two_splits_is_refused(tmp_path):
+    (tmp_path / "train_test.csv").write_text("x")
+    with pytest.raises(
+        UserError, match=r"train_test.csv: its name tells test and train; rename it"
+    ):
+        list_split_files(tmp_path)
+
+
+def test_notes_beside_the_data_are_not_data(tmp_path):
+    for name in ("README.md", "readme.txt", "LICENSE", "load.py", ".hidden", "train.csv"):
+        (tmp_path / name).write_text("x")
+    assert list_split_files(tmp_path) == {"train": [tmp_path / "train.csv"], "dev": [], "test": []}
+
+
+def test_a_folder_of_both_squads(tmp_path):
+    for version in ("v1.1", "v2.0"):
+        (tmp_path / f"dev-{version}.json").write_text(content("squad1", version))
+    for task, version in (("squad1", "v1.1"), ("squad2", "v2.0")):
+        assert {e.pair.split()[0] for part in splits(task, tmp_path).values() for e in part} == {
+            version
+        }
+
+
+def test_squad1_names_a_question_without_an_answer(tmp_path):
+    qas = [{"id": "q7", "question": "what?", "answers": []}]
+    (tmp_path / "dev.json").write_text(
+        json.dumps({"data": [{"paragraphs": [{"context": "a", "qas": qas}]}]})
+    )
+    with pytest.raises(UserError, match=r"dev.json: question q7 has no answer.*use --task squad2"):
+        splits("squad1", tmp_path)
+
+
+def test_other_files_of_glues_folders_are_not_read(tmp_path):
+    for name in ("train.tsv", "dev.tsv", "test.tsv"):
+        (tmp_path / name).write_text(content("mrpc", name))
+    for name in ("msr_paraphrase_train.txt", "dev_ids.tsv"):
+        (tmp_path / name).write_text("1\t2\n")
+    read = splits("mrpc", tmp_path)
+    assert len([e for split in read.values() for e in split if not e.is_swapped]) == 2 * N
+
+
+def test_matched_and_mismatched_are_two_tasks(tmp_path):
+    spec = glue.SPECS["mnli"]
+    for name in ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"):
+        rows = [f"{name} {i}\tb\t{spec.labels[i % 3]}" for i in range(N)]
+        (tmp_path / f"{name}.tsv").write_text(
+            "\n".join(["sentence1\tsentence2\tgold_label", *rows])
+        )
+    for task, name in (("mnli", "dev_matched"), ("mnli-mm", "dev_mismatched")):
+        read = splits(task, tmp_path)
+        assert {e.text.split()[0] for e in read["test"]} == {name}
+        assert {e.text.split()[0] for e in read["train"] + read["dev"]} == {"train"}
+
+
+def test_a_missing_folder_of_glue_is_named(tmp_path):
+    (tmp_path / "RTE").mkdir()
+    with pytest.raises(UserError, match="no folder QQP"):
+        splits("qqp", tmp_path)
+
+
+def test_only_an_unlabelled_test_file_is_not_enough(tmp_path):
+    (tmp_path / "test.csv").write_text("x")
+    with pytest.raises(UserError, match=r"only test.csv, whose labels are not published"):
+        splits("swag", tmp_path)
+
+
+def test_reviews_of_a_book_named_train_are_no_training_set(tmp_path):
+    for name in ("The_Girl_on_the_Train", "1984"):
+        rows = "".join(f"5,{name} {i}\n1,bad {name} {i}\n" for i in range(N))
+        (tmp_path / f"{name}.csv").write_text("star_rating,review_body\n" + rows)
+    assert sum(map(len, splits("us-reviews-stars", tmp_path).values())) == 4 * N
+
+
+def test_domains_of_subjqa_are_found_below_their_folder(tmp_path):
+    (tmp_path / "about.json").write_text("{}")
+    for domain in ("books", "grocery"):
+        folder = tmp_path / "SubjQA" / domain / "splits"
+        folder.mkdir(parents=True)
+        for split in SPLITS:
+            (folder / f"{split}.csv").write_text(content("subjqa", f"{domain}-{split}"))
+    read = splits("subjqa", tmp_path)
+    assert {split: {e.pair.split()[0] for e in read[split]} for split in SPLITS} == {
+        split: {f"books-{split}", f"grocery-{split}"} for split in SPLITS
+    }
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UserError, match=r"none: no <domain>/train.csv"):
+        splits("subjqa", tmp_path / "none")

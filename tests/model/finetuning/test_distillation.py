@@ -1,0 +1,235 @@
+"""A teacher's folder in, a smaller student's folder out."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, ElectraConfig, ElectraForPreTraining
+
+from beam_jobs.job.errors import UserError
+from model import finetune
+from model.finetuning import distillation
+from tests.model.corpora import write_bert, write_corpus, write_electra
+
+SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
+SHORT = ["--learning_rate", "5e-3", *(part for setting in SETTINGS for part in ("--set", setting))]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("distillation")
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    write_corpus(folder / "corpus")
+    write_electra(folder / "electra", layers=4)
+    write_bert(folder / "bert")
+    for pooling in ("cls", "mean"):
+        tune(
+            folder,
+            f"teacher-{pooling}",
+            "--encoder",
+            str(folder / "electra"),
+            "--set",
+            f"pooling={pooling}",
+        )
+    return folder
+
+
+def tune(made, name, *more):
+    places = ["--task", "polarity", "--data", str(made / "corpus"), "--output", str(made / name)]
+    return finetune.run([*places, *SHORT, *more])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_half_a_teacher(made, pooling):
+    more = (
+        ("--set", "hidden_weight=1.0", "--set", "attention_weight=1.0") if pooling == "cls" else ()
+    )
+    teacher = ["--teacher", str(made / f"teacher-{pooling}")]
+    result = tune(made, f"half-{pooling}", "--encoder", "half", *teacher, *more)
+    assert result["dev"]["accuracy"] > 0.9
+    config = json.loads((made / f"half-{pooling}" / "config.json").read_text())
+    assert config["num_hidden_layers"] == 2
+    whole = json.loads((made / f"teacher-{pooling}" / "result.json").read_text())
+    assert result["parameters"] < whole["parameters"]
+    if pooling == "cls":
+        _, report = AutoModelForSequenceClassification.from_pretrained(
+            made / "half-cls", output_loading_info=True
+        )
+        assert not report["missing_keys"]
+        assert not report["unexpected_keys"]
+
+
+def test_soft_targets_alone_carry_the_task(made):
+    """The student never sees a label."""
+    teacher = ["--teacher", str(made / "teacher-cls"), "--set", "soft_weight=1.0"]
+    result = tune(made, "soft", "--encoder", str(made / "bert"), *teacher)
+    assert result["dev"]["accuracy"] > 0.9
+
+
+def test_the_teacher_speaks_once(made):
+    arguments = [
+        "--encoder",
+        "half",
+        "--teacher",
+        str(made / "teacher-cls"),
+        "--learning_rate",
+        "1e-3",
+        "5e-3",
+    ]
+    tune(made, "once", *arguments)
+    kept = list((made / "once").glob("teacher-*.safetensors"))
+    assert len(kept) == 1
+    before = kept[0].stat().st_mtime_ns
+    tune(made, "once", *arguments)
+    assert kept[0].stat().st_mtime_ns == before
+
+
+def test_a_teacher_killed_while_it_writes_speaks_again(made, monkeypatch):
+    """And what it said serves every student of the same examples."""
+    arguments = ["--encoder", "half", "--teacher", str(made / "teacher-cls"), "--set", "epochs=1"]
+    arguments += ["--teacher_outputs", str(made / "said")]
+
+    def die(tensors, file):
+        Path(file).write_bytes(b"half of it")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("safetensors.torch.save_file", die)
+        with pytest.raises(KeyboardInterrupt):
+            tune(made, "interrupted", *arguments)
+    tune(made, "interrupted", *arguments)
+    kept = list((made / "said").glob("teacher-*.safetensors"))
+    assert len(kept) == 1
+    before = kept[0].stat().st_mtime_ns
+    tune(made, "another", *arguments, "--set", "soft_weight=0.9")
+    assert kept[0].stat().st_mtime_ns == before
+    assert not list((made / "another").glob("teacher-*"))
+
+
+def test_a_student_of_another_width_learns_through_a_layer_that_is_dropped(made):
+    config = json.loads((made / "electra" / "config.json").read_text())
+    narrow = ElectraConfig(
+        **config | {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
+    )
+    ElectraForPreTraining(narrow).save_pretrained(made / "narrow")
+    shutil.copy(made / "electra" / "tokenizer.json", made / "narrow")
+    teacher = [
+        "--teacher",
+        str(made / "teacher-cls"),
+        "--set",
+        "hidden_weight=1.0",
+        "--set",
+        "attention_weight=1.0",
+    ]
+    result = tune(made, "narrower", "--encoder", str(made / "narrow"), *teacher)
+    assert result["dev"]["accuracy"] > 0.9
+    _, report = AutoModelForSequenceClassification.from_pretrained(
+        made / "narrower", output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+
+
+def test_the_layer_between_two_widths_learns(made, monkeypatch):
+    losses = []
+
+    class Kept(distillation.DistillationLoss):
+        def __init__(self, *given):
+            super().__init__(*given)
+            losses.append((self, [p.detach().clone() for p in self.parameters()]))
+
+    monkeypatch.setattr("model.finetuning.fit.DistillationLoss", Kept)
+    teacher = [
+        "--teacher",
+        str(made / "teacher-cls"),
+        "--set",
+        "hidden_weight=1.0",
+        "--set",
+        "epochs=1",
+    ]
+    tune(made, "layer", "--encoder", str(made / "narrow"), *teacher)
+    loss, before = losses[0]
+    assert [p.shape for p in before] == [(32, 16), (32,)]
+    assert all(not torch.equal(p, q) for p, q in zip(loss.parameters(), before, strict=True))
+
+
+def test_hidden_losses_need_the_same_tokens(made):
+    """The teacher would be shown the ids of another vocabulary."""
+    tokenizer = json.loads((made / "electra" / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    (a, i), (b, j) = list(vocabulary.items())[-2:]
+    vocabulary |= {a: j, b: i}
+    shutil.copytree(made / "electra", made / "other-words")
+    (made / "other-words" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    arguments = [
+        "--encoder",
+        str(made / "other-words"),
+        "--teacher",
+        str(made / "teacher-cls"),
+        "--set",
+        "epochs=1",
+    ]
+    for name in ("hidden_weight", "attention_weight"):
+        with pytest.raises(
+            UserError, match=f"{name}: the student's vocabulary is not that of the teacher"
+        ):
+            tune(made, "other-student", *arguments, "--set", f"{name}=1.0")
+    assert tune(made, "other-student", *arguments)["teacher"]
+
+
+def test_hidden_states_of_choices(made):
+    """A question is a row for each choice."""
+    header = "video-id,sent1,sent2,ending0,ending1,ending2,ending3,label"
+    (made / "swag").mkdir()
+    for split, n in (("train", 60), ("val", 20)):
+        rows = [
+            f"v,the {split} {i}.,the,lamp {i} is,kettle is,book is,knife is,{i % 4}"
+            for i in range(n)
+        ]
+        (made / "swag" / f"{split}.csv").write_text("\n".join([header, *rows]))
+    swag = [
+        "--task",
+        "swag",
+        "--data",
+        str(made / "swag"),
+        "--set",
+        "max_length=32",
+        "--learning_rate",
+        "1e-3",
+    ]
+    finetune.run(
+        [
+            "--encoder",
+            str(made / "electra"),
+            "--output",
+            str(made / "chooser"),
+            *swag,
+            "--set",
+            "epochs=1",
+        ]
+    )
+    inside = ["--set", "hidden_weight=1.0", "--set", "attention_weight=1.0", "--set", "epochs=1"]
+    student = [
+        "--encoder",
+        "half",
+        "--teacher",
+        str(made / "chooser"),
+        "--output",
+        str(made / "chosen"),
+    ]
+    assert finetune.run([*student, *swag, *inside])["dev"]["accuracy"] >= 0
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_dropout_is_that_of_the_settings(made, pooling):
+    model = distillation.halve_teacher(made / f"teacher-{pooling}", dropout=0.3)
+    rates = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
+    assert rates == {0.3}
+
+
+def test_half_of_nothing_is_a_mistake(made):
+    with pytest.raises(UserError, match="needs --teacher"):
+        tune(made, "nothing", "--encoder", "half")

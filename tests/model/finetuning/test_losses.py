@@ -1,0 +1,343 @@
+"""Losses against their formulas, layer-wise decay, warm-up, batches."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForSequenceClassification, ElectraConfig
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import parse_field
+from model.config import FinetuningSettings
+from model.device import open_device
+from model.finetuning import checkpoint, loop, losses, optimizer
+from model.finetuning.attempt import rank_dev_metrics
+from model.finetuning.distillation import compute_soft_loss, pair_layers
+from model.finetuning.features.batches import collate_features, draw_training_batches
+from model.finetuning.features.examples import Task
+from model.finetuning.features.featurizer import Feature
+from model.finetuning.task_settings import check_for_task
+
+LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
+LABELS = torch.tensor([0, 2, 0])
+
+
+def test_focal_loss_is_lins_formula():
+    """Equation 5, a weight for each class."""
+    settings = FinetuningSettings(loss="focal", focal_alpha=(0.2, 0.5, 0.3), focal_gamma=2.0)
+    p = LOGITS.softmax(1)[range(3), LABELS]
+    alpha = torch.tensor([0.2, 0.3, 0.2])
+    expected = (-alpha * (1 - p) ** 2 * p.log()).mean()
+    assert losses.compute_classification_loss(LOGITS, LABELS, settings) == pytest.approx(
+        float(expected)
+    )
+
+
+def test_one_alpha_is_that_of_the_second_class():
+    settings = FinetuningSettings(loss="focal", focal_alpha=(0.25,), focal_gamma=0.0)
+    logits, labels = LOGITS[:, :2], torch.tensor([0, 1, 1])
+    each = F.cross_entropy(logits, labels, reduction="none")
+    expected = (torch.tensor([0.75, 0.25, 0.25]) * each).mean()
+    assert losses.compute_classification_loss(logits, labels, settings) == pytest.approx(
+        float(expected)
+    )
+
+
+def test_settings_of_a_run_are_read_back(tmp_path):
+    settings = FinetuningSettings(
+        loss="focal", focal_alpha=parse_field(FinetuningSettings, "focal_alpha", "0.25")
+    )
+    assert settings.focal_alpha == (0.25,)
+    assert (
+        FinetuningSettings.from_run({"settings": json.loads(json.dumps(asdict(settings)))})
+        == settings
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "words"),
+    [
+        ("span", {"loss": "focal"}, "loss has no effect on t, a task of shape span"),
+        ("regression", {"loss": "focal"}, "loss has no effect"),
+        ("tokens", {"class_weights": "balanced"}, "class_weights has no effect"),
+        ("choice", {"clean": "letters"}, "clean has no effect"),
+        ("choice", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha has no effect"),
+        ("classification", {"focal_alpha": (0.5,)}, "without loss=focal"),
+        (
+            "classification",
+            {"loss": "focal", "focal_alpha": (0.5,)},
+            "a weight for each of the 3 classes a, b, c",
+        ),
+    ],
+)
+def test_what_a_task_would_pass_over_is_refused(shape, settings, words):
+    task = Task("t", shape, ("a", "b", "c"), ("accuracy",), lambda *_: [], "")
+    with pytest.raises(UserError, match=words):
+        check_for_task(FinetuningSettings(**settings), task)
+    several = FinetuningSettings(loss="focal", focal_alpha=(0.1, 0.1, 0.8))
+    check_for_task(several, replace(task, shape="tokens"))
+
+
+def test_focal_loss_without_focus_is_cross_entropy():
+    settings = FinetuningSettings(loss="focal", focal_gamma=0.0)
+    assert losses.compute_classification_loss(LOGITS, LABELS, settings) == pytest.approx(
+        float(F.cross_entropy(LOGITS, LABELS))
+    )
+
+
+def test_class_weights_are_torchs():
+    weights = losses.balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
+    assert weights.tolist() == pytest.approx([6 / 9, 2.0, 1.0])
+    expected = F.cross_entropy(LOGITS, LABELS, weight=weights)
+    assert losses.compute_classification_loss(
+        LOGITS, LABELS, FinetuningSettings(), weights
+    ) == pytest.approx(float(expected))
+
+
+def test_ignored_labels_count_for_nothing():
+    labels = torch.tensor([0, losses.IGNORED, 0])
+    expected = F.cross_entropy(LOGITS[[0, 2]], labels[[0, 2]])
+    assert losses.compute_classification_loss(
+        LOGITS, labels, FinetuningSettings()
+    ) == pytest.approx(float(expected))
+
+
+def test_soft_targets_keep_the_size_of_gradients():
+    """At a high temperature T² · KL tends to the squared difference of centred logits / (2 ·
+    classes) (Hinton).
+    """
+    student, teacher = LOGITS, LOGITS.flip(0)
+    settings = FinetuningSettings(temperature=500.0)
+    centred = (student - student.mean(1, keepdim=True)) - (teacher - teacher.mean(1, keepdim=True))
+    expected = (centred**2).sum(1).mean() / (2 * 3)
+    assert float(compute_soft_loss(student, teacher, settings, "classification")) == pytest.approx(
+        float(expected), rel=0.02
+    )
+    assert float(compute_soft_loss(student, student, settings, "classification")) == pytest.approx(
+        0.0, abs=1e-5
+    )
+
+
+def test_layers_are_paired_to_the_top():
+    assert pair_layers(3, 6) == [(0, 1), (1, 3), (2, 5)]
+    assert pair_layers(3, 6, embeddings=True) == [(0, 0), (1, 2), (2, 4), (3, 6)]
+    assert pair_layers(6, 12) == [(i, 2 * i + 1) for i in range(6)]
+
+
+@pytest.mark.parametrize(("student", "teacher"), [(3, 1), (4, 2), (6, 3), (12, 4)])
+def test_a_student_deeper_than_its_teacher_begins_with_the_first_layer(student, teacher):
+    of_layers = pair_layers(student, teacher)
+    assert (of_layers[0], of_layers[-1]) == ((0, 0), (student - 1, teacher - 1))
+    assert {j for _, j in of_layers} == set(range(teacher))
+    of_states = pair_layers(student, teacher, embeddings=True)
+    assert of_states == [(0, 0), *((i + 1, j + 1) for i, j in of_layers)]
+
+
+def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():
+    """The task head is at depth layers + 2 there, the top layer at depth layers: two decays lie
+    between them (google-research/electra, model/optimization.py).
+    """
+    config = ElectraConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    model = AutoModelForSequenceClassification.from_config(config)
+    learning = torch.nn.ModuleList([model])
+    made = optimizer.build_optimizer(
+        learning, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0
+    )
+    rates = {
+        id(p): (group["lr"], group["weight_decay"])
+        for group in made.param_groups
+        for p in group["params"]
+    }
+    named = dict(model.named_parameters())
+    assert len(rates) == len(named)
+    assert rates[id(named["classifier.dense.weight"])] == (1.0, 0.1)
+    assert rates[id(named["electra.encoder.layer.2.intermediate.dense.weight"])] == (0.25, 0.1)
+    assert rates[id(named["electra.encoder.layer.0.intermediate.dense.bias"])] == (0.0625, 0.0)
+    assert rates[id(named["electra.embeddings.word_embeddings.weight"])] == (0.03125, 0.1)
+    assert rates[id(named["electra.embeddings.LayerNorm.weight"])] == (0.03125, 0.0)
+    assert rates[id(named["electra.embeddings_project.weight"])] == (0.03125, 0.1)
+
+
+def test_the_rate_rises_and_falls_in_lines():
+    sgd = torch.optim.SGD(
+        [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0, "peak": 1.0}]
+    )
+    rates = []
+    for step in range(20):
+        optimizer.set_learning_rate(sgd, step, 20, 0.2)
+        rates.append(sgd.param_groups[0]["lr"])
+    assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert rates[4:] == pytest.approx([i / 16 for i in range(16, 0, -1)])
+
+
+def features(lengths):
+    return [Feature(i, [[7] * n], [[0] * n], i % 2) for i, n in enumerate(lengths)]
+
+
+def test_grouped_batches_hold_every_example_once_and_little_padding():
+    lengths = np.random.default_rng(0).integers(5, 128, 1000)
+    made = features(lengths)
+    batches = draw_training_batches(made, 32, np.random.default_rng(1))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
+    padded = sum(len(b) * max(lengths[b]) for b in batches)
+    assert padded < 1.1 * lengths.sum()
+    again = draw_training_batches(made, 32, np.random.default_rng(1))
+    assert all((a == b).all() for a, b in zip(batches, again, strict=True))
+    assert [max(lengths[b]) for b in batches] != sorted(max(lengths[b]) for b in batches)
+
+
+def test_padding_is_masked():
+    inputs, targets = collate_features(features([3, 5]), "classification", pad_id=9)
+    assert inputs["input_ids"].tolist() == [[7, 7, 7, 9, 9], [7] * 5]
+    assert inputs["attention_mask"].sum(1).tolist() == [3, 5]
+    assert targets.tolist() == [0, 1]
+
+
+def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None, **changes):
+    scores = iter(scores or [])
+    settings = FinetuningSettings(
+        epochs=epochs,
+        batch=16,
+        layer_decay=1.0,
+        patience=patience,
+        evaluations_per_epoch=1,
+        **changes,
+    )
+    return loop.Training(
+        features=features(np.random.default_rng(0).integers(5, 20, 64)),
+        shape="classification",
+        settings=settings,
+        seed=0,
+        device=open_device("cpu", "fp32"),
+        score_dev=lambda model: {"accuracy": next(scores, 0.5)},
+        report=lambda step, numbers: None,
+        checkpoint=tmp_path / "checkpoint.pt",
+    )
+
+
+def tiny_model():
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    return AutoModelForSequenceClassification.from_config(config)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.fixture
+def always_saved(monkeypatch):
+    """A checkpoint after every step."""
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", 0.0)
+
+
+def test_a_killed_training_goes_on_as_if_it_had_not_been(tmp_path, always_saved, monkeypatch):
+    """Dropout included: the weights at the end are the same to the bit, and so are the numbers of
+    the log.
+    """
+    told = {"whole": [], "killed": []}
+
+    def training(name):
+        return replace(
+            tiny_training(tmp_path / name),
+            report=lambda step, numbers: told[name].append((step, numbers)),
+        )
+
+    whole = tiny_model()
+    loop.train(whole, training("whole"), 1e-3)
+    step, taken = loop._train_step, []
+
+    def die_in_the_tenth(*given):
+        taken.append(1)
+        if len(taken) == 10:
+            raise Killed
+        return step(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "_train_step", die_in_the_tenth)
+        with pytest.raises(Killed):
+            loop.train(tiny_model(), training("killed"), 1e-3)
+    assert checkpoint.read_checkpoint_step(tmp_path / "killed" / "checkpoint.pt") == 9
+    resumed = tiny_model()
+    loop.train(resumed, training("killed"), 1e-3)
+    assert [s for s, _ in told["killed"]] == [4, 8, 12, 16, 20, 24]
+    assert told["killed"] == told["whole"]
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, resumed.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("what", ["loss", "weights", "score"])
+def test_a_training_that_diverges_is_given_up_with_its_best_state(tmp_path, monkeypatch, what):
+    """After the second evaluation nothing is a number any more."""
+    step, taken = loop._train_step, []
+
+    def diverging(model, *others):
+        taken.append(1)
+        loss = step(model, *others)
+        if what == "weights" and len(taken) == 9:
+            next(model.parameters()).data.fill_(torch.nan)
+        return loss * (torch.nan if what == "loss" and len(taken) > 8 else 1.0)
+
+    monkeypatch.setattr(loop, "_train_step", diverging)
+    scores = [0.6, 0.7, *([float("nan")] if what == "score" else [0.8] * 4)]
+    attempt = loop.train(tiny_model(), tiny_training(tmp_path, scores=scores), 1e-3)
+    assert (attempt.diverged, attempt.steps, attempt.best_step) == (True, 12, 8)
+    assert attempt.dev == {"accuracy": 0.7}
+    assert all(weight.isfinite().all() for weight in attempt.state.values())
+    assert (
+        rank_dev_metrics({"accuracy": float("nan")})
+        < rank_dev_metrics({"accuracy": 0.0, "loss": float("nan")})
+        < rank_dev_metrics({"accuracy": 0.0})
+    )
+
+
+def train_weights(tmp_path, seed=0, **settings):
+    """Weights after a training without dropout, all in one row."""
+    model = tiny_model()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    training = replace(tiny_training(tmp_path, epochs=1.0, **settings), seed=seed, checkpoint=None)
+    loop.train(model, training, 1e-3)
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def test_gradients_are_clipped(tmp_path):
+    """AdamW hides the size of gradients but for its epsilon of 1e-6: clipped to 1e-9 they move
+    next to nothing.
+    """
+    start = torch.cat([parameter.detach().flatten() for parameter in tiny_model().parameters()])
+    free, clipped = (train_weights(tmp_path, clip=clip) for clip in (0.0, 1e-9))
+    assert float((free - start).abs().max()) > 1e-3
+    assert float((clipped - start).abs().max()) < 1e-5
+
+
+def test_the_seed_decides_the_order_of_the_examples(tmp_path):
+    first, again, other = (train_weights(tmp_path, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)
+
+
+def test_training_stops_when_dev_no_longer_improves(tmp_path):
+    training = tiny_training(tmp_path, patience=2, scores=[0.6, 0.8, 0.7, 0.7, 0.9])
+    attempt = loop.train(tiny_model(), training, 1e-3)
+    assert (attempt.steps, attempt.best_step) == (16, 8)
+    assert attempt.dev == {"accuracy": 0.8}

@@ -1,0 +1,221 @@
+"""Searches of settings: spaces with their mistakes named, trials compared fairly, killed searches
+that go on.
+"""
+
+import json
+
+import pytest
+import torch
+
+from beam_jobs.job.errors import UserError
+from model.finetuning import search, search_space
+from tests.model.corpora import write_corpus, write_electra
+
+optuna = pytest.importorskip("optuna")
+
+SETTINGS = (
+    "epochs=1",
+    "n_train=64",
+    "n_dev=40",
+    "max_length=32",
+    "layer_decay=1.0",
+    "pooling=mean",
+)
+SPACE = {"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}, "batch": [16, 32]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    write_corpus(folder / "corpus", reviews=400)
+    write_electra(folder / "electra")
+    return folder
+
+
+def look(made, name, trials, *more, space=None):
+    (made / "space.json").write_text(json.dumps(space or SPACE))
+    places = [
+        "--encoder",
+        str(made / "electra"),
+        "--task",
+        "polarity",
+        "--data",
+        str(made / "corpus"),
+    ]
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    output = [
+        "--output",
+        str(made / name),
+        "--space",
+        str(made / "space.json"),
+        "--trials",
+        str(trials),
+    ]
+    return search.run([*places, *settings, *output, *more])
+
+
+def tried(made, name):
+    return [trial["settings"] for trial in json.loads((made / name / "trials.json").read_text())]
+
+
+def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypatch):
+    look(made, "whole", 6)
+    train_once, started = search.Objective.__call__, []
+
+    def die_in_the_fourth(objective, trial):
+        started.append(trial)
+        if len(started) == 4:
+            search_space.draw_settings(trial, objective.space)
+            raise KeyboardInterrupt
+        return train_once(objective, trial)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(search.Objective, "__call__", die_in_the_fourth)
+        with pytest.raises(KeyboardInterrupt):
+            look(made, "killed", 6)
+    best = look(made, "killed", 6)
+    assert best["trials"] == 6
+    trials = json.loads((made / "killed" / "trials.json").read_text())
+    complete = [trial for trial in trials if trial["state"] == "complete"]
+    assert best["dev_accuracy"] == max(trial["dev_accuracy"] for trial in complete)
+    assert best["settings"] in [trial["settings"] for trial in complete]
+    assert tried(made, "killed") == tried(made, "whole")
+    assert len({json.dumps(settings) for settings in tried(made, "killed")}) == 6
+
+
+def test_trials_are_compared_at_equal_shares_whatever_their_batch():
+    """Equal curves: whoever takes more steps is not pruned for that."""
+    study = optuna.create_study(
+        direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=4)
+    )
+    states = []
+    for number in range(12):
+        steps = 100 if number % 2 else 20
+        trial = study.ask()
+        report = search.make_reporter(trial, "dev_accuracy")
+        state = optuna.trial.TrialState.COMPLETE
+        try:
+            for part in range(1, 6):
+                report((part * steps // 5) / steps, {"dev_accuracy": 0.5 + part / 20})
+        except optuna.TrialPruned:
+            state = optuna.trial.TrialState.PRUNED
+        value = 0.75 if state == optuna.trial.TrialState.COMPLETE else None
+        study.tell(trial, value, state=state)
+        states.append(state)
+    assert set(states) == {optuna.trial.TrialState.COMPLETE}
+
+
+def test_a_search_is_taught_too(made, monkeypatch):
+    from model import finetune
+    from model.finetuning import distillation
+
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    places = [
+        "--task",
+        "polarity",
+        "--data",
+        str(made / "corpus"),
+        "--output",
+        str(made / "teacher"),
+    ]
+    finetune.run(["--encoder", str(made / "electra"), *places, *settings])
+    asked = []
+    forward = distillation.DistillationLoss.forward
+    monkeypatch.setattr(
+        distillation.DistillationLoss, "forward", lambda *given: asked.append(1) or forward(*given)
+    )
+    space = SPACE | {"soft_weight": {"low": 0.1, "high": 0.9}}
+    best = look(made, "taught", 2, "--teacher", str(made / "teacher"), space=space)
+    assert asked
+    assert 0.1 <= best["settings"]["soft_weight"] <= 0.9
+
+
+def test_a_searched_precision_is_that_of_the_trial(made, monkeypatch):
+    from model.finetuning import fit
+
+    seen, train = [], fit.train
+
+    def note(model, training, rate):
+        seen.append(
+            (
+                training.settings.precision,
+                training.device.dtype,
+                torch.get_float32_matmul_precision(),
+            )
+        )
+        return train(model, training, rate)
+
+    monkeypatch.setattr(fit, "train", note)
+    look(made, "precise", 4, "--set", "precision=fp32", space={"precision": ["fp32", "bf16"]})
+    assert set(seen) == {("fp32", torch.float32, "highest"), ("bf16", torch.bfloat16, "medium")}
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        ({"max_length": [64, 128]}, "max_length: has no effect in a search"),
+        ({"n_train": [64, 128]}, "n_train: has no effect in a search"),
+        ({"clean": ["letters"]}, "clean: has no effect in a search"),
+        ({"soft_weight": [0.5]}, "soft_weight: has no effect without a teacher"),
+        ({"learning_rates": [[1e-3]]}, "write learning_rate"),
+        ({"colour": ["red"]}, "colour: no such field"),
+        ({"learning_rate": {"low": 1e-4}}, "learning_rate: give a list of choices, or"),
+        ({"learning_rate": {"low": 1e-3, "high": 1e-4}}, "low the smaller one"),
+        ({"learning_rate": {"low": 0, "high": 1e-4, "log": True}}, "low must be above 0"),
+        ({"learning_rate": {"low": 0.1, "high": 10}}, "learning_rates=10.0: must be from"),
+        ({"batch": []}, "batch: give a list of choices"),
+        ({"batch": ["many"]}, "batch=many: expected a whole number"),
+        ({"pooling": ["max"]}, "pooling=max: expected cls or mean"),
+        (["batch"], "write an object of setting"),
+    ],
+)
+def test_mistakes_in_a_space_are_named(made, space, words):
+    with pytest.raises(UserError, match=words):
+        look(made, "mistaken", 1, space=space)
+
+
+def test_a_space_may_hold_words_numbers_and_nothing(tmp_path):
+    space = {
+        "length_grouped": [True, False],
+        "patience": [None, 2],
+        "dropout": [0, 0.1],
+        "pooling": ["cls", "mean"],
+    }
+    (tmp_path / "space.json").write_text(json.dumps(space))
+    assert search_space.read_space(tmp_path / "space.json", distils=False) == space
+
+
+def test_files_that_are_no_space(tmp_path):
+    with pytest.raises(UserError, match="--space /nowhere: cannot be read"):
+        search_space.read_space(search_space.Path("/nowhere"), distils=False)
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(UserError, match="not JSON"):
+        search_space.read_space(tmp_path / "bad.json", distils=False)
+    with pytest.raises(UserError, match="--trials 0"):
+        search.run(
+            [
+                "--encoder",
+                "e",
+                "--task",
+                "t",
+                "--data",
+                "d",
+                "--output",
+                "o",
+                "--space",
+                "s",
+                "--trials",
+                "0",
+            ]
+        )
+
+
+def test_where_every_trial_diverges_one_line_says_so(made, monkeypatch):
+    class Diverged:
+        diverged = True
+
+    monkeypatch.setattr("model.finetuning.fit.train_first_rate", lambda *given: Diverged())
+    with pytest.raises(UserError, match="none of the 2 trials came to an end"):
+        look(made, "diverged", 2)

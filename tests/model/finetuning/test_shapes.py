@@ -1,0 +1,267 @@
+"""The five shapes of task from file to measured model, each learnt by a network of two small
+layers.
+"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
+
+from beam_jobs.job.errors import UserError
+from model import evaluate, finetune
+from tests.model.corpora import BAD, GOOD, THINGS, write_bert, write_electra
+
+SETTINGS = ("epochs=12", "max_length=48", "stride=16", "layer_decay=1.0", "batch=16", "n_dev=60")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("shapes")
+    write_electra(folder / "electra")
+    write_bert(folder / "bert")
+    return folder
+
+
+def learn(made, task, data, encoder="electra", name="model"):
+    output = made / f"{name}-{task.split(':')[0]}"
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    arguments = [
+        "--encoder",
+        str(made / encoder),
+        "--task",
+        task,
+        "--data",
+        str(data),
+        "--output",
+        str(output),
+    ]
+    finetune.run([*arguments, *settings, "--learning_rate", "4e-3"])
+    result = evaluate.run(
+        [
+            "--model",
+            str(output),
+            "--task",
+            task,
+            "--data",
+            str(data),
+            "--output",
+            str(output / "test"),
+        ]
+    )
+    return output, {name: metric["value"] for name, metric in result["metrics"].items()}
+
+
+def test_regression(made):
+    data = made / "numbers"
+    data.mkdir()
+    generator = np.random.default_rng(0)
+    rows = ["text,score"]
+    for _ in range(400):
+        good = int(generator.integers(0, 6))
+        words = [*generator.choice(GOOD, good), *generator.choice(BAD, 5 - good)]
+        rows.append(f"{' '.join(generator.permutation(words))},{good}")
+    (data / "scores.csv").write_text("\n".join(rows))
+    _, metrics = learn(made, "table:text=text,label=score,shape=regression", data)
+    assert metrics["pearson"] > 0.9
+    assert metrics["spearman"] > 0.9
+
+
+def test_span(made):
+    data = made / "answers"
+    data.mkdir()
+    generator = np.random.default_rng(0)
+    paragraphs = []
+    for i in range(260):
+        thing, other = generator.choice(THINGS, 2, replace=False)
+        passage = (
+            f"the {thing} is {generator.choice(GOOD)} . "
+            f"the {other} is {generator.choice(BAD)} . number {i}"
+        )
+        opinion = next(w for w in passage.split() if w in BAD)
+        answers = [{"text": opinion, "answer_start": passage.index(opinion)}] if i % 4 else []
+        question = "what is awful ?" if answers else "who works in london ?"
+        paragraphs.append(
+            {"context": passage, "qas": [{"id": str(i), "question": question, "answers": answers}]}
+        )
+    (data / "all.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    output, metrics = learn(made, "squad2", data)
+    assert metrics["exact_match"] > 0.8
+    answers = json.loads((output / "test" / "answers.json").read_text())
+    assert any(not answer for answer in answers.values())
+    measured = json.loads((output / "test" / "metrics.json").read_text())
+    assert measured["official"]["f1"] == pytest.approx(100 * metrics["answer_f1"])
+    assert (
+        measured["official"]["HasAns_total"] + measured["official"]["NoAns_total"] == measured["n"]
+    )
+    assert measured["official"]["best_f1"] >= measured["official"]["f1"]
+    _, report = AutoModelForQuestionAnswering.from_pretrained(output, output_loading_info=True)
+    assert not report["missing_keys"]
+
+
+def test_the_best_state_is_chosen_at_its_own_best_threshold(made):
+    """The dev score that chose the state is the score of the written model, threshold included; at
+    threshold 0 a network this little trained would be judged by another number.
+    """
+    data, output = made / "hard", made / "hard-squad2"
+    data.mkdir()
+    generator = np.random.default_rng(1)
+    paragraphs = []
+    for i in range(300):
+        words = generator.choice([*GOOD, *BAD, *THINGS], 24).tolist()
+        start = sum(len(word) + 1 for word in words[:12])
+        answers = [{"text": words[12], "answer_start": start}] if i % 2 else []
+        qas = [{"id": str(i), "question": f"what is {words[11]} ?", "answers": answers}]
+        paragraphs.append({"context": " ".join(words), "qas": qas})
+    (data / "all.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    arguments = ["--task", "squad2", "--data", str(data)]
+    settings = [
+        part
+        for s in (*SETTINGS, "epochs=3", "evaluations_per_epoch=2", "precision=fp32")
+        for part in ("--set", s)
+    ]
+    folders = ["--encoder", str(made / "electra"), "--output", str(output)]
+    result = finetune.run([*folders, *arguments, *settings, "--learning_rate", "3e-4"])
+    on_dev = ["--output", str(output / "dev"), "--split", "dev"]
+    measured = evaluate.run(["--model", str(output), *arguments, *on_dev])
+    scores = measured["metrics"]
+    assert result["dev"]["answer_f1"] == pytest.approx(scores["answer_f1"]["value"])
+    assert result["dev"]["exact_match"] == pytest.approx(scores["exact_match"]["value"])
+    assert measured["official"]["best_f1"] == pytest.approx(100 * result["dev"]["answer_f1"])
+    assert json.loads((output / "task.json").read_text())["threshold"] != 0.0
+
+
+@pytest.mark.parametrize("encoder", ["electra", "bert"])
+def test_tokens(made, encoder):
+    data = made / f"entities-{encoder}"
+    data.mkdir()
+    generator = np.random.default_rng(0)
+    for split, n in (("train", 150), ("valid", 60), ("test", 60)):
+        lines = []
+        for number in range(n):
+            lines += [f"{split}{number} O", "The O"]
+            lines += [f"{generator.choice(THINGS)} B-MISC", "is O", f"{generator.choice(GOOD)} O"]
+            lines += (
+                ["in O", "London B-LOC", ". O", ""]
+                if generator.random() < 0.5
+                else ["on O", "Peter B-PER", ""]
+            )
+        (data / f"{split}.txt").write_text("\n".join(lines))
+    output, metrics = learn(made, "conll2003", data, encoder, name=encoder)
+    assert metrics["entity_f1"] > 0.95
+    _, report = AutoModelForTokenClassification.from_pretrained(output, output_loading_info=True)
+    assert not report["missing_keys"]
+
+
+def test_choice(made):
+    data = made / "endings"
+    data.mkdir()
+    generator = np.random.default_rng(0)
+    for split, n in (("train", 300), ("val", 80)):
+        rows = ["sent1,sent2,ending0,ending1,ending2,ending3,label"]
+        for number in range(n):
+            right = int(generator.integers(4))
+            endings = [f"is {generator.choice(GOOD if i == right else BAD)}" for i in range(4)]
+            rows.append(
+                f"The {generator.choice(THINGS)} works {split} {number}.,It,"
+                f"{','.join(endings)},{right}"
+            )
+        (data / f"{split}.csv").write_text("\n".join(rows))
+    _, metrics = learn(made, "swag", data)
+    assert metrics["accuracy"] > 0.9
+
+
+def test_a_pair_with_a_glue_submission(made):
+    data = made / "RTE"
+    data.mkdir()
+    generator = np.random.default_rng(0)
+    for split, n in (("train", 200), ("dev", 60), ("test", 7)):
+        header = ["index", "sentence1", "sentence2", *(["label"] if split != "test" else [])]
+        rows = ["\t".join(header)]
+        for i in range(n):
+            good = bool(generator.integers(2))
+            row = [
+                str(i),
+                f"the lamp is {generator.choice(GOOD if good else BAD)} {split} {i}",
+                "the lamp is great",
+            ]
+            label = "entailment" if good else "not_entailment"
+            rows.append("\t".join(row + ([label] if split != "test" else [])))
+        (data / f"{split}.tsv").write_text("\n".join(rows) + "\n")
+    output, metrics = learn(made, "rte", data)
+    assert metrics["accuracy"] > 0.9
+    arguments = [
+        "--model",
+        str(output),
+        "--task",
+        "rte",
+        "--data",
+        str(data),
+        "--output",
+        str(made / "submission"),
+    ]
+    result = evaluate.run([*arguments, "--split", "submission"])
+    assert result["submission"] == {str(made / "submission" / "RTE.tsv"): 7}
+    lines = (made / "submission" / "RTE.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction"
+    assert {line.split("\t")[1] for line in lines[1:]} <= {"entailment", "not_entailment"}
+    assert len(lines) == 8
+    with pytest.raises(UserError, match="was fine-tuned on rte, not on wnli"):
+        evaluate.run([*arguments[:2], "--task", "wnli", *arguments[4:]])
+
+
+def test_a_model_of_mnli_is_measured_on_both_dev_sets(made):
+    data = made / "MNLI"
+    data.mkdir()
+    generator = np.random.default_rng(0)
+    words = {"entailment": GOOD, "contradiction": BAD, "neutral": THINGS}
+    for name, n in (
+        ("train", 240),
+        ("dev_matched", 40),
+        ("dev_mismatched", 50),
+        ("test_mismatched", 5),
+        ("test_matched", 6),
+    ):
+        rows = ["index\tsentence1\tsentence2\tgold_label"]
+        for i in range(n):
+            label = str(generator.choice(list(words)))
+            rows.append(f"{i}\t{generator.choice(words[label])} {name} {i}\tthe lamp\t{label}")
+        (data / f"{name}.tsv").write_text("\n".join(rows) + "\n")
+    repeated = (data / "dev_matched.tsv").read_text().splitlines()[1]
+    with (data / "train.tsv").open("a") as file:
+        file.write(repeated + "\n")
+    output, metrics = learn(made, "mnli", data)
+    assert metrics["accuracy"] > 0.9
+    left_out = json.loads((output / "result.json").read_text())["left_out"]
+    assert sorted(left_out.values(), key=len) == [{}, {"input also in a later split": 1}]
+    arguments = [
+        "--model",
+        str(output),
+        "--task",
+        "mnli-mm",
+        "--data",
+        str(data),
+        "--output",
+        str(made / "mm"),
+    ]
+    mismatched = evaluate.run(arguments)
+    assert (mismatched["task"], mismatched["n"]) == ("mnli-mm", 50)
+    assert mismatched["metrics"]["accuracy"]["value"] > 0.9
+    assert evaluate.run([*arguments, "--split", "submission"])["submission"] == {
+        str(made / "mm" / "MNLI-mm.tsv"): 5
+    }
+    (made / "diagnostic").mkdir()
+    (made / "diagnostic" / "diagnostic.tsv").write_text(
+        "index\tsentence1\tsentence2\n0\tawful lamp\tthe lamp\n"
+    )
+    arguments[3] = "mnli"
+    both = {str(made / "mm" / "MNLI-m.tsv"): 6, str(made / "mm" / "AX.tsv"): 1}
+    assert evaluate.run([*arguments, "--split", "submission"])["submission"] == both
+    assert re.fullmatch(
+        r"index\tprediction\n0\t(entailment|contradiction|neutral)\n",
+        (made / "mm" / "AX.tsv").read_text(),
+    )

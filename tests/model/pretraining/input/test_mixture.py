@@ -1,0 +1,169 @@
+"""New and old sequences in one stream: the share, the order, any place continues, nothing left out
+or twice.
+"""
+
+from fractions import Fraction
+from itertools import islice
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from model import checkpoint
+from model.pretrain import run
+from model.pretraining.input.mixture import Mixture, Replay, open_replay, parse_ratio
+from model.pretraining.input.sequences import Shards, Stream
+from model.pretraining.loop import EXIT_TERMINATED
+from tests.model.pretraining.input.test_sequences import rows_as_tuples
+from tests.model.pretraining.termination import terminated_at
+from tests.model.synthetic_shards import write_shards
+from tests.model.test_processes import arguments, torchrun, weights
+
+NEW, OLD = 120, 200
+"""Sequences; the old ones in two folders."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    at = tmp_path_factory.mktemp("shards")
+    return (
+        write_shards(at / "new", sequences=NEW, shards=2, seed=1),
+        write_shards(at / "old", sequences=150, shards=1, seed=2),
+        write_shards(at / "older", sequences=50, shards=1, seed=3),
+    )
+
+
+@pytest.fixture(scope="module")
+def opened(folders):
+    new, *earlier = folders
+    return Shards.open(new), open_replay(Shards.open(new), earlier, "0.5").shards
+
+
+def mixture(opened, ratio="0.5", seed=0, window=64):
+    new, old = opened
+    return Mixture(Stream(new, seed, window), Stream(old, seed + 1, window), parse_ratio(ratio))
+
+
+def take(stream, position, size, count):
+    return [
+        row
+        for rows in islice(stream.iterate_batches(position, size), count)
+        for row in rows_as_tuples(rows)
+    ]
+
+
+def of(shards):
+    return sorted(
+        row for group in shards.row_groups for row in rows_as_tuples(shards.read_groups([group]))
+    )
+
+
+@pytest.mark.parametrize("ratio", ["0.5", "0.3", "0.05", "0.999"])
+def test_the_share_is_held_at_every_place_and_each_source_is_gone_through_as_if_alone(
+    opened, ratio
+):
+    new, old = opened
+    mixed, share = mixture(opened, ratio), Fraction(ratio)
+    taken = take(mixed, 0, 7, 100)
+    is_old = mixed.is_old(0, 700)
+    for place in range(701):
+        assert abs(is_old[:place].sum() - place * share) < 1
+    alone = [
+        row
+        for rows in islice(Stream(old, 1, 64).iterate_batches(0, 1), int(is_old.sum()))
+        for row in rows_as_tuples(rows)
+    ]
+    assert [row for row, from_old in zip(taken, is_old, strict=True) if from_old] == alone
+    alone = [
+        row
+        for rows in islice(Stream(new, 0, 64).iterate_batches(0, 1), 700 - len(alone))
+        for row in rows_as_tuples(rows)
+    ]
+    assert [row for row, from_old in zip(taken, is_old, strict=True) if not from_old] == alone
+
+
+def test_every_sequence_of_each_source_once_an_epoch(opened):
+    new, old = opened
+    taken, is_old = take(mixture(opened), 0, 16, 2 * OLD // 16), mixture(opened).is_old(0, 2 * OLD)
+    assert sorted(row for row, from_old in zip(taken, is_old, strict=True) if from_old) == of(old)
+    first_epoch = [row for row, from_old in zip(taken, is_old, strict=True) if not from_old][:NEW]
+    assert sorted(first_epoch) == of(new)
+
+
+@pytest.mark.parametrize("ratio", ["0.5", "0.1"])
+def test_any_place_continues_as_if_never_stopped(opened, ratio):
+    whole = take(mixture(opened, ratio), 0, 14, 60)
+    for position in (14, 98, 238, 406, 700):
+        assert take(mixture(opened, ratio), position, 14, 3) == whole[position : position + 42]
+
+
+def test_another_seed_another_order_and_old_data_in_another_order_than_it_was_first_seen(opened):
+    new, old = opened
+    replay = Replay(old, Fraction(1, 2))
+    first, again, other = (take(Mixture.open(new, replay, seed), 0, 10, 10) for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+    mostly_old = take(Mixture.open(new, Replay(old, Fraction(999, 1000)), 0), 0, 10, 10)
+    assert mostly_old[1:] != take(Stream(old, 0), 0, 10, 10)[:-1]
+
+
+def test_a_continued_run_replays_and_resumes_to_the_bit(folders, tmp_path):
+    new, old, older = folders
+    run(arguments(old, tmp_path / "base", 10))
+    base = ["--start-from", str(tmp_path / "base" / "discriminator")]
+    base += ["--start-generator-from", str(tmp_path / "base" / "generator")]
+
+    def continued(output):
+        replay = ["--replay", str(old), str(older), "--replay-ratio", "0.4"]
+        return [*arguments(new, output, 100, dropout=0.1), *replay, *base]
+
+    run(continued(tmp_path / "whole"))
+    with terminated_at(40), pytest.raises(SystemExit) as stopped:
+        run(continued(tmp_path / "cut"))
+    assert stopped.value.code == EXIT_TERMINATED
+    run(continued(tmp_path / "cut"))
+    for role in ("discriminator", "generator"):
+        made, again = (
+            (tmp_path / way / role / "model.safetensors").read_bytes() for way in ("whole", "cut")
+        )
+        assert made == again
+    card = (tmp_path / "whole" / "discriminator" / "README.md").read_text()
+    assert "a share of 0.4 was replayed" in card
+    assert "- replay: `" in card
+    assert "- origin: `" in card
+
+
+def test_two_processes_see_the_same_mixture(folders, tmp_path):
+    new, old, older = folders
+    run([*arguments(new, tmp_path / "one", 10), "--replay", str(old), str(older)])
+    torchrun(2, [*arguments(new, tmp_path / "two", 10), "--replay", str(old), str(older)])
+    one, two = weights(tmp_path / "one", 10), weights(tmp_path / "two", 10)
+    assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-5
+
+
+def test_replaying_something_else_is_another_run(folders, tmp_path):
+    new, old, older = folders
+    run([*arguments(new, tmp_path, 3), "--replay", str(old)])
+    assert checkpoint.list_checkpoints(tmp_path / "checkpoints")
+    with pytest.raises(UserError, match="replay was"):
+        run([*arguments(new, tmp_path, 3), "--replay", str(older)])
+    with pytest.raises(UserError, match="replay_ratio was '1/2' and is '1/4'"):
+        run([*arguments(new, tmp_path, 3), "--replay", str(old), "--replay-ratio", "0.25"])
+
+
+def test_another_vocabulary_or_length_is_refused_by_name(folders, tmp_path):
+    new = Shards.open(folders[0])
+    words = write_shards(tmp_path / "words", sequences=20, size=120)
+    long = write_shards(tmp_path / "long", sequences=20, length=64)
+    with pytest.raises(
+        UserError,
+        match=rf"--replay {words}: made with the vocabulary [0-9a-f]+, {new.folder} with",
+    ):
+        open_replay(new, [folders[1], words], "0.5")
+    with pytest.raises(UserError, match=rf"--replay {long}: length 64, {new.folder} has 32"):
+        open_replay(new, [long], "0.5")
+
+
+@pytest.mark.parametrize("ratio", ["0", "1", "1.5", "-0.5", "half", "0.12345678", "nan"])
+def test_a_ratio_that_cannot_be_is_refused(ratio):
+    with pytest.raises(UserError, match="--replay-ratio"):
+        parse_ratio(ratio)

@@ -1,0 +1,141 @@
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.job.errors import UserError
+from model.pretraining.input.batches import number_documents, number_positions, prefetch
+from model.pretraining.input.sequences import Shards, Stream
+from tests.model.synthetic_shards import write_shards
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return Shards.open(write_shards(tmp_path_factory.mktemp("shards"), sequences=300, shards=3))
+
+
+def rows_as_tuples(rows):
+    return [tuple(ids[:n]) for ids, n in zip(rows.input_ids, rows.lengths, strict=True)]
+
+
+def take(stream, position, size, count):
+    batches = stream.iterate_batches(position, size)
+    return [row for _ in range(count) for row in rows_as_tuples(next(batches))]
+
+
+def test_every_sequence_once_an_epoch_and_another_order_in_the_next(shards):
+    stream = Stream(shards, seed=0, window_sequences=64)
+    written = sorted(
+        tuple(ids)
+        for path in sorted(shards.folder.glob("*.parquet"))
+        for ids in pq.read_table(path)["input_ids"].to_pylist()
+    )
+    first, second = (take(stream, start, 50, 6) for start in (0, 300))
+    assert sorted(first) == written
+    assert sorted(second) == written
+    assert first != second
+    assert first != take(Stream(shards, seed=1, window_sequences=64), 0, 50, 6)
+
+
+def test_sequences_are_shuffled_inside_a_window(tmp_path):
+    """One row group is one window: only the order inside it can differ."""
+    shards = Shards.open(write_shards(tmp_path, sequences=32, shards=1))
+    assert len(shards.row_groups) == 1
+    written = rows_as_tuples(shards.read_groups(list(shards.row_groups)))
+    first, second = (take(Stream(shards, 0), start, 32, 1) for start in (0, 32))
+    assert sorted(first) == sorted(second) == sorted(written)
+    assert first != written
+    assert second not in (first, written)
+
+
+@pytest.mark.parametrize("window", [1, 64, 1000])
+def test_any_place_continues_as_if_never_stopped(shards, window):
+    whole = take(Stream(shards, 0, window), 0, 14, 50)
+    for position in (14, 98, 294, 308, 602):
+        assert take(Stream(shards, 0, window), position, 14, 3) == whole[position : position + 42]
+
+
+def test_documents_and_positions(shards):
+    rows = next(Stream(shards, 0).iterate_batches(0, 32))
+    documents, positions = number_documents(rows), number_positions(rows.document_starts)
+    for i in range(32):
+        starts = np.flatnonzero(rows.document_starts[i])
+        length = rows.lengths[i]
+        assert (rows.input_ids[i][starts] == 2).all()
+        assert (documents[i, length:] == 0).all()
+        for number, (start, end) in enumerate(
+            zip(starts, [*starts[1:], length], strict=True), start=1
+        ):
+            assert (documents[i, start:end] == number).all()
+            assert (positions[i, start:end] == np.arange(end - start)).all()
+            assert rows.input_ids[i, end - 1] == 3
+
+
+def test_shards_of_another_vocabulary_are_refused(tmp_path):
+    folder = write_shards(tmp_path)
+    (folder / "vocabulary" / "tokenizer.json").write_text(json.dumps({"other": True}))
+    with pytest.raises(UserError, match=r"tokenizer\.json"):
+        Shards.open(folder)
+
+
+def test_shards_that_do_not_agree_are_refused(tmp_path):
+    folder = write_shards(tmp_path / "a", shards=1)
+    other = write_shards(tmp_path / "b", shards=1, length=64)
+    (other / "shard-00000.parquet").rename(folder / "shard-00001.parquet")
+    with pytest.raises(UserError, match="max_length"):
+        Shards.open(folder)
+
+
+def test_a_folder_without_shards_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no shard"):
+        Shards.open(tmp_path)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda folder: (folder / "shards.json").unlink(), "{folder}: no shards.json there"),
+        (
+            lambda folder: (folder / "shard-00001.parquet").unlink(),
+            "{folder}: 1 shards there, 2 by its shards.json",
+        ),
+        (
+            lambda folder: cut(folder / "shard-00001.parquet"),
+            "{folder}/shard-00001.parquet: cut short or damaged",
+        ),
+    ],
+)
+def test_shards_that_are_not_whole_are_refused(tmp_path, spoil, told):
+    folder = write_shards(tmp_path, sequences=20)
+    spoil(folder)
+    with pytest.raises(UserError, match=told.format(folder=folder)):
+        Shards.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("option", "split", "wanted"),
+    [("--shards", "test", "pretrain"), ("--validation", "pretrain", "dev")],
+)
+def test_shards_of_another_split_are_refused(tmp_path, option, split, wanted):
+    folder = write_shards(tmp_path, sequences=20, split=split)
+    assert Shards.open(folder, option, split).sequences == 20
+    with pytest.raises(
+        UserError, match=f"{option} {folder}: made of the split {split}; give .* --split {wanted}"
+    ):
+        Shards.open(folder, option, wanted)
+
+
+def test_an_error_while_preparing_reaches_the_loop():
+    def broken():
+        yield {"a": np.zeros(1)}
+        raise RuntimeError("broken shard")
+
+    batches = prefetch(broken())
+    next(batches)
+    with pytest.raises(RuntimeError, match="broken shard"):
+        next(batches)

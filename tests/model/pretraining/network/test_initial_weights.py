@@ -1,0 +1,321 @@
+"""Beginning with other people's weights."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import ElectraForMaskedLM, ElectraForPreTraining
+
+from beam_jobs.job.errors import UserError
+from model.metrics_log import read_metrics
+from model.presets import PRESETS, apply_settings
+from model.pretrain import run
+from model.pretraining.network.electra import Electra
+from model.pretraining.network.encoder import initialize_weights
+from model.pretraining.network.initial_weights import (
+    Origin,
+    load_weights,
+    map_vocabulary,
+    split_into_pieces,
+)
+from model.pretraining.network.tensor_bundle import read_bundle
+from tests.model.pretraining.network.bundle_writer import write_bundle
+from tests.model.synthetic_shards import SPECIAL, write_shards
+
+SHAPE = {
+    "layers": "2",
+    "hidden": "32",
+    "intermediate": "64",
+    "embedding": "16",
+    "heads": "2",
+    "dropout": "0",
+}
+
+
+@pytest.fixture
+def preset():
+    return apply_settings(PRESETS["tiny"], SHAPE)
+
+
+def fresh(preset, size, seed=0):
+    model = Electra(size, preset.architecture, preset.pretraining)
+    initialize_weights(model, seed)
+    return model
+
+
+def run_steps(shards, output, *more, steps=3):
+    settings = SHAPE | {"batch": "8", "log_every": "1", "precision": "fp32"}
+    sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    return run(["--shards", str(shards), "--output", str(output), *fixed, *sets, *more])
+
+
+def test_a_file_tensorflow_wrote():
+    """data/tensorflow_made: saved with TensorFlow 2, tensor number i holds i, i + 1, i
+    + 2 …
+    """
+    shapes = {
+        "electra/embeddings/word_embeddings": ((7, 4), np.float32),
+        "electra/embeddings/word_embeddings/adam_m": ((7, 4), np.float32),
+        "electra/encoder/layer_0/attention/self/query/kernel": ((4, 4), np.float32),
+        "electra/encoder/layer_0/attention/self/query/bias": ((4,), np.float32),
+        "electra/encoder/layer_11/output/dense/bias": ((3,), np.float64),
+        "half": ((2, 3, 1), np.float16),
+        "global_step": ((), np.int64),
+        "ids": ((300,), np.int32),
+    }
+    tensors = read_bundle(Path(__file__).parent / "data" / "tensorflow_made")
+    assert set(tensors) == set(shapes)
+    for i, (name, (shape, kind)) in enumerate(shapes.items()):
+        expected = (np.arange(int(np.prod(shape))) + i).reshape(shape).astype(kind)
+        assert tensors[name].dtype == kind
+        np.testing.assert_array_equal(tensors[name], expected)
+
+
+def google_variables(preset, size, rng):
+    """Every variable of a checkpoint of google-research/electra, with its optimizer's."""
+    a = preset.architecture
+    shapes = {
+        "electra/embeddings/word_embeddings": (size, a.embedding),
+        "electra/embeddings/position_embeddings": (a.max_positions, a.embedding),
+        "electra/embeddings/token_type_embeddings": (2, a.embedding),
+        "electra/embeddings/LayerNorm/gamma": (a.embedding,),
+        "electra/embeddings/LayerNorm/beta": (a.embedding,),
+        "discriminator_predictions/dense/kernel": (a.hidden, a.hidden),
+        "discriminator_predictions/dense/bias": (a.hidden,),
+        "discriminator_predictions/dense_1/kernel": (a.hidden, 1),
+        "discriminator_predictions/dense_1/bias": (1,),
+        "generator_predictions/dense/kernel": (a.derive_generator().hidden, a.embedding),
+        "generator_predictions/dense/bias": (a.embedding,),
+        "generator_predictions/LayerNorm/gamma": (a.embedding,),
+        "generator_predictions/LayerNorm/beta": (a.embedding,),
+        "generator_predictions/output_bias": (size,),
+    }
+    for own, shape in (("electra", a), ("generator", a.derive_generator())):
+        h, i = shape.hidden, shape.intermediate
+        if h != a.embedding:
+            shapes[f"{own}/embeddings_project/kernel"] = (a.embedding, h)
+            shapes[f"{own}/embeddings_project/bias"] = (h,)
+        parts = {f"attention/self/{part}": (h, h) for part in ("query", "key", "value")}
+        parts |= {
+            "attention/output/dense": (h, h),
+            "intermediate/dense": (h, i),
+            "output/dense": (i, h),
+        }
+        for n in range(a.layers):
+            for part, kernel in parts.items():
+                shapes[f"{own}/encoder/layer_{n}/{part}/kernel"] = kernel
+                shapes[f"{own}/encoder/layer_{n}/{part}/bias"] = kernel[1:]
+            for part in ("attention/output/LayerNorm", "output/LayerNorm"):
+                shapes[f"{own}/encoder/layer_{n}/{part}/gamma"] = shapes[
+                    f"{own}/encoder/layer_{n}/{part}/beta"
+                ] = (h,)
+    variables = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    moments = {f"{name}/adam_m": np.ones_like(array) for name, array in variables.items()}
+    return variables | moments | {"global_step": np.int64(7)}
+
+
+def test_every_weight_of_a_google_checkpoint_arrives(preset, tmp_path):
+    vocabulary = write_shards(tmp_path / "shards", sequences=2) / "vocabulary"
+    variables = google_variables(preset, 100, np.random.default_rng(0))
+    write_bundle(tmp_path / "model.ckpt-7", variables)
+    (tmp_path / "vocab.txt").write_bytes((vocabulary / "vocab.txt").read_bytes())
+    model = fresh(preset, 100)
+    assert load_weights(model, preset.architecture, Origin(tmp_path), vocabulary) == []
+    weights = dict(model.named_parameters())
+    for own, trunk in (("electra", "discriminator"), ("generator", "generator")):
+        kernels = [
+            variables[f"{own}/encoder/layer_1/attention/self/{p}/kernel"].T
+            for p in ("query", "key", "value")
+        ]
+        np.testing.assert_array_equal(
+            weights[f"{trunk}.layers.1.qkv.weight"].detach(), np.concatenate(kernels)
+        )
+        down = variables[f"{own}/encoder/layer_0/output/dense/kernel"].T
+        np.testing.assert_array_equal(weights[f"{trunk}.layers.0.down.weight"].detach(), down)
+    out = variables["discriminator_predictions/dense_1/kernel"].T
+    np.testing.assert_array_equal(weights["discriminator_head.out.weight"].detach(), out)
+    bias = variables["generator_predictions/output_bias"]
+    np.testing.assert_array_equal(weights["generator_head.bias"].detach(), bias)
+
+
+def test_continuing_from_transformers_folders(tmp_path):
+    """What we exported is read back, both networks; the loss goes on where it was."""
+    shards = write_shards(tmp_path / "shards")
+    first = run_steps(shards, tmp_path / "first", "--set", "learning_rate=5e-3", steps=60)
+    from_both = [
+        "--start_from",
+        first["discriminator"],
+        "--start_generator_from",
+        first["generator"],
+    ]
+    run_steps(shards, tmp_path / "second", *from_both, "--set", "learning_rate=1e-6")
+    ended = read_metrics(tmp_path / "first")[-1]["generator_loss"]
+    begun = read_metrics(tmp_path / "second")[0]["generator_loss"]
+    started = read_metrics(tmp_path / "first")[0]["generator_loss"]
+    assert begun == pytest.approx(ended, abs=0.25)
+    assert begun < started - 0.4
+
+
+def test_a_discriminator_alone_leaves_only_the_generator_new(preset, tmp_path):
+    shards = write_shards(tmp_path / "shards")
+    result = run_steps(shards, tmp_path / "first")
+    model = fresh(preset, 100, seed=9)
+    new = load_weights(
+        model, preset.architecture, Origin(Path(result["discriminator"])), shards / "vocabulary"
+    )
+    assert new
+    assert all(name.startswith("generator") for name in new)
+    theirs = ElectraForPreTraining.from_pretrained(result["discriminator"])
+    torch.testing.assert_close(
+        model.embeddings.word, theirs.electra.embeddings.word_embeddings.weight
+    )
+
+
+def test_another_vocabulary(preset, tmp_path):
+    """Entries of both keep their vectors, a new word begins as the mean of its old pieces."""
+    old = write_shards(tmp_path / "old", size=60)
+    new = write_shards(tmp_path / "new", size=100)
+    result = run_steps(old, tmp_path / "first")
+    model = fresh(preset, 100, seed=9)
+    origin = Origin(Path(result["discriminator"]), Path(result["generator"]))
+    assert load_weights(model, preset.architecture, origin, new / "vocabulary") == []
+    theirs = ElectraForMaskedLM.from_pretrained(result["generator"])
+    word = theirs.electra.embeddings.word_embeddings.weight
+    torch.testing.assert_close(model.embeddings.word[:60], word)
+    torch.testing.assert_close(model.embeddings.word[99], word[1])
+    torch.testing.assert_close(model.generator_head.bias[:60], theirs.generator_lm_head.bias)
+
+
+def test_words_are_cut_as_wordpiece_cuts_them():
+    old = [*SPECIAL, "un", "##happi", "##ness", "happi", "##h", "u"]
+    ids = {token: i for i, token in enumerate(old)}
+    assert split_into_pieces("unhappiness", ids) == [5, 6, 7]
+    assert split_into_pieces("##happiness", ids) == [6, 7]
+    assert split_into_pieces("xyz", ids) == []
+    assert map_vocabulary(old, ["[MASK]", "happiness", "xyz"]) == [[4], [8, 7], [1]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Shards, and the two folders of a run on them."""
+    folder = tmp_path_factory.mktemp("made")
+    shards = write_shards(folder / "shards")
+    result = run_steps(shards, folder / "out", steps=1)
+    return shards, Path(result["discriminator"]), Path(result["generator"])
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ("layers=3", "layers=2 there, layers=3 in the model here"),
+        ("layers=1", "layers=2 there, layers=1 in the model here"),
+        ("heads=4", "heads=2 there, heads=4 in the model here"),
+        ("intermediate=128", "intermediate=64 there, intermediate=128 in the model here"),
+        ("embedding=32", "embedding=16 there, embedding=32 in the model here"),
+        ("type_vocabulary_size=3", r"embeddings.token_type is \[2, 16\] there"),
+    ],
+)
+def test_weights_of_another_shape_are_refused_by_name(preset, made, other, told):
+    shards, discriminator, _ = made
+    other = apply_settings(preset, dict([other.split("=")]))
+    with pytest.raises(UserError, match=f"--start-from {discriminator}: {told}"):
+        load_weights(
+            fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary"
+        )
+
+
+def test_a_generator_of_another_width_is_refused(preset, made):
+    shards, discriminator, generator = made
+    other = apply_settings(preset, {"generator_multiplier": "0.25"})
+    with pytest.raises(
+        UserError, match=f"--start-generator-from {generator}: hidden=16, intermediate=64 there"
+    ):
+        load_weights(
+            fresh(other, 100),
+            other.architecture,
+            Origin(discriminator, generator),
+            shards / "vocabulary",
+        )
+
+
+def test_more_layers_than_ours_in_a_google_checkpoint_are_refused(preset, tmp_path):
+    vocabulary = write_shards(tmp_path / "shards", sequences=2) / "vocabulary"
+    deeper = apply_settings(preset, {"layers": "3"})
+    write_bundle(tmp_path / "model.ckpt-7", google_variables(deeper, 100, np.random.default_rng(0)))
+    (tmp_path / "vocab.txt").write_bytes((vocabulary / "vocab.txt").read_bytes())
+    with pytest.raises(UserError, match="layers=3 there, layers=2 in the model here"):
+        load_weights(fresh(preset, 100), preset.architecture, Origin(tmp_path), vocabulary)
+
+
+def without_a_weight(folder):
+    held = load_file(folder / "model.safetensors")
+    del held["electra.encoder.layer.1.output.dense.bias"]
+    save_file(held, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (
+            without_a_weight,
+            "1 of 31 weights are missing there, the first is discriminator.layers.1.down.bias",
+        ),
+        (
+            lambda folder: (folder / "model.safetensors").write_bytes(b"junk"),
+            "model.safetensors is damaged",
+        ),
+        (lambda folder: (folder / "model.safetensors").unlink(), "neither model.safetensors nor"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
+        (lambda folder: (folder / "config.json").unlink(), "put its config.json beside"),
+        (
+            lambda folder: (folder / "vocab.txt").write_text("[UNK]\n" * 101),
+            "is not that of the weights",
+        ),
+    ],
+)
+def test_what_is_missing_or_damaged_is_named(preset, made, tmp_path, spoil, told):
+    shards, discriminator, _ = made
+    copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
+    spoil(copy)
+    with pytest.raises(UserError, match=f"--start-from {copy}: .*{told}"):
+        load_weights(fresh(preset, 100), preset.architecture, Origin(copy), shards / "vocabulary")
+
+
+def test_what_begins_anew_is_told(preset, made, tmp_path, capsys):
+    shards, discriminator, generator = made
+    run_steps(shards, tmp_path / "alone", "--start_from", str(discriminator), steps=1)
+    assert (
+        f"starting from {discriminator}; newly initialized: generator, generator_head\n"
+        in capsys.readouterr().err
+    )
+    both = ["--start_from", str(discriminator), "--start_generator_from", str(generator)]
+    run_steps(shards, tmp_path / "both", *both, "--set", "max_positions=600", steps=1)
+    assert "newly initialized: embeddings.position[512:]\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], "give the discriminator's folder too"),
+        (
+            ["--start_from", "there", "--set", "objective=mlm"],
+            "with objective=mlm there is no generator",
+        ),
+    ],
+)
+def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path, more, told):
+    shards, _, generator = made
+    with pytest.raises(UserError, match=f"--start-generator-from {generator}: {told}"):
+        run_steps(shards, tmp_path, "--start_generator_from", str(generator), *more)
+
+
+def test_an_index_cut_short_is_refused(tmp_path):
+    write_bundle(tmp_path / "model.ckpt", {"a": np.ones(3, np.float32)})
+    index = tmp_path / "model.ckpt.index"
+    index.write_bytes(index.read_bytes()[:-3])
+    with pytest.raises(UserError, match="not the index"):
+        read_bundle(tmp_path / "model.ckpt")

@@ -1,0 +1,271 @@
+"""Masked language modelling and next-sentence prediction on the same loop; validation."""
+
+import itertools
+import math
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import precision_score, recall_score, roc_auc_score
+from transformers import ElectraForMaskedLM
+
+from beam_jobs.job.errors import UserError
+from model.device import open_device
+from model.metrics_log import read_metrics
+from model.presets import PRESETS, apply_settings
+from model.pretrain import run
+from model.pretraining import loop
+from model.pretraining.assembly import build_batches, build_model, build_training, build_validation
+from model.pretraining.budget import Budget, parse_budget
+from model.pretraining.input.next_sentence import make_pairs
+from model.pretraining.input.sequences import Shards, Stream
+from model.pretraining.network.electra import corrupt_batch
+from model.pretraining.network.encoder import initialize_weights
+from model.pretraining.validation import Scores
+from tests.model.synthetic_shards import write_shards
+
+SETTINGS = {
+    "layers": "1",
+    "hidden": "32",
+    "intermediate": "64",
+    "embedding": "32",
+    "batch": "16",
+    "log_every": "5",
+}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return write_shards(tmp_path_factory.mktemp("shards"), sequences=200, length=64)
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory):
+    return write_shards(
+        tmp_path_factory.mktemp("dev"), sequences=40, length=64, seed=7, split="dev"
+    )
+
+
+def start(shards, output, *more, **settings):
+    given = SETTINGS | settings
+    sets = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+    return run(
+        [
+            "--shards",
+            str(shards),
+            "--output",
+            str(output),
+            "--preset",
+            "tiny",
+            "--threads",
+            "1",
+            *more,
+            *sets,
+        ]
+    )
+
+
+@pytest.mark.parametrize("objective", ["mlm", "mlm+nsp"])
+def test_the_control_trains_and_exports(shards, tmp_path, objective):
+    result = start(shards, tmp_path, "--steps", "60", objective=objective, learning_rate="5e-3")
+    lines = read_metrics(tmp_path)
+    assert lines[-1]["mlm_loss"] < lines[0]["mlm_loss"] - 0.2
+    assert ("nsp_loss" in lines[-1]) == (objective == "mlm+nsp")
+    _, info = ElectraForMaskedLM.from_pretrained(result["encoder"], output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
+def test_a_batch_without_a_masked_token_is_no_loss_and_no_nan(shards, objective):
+    preset = apply_settings(
+        PRESETS["tiny"], SETTINGS | {"objective": objective, "mask_probability": "1e-9"}
+    )
+    arrays = next(build_batches(preset.pretraining, Shards.open(shards)).iterate_steps(0))
+    assert not arrays["masked_weights"].any()
+    model = build_model(preset, 100, torch.float32)
+    initialize_weights(model, seed=0)
+    result = model(open_device("cpu", "fp32").put(arrays))
+    result.loss.backward()
+    assert result.loss.isfinite()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_equal_flops(shards, tmp_path):
+    """The control is given what ELECTRA used, and uses it to within one step."""
+    electra = start(shards, tmp_path / "electra", "--steps", "10")
+    mlm = start(
+        shards, tmp_path / "mlm", "--budget", f"{electra['matrix_flops']}flops", objective="mlm"
+    )
+    assert mlm["steps"] > electra["steps"]
+    assert mlm["matrix_flops"] == pytest.approx(electra["matrix_flops"], rel=1 / mlm["steps"])
+
+
+def test_pairs(shards):
+    opened = Shards.open(shards)
+    rows = next(Stream(opened, 0).iterate_batches(0, 64))
+    pairs = make_pairs(np.random.default_rng(0), rows, cls=2, sep=3)
+    used = pairs.weights > 0
+    assert used.sum() > 50
+    assert pairs.not_next[used].mean() == pytest.approx(0.5, abs=0.15)
+    rebuilt = 0
+    for i in range(64):
+        originals = [rows.input_ids[i, : rows.lengths[i]].tolist()]
+        assert (np.diff(pairs.documents[i][pairs.documents[i] > 0]) >= 0).all()
+        for place, changed in zip(
+            pairs.places[i][used[i]], pairs.not_next[i][used[i]], strict=True
+        ):
+            mine = pairs.documents[i] == pairs.documents[i, place]
+            ids, types = pairs.input_ids[i][mine], pairs.types[i][mine]
+            assert ids[0] == 2
+            assert ids[-1] == 3
+            assert (ids == 3).sum() == 2
+            assert ids[types == 0][-1] == 3
+            assert (np.diff(types) >= 0).all()
+            assert (pairs.positions[i][mine] == np.arange(mine.sum())).all()
+            text = [*ids[types == 0][1:-1], *ids[types == 1][:-1]]
+            whole = any(str([int(t) for t in text])[1:-1] in str(row) for row in originals)
+            rebuilt += whole and not changed
+    assert rebuilt > 0.7 * (used & (pairs.not_next == 0)).sum()
+
+
+def test_validation_is_the_same_each_time_and_written_down(shards, dev, tmp_path):
+    start(shards, tmp_path, "--steps", "20", "--validation", str(dev), validate_every="10")
+    lines = [line for line in read_metrics(tmp_path) if "validation_loss" in line]
+    assert [line["step"] for line in lines] == [10, 20]
+    names = {
+        "generator_loss",
+        "generator_accuracy",
+        "discriminator_loss",
+        "discriminator_precision",
+    }
+    names |= {
+        "discriminator_recall",
+        "discriminator_auc",
+        "fixed_loss",
+        "fixed_auc",
+        "fixed_recall",
+        "loss",
+    }
+    assert {f"validation_{name}" for name in names} <= set(lines[0])
+
+
+def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards, dev, tmp_path):
+    preset = apply_settings(PRESETS["tiny"], SETTINGS)
+    opened = Shards.open(shards)
+    training = build_training(
+        preset,
+        opened,
+        open_device("cpu", "fp32"),
+        tmp_path,
+        dev=Shards.open(dev, "--validation", "dev"),
+    )
+    state = torch.random.get_rng_state()
+    first, second = (training.validation(training.model, training.device) for _ in range(2))
+    assert first == second
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert training.model.training
+    assert first["validation_generator_loss"] == pytest.approx(math.log(100), abs=0.2)
+    assert first["validation_fixed_auc"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_scores_are_scikit_learns():
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(4, 50)).astype(np.float32), rng.random((4, 50)) < 0.2
+    real = rng.random((4, 50)) < 0.8
+    scores = Scores()
+    for i in range(4):
+        scores.add(
+            torch.tensor(logits[i : i + 1]),
+            torch.tensor(labels[i : i + 1]),
+            torch.tensor(real[i : i + 1]),
+        )
+    numbers = scores.compute_measures("x")
+    flat, truth = logits[real], labels[real]
+    assert numbers["x_auc"] == pytest.approx(roc_auc_score(truth, flat))
+    assert numbers["x_precision"] == pytest.approx(precision_score(truth, flat > 0))
+    assert numbers["x_recall"] == pytest.approx(recall_score(truth, flat > 0))
+    tensor = torch.nn.functional.binary_cross_entropy_with_logits(
+        torch.tensor(flat), torch.tensor(truth).float()
+    )
+    assert numbers["x_loss"] == pytest.approx(tensor.item(), rel=1e-5)
+
+
+def test_dev_shards_of_another_vocabulary_are_refused(shards, tmp_path):
+    other = Shards.open(write_shards(tmp_path, size=50, length=64))
+    with pytest.raises(UserError, match="another vocabulary"):
+        build_validation(PRESETS["tiny"].pretraining, Shards.open(shards), other)
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("30min", Budget(seconds=1800)),
+        ("45s", Budget(seconds=45)),
+        ("1.5h", Budget(seconds=5400)),
+        ("1d", Budget(seconds=86400)),
+        ("1.5e15flops", Budget(flops=1.5e15)),
+    ],
+)
+def test_budgets(text, budget):
+    assert parse_budget(text) == budget
+
+
+@pytest.mark.parametrize(
+    "text", ["30", "min", "3 weeks", "-5min", "1.2.3min", ".min", "0s", "0.0h", "1e999d", "0flops"]
+)
+def test_budgets_nobody_understands(text):
+    with pytest.raises(UserError, match="--budget"):
+        parse_budget(text)
+
+
+def test_a_time_budget_is_kept_and_the_schedule_fits_it(shards, tmp_path, monkeypatch):
+    """By a clock of its own, which goes on by 20 ms whenever it is read."""
+    clock = SimpleNamespace(monotonic=partial(next, itertools.count(0.0, 0.02)))
+    monkeypatch.setattr(loop, "time", clock)
+    result = start(shards, tmp_path, "--budget", "4s", log_every="1")
+    assert 4 <= result["seconds"] < 4.2
+    rates = [line["learning_rate"] for line in read_metrics(tmp_path)]
+    assert rates[-1] < 0.2 * max(rates)
+    peak = rates.index(max(rates))
+    assert peak < len(rates) / 2
+
+
+def test_batches_of_pairs_have_constant_shapes(shards):
+    config = apply_settings(PRESETS["tiny"], SETTINGS | {"objective": "mlm+nsp"}).pretraining
+    batches = build_batches(config, Shards.open(shards)).iterate_steps(0)
+    shapes = [{name: array.shape for name, array in next(batches).items()} for _ in range(20)]
+    assert all(shape == shapes[0] for shape in shapes)
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"), [("electra", (0.85, 0.0, 0.15)), ("mlm", (0.8, 0.1, 0.1))]
+)
+def test_masked_tokens_are_replaced_as_published(shards, objective, expected):
+    """google's 85% [MASK] for ELECTRA, bert's 80/10/10 for MLM, in the batches of a run."""
+    config = apply_settings(PRESETS["tiny"], SETTINGS | {"objective": objective}).pretraining
+    batches = build_batches(config, Shards.open(shards)).iterate_steps(0)
+    before, after = [], []
+    for _ in range(30):
+        arrays = next(batches)
+        used = arrays["masked_weights"] > 0
+        for ids, kept in ((arrays["input_ids"], before), (arrays["masked_ids"], after)):
+            kept.append(np.take_along_axis(ids, arrays["masked_positions"], axis=1)[used])
+    old, new = np.concatenate(before), np.concatenate(after)
+    shares = (new == 4).mean(), ((new != 4) & (new != old)).mean(), (new == old).mean()
+    assert shares == pytest.approx(expected, abs=0.02)
+
+
+def test_a_sampled_token_that_equals_the_original_is_not_replaced(shards):
+    config = apply_settings(PRESETS["tiny"], SETTINGS).pretraining
+    arrays = next(build_batches(config, Shards.open(shards)).iterate_steps(0))
+    batch = {name: torch.as_tensor(array) for name, array in arrays.items()}
+    originals = batch["input_ids"].gather(1, batch["masked_positions"])
+    corrupted, replaced = corrupt_batch(batch, originals.flatten())
+    assert torch.equal(corrupted, batch["input_ids"])
+    assert not replaced.any()
+    corrupted, replaced = corrupt_batch(batch, (originals + 1).flatten())
+    assert replaced.sum() == batch["masked_weights"].sum()
+    assert torch.equal(replaced.bool(), corrupted != batch["input_ids"])

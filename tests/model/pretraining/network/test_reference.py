@@ -1,0 +1,167 @@
+"""Our step against the plain one made of transformers' two models: same positions, same samples,
+same losses and gradients.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+from model import export
+from model.device import open_device
+from model.presets import PRESETS, apply_settings
+from model.pretraining.assembly import read_special_tokens
+from model.pretraining.input.batches import Batches
+from model.pretraining.input.masking import Replacement
+from model.pretraining.input.sequences import Shards, Stream
+from model.pretraining.network.attention import build_attention
+from model.pretraining.network.electra import Electra
+from model.pretraining.network.encoder import initialize_weights
+from tests.model.synthetic_shards import write_shards
+
+SIZE, LENGTH, BATCH = 300, 48, 8
+SETTINGS = {
+    "layers": "2",
+    "hidden": "64",
+    "intermediate": "256",
+    "embedding": "32",
+    "heads": "4",
+    "dropout": "0",
+}
+
+
+@pytest.fixture(autouse=True)
+def exact():
+    """fp32 products as they are, whatever another test in this process asked for."""
+    open_device("cpu", "fp32")
+
+
+@pytest.fixture(scope="module")
+def preset():
+    return apply_settings(PRESETS["tiny"], SETTINGS | {"generator_multiplier": "0.5"})
+
+
+@pytest.fixture(scope="module")
+def batch(preset, tmp_path_factory):
+    shards = Shards.open(write_shards(tmp_path_factory.mktemp("shards"), 64, SIZE, LENGTH))
+    special = read_special_tokens(shards.vocabulary)
+    replacement = Replacement(special.mask, 0.85, 0.0, SIZE)
+    batches = Batches(Stream(shards, 0), BATCH, special, 0.15, replacement, seed=0)
+    return {name: torch.as_tensor(array) for name, array in next(batches.iterate_steps(0)).items()}
+
+
+@pytest.fixture(scope="module")
+def ours(preset):
+    model = Electra(SIZE, preset.architecture, preset.pretraining)
+    initialize_weights(model, 1)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(
+                parameter, std=0.02, generator=torch.Generator().manual_seed(len(name))
+            )
+    return model.train()
+
+
+@pytest.fixture(scope="module")
+def theirs(ours, preset):
+    """transformers' generator and discriminator with our weights, their embeddings tied as google
+    ties them.
+    """
+    models = []
+    for role, kind in (("generator", ElectraForMaskedLM), ("discriminator", ElectraForPreTraining)):
+        shape = (
+            preset.architecture
+            if role == "discriminator"
+            else preset.architecture.derive_generator()
+        )
+        config = ElectraConfig(
+            **export.build_transformers_config(role, shape, SIZE, 0.0, LENGTH),
+            attn_implementation="eager",
+        )
+        model = kind(config)
+        mapping = export.map_names(role, shape.layers, shape.embedding != shape.hidden)
+        missing, unexpected = model.load_state_dict(
+            export.convert_to_transformers(dict(ours.named_parameters()), mapping), strict=False
+        )
+        assert not unexpected
+        assert all("position_ids" in name or name == "generator_lm_head.weight" for name in missing)
+        models.append(model.train())
+    generator, discriminator = models
+    generator.tie_weights()
+    discriminator.electra.embeddings = generator.electra.embeddings
+    return generator, discriminator
+
+
+def plain_step(generator, discriminator, batch, sampled):
+    """Logits at every position, a mask as transformers takes one, the losses as the paper writes
+    them.
+    """
+    documents = batch["documents"]
+    mask = torch.where(
+        documents[:, None, :, None] == documents[:, None, None, :],
+        0.0,
+        torch.finfo(torch.float32).min,
+    )
+    common = {"attention_mask": mask, "position_ids": batch["positions"]}
+    logits = generator(input_ids=batch["masked_ids"], **common).logits
+    chosen = torch.zeros_like(documents, dtype=torch.bool)
+    for row in range(BATCH):
+        chosen[row, batch["masked_positions"][row][batch["masked_weights"][row] > 0]] = True
+    generator_loss = functional.cross_entropy(logits[chosen], batch["input_ids"][chosen])
+    corrupted = batch["input_ids"].clone()
+    used = batch["masked_weights"] > 0
+    rows = torch.arange(BATCH)[:, None].expand_as(used)
+    corrupted[rows[used], batch["masked_positions"][used]] = sampled.view_as(used)[used]
+    replaced = (corrupted != batch["input_ids"]).float()
+    detection = discriminator(input_ids=corrupted, **common).logits
+    real = documents > 0
+    discriminator_loss = functional.binary_cross_entropy_with_logits(
+        detection[real], replaced[real]
+    )
+    return generator_loss, discriminator_loss
+
+
+def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, preset):
+    ours.zero_grad()
+    step = ours(batch)
+    step.loss.backward()
+    with torch.no_grad():
+        vectors = ours.propose_tokens(batch, build_attention(batch))
+        word, temperature = ours.embeddings.word, preset.pretraining.temperature
+        _, sampled, _ = ours.generator_head.compute_losses(vectors, word, batch, temperature)
+    generator, discriminator = theirs
+    generator_loss, discriminator_loss = plain_step(generator, discriminator, batch, sampled)
+    (generator_loss + 50.0 * discriminator_loss).backward()
+
+    numbers = ours.compute_means({name: value.item() for name, value in step.sums.items()})
+    assert numbers["generator_loss"] == pytest.approx(generator_loss.item(), abs=1e-5)
+    assert numbers["discriminator_loss"] == pytest.approx(discriminator_loss.item(), abs=1e-5)
+    gradients = {name: p.grad for name, p in ours.named_parameters()}
+    compared = set()
+    for role, model in (("generator", generator), ("discriminator", discriminator)):
+        shape = (
+            preset.architecture
+            if role == "discriminator"
+            else preset.architecture.derive_generator()
+        )
+        mapping = export.map_names(role, shape.layers, shape.embedding != shape.hidden)
+        expected = {name: p.grad for name, p in model.named_parameters()}
+        for name, gradient in export.convert_to_transformers(gradients, mapping).items():
+            torch.testing.assert_close(
+                gradient, expected[name], atol=1e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+            )
+        compared |= set(mapping)
+    assert compared == set(gradients)
+
+
+def test_no_gradient_flows_from_the_discriminator_to_the_generator(ours, batch, monkeypatch):
+    ours.zero_grad()
+    monkeypatch.setattr(ours, "config", replace(ours.config, generator_weight=0.0))
+    ours(batch).loss.backward()
+    for name, parameter in ours.named_parameters():
+        if name.startswith("generator"):
+            assert parameter.grad is None or parameter.grad.abs().max() == 0, name
+        elif name.startswith("discriminator"):
+            assert parameter.grad.abs().max() > 0, name

@@ -1,0 +1,73 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from model.device import open_device
+from model.pretraining.network import vocabulary_loss
+from model.pretraining.network.vocabulary_loss import VocabularyLoss, draw_gumbel, draw_ids
+
+
+@pytest.mark.parametrize("entries", [7, 256, 1000])
+def test_samples_follow_the_softmax(entries):
+    """Chi-square of 200,000 draws at a fixed seed: below what one in ten thousand tables would
+    exceed.
+    """
+    logits = torch.randn(entries, generator=torch.Generator().manual_seed(3)) * 2
+    odds = logits.softmax(0)
+    draws = 200_000
+    keys = torch.randint(0, 2**31, (draws,), generator=torch.Generator().manual_seed(4))
+    seen = torch.bincount(
+        torch.cat([draw_ids(odds.expand(len(part), -1), part) for part in keys.split(10_000)]),
+        minlength=entries,
+    )
+    expected = odds * draws
+    frequent = expected > 5
+    chi_square = (((seen - expected) ** 2 / expected)[frequent]).sum().item()
+    freedom = int(frequent.sum()) - 1
+    assert chi_square < freedom + 4 * (2 * freedom) ** 0.5
+
+
+def test_gumbel_numbers_are_gumbel():
+    numbers = draw_gumbel(torch.arange(2_000), 500).flatten()
+    assert numbers.mean().item() == pytest.approx(0.5772, abs=0.01)
+    assert numbers.var().item() == pytest.approx(1.6449, abs=0.02)
+    assert len(numbers.unique()) > 0.9 * len(numbers)
+
+
+@pytest.mark.parametrize("rows", [3, 1000])
+def test_loss_and_gradients_are_those_of_cross_entropy(rows, monkeypatch):
+    monkeypatch.setitem(vocabulary_loss.ROWS_AT_ONCE, "cpu", rows)
+    open_device("cpu", "fp32")
+    generator = torch.Generator().manual_seed(0)
+    states, word, bias = (
+        torch.randn(*shape, generator=generator) for shape in ((10, 16), (77, 16), (77,))
+    )
+    originals = torch.randint(0, 77, (10,), generator=generator)
+    weights = torch.tensor([1.0, 0.0] * 5)
+    arguments = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
+    loss, sampled, right = VocabularyLoss.apply(
+        *arguments, originals, weights, torch.arange(10), 1.0
+    )
+    (loss * 3).backward()
+    plain = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
+    logits = functional.linear(*plain)
+    expected = (functional.cross_entropy(logits, originals, reduction="none") * weights).sum()
+    (expected * 3).backward()
+    torch.testing.assert_close(loss, expected)
+    for ours, theirs in zip(arguments, plain, strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-5)
+    assert torch.equal(right, (logits.argmax(1) == originals).float())
+    assert sampled.shape == (10,)
+    assert ((sampled >= 0) & (sampled < 77)).all()
+
+
+def test_temperature_sharpens():
+    logits = torch.tensor([[0.0, 1.0, 2.0]])
+    originals, weights = torch.zeros(4_000, dtype=torch.long), torch.ones(4_000)
+    states = torch.ones(4_000, 1)
+    keys = torch.arange(4_000)
+    cold = VocabularyLoss.apply(
+        states, logits.t().contiguous(), torch.zeros(3), originals, weights, keys, 0.5
+    )[1]
+    expected = (logits / 0.5).softmax(1)[0, 2].item()
+    assert (cold == 2).float().mean().item() == pytest.approx(expected, abs=0.02)

@@ -1,0 +1,56 @@
+"""How far the discriminator's states spread, and the warning while it is a constant."""
+
+import numpy as np
+import pytest
+import torch
+
+from model.metrics_log import read_metrics
+from model.pretrain import run
+from model.pretraining.collapse import StateSpread, describe_collapse
+from tests.model.synthetic_shards import write_shards
+
+SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2"]
+
+
+def measure(states):
+    spread = StateSpread()
+    real = torch.ones(states.shape[:2])
+    real[:, -1] = 0
+    for part, kept in zip(states.split(2), real.split(2), strict=True):
+        spread.add(part, kept)
+    numbers = spread.compute_measures("x")
+    return numbers["x_effective_rank"], numbers["x_mean_cosine"]
+
+
+def test_the_measures_are_those_of_numpy_over_all_real_tokens():
+    states = torch.randn(4, 10, 8) @ torch.diag(torch.arange(1.0, 9.0))
+    tokens = states[:, :-1].reshape(-1, 8).numpy()
+    singular = np.linalg.svd(tokens, compute_uv=False)
+    shares = singular / singular.sum()
+    units = tokens / np.linalg.norm(tokens, axis=1, keepdims=True)
+    cosines = (units @ units.T)[~np.eye(len(units), dtype=bool)]
+    rank, cosine = measure(states)
+    assert rank == pytest.approx(np.exp(-(shares * np.log(shares)).sum()), rel=1e-4)
+    assert cosine == pytest.approx(cosines.mean(), abs=1e-5)
+
+
+def test_states_in_one_direction_have_rank_one():
+    rank, cosine = measure(torch.ones(4, 10, 8) * torch.rand(4, 10, 1))
+    assert rank == pytest.approx(1.0, abs=0.05)
+    assert cosine == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_constant_is_warned_of_and_the_curves_are_logged(tmp_path, capsys):
+    shards, dev = (write_shards(tmp_path / s, split=s) for s in ("pretrain", "dev"))
+    sets = [part for setting in SETTINGS for part in ("--set", setting)]
+    fixed = ["--shards", str(shards), "--validation", str(dev), "--output", str(tmp_path / "out")]
+    run([*fixed, "--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "4", *sets])
+    line = next(line for line in read_metrics(tmp_path / "out") if "validation_loss" in line)
+    assert 1 <= line["validation_discriminator_effective_rank"] <= 32
+    assert -1 <= line["validation_discriminator_mean_cosine"] <= 1
+    assert "step 4: the discriminator is a constant so far (AUC 0." in capsys.readouterr().err
+
+
+def test_a_discriminator_that_tells_tokens_apart_is_not_warned_of():
+    assert describe_collapse(4, {"validation_discriminator_auc": 0.8}) is None
+    assert describe_collapse(4, {"validation_mlm_loss": 3.0}) is None

@@ -1,0 +1,153 @@
+"""What runs on a GPU, as far as it can run without one: one graph without breaks, the fused
+attention's shapes, and the offsets it is given. With a GPU also the numbers.
+"""
+
+from itertools import islice, pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+
+from model.device import open_device
+from model.presets import PRESETS, apply_settings
+from model.pretraining import loop
+from model.pretraining.assembly import build_training
+from model.pretraining.input.sequences import Shards
+from model.pretraining.network.attention import (
+    DocumentAttention,
+    build_attention,
+    find_boundaries,
+    put_batch,
+)
+from model.pretraining.network.dropout import Dropout, Noise
+from tests.model.synthetic_shards import write_shards
+
+SETTINGS = {
+    "layers": "2",
+    "hidden": "64",
+    "intermediate": "128",
+    "embedding": "32",
+    "heads": "1",
+    "batch": "4",
+}
+no_dropout = Dropout(Noise(0.0))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return Shards.open(write_shards(tmp_path_factory.mktemp("shards"), sequences=100, length=64))
+
+
+def training(shards, kind, folder, **settings):
+    preset = apply_settings(PRESETS["tiny"], SETTINGS | {"precision": "fp32"} | settings)
+    return build_training(preset, shards, open_device(kind, preset.pretraining.precision), folder)
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm"])
+def test_the_step_is_one_graph(shards, tmp_path, objective):
+    """fullgraph: a break would raise. Dropout as on a GPU, by torch's own draws; without it the
+    losses are equal.
+    """
+    run = training(shards, "cpu", tmp_path, objective=objective, dropout="0.1")
+    run.model.noise.pooled = False
+    batch = put_batch(run.device, next(run.batches.iterate_steps(0)))
+    run.model.train()
+    torch._dynamo.reset()
+    compiled = torch.compile(run.model, backend="aot_eager", fullgraph=True, dynamic=False)
+    compiled(batch).loss.backward()
+    assert all(
+        p.grad is not None and p.grad.isfinite().all()
+        for n, p in run.model.named_parameters()
+        if "type" not in n
+    )
+    run.model.eval()
+    torch.testing.assert_close(compiled(batch).loss, run.model(batch).loss, atol=1e-4, rtol=1e-5)
+
+
+def test_boundaries_say_where_each_document_is(shards, tmp_path):
+    """Attention document by document, from the offsets, equals the dense one with its mask."""
+    documents = next(training(shards, "cpu", tmp_path).batches.iterate_steps(0))["documents"]
+    offsets = find_boundaries(documents)
+    assert offsets is not None
+    assert offsets[0] == 0
+    assert offsets[-1] == documents.size
+    assert (np.diff(offsets) >= 0).all()
+    qkv = torch.randn(*documents.shape, 3, 2, 8)
+    dense = build_attention({"documents": torch.as_tensor(documents)})(qkv, no_dropout)
+    flat = qkv.flatten(0, 1)
+    parts = []
+    for start, end in pairwise(offsets):
+        query, key, value = (flat[start:end, i].transpose(0, 1) for i in range(3))
+        parts.append(
+            functional.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1)
+        )
+    torch.testing.assert_close(dense, torch.cat(parts).view_as(dense), atol=1e-5, rtol=1e-5)
+
+
+def test_too_many_documents_go_the_dense_way():
+    assert find_boundaries(np.tile(np.arange(1, 33), (4, 1))) is None
+
+
+def test_the_fused_attention_takes_our_shapes():
+    pytest.importorskip("torch.nn.attention.varlen")
+    with FakeTensorMode(), torch.no_grad():
+        qkv = torch.empty(4, 128, 3, 12, 64, dtype=torch.bfloat16, device="cuda")
+        offsets = torch.empty(65, dtype=torch.int32, device="cuda")
+        mixed = DocumentAttention(offsets, 128)(qkv, no_dropout)
+    assert mixed.shape == (4, 128, 768)
+    assert mixed.dtype == torch.bfloat16
+
+
+without_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=without_gpu)])
+def test_what_was_restored_goes_on_as_if_never_stopped(shards, tmp_path, kind):
+    """The fused optimizer counts its steps on the device of the parameters."""
+    whole = training(shards, kind, tmp_path)
+    batches = list(islice(whole.batches.iterate_steps(0), 4))
+    for arrays in batches[:2]:
+        loop.run_step(whole, arrays)
+        whole.totals.step += 1
+    again = training(shards, kind, tmp_path)
+    loop.restore_state(again, loop.copy_state(whole))
+    assert all(
+        tensor.device == parameter.device
+        for parameter, moments in again.optimizer.state.items()
+        for tensor in moments.values()
+    )
+    for arrays in batches[2:]:
+        for one in (whole, again):
+            loop.run_step(one, arrays)
+            one.totals.step += 1
+    first, second = loop.copy_state(whole).tensors, loop.copy_state(again).tensors
+    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+
+
+@without_gpu
+def test_twenty_steps_on_a_gpu_are_those_of_the_cpu(shards, tmp_path):
+    losses = {}
+    for kind in ("cpu", "cuda"):
+        run = training(shards, kind, tmp_path / kind, dropout="0")
+        batches = run.batches.iterate_steps(0)
+        losses[kind] = []
+        for _ in range(20):
+            sums, _ = loop.run_step(run, next(batches))
+            losses[kind].append(
+                run.model.compute_means({name: float(value) for name, value in sums.items()})[
+                    "loss"
+                ]
+            )
+            run.totals.step += 1
+    assert losses["cuda"] == pytest.approx(losses["cpu"], abs=1e-3)
+
+
+@without_gpu
+def test_the_fused_attention_equals_the_dense_one_on_a_gpu(shards, tmp_path):
+    run = training(shards, "cuda", tmp_path, precision="bf16", dropout="0")
+    batch = put_batch(run.device, next(run.batches.iterate_steps(0)))
+    fused = run.model(batch).loss
+    dense = run.model({name: tensor for name, tensor in batch.items() if name != "boundaries"}).loss
+    assert fused.item() == pytest.approx(dense.item(), rel=0.01)

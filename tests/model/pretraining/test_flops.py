@@ -1,0 +1,133 @@
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from model.device import find_peak_flops, open_device
+from model.metrics_log import read_metrics
+from model.presets import PRESETS, apply_settings
+from model.pretraining.assembly import build_training, estimate_sequence_flops
+from model.pretraining.flops import MatrixFlops, count_published_flops
+from model.pretraining.input.sequences import Shards
+from model.pretraining.loop import train
+from tests.model.synthetic_shards import write_shards
+
+PUBLISHED = {
+    "small": "1.294e+18",
+    "base": "6.425e+19",
+    "large": "7.118e+20",
+}  # google flops_computation.py, cut there
+
+
+def cut(number: float) -> str:
+    """Four digits, not rounded."""
+    mantissa, exponent = f"{number:.12e}".split("e")
+    return f"{mantissa[:5]}e{exponent}"
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_figures(name):
+    preset = PRESETS[name]
+    sequences = preset.pretraining.batch * preset.pretraining.steps
+    flops = count_published_flops(
+        preset.architecture, preset.vocabulary_size, preset.max_length, sequences
+    )
+    assert cut(flops) == PUBLISHED[name]
+
+
+def test_the_published_figure_of_the_longest_run():
+    large = PRESETS["large"]
+    flops = count_published_flops(
+        large.architecture, large.vocabulary_size, large.max_length, 2048 * 1_750_000
+    )
+    assert cut(flops) == "3.114e+21"
+
+
+def test_bert_base_as_the_paper_counts_it():
+    """Clark et al. 2020, table 8: 6.4e19."""
+    base = PRESETS["base"].architecture
+    mlm = count_published_flops(base, 30_522, 512, 256 * 1_000_000, "mlm")
+    assert mlm == pytest.approx(6.4e19, rel=0.01)
+
+
+SMALL = {"layers": "2", "hidden": "64", "intermediate": "128", "heads": "2", "batch": "8"}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return Shards.open(write_shards(tmp_path_factory.mktemp("shards"), sequences=64))
+
+
+def build(shards, output, **settings):
+    preset = apply_settings(PRESETS["tiny"], SMALL | settings)
+    return build_training(preset, shards, open_device("cpu", "fp32"), output)
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm"])
+@pytest.mark.parametrize("settings", [{}, {"mask_probability": "0.25"}, {"embedding": "32"}])
+def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective, settings):
+    """One document a row, so that the dense attention computes no more than it has to."""
+    training = build(shards, tmp_path, objective=objective, **settings)
+    arrays = next(training.batches.iterate_steps(0))
+    arrays["documents"][:] = 1
+    arrays["squared_total"] = arrays["documents"].size * arrays["documents"].shape[1]
+    training.model.train()
+    with FlopCounterMode(display=False) as counter:
+        training.model({n: torch.as_tensor(a) for n, a in arrays.items()}).loss.backward()
+    assert training.count_matrix_flops(arrays) == pytest.approx(counter.get_total_flops(), rel=0.01)
+
+
+def test_attention_counts_within_documents_only(shards, tmp_path):
+    training = build(shards, tmp_path)
+    arrays = next(training.batches.iterate_steps(0))
+    squares = 0
+    for row in arrays["documents"]:
+        squares += sum(int((row == number).sum()) ** 2 for number in set(row[row > 0].tolist()))
+    assert arrays["squared_total"] == squares < arrays["documents"].size * len(row)
+
+
+def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(shards, tmp_path):
+    training = build(shards, tmp_path)
+    preset = apply_settings(PRESETS["tiny"], SMALL)
+    batches = training.batches.iterate_steps(0)
+    counted = sum(training.count_matrix_flops(next(batches)) for _ in range(8))
+    assert estimate_sequence_flops(preset, shards) * 64 == pytest.approx(counted)
+
+
+def test_electra_costs_less_beside_mlm_than_the_published_count_says():
+    """Tiny with a vocabulary of 4,000: look-ups that nobody computes weigh the published one."""
+    tiny = PRESETS["tiny"].architecture
+    published = [count_published_flops(tiny, 4_000, 128, 1, o) for o in ("electra", "mlm")]
+    done = [MatrixFlops.derive(tiny, 4_000, o).count(128, 128**2, 20) for o in ("electra", "mlm")]
+    assert published[0] / published[1] == pytest.approx(1.64, abs=0.01)
+    assert done[0] / done[1] == pytest.approx(1.29, abs=0.03)
+
+
+def test_utilization_is_of_all_processes_together(shards, tmp_path):
+    """Two processes have two devices: the same work in the same time is half as much of them."""
+    utilization = {}
+    for world_size in (1, 2):
+        output = tmp_path / str(world_size)
+        training = build(shards, output, steps="2", log_every="2")
+        training.device.measure_peak_flops = lambda: 1e9
+        training.device.world_size = world_size
+        training.device.all_reduce_sum = lambda tensors: list(tensors)
+        training.device.broadcast_from_rank0 = lambda number: number
+        train(training)
+        line = read_metrics(output)[-1]
+        seconds = 16 / line["sequences_per_second"]
+        utilization[world_size] = line["flops_utilization"] * seconds / line["matrix_flops"]
+    assert utilization[1] == pytest.approx(1e-9)
+    assert utilization[2] == pytest.approx(0.5e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA A10", 125e12),
+    ],
+)
+def test_the_peak_is_that_of_the_data_sheet(name, peak):
+    assert find_peak_flops(name) == peak

@@ -1,0 +1,47 @@
+"""Clipping and decay, by what a step does to the weights."""
+
+import pytest
+import torch
+
+from model.device import open_device
+from model.presets import PRESETS, apply_settings
+from model.pretraining.assembly import build_training
+from model.pretraining.input.sequences import Shards
+from model.pretraining.loop import run_step
+from tests.model.synthetic_shards import write_shards
+
+SMALL = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "16", "batch": "8"}
+RATE = 1e-3  # of the first step: steps=1000 and no warm-up leave the learning rate almost as it is
+FIXED = {"learning_rate": str(RATE), "warmup": "0", "steps": "1000"}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return Shards.open(write_shards(tmp_path_factory.mktemp("shards")))
+
+
+def take_step(shards, output, **settings):
+    """Each parameter before and after one step, by name."""
+    preset = apply_settings(PRESETS["tiny"], SMALL | FIXED | settings)
+    training = build_training(preset, shards, open_device("cpu", "fp32"), output)
+    with torch.no_grad():
+        for parameter in training.model.parameters():
+            parameter += 0.5
+    before = {name: p.detach().clone() for name, p in training.model.named_parameters()}
+    run_step(training, next(training.batches.iterate_steps(0)))
+    return {name: (before[name], p.detach()) for name, p in training.model.named_parameters()}
+
+
+def test_the_gradient_is_clipped(shards, tmp_path):
+    """Adam moves by the rate whatever the gradient, unless it is far below epsilon."""
+    free = take_step(shards, tmp_path, weight_decay="0", clip="1")
+    held = take_step(shards, tmp_path, weight_decay="0", clip="1e-12")
+    assert max(float((a - b).abs().max()) for a, b in free.values()) > 0.5 * RATE
+    assert max(float((a - b).abs().max()) for a, b in held.values()) < 1e-3 * RATE
+
+
+def test_matrices_decay_and_biases_and_norms_do_not(shards, tmp_path):
+    """google's exclusion; clipping leaves nothing but decay of the step."""
+    for before, after in take_step(shards, tmp_path, weight_decay="10", clip="1e-12").values():
+        factor = 1 - 10 * RATE if before.ndim > 1 else 1.0
+        torch.testing.assert_close(after, before * factor, rtol=2e-5, atol=1e-6)

@@ -1,0 +1,101 @@
+"""The card, TensorBoard files, MLflow, the presets' sources."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model.presets import PRESETS
+from model.pretrain import run
+from tests.model.synthetic_shards import write_shards
+
+SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2"]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return write_shards(tmp_path_factory.mktemp("shards"), sequences=60)
+
+
+def arguments(shards, output, *more):
+    sets = [part for setting in SETTINGS for part in ("--set", setting)]
+    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "10"]
+    return ["--shards", str(shards), "--output", str(output), *fixed, *sets, *more]
+
+
+def test_the_card_tells_data_counts_curve_and_lineage(shards, tmp_path):
+    dev = write_shards(tmp_path / "dev", sequences=60, split="dev")
+    result = run(arguments(shards, tmp_path / "out", "--validation", str(dev)))
+    for role in ("discriminator", "generator"):
+        card = (Path(result[role]) / "README.md").read_text()
+        assert card.startswith("---\nlibrary_name: transformers\n")
+        for told in (
+            "60 packed sequences",
+            "10 steps",
+            "80 sequences",
+            "| 10 | ",
+            "discriminator auc",
+            "- shards: `",
+        ):
+            assert told in card, told
+
+
+def test_tensorboard_files(shards, tmp_path):
+    pytest.importorskip(
+        "tensorboard", reason="the optional package tensorboard is not installed here"
+    )
+    run(arguments(shards, tmp_path, "--tensorboard"))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("generator_loss")] == [2, 4, 6, 8, 10]
+
+
+def test_a_run_by_hand_mirrors_itself_into_mlflow(shards, tmp_path):
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    command = [sys.executable, "-m", "model.pretrain", *arguments(shards, tmp_path / "out")]
+    quiet = {name: value for name, value in os.environ.items() if name != "AMAZON_ELECTRA_PROGRESS"}
+    environment = quiet | {
+        "MLFLOW_TRACKING_URI": uri,
+        "MLFLOW_ARTIFACT_ROOT": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    client = mlflow.tracking.MlflowClient(uri)
+    runs = [
+        run for e in client.search_experiments() for run in client.search_runs([e.experiment_id])
+    ]
+    histories = [client.get_metric_history(run.info.run_id, "generator_loss") for run in runs]
+    assert [
+        point.step for history in histories for point in sorted(history, key=lambda p: p.step)
+    ] == [2, 4, 6, 8, 10]
+
+
+PUBLISHED = {  # Clark et al. 2020, table 6; google-research/electra README
+    "small": (12, 256, 1024, 4, 128, 128, 128, 5e-4, 1_000_000, 0.15),
+    "base": (12, 768, 3072, 12, 768, 256, 512, 2e-4, 766_000, 0.15),
+    "large": (24, 1024, 4096, 16, 1024, 2048, 512, 2e-4, 400_000, 0.25),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_hold_the_published_numbers(name):
+    preset = PRESETS[name]
+    a, p = preset.architecture, preset.pretraining
+    numbers = (a.layers, a.hidden, a.intermediate, a.heads, a.embedding, p.batch, preset.max_length)
+    assert (*numbers, p.learning_rate, p.steps, p.mask_probability) == PUBLISHED[name]
+    assert round(p.warmup * p.steps) == 10_000
+    assert a.derive_generator().hidden == {"small": 64, "base": 256, "large": 256}[name]
+    assert a.derive_generator().heads == a.derive_generator().hidden // 64
+    assert (p.discriminator_weight, p.weight_decay, p.adam_epsilon, p.clip, p.dropout) == (
+        50.0,
+        0.01,
+        1e-6,
+        1.0,
+        0.1,
+    )

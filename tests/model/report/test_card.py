@@ -1,0 +1,112 @@
+"""The model card says what the folder is, and of each task what it is."""
+
+import json
+
+import numpy as np
+import pytest
+from huggingface_hub import ModelCard
+from transformers import AutoModel, AutoTokenizer
+
+from model.evaluation.evaluate import summarize_predictions
+from model.evaluation.predictions import Predictions
+from model.finetuning.tasks import find_task
+from model.report.card import write_model_folder
+from model.report.results import Cell, Results
+from tests.model.corpora import write_bert, write_electra
+
+
+def said(task):
+    """Of forty examples of the task's shape, three in four right."""
+    n = 40
+    right = np.arange(n) % 4 > 0
+    ids, loss, labels = [str(i) for i in range(n)], np.zeros(n), np.arange(n) % 2
+    if task.shape == "regression":
+        return Predictions(
+            ids, labels.astype(float).tolist(), (labels + 0.5 * right).tolist(), loss
+        )
+    if task.shape == "span":
+        scores = {"exact": right.astype(float), "f1": right.astype(float)}
+        return Predictions(ids, [[["a", 0]]] * n, ["a"] * n, loss, scores=scores)
+    if task.shape == "tokens":
+        scores = {"right": right.astype(float), "predicted": np.ones(n), "labelled": np.ones(n)}
+        return Predictions(ids, [[0]] * n, [[0]] * n, loss, None, 9, scores)
+    guesses = np.where(right, labels, 1 - labels)
+    probabilities = np.where(np.arange(2) == guesses[:, None], 0.8, 0.2).astype(np.float32)
+    return Predictions(ids, labels.tolist(), guesses.tolist(), loss, probabilities, 2)
+
+
+def results(tmp_path, **titles):
+    cells = []
+    for title, name in titles.items():
+        task = find_task(name)
+        predictions = said(task)
+        cells.append(
+            Cell(
+                "a",
+                title,
+                0,
+                tmp_path,
+                summarize_predictions(predictions, task, "test"),
+                predictions,
+            )
+        )
+    return Results(cells)
+
+
+TYPES = {
+    "polarity, 800 labels": ("polarity", "text-classification"),
+    "similarity": ("sts-b", "text-classification"),
+    "questions": ("squad1", "question-answering"),
+    "names": ("conll2003", "token-classification"),
+    "endings": ("swag", "multiple-choice"),
+}
+
+
+def test_every_task_has_its_type(tmp_path):
+    found = results(tmp_path, **{title: name for title, (name, _) in TYPES.items()})
+    write_model_folder(write_electra(tmp_path / "electra"), tmp_path / "model", {}, found, "Yes.")
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    told = {r.dataset_name: (r.dataset_type, r.task_type) for r in card.data.eval_results}
+    assert told == TYPES
+    values = {(r.dataset_name, r.metric_type): r.metric_value for r in card.data.eval_results}
+    assert values["questions", "exact_match"] == values["polarity, 800 labels", "accuracy"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [(write_electra, "An ELECTRA discriminator"), (write_bert, "An encoder (Bert")],
+)
+def test_the_folder_loads_and_is_called_what_it_is(write, words, tmp_path):
+    write_model_folder(
+        write(tmp_path / "source"), tmp_path / "model", {}, results(tmp_path, p="polarity"), "Yes."
+    )
+    _, problems = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not problems["missing_keys"]
+    assert AutoTokenizer.from_pretrained(tmp_path / "model").convert_tokens_to_ids("[MASK]") == 4
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert words in card.text
+    assert "as it was found" in card.text
+    assert (card.data.license, card.data.language) == (None, None)
+
+
+def test_a_masked_language_model_of_ours_is_no_discriminator_and_keeps_its_own_card(tmp_path):
+    source = write_electra(tmp_path / "run" / "encoder")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(
+        json.dumps(config | {"architectures": ["ElectraForMaskedLM"]})
+    )
+    (source / "README.md").write_text(
+        "---\nlicense: mit\ntags: [reviews]\n---\n\n# Mine\n\n## Data\n\n9 sequences.\n"
+    )
+    (tmp_path / "run" / "result.json").write_text("{}")
+    study = {"dump": {"name": "lamps", "fingerprint": "f00", "files": [{"name": "a.json"}]}}
+    write_model_folder(source, tmp_path / "model", study, results(tmp_path, p="polarity"), "Yes.")
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert "The dump of this report has the name lamps, fingerprint f00." in card.text
+    assert (
+        "A masked language model (`ElectraForMaskedLM` gives its head), pre-trained by "
+        "`python -m model" in card.text
+    )
+    assert "discriminator" not in card.text
+    assert "## Mine\n\n### Data\n\n9 sequences." in card.text
+    assert (card.data.license, card.data.tags) == ("mit", ["reviews"])

@@ -1,0 +1,82 @@
+"""Text of a report stays text: in Markdown, on the page and in its figures."""
+
+import pytest
+from markdown_it import MarkdownIt
+
+from model.report.document import (
+    Code,
+    Details,
+    Document,
+    Figure,
+    Heading,
+    Paragraph,
+    Table,
+    escape_markdown,
+)
+
+HOSTILE = [
+    "![](https://evil.example/pixel.png)",
+    "[a link](https://evil.example)",
+    "<img src=https://evil.example/x.png>",
+    "<https://evil.example>",
+    "&lt;img src=x&gt; &amp; &#33;[](x)",
+    "\\![](https://evil.example)",
+    "`code` | a cell | ~~gone~~",
+    "**bold** _emphasis_ *more*",
+    "[ref]: https://evil.example",
+    "snake_case, 2 * 3 < 7, 16*, a\\b",
+    "# no heading",
+    "- no list",
+    "1. no list",
+    "> no quotation",
+    "--- ===",
+    "line\n\n# another",
+]
+
+
+def read_texts(markdown):
+    """Return every inline token's type, and the text of each paragraph and cell."""
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(markdown)
+    inline = [token for token in tokens if token.type == "inline"]
+    kinds = {child.type for token in inline for child in token.children}
+    return kinds, ["".join(child.content for child in token.children) for token in inline]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_asks_for_nothing_and_is_shown_as_it_is(text):
+    blocks = [Paragraph(text), Table((text, "n"), [(text, "1")], text), Heading(text)]
+    document = Document(text, [*blocks, Details(text, [Figure("<svg/>", "a figure")])])
+    kinds, shown = read_texts(document.render_markdown())
+    assert kinds <= {"text", "text_special", "em_open", "em_close"}
+    expected = " ".join(text.split())
+    assert shown == [*[expected] * 4, "n", expected, "1", expected, expected, shown[-1]]
+    page = document.render_html()
+    assert "<img" not in page
+    assert "<a" not in page
+
+
+def test_a_block_of_code_cannot_be_left():
+    [token] = MarkdownIt().parse(Document("T", [Code("x\n````\n# y")]).render_markdown())[3:]
+    assert (token.type, token.content) == ("fence", "x\n````\n# y\n")
+
+
+def test_numbers_and_names_stay_readable():
+    for text in ("p < 0.001", "+4.2 points (+1.1 to +7.3)", "max_length", "70.0% (69.0 – 71.0)"):
+        assert escape_markdown(text) == text
+
+
+@pytest.mark.parametrize("name", [r"$\foo$", "$a$ and $b$", r"\$ $x$", "5$ < 6 & 7"])
+def test_a_name_is_no_mathematics(name):
+    from xml.etree import ElementTree
+
+    from model.report import charts
+
+    interval = (0.5, 0.4, 0.6)
+    for svg in (
+        charts.draw_intervals([(name, interval)], "x"),
+        charts.draw_lines({name: [(1, 2), (2, 3)]}, "x", "y", log_x=True),
+        charts.draw_gains({name: [(10, interval), (100, interval)]}, "x", "y"),
+        charts.draw_points([(name, 10, interval)], "x", "y", without=[(name, 0.4)]),
+    ):
+        texts = ["".join(text.itertext()) for text in ElementTree.fromstring(svg).iter()]
+        assert name in texts

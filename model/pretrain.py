@@ -10,11 +10,10 @@ from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder
 from beam_jobs.job.settings import parse_assignments, read_options
-from model import checkpoint
 from model.device import open_device
 from model.options import PretrainOptions
 from model.presets import PRESETS, Preset, apply_settings
-from model.pretraining import loop, outputs
+from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.assembly import build_training
 from model.pretraining.budget import describe_small_budget, parse_budget
 from model.pretraining.input.mixture import open_replay

@@ -39,7 +39,7 @@ class ProbabilityModel(nn.Module):
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Write scorer.pt2, tokenizer.json and, last, scorer.json with the SHA-256 of the program."""
     arguments = read_options(ScorerOptions, argv, "python -m model.scorer", __doc__)
-    from model.finetuning import encoders
+    from model.finetuning.network import encoders
 
     classifier, head, _ = encoders.load_finetuned(arguments.model)
     if head.shape != "classification":

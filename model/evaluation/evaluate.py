@@ -18,9 +18,9 @@ from model.evaluation.predict import predict_examples
 from model.evaluation.predictions import Predictions, write_predictions
 from model.evaluation.significance import compute_interval
 from model.evaluation.slices import add_common_slices, measure_slices
-from model.finetuning import encoders
 from model.finetuning.features.examples import Example, Split, Task, load_examples
 from model.finetuning.features.featurizer import Featurizer
+from model.finetuning.network import encoders
 from model.finetuning.task_settings import choose_sampling
 from model.finetuning.tasks import glue
 

@@ -45,8 +45,8 @@ def measure_latency(
     import torch
 
     from model.device import open_device
-    from model.finetuning import encoders
     from model.finetuning.features.examples import Sampling, load_examples
+    from model.finetuning.network import encoders
     from model.finetuning.tasks import find_task
 
     torch.set_num_threads(threads)
@@ -73,9 +73,9 @@ def measure_latency(
 
 def _create_answer_function(model: Any, folder: Path, device: Any) -> Any:
     """Return a function that answers a batch of examples and waits for the device."""
-    from model.finetuning import encoders
     from model.finetuning.features.featurizer import Featurizer
-    from model.finetuning.forward import predict_logits
+    from model.finetuning.network import encoders
+    from model.finetuning.network.forward import predict_logits
 
     head, tokenizer = encoders.read_task_head(folder), encoders.load_tokenizer(str(folder))
     encode = Featurizer(tokenizer, head.shape, head.max_length, head.stride, head.clean)

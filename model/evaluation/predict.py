@@ -11,7 +11,7 @@ from model.evaluation import entities, spans
 from model.evaluation.predictions import Predictions
 from model.finetuning.features.examples import Example, Task
 from model.finetuning.features.featurizer import Feature, Featurizer
-from model.finetuning.forward import predict_logits
+from model.finetuning.network.forward import predict_logits
 
 
 def predict_examples(

@@ -23,10 +23,10 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import atomic_path
 from model.config import FinetuningSettings
 from model.device import Device
-from model.finetuning import encoders
 from model.finetuning.features.examples import Example, Task
-from model.finetuning.forward import predict_logits, select_inputs
-from model.finetuning.loop import Training, compute_supervised_loss
+from model.finetuning.network import encoders
+from model.finetuning.network.forward import predict_logits, select_inputs
+from model.finetuning.training.loop import Training, compute_supervised_loss
 
 SHAPES = ("classification", "regression", "choice")
 

@@ -22,14 +22,14 @@ from beam_jobs.job.progress import track_progress
 from model.device import Device, open_device
 from model.evaluation import metrics, spans
 from model.evaluation.predict import predict_features
-from model.finetuning import encoders
-from model.finetuning.attempt import Attempt, read_finished_attempt, write_attempt
-from model.finetuning.checkpoint import read_checkpoint_step
 from model.finetuning.distillation import DistillationLoss, Teacher, load_teacher
-from model.finetuning.loop import Training, train
-from model.finetuning.losses import balance_class_weights
+from model.finetuning.network import encoders
 from model.finetuning.request import PreparedData, Request, prepare_data
-from model.metrics_log import MetricsLog
+from model.finetuning.training.attempt import Attempt, read_finished_attempt, write_attempt
+from model.finetuning.training.checkpoint import read_checkpoint_step
+from model.finetuning.training.loop import Training, train
+from model.finetuning.training.losses import balance_class_weights
+from model.tracking.metrics_log import MetricsLog
 
 UNFUSED_ATTENTION_TOKENS = 128
 """Tokens up to which a CPU is faster with attention that is not fused (measured here)."""

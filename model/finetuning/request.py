@@ -12,11 +12,12 @@ import numpy as np
 
 from beam_jobs.job.errors import UserError
 from model.config import FinetuningSettings
-from model.finetuning import VERSION, encoders
-from model.finetuning.encoders import Head
+from model.finetuning import VERSION
 from model.finetuning.features.examples import Example, Split, Task, load_examples
 from model.finetuning.features.featurizer import Feature, Featurizer
 from model.finetuning.features.packed_features import PackedFeatures
+from model.finetuning.network import encoders
+from model.finetuning.network.encoders import Head
 from model.finetuning.start import Start
 from model.finetuning.task_settings import check_for_task, choose_sampling
 

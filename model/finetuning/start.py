@@ -9,9 +9,9 @@ from torch import nn
 
 from beam_jobs.job.errors import UserError
 from model.config import FinetuningSettings
-from model.finetuning import encoders
 from model.finetuning.distillation import halve_teacher
 from model.finetuning.features.examples import Task
+from model.finetuning.network import encoders
 
 
 @dataclass(frozen=True)

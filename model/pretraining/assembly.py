@@ -10,7 +10,7 @@ from beam_jobs.job.errors import UserError
 from model.config import PretrainingConfig
 from model.device import Device
 from model.presets import Preset
-from model.pretraining import flops, loop
+from model.pretraining import loop
 from model.pretraining.budget import Budget, count_affordable_steps
 from model.pretraining.input.batches import (
     Batches,
@@ -21,6 +21,7 @@ from model.pretraining.input.batches import (
 from model.pretraining.input.masking import Replacement, count_slots
 from model.pretraining.input.mixture import Mixture, Replay
 from model.pretraining.input.sequences import Shards, Stream
+from model.pretraining.network import flops
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, describe_origin, load_weights

@@ -16,18 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from beam_jobs.job.progress import Progress, track_progress
-from model import checkpoint
 from model.config import PretrainingConfig
 from model.device import Device
-from model.metrics_log import MetricsLog
+from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
 from model.pretraining.collapse import describe_collapse
-from model.pretraining.flops import MatrixFlops
 from model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
 from model.pretraining.network.attention import put_batch
+from model.pretraining.network.flops import MatrixFlops
 from model.pretraining.network.masked_prediction import PretrainingModel, Sums
 from model.pretraining.validation import Validation
 from model.pretraining.window import Window
+from model.tracking.metrics_log import MetricsLog
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing

@@ -8,11 +8,11 @@ from typing import Any
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from model import export
-from model.metrics_log import read_metrics
 from model.presets import Preset
 from model.pretraining import loop, model_card
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import Electra
+from model.tracking.metrics_log import read_metrics
 
 
 def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, Any]) -> None:

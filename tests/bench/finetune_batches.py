@@ -26,11 +26,11 @@ from transformers import AutoModelForSequenceClassification, ElectraConfig, PreT
 
 from model.config import FinetuningSettings
 from model.device import open_device
-from model.finetuning import encoders
 from model.finetuning.features.batches import collate_features
 from model.finetuning.features.featurizer import Feature
-from model.finetuning.forward import open_autocast
-from model.finetuning.loop import Training, train
+from model.finetuning.network import encoders
+from model.finetuning.network.forward import open_autocast
+from model.finetuning.training.loop import Training, train
 
 MEDIAN, SPREAD = 48, 1.1
 """Tokens, and the standard deviation of their logarithm."""

@@ -13,10 +13,9 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model import checkpoint
 from model.device import open_device
 from model.presets import PRESETS, apply_settings
-from model.pretraining import loop
+from model.pretraining import checkpoint, loop
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from tests.model.synthetic_shards import write_shards

@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model.metrics_log import read_metrics
 from model.pretrain import run
+from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from model import checkpoint
+from model.pretraining import checkpoint
 from model.pretraining.loop import EXIT_TERMINATED
 from tests.model.synthetic_shards import write_shards
 

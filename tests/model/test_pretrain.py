@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from beam_jobs.job.errors import UserError
-from model import checkpoint
 from model.device import open_device
-from model.metrics_log import MetricsLog, read_metrics
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
+from model.pretraining import checkpoint
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import EXIT_TERMINATED, Diverged, run_step
 from model.pretraining.optimizer import compute_learning_rate
+from model.tracking.metrics_log import MetricsLog, read_metrics
 from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from model import checkpoint
 from model.pretrain import run
+from model.pretraining import checkpoint
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {

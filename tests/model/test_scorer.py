@@ -9,7 +9,7 @@ from transformers import ElectraConfig, ElectraModel
 
 from model import scorer
 from model.finetuning.features.featurizer import keep_letters
-from model.finetuning.heads import MeanPooledClassifier
+from model.finetuning.network.heads import MeanPooledClassifier
 from model.scorer import ProbabilityModel, export_program
 
 

@@ -19,8 +19,8 @@ pytest.importorskip(
 import torch
 from safetensors.torch import load_file
 
-from model import checkpoint
-from model.metrics_log import read_metrics
+from model.pretraining import checkpoint
+from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
 ROOT = Path(__file__).parents[2]

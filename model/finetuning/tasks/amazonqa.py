@@ -22,8 +22,8 @@ import numpy as np
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, Sampling, Split, Task
-from model.finetuning.tasks.files import get_column, open_text, parse_json_object
-from model.finetuning.tasks.splits import make_reader, plan_splits
+from model.finetuning.reading.files import get_column, open_text, parse_json_object
+from model.finetuning.reading.splits import make_reader, plan_splits
 
 LONGEST_SPAN = 9
 """Words of a run at most."""

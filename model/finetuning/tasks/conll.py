@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from model.finetuning.features.examples import Example, Task
-from model.finetuning.tasks.files import find_class, open_text
-from model.finetuning.tasks.splits import make_reader
+from model.finetuning.reading.files import find_class, open_text
+from model.finetuning.reading.splits import make_reader
 
 ENTITY_KINDS = ("PER", "ORG", "LOC", "MISC")
 LABELS = ("O", *(f"{prefix}-{kind}" for kind in ENTITY_KINDS for prefix in "BI"))

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from model.finetuning.features.examples import Example, Omission, Task
+from model.finetuning.reading.files import clean_html_breaks, get_column, is_short, read_table_rows
+from model.finetuning.reading.splits import make_reader, plan_cut_splits
 from model.finetuning.tasks.corpus import POLARITY, STARS
-from model.finetuning.tasks.files import clean_html_breaks, get_column, is_short, read_table_rows
-from model.finetuning.tasks.splits import make_reader, plan_cut_splits
 
 
 def make_us_reader(classes: Mapping[int, int]) -> Callable[[Path], Iterator[Example | Omission]]:

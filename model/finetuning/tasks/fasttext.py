@@ -7,8 +7,8 @@ from pathlib import Path
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, Task
-from model.finetuning.tasks.files import find_class, open_text
-from model.finetuning.tasks.splits import make_reader
+from model.finetuning.reading.files import find_class, open_text
+from model.finetuning.reading.splits import make_reader
 
 LABELS = {"__label__1": 0, "__label__2": 1}
 

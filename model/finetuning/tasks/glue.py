@@ -15,7 +15,7 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, Omission, Split, Task
-from model.finetuning.tasks.files import (
+from model.finetuning.reading.files import (
     find_class,
     get_column,
     is_short,
@@ -23,7 +23,7 @@ from model.finetuning.tasks.files import (
     parse_number,
     read_table_rows,
 )
-from model.finetuning.tasks.splits import SplitSource, make_reader, plan_splits
+from model.finetuning.reading.splits import SplitSource, make_reader, plan_splits
 
 ENTAILMENT = ("entailment", "not_entailment")
 NUMBERS = ("0", "1")

@@ -6,8 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from model.finetuning.features.examples import Example, Split, Task
-from model.finetuning.tasks.files import clean_html_breaks, find_class, get_column, read_table_rows
-from model.finetuning.tasks.splits import DEV_SHARE, SplitSource, make_reader, plan_splits
+from model.finetuning.reading.files import (
+    clean_html_breaks,
+    find_class,
+    get_column,
+    read_table_rows,
+)
+from model.finetuning.reading.splits import DEV_SHARE, SplitSource, make_reader, plan_splits
 
 CLASSES = {"0": 0, "1": 1, "neg": 0, "pos": 1}
 

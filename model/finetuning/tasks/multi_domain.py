@@ -7,8 +7,8 @@ from pathlib import Path
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import SPLITS, Example, Split, Task
-from model.finetuning.tasks.files import clean_html_breaks, open_text
-from model.finetuning.tasks.splits import SHARES, SplitSource, make_reader
+from model.finetuning.reading.files import clean_html_breaks, open_text
+from model.finetuning.reading.splits import SHARES, SplitSource, make_reader
 
 CLASSES = {"negative": 0, "positive": 1}
 

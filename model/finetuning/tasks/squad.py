@@ -8,8 +8,8 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, Task
-from model.finetuning.tasks.files import open_text, parse_json
-from model.finetuning.tasks.splits import get_passage, make_reader, plan_splits
+from model.finetuning.reading.files import open_text, parse_json
+from model.finetuning.reading.splits import get_passage, make_reader, plan_splits
 
 
 def read_squad_questions(path: Path) -> Iterator[Example]:

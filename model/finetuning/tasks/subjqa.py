@@ -11,8 +11,8 @@ from pathlib import Path
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, Omission, Split, Task
-from model.finetuning.tasks.files import get_column, read_table_rows
-from model.finetuning.tasks.splits import (
+from model.finetuning.reading.files import get_column, read_table_rows
+from model.finetuning.reading.splits import (
     SplitSource,
     get_passage,
     group_by_split,

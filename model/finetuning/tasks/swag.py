@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from model.finetuning.features.examples import Example, Task
-from model.finetuning.tasks.files import find_class, get_column, read_table_rows
-from model.finetuning.tasks.splits import make_reader, plan_splits
+from model.finetuning.reading.files import find_class, get_column, read_table_rows
+from model.finetuning.reading.splits import make_reader, plan_splits
 
 ENDINGS = 4
 CLASSES = {str(i): i for i in range(ENDINGS)}

@@ -13,7 +13,7 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, Omission, Sampling, Split, Task
-from model.finetuning.tasks.files import (
+from model.finetuning.reading.files import (
     detect_quoting,
     find_class,
     get_column,
@@ -21,7 +21,7 @@ from model.finetuning.tasks.files import (
     parse_number,
     read_table_rows,
 )
-from model.finetuning.tasks.splits import (
+from model.finetuning.reading.splits import (
     ReadSplit,
     SplitSource,
     list_split_files,

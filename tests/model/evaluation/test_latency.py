@@ -7,8 +7,8 @@ from torch import nn
 
 from model import device
 from model.evaluation import latency
-from model.finetuning import encoders
 from model.finetuning.features import examples
+from model.finetuning.network import encoders
 
 
 class Clock:

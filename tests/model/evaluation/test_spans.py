@@ -12,11 +12,11 @@ from model.evaluation import spans
 from model.evaluation.entities import find_entities
 from model.evaluation.entities import predict_tags as entity_tags
 from model.evaluation.predictions import Predictions
-from model.finetuning.encoders import load_tokenizer
 from model.finetuning.features import batches, featurizer
 from model.finetuning.features.examples import Example
 from model.finetuning.features.featurizer import Featurizer
 from model.finetuning.features.packed_features import PackedFeatures
+from model.finetuning.network.encoders import load_tokenizer
 from model.finetuning.tasks.conll import LABELS
 from tests.model.corpora import write_tokenizer
 

@@ -15,11 +15,11 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from beam_jobs.job.errors import UserError
 from model import evaluate, finetune
-from model.finetuning import encoders
 from model.finetuning.features.examples import Sampling, load_examples
-from model.finetuning.loop import train
+from model.finetuning.network import encoders
 from model.finetuning.tasks import find_task
-from model.metrics_log import read_metrics
+from model.finetuning.training.loop import train
+from model.tracking.metrics_log import read_metrics
 from tests.model.corpora import write_bert, write_corpus, write_distilbert, write_electra
 
 SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")

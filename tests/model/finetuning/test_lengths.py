@@ -9,7 +9,7 @@ import torch
 
 from beam_jobs.job.errors import UserError
 from model.config import FinetuningSettings
-from model.finetuning.encoders import choose_max_length
+from model.finetuning.network.encoders import choose_max_length
 from model.finetuning.request import Request, prepare_data
 from model.finetuning.start import Start
 from model.finetuning.tasks import find_task

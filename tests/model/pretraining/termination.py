@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from model.metrics_log import MetricsLog
+from model.tracking.metrics_log import MetricsLog
 
 
 @contextmanager

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from model.metrics_log import read_metrics
 from model.pretrain import run
 from model.pretraining.collapse import StateSpread, describe_collapse
+from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2"]

@@ -10,8 +10,8 @@ import pytest
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import SPLITS, Sampling, load_examples
+from model.finetuning.reading.splits import hash_input, list_split_files
 from model.finetuning.tasks import find_task, glue
-from model.finetuning.tasks.splits import hash_input, list_split_files
 from tests.model.finetuning.tasks.test_formats import splits
 
 FILES = {

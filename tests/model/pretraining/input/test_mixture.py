@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from beam_jobs.job.errors import UserError
-from model import checkpoint
 from model.pretrain import run
+from model.pretraining import checkpoint
 from model.pretraining.input.mixture import Mixture, Replay, open_replay, parse_ratio
 from model.pretraining.input.sequences import Shards, Stream
 from model.pretraining.loop import EXIT_TERMINATED

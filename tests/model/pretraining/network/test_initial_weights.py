@@ -10,7 +10,6 @@ from safetensors.torch import load_file, save_file
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from beam_jobs.job.errors import UserError
-from model.metrics_log import read_metrics
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.network.electra import Electra
@@ -22,6 +21,7 @@ from model.pretraining.network.initial_weights import (
     split_into_pieces,
 )
 from model.pretraining.network.tensor_bundle import read_bundle
+from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.network.bundle_writer import write_bundle
 from tests.model.synthetic_shards import SPECIAL, write_shards
 

@@ -13,7 +13,6 @@ from transformers import ElectraForMaskedLM
 
 from beam_jobs.job.errors import UserError
 from model.device import open_device
-from model.metrics_log import read_metrics
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining import loop
@@ -24,6 +23,7 @@ from model.pretraining.input.sequences import Shards, Stream
 from model.pretraining.network.electra import corrupt_batch
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.validation import Scores
+from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {

@@ -14,15 +14,19 @@ from torch import nn
 
 from model.config import FinetuningSettings
 from model.device import Device
-from model.finetuning import checkpoint, losses
-from model.finetuning.attempt import Attempt, rank_dev_metrics
-from model.finetuning.cheap_dropout import DropoutNoise
-from model.finetuning.checkpoint import Position
 from model.finetuning.features.batches import collate_features, draw_training_batches
 from model.finetuning.features.examples import Shape
 from model.finetuning.features.featurizer import Feature
-from model.finetuning.forward import open_autocast, select_inputs
-from model.finetuning.optimizer import build_optimizer, get_learning_rate, set_learning_rate
+from model.finetuning.network.cheap_dropout import DropoutNoise
+from model.finetuning.network.forward import open_autocast, select_inputs
+from model.finetuning.training import checkpoint, losses
+from model.finetuning.training.attempt import Attempt, rank_dev_metrics
+from model.finetuning.training.checkpoint import Position
+from model.finetuning.training.optimizer import (
+    build_optimizer,
+    get_learning_rate,
+    set_learning_rate,
+)
 
 EVALUATIONS = 5
 """Evaluations on dev in a training, where nothing else is set: with few labels more of them cost as

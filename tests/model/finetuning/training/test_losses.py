@@ -13,13 +13,13 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import parse_field
 from model.config import FinetuningSettings
 from model.device import open_device
-from model.finetuning import checkpoint, loop, losses, optimizer
-from model.finetuning.attempt import rank_dev_metrics
 from model.finetuning.distillation import compute_soft_loss, pair_layers
 from model.finetuning.features.batches import collate_features, draw_training_batches
 from model.finetuning.features.examples import Task
 from model.finetuning.features.featurizer import Feature
 from model.finetuning.task_settings import check_for_task
+from model.finetuning.training import checkpoint, loop, losses, optimizer
+from model.finetuning.training.attempt import rank_dev_metrics
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
 LABELS = torch.tensor([0, 2, 0])

@@ -2,7 +2,7 @@
 
 import torch
 
-from model.checkpoint import CheckpointWriter, State, list_checkpoints, load_state
+from model.pretraining.checkpoint import CheckpointWriter, State, list_checkpoints, load_state
 
 
 def test_the_best_stays_besides_the_newest(tmp_path):

@@ -22,10 +22,10 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from model.config import FinetuningSettings
 from model.export import TRAINED_LENGTH
-from model.finetuning import cheap_dropout
 from model.finetuning.features.examples import Shape, Task
 from model.finetuning.features.featurizer import Featurizer
-from model.finetuning.heads import MeanPooledClassifier
+from model.finetuning.network import cheap_dropout
+from model.finetuning.network.heads import MeanPooledClassifier
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names architectures give dropout rates in config.json."""
@@ -318,7 +318,7 @@ def _describe_loading(model: nn.Module) -> str:
         return (
             "transformers.AutoModel gives the encoder; the head over the mean of its last hidden "
             "states is in "
-            "head.safetensors (model.finetuning.encoders.load_finetuned puts both together)"
+            "head.safetensors (model.finetuning.network.encoders.load_finetuned puts both together)"
         )
     return f"transformers.{type(model).__name__}"
 

@@ -14,10 +14,10 @@ from transformers import (
     ElectraConfig,
 )
 
-from model.finetuning import cheap_dropout, encoders
 from model.finetuning.features.batches import collate_features, draw_training_batches
 from model.finetuning.features.featurizer import Feature
-from model.finetuning.heads import MeanPooledClassifier
+from model.finetuning.network import cheap_dropout, encoders
+from model.finetuning.network.heads import MeanPooledClassifier
 
 SMALL = {"vocab_size": 50, "max_position_embeddings": 64}
 CONFIGS = {

@@ -3,12 +3,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.device import find_peak_flops, open_device
-from model.metrics_log import read_metrics
 from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training, estimate_sequence_flops
-from model.pretraining.flops import MatrixFlops, count_published_flops
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import train
+from model.pretraining.network.flops import MatrixFlops, count_published_flops
+from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
 PUBLISHED = {

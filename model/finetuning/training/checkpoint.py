@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from beam_jobs.job.files import atomic_path
-from model.finetuning.attempt import Attempt
+from model.finetuning.training.attempt import Attempt
 
 
 @dataclass

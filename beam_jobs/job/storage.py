@@ -21,6 +21,9 @@ import fsspec
 
 from beam_jobs.job import files
 from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.hosts import open_checked_session
+
+fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
 
 NETWORK_ERRORS = {
     "ClientConnectorError",
@@ -140,15 +143,19 @@ def report_unreachable(address: str, option: str) -> Iterator[None]:
 def is_network_error(error: BaseException) -> bool:
     """Return whether a second attempt may not meet this error of Python, botocore or aiohttp."""
     return (
-        isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in NETWORK_ERRORS
+        isinstance(error, ConnectionError | TimeoutError | TransientError)
+        or type(error).__name__ in NETWORK_ERRORS
     )
 
 
 def raise_storage_error(error: Exception, path: str) -> None:
     """Raise TransientError if a disk or network failed, and not the content, which readers count.
 
-    Errors of the system have a number, those that decompressors raise as OSError have none.
+    Errors of the system have a number, those that decompressors raise as OSError have none. What
+    the user must put right, a host that may not be read from, is raised as it is.
     """
+    if isinstance(error, UserError):
+        raise error
     if is_network_error(error) or (isinstance(error, OSError) and error.errno is not None):
         raise TransientError(
             f"{path} cannot be read to its end: {error or type(error).__name__}"

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from beam_jobs.job.errors import UserError
+from flows.configuration.addresses import explain_refusal
 from flows.dumps.catalog import RELEASES
 from flows.dumps.download import Transfer, TransferFailed, fetch_file, parse_file_name
 
@@ -69,6 +70,8 @@ def fetch_dump(arguments: argparse.Namespace) -> None:
 def find_address(name: str) -> str:
     """Return the address of a named dump; an address is its own."""
     if urlsplit(name).scheme:
+        if why := explain_refusal(name):
+            raise UserError(f"{name}: {why}")
         parse_file_name(name)  # a mistake is told before anything is fetched
         return name
     release, _, category = name.partition("/")

@@ -15,7 +15,8 @@ from typing import Any
 
 from beam_jobs.job import storage
 from beam_jobs.job.errors import TransientError, UserError
-from flows.configuration.addresses import check_host, explain_refusal
+from beam_jobs.job.hosts import check_host
+from flows.configuration.addresses import explain_refusal
 
 TEXTS = ("json", "jsonl", "ndjson", "csv", "tsv", "txt", "parquet", "pq")
 PACKED = ("gz", "bz2", "zst", "zip")

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.hosts import CheckedRedirects, check_host
 from beam_jobs.job.locks import try_lock
 from beam_jobs.job.progress import Progress, track_progress
 from flows.dumps.integrity import TransferFailed, check_checksum, check_gzip
@@ -184,9 +185,13 @@ def _retry_reads(transfer: Transfer, read: Read, shown: Progress) -> None:
 def _read_http(transfer: Transfer, shown: Progress) -> None:
     """Request the rest of the file, or all of it."""
     at = transfer.count_arrived_bytes()
+    web = urllib.request.build_opener(CheckedRedirects)
     try:
-        with urllib.request.urlopen(_build_request(transfer, at), timeout=SILENCE) as response:
+        check_host(transfer.address, "fetching")
+        with web.open(_build_request(transfer, at), timeout=SILENCE) as response:
             _receive_response(transfer, response, at, shown)
+    except TransientError as error:
+        raise _TryAgain(str(error)) from error
     except urllib.error.HTTPError as error:
         _handle_http_error(transfer, error, at)
     except (OSError, http.client.HTTPException) as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
-from flows.configuration.addresses import check_host
+from beam_jobs.job.hosts import check_host
 from flows.configuration.parameters import Addition, Dump, Parameters
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage, Store

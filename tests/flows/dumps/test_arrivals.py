@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -200,15 +201,17 @@ def test_a_file_that_was_replaced_is_a_new_dump(tmp_path):
     assert first.key != second.key
 
 
-@pytest.fixture
-def web_server():
+@contextmanager
+def serve_web(host, redirect_to=""):
     """An HTTP server on this machine: its address, and the paths it was asked for."""
     requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             requests.append(self.path)
-            self.send_response(200)
+            self.send_response(302 if redirect_to else 200)
+            if redirect_to:
+                self.send_header("Location", redirect_to)
             self.send_header("Content-Length", "2")
             self.end_headers()
             self.wfile.write(b"{}" if self.command == "GET" else b"")
@@ -218,11 +221,17 @@ def web_server():
         def log_message(self, *words):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}", requests
+    yield f"{host}:{server.server_port}", requests
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def web_server():
+    with serve_web("127.0.0.1") as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -257,3 +266,25 @@ def test_an_address_of_a_private_network_is_opened_only_if_a_setting_names_it(
     [file] = dump_stage.list_remote_files(address, Store(tmp_path))
     assert (file.name, file.size) == ("a.json", 2)
     assert requests
+
+
+def test_a_redirect_leads_only_where_an_address_may(tmp_path, monkeypatch):
+    monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "127.0.0.1")
+    with (
+        serve_web("127.0.0.2") as (private, requests),
+        serve_web("127.0.0.1", f"http://{private}/a.json") as (host, _),
+    ):
+        address = f"http://{host}/a.json"
+        look = find_arrivals([address], 60, time.time())
+        assert "AMAZON_ELECTRA_PRIVATE_HOSTS=127.0.0.2" in look.unreachable[0]
+        with pytest.raises(UserError, match=r"AMAZON_ELECTRA_PRIVATE_HOSTS=127\.0\.0\.2"):
+            dump_stage.list_remote_files(address, Store(tmp_path))
+        with pytest.raises(UserError, match=r"AMAZON_ELECTRA_PRIVATE_HOSTS=127\.0\.0\.2"):
+            storage.expand_patterns([address])
+        with pytest.raises(FileNotFoundError):
+            storage.read_bytes(address)
+        assert requests == []
+        monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "127.0.0.1,127.0.0.2")
+        [file] = dump_stage.list_remote_files(address, Store(tmp_path))
+        assert file.size == 2
+        assert requests

@@ -9,6 +9,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Server:
     was asked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.answers: list[Callable[[Any], None]] = [whole]
         self.asked: list[dict[str, str]] = []
         self.etag = '"one"'
@@ -44,12 +45,14 @@ class Server:
                 answer(self)
                 self.close_connection = True
 
+            do_HEAD = do_GET
+
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http = ThreadingHTTPServer((host, 0), Handler)
         self.http.etag = lambda: outer.etag  # type: ignore[attr-defined]
-        self.address = f"http://127.0.0.1:{self.http.server_port}/some/All_Beauty.json.gz"
+        self.address = f"http://{host}:{self.http.server_port}/some/All_Beauty.json.gz"
 
 
 def send(
@@ -88,6 +91,10 @@ def whole(handler: Any) -> None:
     send(handler, DUMP)
 
 
+def redirecting(address: str) -> Callable[[Any], None]:
+    return refusing(302, Location=address)
+
+
 def breaking_after(received: int) -> Callable[[Any], None]:
     """Promises the rest of the file and sends so many bytes of it."""
 
@@ -120,15 +127,32 @@ def ignoring_range(handler: Any) -> None:
     send(handler, DUMP, ranged=False)
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
+@contextmanager
+def serving(made: Server) -> Iterator[Server]:
     thread = threading.Thread(target=made.http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
     made.http.shutdown()
     made.http.server_close()
     thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(Server()) as made:
+        yield made
+
+
+@pytest.fixture
+def private_server() -> Iterator[Server]:
+    """A server of a host that no setting names."""
+    with serving(Server("127.0.0.2")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _allow_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "127.0.0.1")
 
 
 @pytest.fixture
@@ -290,6 +314,28 @@ def test_a_page_instead_of_a_dump_is_refused(
         fetch_file(order(server, tmp_path, waits))
 
 
+def test_a_redirect_is_followed_only_where_an_address_may_lead(
+    server: Server,
+    private_server: Server,
+    tmp_path: Path,
+    waits: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server.answers = [redirecting(private_server.address)]
+    with pytest.raises(UserError, match=r"127\.0\.0\.2.*AMAZON_ELECTRA_PRIVATE_HOSTS=127\.0\.0\.2"):
+        fetch_file(order(server, tmp_path, waits))
+    with pytest.raises(UserError, match="AMAZON_ELECTRA_PRIVATE_HOSTS=127"):
+        fetch_file(order(private_server, tmp_path, waits))
+    server.answers = [redirecting("ftp://127.0.0.1/All_Beauty.json.gz")]
+    with pytest.raises(UserError, match="which is no web address"):
+        fetch_file(order(server, tmp_path, waits))
+    assert (private_server.asked, waits) == ([], [])
+    monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "127.0.0.1,127.0.0.2")
+    server.answers = [redirecting(private_server.address)]
+    fetch_file(order(server, tmp_path, waits))
+    assert only_the_dump_is_there(tmp_path)
+
+
 def test_the_published_checksum_and_size_are_demanded(
     server: Server, tmp_path: Path, waits: list[float]
 ) -> None:
@@ -414,7 +460,14 @@ def test_names_lead_to_published_addresses() -> None:
         "/amazon_v2/categoryFilesSmall/AMAZON_FASHION_5.json.gz"
     )
     assert find_address("s3://bucket/x.json.gz") == "s3://bucket/x.json.gz"
-    for wrong in ("2018/Nonsense", "2019/Books", "Books", "https://host/"):
+    for wrong in (
+        "2018/Nonsense",
+        "2019/Books",
+        "Books",
+        "https://host/",
+        "ftp://host/x",
+        "a::s3://b/x",
+    ):
         with pytest.raises(UserError):
             find_address(wrong)
 

@@ -32,7 +32,7 @@ def build_study_report(
     inputs |= {stage.label: stage for stage in stages.latencies.values()}
     return Stage(
         "study",
-        6,
+        7,
         {
             "study": loaded.study.model_dump(mode="json", exclude_defaults=True),
             "left_out": dict(loaded.left_out),
@@ -160,7 +160,7 @@ def describe_arm(
     if arm.pretraining:
         stage = stages.build_pretraining(arm, stages.study.pretraining_seeds[0])
         result = read_json(stages.store, stage, "result.json")
-        told |= {name: result[name] for name in ("flops", "tokens", "seconds") if name in result}
+        told |= {name: result[name] for name in ("tokens", "matrix_flops", "flops", "seconds")}
         told |= {"fingerprint": stage.fingerprint, "recipe": format_recipe(arm, arm_here)}
     if arm.name in costs:
         told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}

@@ -236,7 +236,7 @@ def load_results(
 
 def _is_untrained(arm: Mapping[str, Any]) -> bool:
     """Return whether an arm of the study file has a random encoder."""
-    is_pretrained = {"fingerprint", "held_out", "flops", "tokens"} & arm.keys()
+    is_pretrained = {"fingerprint", "held_out", "matrix_flops", "tokens"} & arm.keys()
     return not is_pretrained and arm.get("data_known") is not False
 
 

@@ -296,8 +296,11 @@ def test_quality_against_labels_and_cost_is_drawn_where_the_study_tells_it(study
         "batch_1": {"p50_ms": 1.5, "p99_ms": 2.5}, "batch_32": {"p50_ms": 0.5, "p99_ms": 0.7},
     }  # fmt: skip
     content["arms"] = [
-        {"name": "in-domain", "flops": 1e13, "cost": cost, "latency_ms": 1.5},
-        {"name": "random", "flops": 1e12, "latency_ms": 1.1},
+        {
+            "name": "in-domain", "flops": 3e13, "matrix_flops": 1.25e13, "tokens": 4_000_000,
+            "seconds": 185, "cost": cost, "latency_ms": 1.5,
+        },
+        {"name": "random", "latency_ms": 1.1},
     ]
     content["tasks"] = [
         {"name": "polarity", "task": "polarity", "n_train": 100},
@@ -307,7 +310,8 @@ def test_quality_against_labels_and_cost_is_drawn_where_the_study_tells_it(study
     report.run(["--study", str(study / "costs.json"), "--output", str(study / "costs")])
     page = (study / "costs" / "report.html").read_text()
     for words in (
-        "against pre-training FLOPs",
+        "against pre-training operations in matrix products",
+        "1.250e+13",
         "against latency",
         "against the number of labels",
         "123,456",

@@ -54,7 +54,7 @@ class Architecture:
 
         Raise ValueError if the width is no multiple of the heads.
         """
-        hidden = int(self.hidden * self.generator_multiplier)
+        hidden = round(self.hidden * self.generator_multiplier)
         heads = max(1, hidden // 64)
         expected = (
             f"such that the generator's width, {hidden}, is at least 1 "
@@ -84,7 +84,7 @@ class PretrainingConfig:
         Setting("share of the tokens that are not special (paper: of all; masking.py)", gt=0, le=1),
     ] = 0.15
     segment_probability: Annotated[
-        float, Setting("that a document is cut into A and B (google: an example)", ge=0, le=1)
+        float, Setting("that a document is cut into A and B (google: an example, 0.9)", ge=0, le=1)
     ] = 0.5
     warmup: Annotated[
         float, Setting("share of the steps (google: 10,000 of 1,000,000)", ge=0, le=1)
@@ -157,9 +157,9 @@ class FinetuningSettings:
     )
     batch: Annotated[int, Setting("examples in one step (paper)", ge=1, le=65_536)] = 32
     warmup: Annotated[float, Setting("share of the steps (google)", ge=0, le=1)] = 0.1
-    weight_decay: Annotated[float, Setting("not of LayerNorm and biases (google)", ge=0, le=1)] = (
-        0.0
-    )
+    weight_decay: Annotated[
+        float, Setting("not of LayerNorm and biases (paper; google's code: 0.01)", ge=0, le=1)
+    ] = 0.0
     dropout: Annotated[
         float | None,
         Setting(

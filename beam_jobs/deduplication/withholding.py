@@ -48,7 +48,10 @@ class HeldOutIndex:
     """The held-out texts, as hashes."""
 
     def __init__(self, folder: str) -> None:
-        columns = (np.load(os.path.join(folder, f"{name}.npy"), mmap_mode="r") for name in COLUMNS)
+        columns = (
+            np.load(os.path.join(folder, f"{name}.npy"), mmap_mode="r").view(np.ndarray)
+            for name in COLUMNS
+        )
         self.exact, self._runs, self._owners, self._sizes, self._dumps, self._bits = columns
         self._shift = np.uint64(64 - (len(self._bits).bit_length() + 2))
 

@@ -95,6 +95,7 @@ class Corpus(Section):
         default=[], description="Keep only reviews in these, for example en; empty: all. Slow"
     )
     near_duplicates: float = make_form_field(CorpusOptions, "near_duplicates", default=0.0)
+    withhold_own: bool = make_form_field(CorpusOptions, "withhold_own")
     workers: int = Field(
         default=0, ge=0, le=1024, description="Processes of the Beam job; 0: one per core"
     )

@@ -299,6 +299,7 @@ def inherit_settings(form: Addition, base: Base) -> Parameters:
             seed=first.corpus.parameters["seed"],
             withhold=withheld,
             languages=first.corpus.parameters.get("languages", []),
+            withhold_own="withhold_own" not in first.corpus.parameters,
             workers=asked.workers,
         ),
         vocabulary=Vocabulary(**base.vocabulary.parameters),

@@ -54,5 +54,6 @@ def list_selection_options(chosen: Corpus) -> dict[str, Any]:
     options: dict[str, Any] = {
         "languages": sorted(chosen.languages),
         "near_duplicates": chosen.near_duplicates,
+        "withhold_own": "" if chosen.withhold_own else "false",
     }
     return {name: value for name, value in options.items() if value}

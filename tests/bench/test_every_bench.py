@@ -75,6 +75,7 @@ def figures(text: str) -> dict:
             set(),
         ),
         ("withholding_memory", ["--withhold", "{dump}"], set()),
+        ("withholding_own", ["--input", "{dump}", "--rounds", 1], {"share"}),
     ],
 )
 @pytest.mark.timeout(600)

@@ -69,13 +69,15 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(fing
         "dump.format=delimited",
         "dump.encoding=cp1252",
     )
-    chosen = ("corpus.languages=es,en", "corpus.near_duplicates=0.8")
+    chosen = ("corpus.languages=es,en", "corpus.near_duplicates=0.8", "corpus.withhold_own=false")
     words = " ".join(corpus(*settings, *chosen))
     assert "--columns text=body,stars=score --format delimited --encoding cp1252" in words
-    assert "--languages en es --near_duplicates 0.8" in words
-    assert not {"--columns", "--format", "--encoding", "--languages", "--near_duplicates"} & set(
-        corpus()
-    )
+    assert "--languages en es --near_duplicates 0.8 --withhold_own false" in words
+    added = set(words.split()) - set(corpus())
+    assert {name for name in added if name.startswith("--")} == {
+        *("--columns", "--format", "--encoding"),
+        *("--languages", "--near_duplicates", "--withhold_own"),
+    }
     before = fingerprints()
     for setting in (*settings, *chosen):
         assert "corpus" in changed(before, fingerprints(setting))
@@ -88,7 +90,12 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(fing
         "delimited",
         "cp1252",
     )
-    assert (read.languages, read.near_duplicates, rest) == (("en", "es"), 0.8, [])
+    assert (read.languages, read.near_duplicates, read.withhold_own, rest) == (
+        ("en", "es"),
+        0.8,
+        False,
+        [],
+    )
 
 
 def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints):

@@ -1,8 +1,8 @@
 """Cuts documents into segments A and B, so that the second row of the type embeddings is trained.
 
-google-research/electra, build_pretraining_dataset.py, cuts half of its examples in two. Here a
-document of two or more sentences is cut at one of its sentence starts; nothing but the types
-changes, so that rows keep their length.
+google-research/electra, build_pretraining_dataset.py, fills half of an example and then begins B;
+one example in ten is A alone. Here a document of two or more sentences is cut at one of its
+sentence starts; nothing but the types changes, so that rows keep their length.
 """
 
 import numpy as np

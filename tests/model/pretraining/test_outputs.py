@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from model.presets import PRESETS
+from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from tests.model.synthetic_shards import write_shards
 
@@ -99,3 +99,9 @@ def test_presets_hold_the_published_numbers(name):
         1.0,
         0.1,
     )
+
+
+def test_googles_third_is_rounded_to_whole_heads():
+    """configure_pretraining.py writes 0.33333 for base, of which 768 is 255.997."""
+    base = apply_settings(PRESETS["base"], {"generator_multiplier": "0.33333"})
+    assert base.architecture.derive_generator().hidden == 256

@@ -1,12 +1,11 @@
 """A new dump is added to what a model has seen, and the model goes on from there.
 
-`build_addition_graph` is the way of one dump on one page. Only the new dump is read: its corpus
+`graph` is the way of one dump on one page. Only the new dump is read: its corpus
 leaves out what the earlier corpora have, the first round's vocabulary is kept, pre-training goes on
 from the base's weights on new sequences and a share of old ones, and the study asks the test sets
 of the first dump, which stay held out for ever.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,10 +14,10 @@ from prefect.runtime import flow_run
 
 from flows.configuration.parameters import (
     Addition,
+    AdditionParameters,
     Comparison,
     Dump,
     Increment,
-    Parameters,
     Promotion,
 )
 from flows.dumps import increments
@@ -61,56 +60,44 @@ def add_dump(
         store: Folder of all results; it must hold the base.
     """
     form = Addition(**locals())
-    parameters, graph = prepare_addition(form)
-    return run_graph(graph, parameters)
+    return run_graph(graph, prepare_addition(form, Plan(Store(form.store))))
 
 
-def prepare_addition(
-    form: Addition,
-) -> tuple[Parameters, Callable[[Parameters, StageMaker], Stage]]:
-    """Return what `run_graph` needs: the settings, most of them the base's, and the graph."""
-    form = call_with_retries("base", partial(settle_base, form))
-    base = increments.resolve_base(form.increment.base, Plan(Store(form.store)))
-    return increments.inherit_settings(form, base), build_addition_graph(form)
-
-
-def build_addition_graph(form: Addition) -> Callable[[Parameters, StageMaker], Stage]:
-    """Return the graph: base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning
-    → report.
+def prepare_addition(form: Addition, plan: Plan) -> AdditionParameters:
+    """Return what the graph is asked to do: what the form says, and for the rest what the base
+    has.
     """
-
-    def graph(p: Parameters, make: StageMaker) -> Stage:
-        finetuning_stage.check_objective(p)
-        finetuning_stage.check_splits(p)
-        finetuning_stage.check_published(p)
-        base = increments.resolve_base(form.increment.base, make)
-        grown = increments.add_round(form, base, make)
-        if grown is base:
-            return base.encoder
-        new, first = grown.rounds[-1], base.rounds[0]
-        compared = new.encoder, make.champion, base.encoder
-        cells = list(finetuning_stage.list_cells(p, make.store, first.corpus, *compared))
-        make.make_side_by_side(
-            [(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once
-        )
-        return make(
-            report.build_report_stage(form, p.preset, new.dump, new.stages, new.encoder, cells)
-        )
-
-    return graph
+    form = call_with_retries("base", partial(settle_base, form, plan.store))
+    return increments.inherit_settings(form, increments.resolve_base(form.increment.base, plan))
 
 
-def settle_base(form: Addition) -> Addition:
+def graph(p: AdditionParameters, make: StageMaker) -> Stage:
+    """Base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning → report."""
+    finetuning_stage.check_parameters(p)
+    base = increments.resolve_base(p.increment.base, make)
+    p = increments.inherit_settings(p, base)  # of a promised base some dump may have been left out
+    grown = increments.add_round(p, base, make)
+    if grown is base:
+        return base.encoder
+    new, first = grown.rounds[-1], base.rounds[0]
+    compared = new.encoder, make.champion, base.encoder
+    cells = list(finetuning_stage.list_cells(p, make.store, first.corpus, *compared))
+    make.make_side_by_side([cell.chain for cell in cells], p.finetuning.at_once)
+    command = report.format_command(p.form)
+    described = command, p.preset, new.dump, new.stages, new.encoder, cells
+    return make(report.build_report_stage(*described))
+
+
+def settle_base(form: Addition, store: Store) -> Addition:
     """Return the form with the base by its fingerprint: `last` and `champion` mean others by the
     time a suspended run goes on.
     """
-    store = Store(form.store)
     memory = store.root / "runs" / str(flow_run.id or "") / "base"
     if flow_run.id and memory.exists():
         base = memory.read_text()
     else:
         champion = find_champion_encoder(store) if form.increment.base == "champion" else ""
-        new = dump_stage.build_dump_stage(Parameters(dump=form.dump), store)
+        new = dump_stage.build_dump_stage(form.dump, store)
         base = increments.find_base(form.increment.base, new, store, champion)
         if flow_run.id:
             memory.parent.mkdir(parents=True, exist_ok=True)
@@ -121,8 +108,5 @@ def settle_base(form: Addition) -> Addition:
 
 def find_champion_encoder(store: Store) -> str:
     """Return the fingerprint of the encoder of the registry's champion, or an empty text."""
-    return (
-        Registry(mlflow_server.resolve_mlflow_uri(store.root))
-        .get_by_alias("champion")
-        .get("encoder", "")
-    )
+    registry = Registry(mlflow_server.resolve_mlflow_uri(store.root))
+    return registry.get_by_alias("champion").get("encoder", "")

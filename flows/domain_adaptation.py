@@ -32,23 +32,16 @@ from flows.stages.dump import list_dump
 
 def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
-    finetuning.check_objective(p)
-    finetuning.check_splits(p)
-    finetuning.check_published(p)
-    reviews = make(list_dump(p, make))
+    finetuning.check_parameters(p)
+    reviews = make(list_dump(p.dump, make))
     sentences = make(corpus.build_corpus_stage(p, reviews, make.store))
     words = make(vocabulary.build_vocabulary_stage(p, sentences))
     sequences = make(shards.build_shards_stage(p, sentences, words))
     encoder = make(pretraining.build_pretraining_stage(p, sequences))
     cells = list(finetuning.list_cells(p, make.store, sentences, encoder, make.champion))
-    make.make_side_by_side(
-        [(cell.finetuned, cell.evaluated) for cell in cells], p.finetuning.at_once
-    )
-    return make(
-        report.build_report_stage(
-            p, p.preset, reviews, [reviews, sentences, words, sequences, encoder], encoder, cells
-        )
-    )
+    make.make_side_by_side([cell.chain for cell in cells], p.finetuning.at_once)
+    made, command = [reviews, sentences, words, sequences, encoder], report.format_command(p)
+    return make(report.build_report_stage(command, p.preset, reviews, made, encoder, cells))
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)

@@ -27,7 +27,7 @@ from flows.stages.dump import list_dump
 
 def build_data_stages(p: Parameters, make: StageMaker) -> tuple[Stage, Stage]:
     """Dump → corpus → vocabulary → shards: the corpus and the shards."""
-    reviews = make(list_dump(p, make))
+    reviews = make(list_dump(p.dump, make))
     sentences = make(corpus_stage.build_corpus_stage(p, reviews, make.store))
     words = make(vocabulary_stage.build_vocabulary_stage(p, sentences))
     return sentences, make(shards_stage.build_shards_stage(p, sentences, words))

@@ -58,7 +58,7 @@ def build_scoring_graph(version: dict[str, str], workers: int) -> Any:
     """Return the graph: dump and model → exported program → scores."""
 
     def graph(p: Parameters, make: StageMaker) -> Stage:
-        reviews = make(dump_stage.list_dump(p, make))
+        reviews = make(dump_stage.list_dump(p.dump, make))
         program = make(build_scorer_stage(version))
         return make(
             build_scores_stage(

@@ -62,7 +62,7 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
         return {}
     withheld = [*p.corpus.withhold, *list_evaluation_files(loaded)]
     p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": withheld})})
-    made = {"dump": make(list_dump(p, make))}
+    made = {"dump": make(list_dump(p.dump, make))}
     made["corpus"] = make(corpus_stage.build_corpus_stage(p, made["dump"], make.store))
     if wanted > {"corpus"} or "corpus" not in wanted:
         made["vocabulary"] = make(vocabulary_stage.build_vocabulary_stage(p, made["corpus"]))

@@ -46,8 +46,8 @@ from flows.configuration.parameters import (
     Vocabulary,
 )
 from flows.configuration.sections import Section, make_form_field
-from flows.dumps import increments
 from flows.dumps.arrivals import Arrival, find_arrivals
+from flows.dumps.promises import write_promise
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.run_log import find_run_logger
 from flows.runner.store import Store
@@ -258,12 +258,12 @@ def plan_addition(store: Store, form: Addition) -> Note:
     """
     chain = form.increment.base
     before = [note["makes"] for note in list_notes(store) if note.get("chain") == chain]
-    form = form.replace_base(before[-1]) if before else add_dump.settle_base(form)
+    form = form.replace_base(before[-1]) if before else add_dump.settle_base(form, store)
     parameters = form.model_dump(mode="json", exclude_defaults=True)
     return {
         "parameters": {**parameters, "increment": form.increment.model_dump(mode="json")},
         "chain": chain,
-        "makes": increments.write_promise(store, form),
+        "makes": write_promise(store, form),
     }
 
 

@@ -117,13 +117,13 @@ def print_plan(form: Any) -> None:
     from flows.runner.store import Store
 
     plan = Plan(Store(form.store))
-    settings, graph = (
-        add_dump.prepare_addition(form)
-        if isinstance(form, Addition)
-        else (form, domain_adaptation.graph)
-    )
-    graph(settings, plan)
-    print(json.dumps({**form.model_dump(), **settings.model_dump()}, indent=2))
+    if isinstance(form, Addition):
+        settings = add_dump.prepare_addition(form, Plan(plan.store))
+        add_dump.graph(settings, plan)
+    else:
+        settings = form
+        domain_adaptation.graph(settings, plan)
+    print(json.dumps(settings.model_dump(), indent=2))
     for line in describe_dump(form.dump, plan.store):
         print(line)
     terminal.print_stages(plan)
@@ -134,7 +134,7 @@ def execute_graph(form: Any) -> None:
     from flows.runner.store import Store
     from flows.stages.dump import build_dump_stage
 
-    build_dump_stage(form, Store(form.store))  # refuses wrong paths before a server is started
+    build_dump_stage(form.dump, Store(form.store))  # refuses wrong paths before a server is started
 
     def run() -> dict[str, Any]:
         from flows.add_dump import add_dump
@@ -179,7 +179,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
     form = fill_form(Scoring, arguments.settings, model={"alias": arguments.alias}, **given)
 
     parameters = Parameters(dump=form.dump, store=form.store)
-    build_dump_stage(parameters, Store(form.store))  # refuses wrong paths at once
+    build_dump_stage(parameters.dump, Store(form.store))  # refuses wrong paths at once
 
     def run() -> dict[str, Any]:
         from flows.score import score

@@ -72,7 +72,7 @@ def check_files(parameters: Any, loaded: Any) -> None:
 
     store = Store(parameters.store)
     if loaded.wanted:
-        build_dump_stage(parameters, store)
+        build_dump_stage(parameters.dump, store)
     for given in loaded.choice.general_text:
         list_files(given, store, "--general")
 

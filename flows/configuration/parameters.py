@@ -366,6 +366,19 @@ class Addition(Section):
 
     def replace_base(self, base: str) -> "Addition":
         """Return the same form with another base."""
-        return self.model_copy(
-            update={"increment": self.increment.model_copy(update={"base": base})}
-        )
+        increment = self.increment.model_copy(update={"base": base})
+        return self.model_copy(update={"increment": increment})
+
+
+class AdditionParameters(Parameters):
+    """What an addition comes to once its base is known: all that its form leaves out is the
+    base's.
+    """
+
+    increment: Increment = Increment()
+    finetuning: Comparison = Comparison()
+
+    @property
+    def form(self) -> Addition:
+        """Return what was asked for."""
+        return Addition(**{name: getattr(self, name) for name in Addition.model_fields})

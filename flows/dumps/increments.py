@@ -4,29 +4,21 @@ A round is one dump's way through the graph: its corpus without what earlier cor
 shards with the first round's vocabulary, and the pre-training that went on with them. The
 fingerprint of each stage contains those before it, so a model's fingerprint stands for its whole
 history, and the history is read from the manifests alone: the earlier dumps may be gone.
-
-A model may also be named before it is made, by the ticket of a promised addition. Whoever builds
-on it makes what is missing, or waits for the run that is at it. So dumps that arrive together chain
-in the order in which they were promised, whatever becomes of the single runs. Prefect has no such
-promise: its runs know each other by id, which exists only once a run does.
 """
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
 from flows.configuration.parameters import (
     Addition,
+    AdditionParameters,
     Corpus,
-    Parameters,
     Pretraining,
     Shards,
     Vocabulary,
 )
+from flows.dumps.promises import Promise, compute_ticket
 from flows.runner.processes import JobFailed
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
@@ -48,11 +40,8 @@ class Round:
     @property
     def stages(self) -> list[Stage]:
         """Return the stages in the order of the graph."""
-        return [
-            stage
-            for stage in (self.dump, self.corpus, self.fit, self.shards, self.encoder)
-            if stage
-        ]
+        every = self.dump, self.corpus, self.fit, self.shards, self.encoder
+        return [stage for stage in every if stage]
 
 
 @dataclass(frozen=True)
@@ -86,10 +75,8 @@ def read_history(store: Store, encoder: Manifest) -> Base:
     while following:
         sequences = _read_input(store, following, "shards")
         sentences = _read_input(store, sequences, "corpus")
-        words, reviews = (
-            _read_input(store, sequences, "vocabulary"),
-            _read_input(store, sentences, "dump"),
-        )
+        words = _read_input(store, sequences, "vocabulary")
+        reviews = _read_input(store, sentences, "dump")
         rounds.insert(0, Round(*map(make_known_stage, (reviews, sentences, sequences, following))))
         following = _read_input(store, following, "base") if "base" in following["inputs"] else None
     return Base(tuple(rounds), make_known_stage(words))
@@ -125,7 +112,7 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
     `champion` is the fingerprint of the registry's, or empty. A model that has seen the dump stands
     for the one before it, so that the same request means the same base again once it was fulfilled.
     """
-    if read_promise(store, name):
+    if Promise(store, name):
         return name
     if name == "champion" and not champion:
         raise UserError(
@@ -143,9 +130,7 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
     for model in models:
         try:
             base = read_history(store, model).find_base_before(new)
-        except (
-            UserError
-        ):  # what it was made of is gone; the newest of the others will do, if any will
+        except UserError:  # what it was made of is gone; the newest of the others may do
             if name != "last":
                 raise
             continue
@@ -166,66 +151,13 @@ def find_encoder(store: Store, found: Manifest) -> Manifest:
     return found if found["stage"] == "pretraining" else _read_input(store, found, "encoder")
 
 
-def write_promise(store: Store, form: Addition) -> str:
-    """Write a note of an addition to be made; return its ticket, which the next may be based on."""
-    ticket = compute_ticket(form)
-    if not read_promise(store, ticket):
-        _locate_promise(store, ticket).parent.mkdir(parents=True, exist_ok=True)
-        write_json(
-            _locate_promise(store, ticket),
-            {"form": form.model_dump(mode="json", exclude={"store"})},
-        )
-    return ticket
-
-
-def read_promise(store: Store, ticket: str) -> dict[str, Any]:
-    """Return the note of an addition, or an empty one if there is none."""
-    note = _locate_promise(store, ticket)
-    return json.loads(note.read_text()) if ticket.isalnum() and note.exists() else {}
-
-
-def fulfil_promise(store: Store, form: Addition, made: Base) -> None:
-    """Note what came of a promise; from then on the dump itself is not needed any more."""
-    ticket = compute_ticket(form)
-    if (note := read_promise(store, ticket)) and store.manifest(made.encoder):
-        write_json(_locate_promise(store, ticket), {**note, "made": made.encoder.fingerprint})
-
-
-def compute_ticket(form: Addition) -> str:
-    """Return the digest of what decides the model: 16 digits and a letter no fingerprint has."""
-    asked = form.model_dump_json(include={"dump", "increment"})
-    return "t" + hashlib.sha256(asked.encode()).hexdigest()[:16]
-
-
-def _locate_promise(store: Store, ticket: str) -> Path:
-    """Return where the note of an addition lies."""
-    return store.root / "additions" / f"{ticket}.json"
-
-
 def resolve_base(base: str, make: StageMaker) -> Base:
-    """Return the model with this fingerprint, or of this ticket: then it is made now if need be.
-
-    A promised dump that cannot be used is left out, as it was when its own run failed: it must not
-    keep those after it from being added. One whose job fails is not tried again here; its own run
-    may be started again.
-    """
-    if note := read_promise(make.store, base):
-        if "made" in note:
-            return resolve_base(note["made"], make)
-        form = Addition.model_validate({**note["form"], "store": str(make.store.root)})
-        before = resolve_base(form.increment.base, make)
-        if "left_out" in note:
-            return before
-        try:
-            return add_round(form, before, make)
-        except UserError as unusable:
-            find_run_logger().warning("left out %s: %s", " ".join(form.dump.paths), unusable)
-        except JobFailed as failure:
-            if failure.transient:
-                raise
-            find_run_logger().warning("left out %s: %s", " ".join(form.dump.paths), failure)
-            write_json(_locate_promise(make.store, base), {**note, "left_out": str(failure)})
-        return before
+    """Return the model with this fingerprint, or of this ticket: then it is made now if need be."""
+    promise = Promise(make.store, base)
+    if "made" in promise.note:
+        return resolve_base(promise.note["made"], make)
+    if promise:
+        return keep_promise(promise, make)
     encoder = make.store.manifest(ExistingStage("pretraining", 0, {}, known=base))
     if encoder is None:
         raise UserError(
@@ -235,27 +167,50 @@ def resolve_base(base: str, make: StageMaker) -> Base:
     return read_history(make.store, encoder)
 
 
-def add_round(form: Addition, base: Base, make: StageMaker) -> Base:
+def keep_promise(promise: Promise, make: StageMaker) -> Base:
+    """Return the base that was promised, with its dump added.
+
+    A dump that cannot be used is left out, as it was when its own run failed: it must not keep
+    those after it from being added. One whose job fails is not tried again here; its own run may be
+    started again.
+    """
+    form = Addition.model_validate({**promise.note["form"], "store": str(make.store.root)})
+    before = resolve_base(form.increment.base, make)
+    if "left_out" in promise.note:
+        return before
+    try:
+        return add_round(inherit_settings(form, before), before, make)
+    except (UserError, JobFailed) as failure:
+        if isinstance(failure, JobFailed):
+            if failure.transient:
+                raise
+            promise.add(left_out=str(failure))
+        find_run_logger().warning("left out %s: %s", " ".join(form.dump.paths), failure)
+    return before
+
+
+def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
     """Return the base with the dump added, or the base itself if nothing in the dump is new."""
-    p, increment = inherit_settings(form, base), form.increment
-    reviews = make(dump.list_dump(p, make))
-    sentences = make(
-        corpus.build_corpus_stage(p, reviews, make.store, [one.corpus for one in base.rounds])
-    )
+    reviews = make(dump.list_dump(p.dump, make))
+    earlier = [one.corpus for one in base.rounds]
+    sentences = make(corpus.build_corpus_stage(p, reviews, make.store, earlier))
+    made = base
     if has_nothing_new(make.store, sentences):
         find_run_logger().warning(
             "nothing in %s is new to the model %s", reviews.result["name"], base.encoder.fingerprint
         )
-        fulfil_promise(make.store, form, base)
-        return base
-    fit = make(vocabulary.build_vocabulary_fit_stage(increment, sentences, base.vocabulary))
-    sequences = make(shards.build_shards_stage(p, sentences, base.vocabulary))
-    earlier = pretraining.EarlierTraining(
-        base.encoder, [one.shards for one in base.rounds], count_first_epochs(base)
-    )
-    encoder = make(pretraining.build_continued_stage(p, increment, sequences, earlier))
-    made = Base((*base.rounds, Round(reviews, sentences, sequences, encoder, fit)), base.vocabulary)
-    fulfil_promise(make.store, form, made)
+    else:
+        fit = make(vocabulary.build_vocabulary_fit_stage(p.increment, sentences, base.vocabulary))
+        sequences = make(shards.build_shards_stage(p, sentences, base.vocabulary))
+        training = pretraining.EarlierTraining(
+            base.encoder, [one.shards for one in base.rounds], count_first_epochs(base)
+        )
+        encoder = make(pretraining.build_continued_stage(p, p.increment, sequences, training))
+        added = Round(reviews, sentences, sequences, encoder, fit)
+        made = Base((*base.rounds, added), base.vocabulary)
+    promise = Promise(make.store, compute_ticket(p))
+    if promise and make.store.manifest(made.encoder):
+        promise.add(made=made.encoder.fingerprint)
     return made
 
 
@@ -271,9 +226,9 @@ def count_first_epochs(base: Base) -> float:
     return first.encoder.result["sequences"] / first.shards.result["sequences"]
 
 
-def inherit_settings(form: Addition, base: Base) -> Parameters:
+def inherit_settings(form: Addition | AdditionParameters, base: Base) -> AdditionParameters:
     """Return the settings of the base, unless the form says otherwise."""
-    first, before = base.rounds[0], base.encoder.parameters
+    first, before, asked = base.rounds[0], base.encoder.parameters, form.increment
     if before["preset.architecture"] != pretraining.describe_shape(before["preset"]):
         raise UserError(
             f"increment.base: the preset {before['preset']} has another shape by now than that "
@@ -285,21 +240,21 @@ def inherit_settings(form: Addition, base: Base) -> Parameters:
             f"increment.base: put back {gone[0]}; its texts were withheld from the base, and must "
             "be again"
         )
-    if first.corpus.parameters.get("near_duplicates"):
+    made = first.corpus.parameters
+    if made.get("near_duplicates"):
         raise UserError(
             "increment.base: its corpus is without near duplicates (corpus.near_duplicates), and "
             "keeps nothing to tell by whether a new text is one; run all dumps anew"
         )
-    asked = form.increment
-    return Parameters(
+    return AdditionParameters(
         dump=form.dump,
         preset=before["preset"],
         corpus=Corpus(
-            split=first.corpus.parameters["split"],
-            seed=first.corpus.parameters["seed"],
+            split=made["split"],
+            seed=made["seed"],
             withhold=withheld,
-            languages=first.corpus.parameters.get("languages", []),
-            withhold_own="withhold_own" not in first.corpus.parameters,
+            languages=made.get("languages", []),
+            withhold_own="withhold_own" not in made,
             workers=asked.workers,
         ),
         vocabulary=Vocabulary(**base.vocabulary.parameters),
@@ -310,6 +265,7 @@ def inherit_settings(form: Addition, base: Base) -> Parameters:
             seed=asked.seed,
             settings={**before["settings"], "warmup": str(asked.warmup), **asked.settings},
         ),
+        increment=asked,
         finetuning=form.finetuning,
         promotion=form.promotion,
         store=form.store,

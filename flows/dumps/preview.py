@@ -24,9 +24,8 @@ TEXT_CHARACTERS = 60
 
 def describe_dump(dump: Dump, store: Store) -> Iterator[str]:
     """Yield lines about each file: format, columns and their use, ten records, about how many."""
-    from flows.configuration.parameters import Parameters
 
-    stage = build_dump_stage(Parameters(dump=dump), store)
+    stage = build_dump_stage(dump, store)
     options = CorpusOptions(
         input=(tuple(stage.result["paths"]),),
         output="",

@@ -4,7 +4,7 @@ publishes the results, and lets the model become champion.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from prefect.context import FlowRunContext
 from prefect.exceptions import Pause
@@ -31,13 +31,14 @@ from flows.stages import dump, pretraining
 from flows.ui import artifacts
 from model.tracking.mlflow_run import Tracking
 
+Form = TypeVar("Form", bound=Parameters)
 LISTENERS: list[ProgressListener] = []
 """Who is told besides Prefect: the terminal of `amazon-electra run`."""
 
 
 def run_graph(
-    graph: Callable[[Parameters, StageMaker], Stage],
-    parameters: Parameters,
+    graph: Callable[[Form, StageMaker], Stage],
+    parameters: Form,
     reads_dump: bool = True,
 ) -> dict[str, Any]:
     """Make every stage of the graph, the last of which is the report; return the paths of what a
@@ -123,7 +124,7 @@ def stop_heartbeat() -> None:
 
 def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str]:
     """Return name, digest and source of the dump, as MLflow describes a dataset."""
-    reviews = dump.list_dump(parameters, maker)
+    reviews = dump.list_dump(parameters.dump, maker)
     return {
         "name": reviews.result["name"],
         "digest": reviews.fingerprint,

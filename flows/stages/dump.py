@@ -10,7 +10,7 @@ from typing import Any
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.hosts import check_host
-from flows.configuration.parameters import Addition, Dump, Parameters
+from flows.configuration.parameters import Dump
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage, Store
 
@@ -27,22 +27,14 @@ class RemoteFile:
     sha256: str
 
 
-def build_dump_stage(parameters: Parameters | Addition, store: Store) -> Stage:
+def build_dump_stage(chosen: Dump, store: Store) -> Stage:
     """Return the dump as a stage. Nothing is copied: its fingerprint is that of its files, wherever
     they lie.
     """
-    far = [
-        file
-        for given in parameters.dump.paths
-        if "://" in given
-        for file in list_remote_files(given, store)
-    ]
-    near = [
-        path
-        for given in parameters.dump.paths
-        if "://" not in given
-        for path in list_files(given, store)
-    ]
+    there = [given for given in chosen.paths if "://" in given]
+    here = [given for given in chosen.paths if "://" not in given]
+    far = [file for given in there for file in list_remote_files(given, store)]
+    near = [path for given in here for path in list_files(given, store)]
     paths = [*(str(path) for path in near), *(file.path for file in far)]
     if twice := {p for p in paths if paths.count(p) > 1}:
         raise UserError(f"dump.paths: {min(twice)} is named more than once")
@@ -54,15 +46,15 @@ def build_dump_stage(parameters: Parameters | Addition, store: Store) -> Stage:
         "files": len(paths),
         "bytes": sum(file["size"] for file in listing),
         "paths": paths,
-        "name": name_dump(parameters.dump.paths),
+        "name": name_dump(chosen.paths),
     }
     return Stage("dump", 1, {"files": listing}, result=result)
 
 
-def list_dump(parameters: Parameters | Addition, make: StageMaker) -> Stage:
+def list_dump(chosen: Dump, make: StageMaker) -> Stage:
     """Return the dump as a stage; a store of objects that is away is asked again."""
-    build = partial(build_dump_stage, parameters, make.store)
-    is_far = any(storage.is_remote(path) for path in parameters.dump.paths)
+    build = partial(build_dump_stage, chosen, make.store)
+    is_far = any(storage.is_remote(path) for path in chosen.paths)
     return make.call("listing", build) if is_far else build()
 
 

@@ -75,13 +75,20 @@ class Cell:
     evaluated: Stage
 
     @property
-    def title(self) -> str:
-        return self.finetuned.title
+    def chain(self) -> tuple[Stage, Stage]:
+        return self.finetuned, self.evaluated
+
+
+def check_parameters(parameters: Parameters) -> None:
+    """Raise UserError, before anything is made, where fine-tuning would fail hours later."""
+    check_objective(parameters)
+    check_splits(parameters)
+    check_published(parameters)
 
 
 def check_objective(parameters: Parameters) -> None:
-    """Raise UserError, before anything is made, where the encoder is no ELECTRA's discriminator:
-    what is fine-tuned, promoted and described is one.
+    """Raise UserError where the encoder is no ELECTRA's discriminator: what is fine-tuned, promoted
+    and described is one.
     """
     asked = find_objective(parameters)
     if asked != "electra":
@@ -92,8 +99,8 @@ def check_objective(parameters: Parameters) -> None:
 
 
 def check_splits(parameters: Parameters) -> None:
-    """Raise UserError, before anything is made, where a split is empty: each cell trains on one,
-    chooses by another and is tested on a third.
+    """Raise UserError where a split is empty: each cell trains on one, chooses by another and is
+    tested on a third.
     """
     shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
     if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
@@ -105,9 +112,7 @@ def check_splits(parameters: Parameters) -> None:
 
 
 def check_published(parameters: Parameters) -> None:
-    """Raise UserError, before anything is made, where the published model is not here: nothing is
-    downloaded.
-    """
+    """Raise UserError where the published model is not here: nothing is downloaded."""
     from huggingface_hub import constants, try_to_load_from_cache
 
     name = parameters.finetuning.published

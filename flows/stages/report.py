@@ -13,22 +13,22 @@ from flows.stages.finetuning import Cell
 
 
 def build_report_stage(
-    asked: Parameters | Addition,
+    command: str,
     preset: str,
     dump: Stage,
     made: Sequence[Stage],
     encoder: Stage,
     cells: Sequence[Cell],
 ) -> Stage:
-    """Return the stage of the report; `made` are the stages whose counts it shows, in the order of
-    the graph.
+    """Return the stage of the report; `command` gives it again, `made` are the stages whose counts
+    it shows, in the order of the graph.
     """
-    inputs = {cell.title: cell.evaluated for cell in cells}
+    inputs = {cell.finetuned.title: cell.evaluated for cell in cells}
     title = f"{dump.result['name']} with preset {preset}"
 
     def prepare_arguments(store: Store, folder: Path) -> list[str]:
         study = folder / "study.json"
-        write_json(study, describe_study(store, title, asked, made, encoder, cells))
+        write_json(study, describe_study(store, title, command, made, encoder, cells))
         return ["--study", str(study), "--output", str(folder)]
 
     return Stage(
@@ -44,7 +44,7 @@ def build_report_stage(
 def describe_study(
     store: Store,
     title: str,
-    asked: Parameters | Addition,
+    command: str,
     made: Sequence[Stage],
     encoder: Stage,
     cells: Sequence[Cell],
@@ -52,7 +52,7 @@ def describe_study(
     """Return the study as the report's job reads it."""
     return {
         "title": title,
-        "command": format_command(asked),
+        "command": command,
         **describe_stages(store, made),
         "arms": _describe_arms(store, cells),
         "pretraining": [

@@ -8,7 +8,7 @@ import pytest
 from beam_jobs.job.errors import UserError
 from flows import add_dump, domain_adaptation
 from flows.cli.main import attempt, build_parser
-from flows.configuration.parameters import Addition, Parameters
+from flows.configuration.parameters import Addition, Dump, Parameters
 from flows.configuration.settings import fill_form
 from flows.runner.stage_runner import Plan
 from flows.runner.store import ExistingStage, Store
@@ -32,8 +32,8 @@ def planned(store, new, *settings, base="last"):
         Addition, settings, dump={"paths": [new]}, increment={"base": base}, store=str(store.root)
     )
     plan = Plan(store)
-    parameters, graph = add_dump.prepare_addition(form)
-    graph(parameters, plan)
+    parameters = add_dump.prepare_addition(form, Plan(store))
+    add_dump.graph(parameters, plan)
     return parameters, [stage for stage, _ in plan.stages]
 
 
@@ -142,7 +142,8 @@ def test_a_run_that_begins_again_keeps_its_base(store, new):
             made_run(store.root, f"pretraining.seed={seed}")
             time.sleep(1.1)
             given = {"dump": {"paths": [new]}, "store": str(store.root)}
-            bases.append(add_dump.settle_base(Addition.model_validate(given)).increment.base)
+            form = Addition.model_validate(given)
+            bases.append(add_dump.settle_base(form, store).increment.base)
         return bases
 
     first, again = begins_again(1)
@@ -209,21 +210,16 @@ def test_files_that_the_base_withheld_must_be_there_again(store, new, tmp_path):
 def test_an_object_in_a_bucket_is_a_dump_too(store):
     import fsspec
 
-    from flows.configuration.settings import fill_parameters
     from flows.stages import dump
 
     bucket = fsspec.filesystem("memory")
     bucket.pipe("/bucket/a.json", b"{}")
-    stage = dump.build_dump_stage(
-        fill_parameters(dump={"paths": ["memory://bucket/*.json"]}), store
-    )
+    stage = dump.build_dump_stage(Dump(paths=["memory://bucket/*.json"]), store)
     assert stage.result["paths"] == ["memory:///bucket/a.json"]
     assert stage.parameters["files"][0]["size"] == 2
     bucket.pipe("/bucket/a.json", b"[]")
     assert (
-        dump.build_dump_stage(
-            fill_parameters(dump={"paths": ["memory://bucket/*.json"]}), store
-        ).fingerprint
+        dump.build_dump_stage(Dump(paths=["memory://bucket/*.json"]), store).fingerprint
         != stage.fingerprint
     )
 

@@ -220,7 +220,7 @@ def test_an_object_store_that_is_away_for_a_moment_is_asked_again(store, in_a_fl
     chosen = fill_parameters(dump={"paths": ["memory://reviews/*.json"]}, store=str(store))
     given, tried = in_a_flow(
         lambda: list_dump(
-            chosen, PrefectStageMaker(StageRunner(Store(store), [], Tracking("sqlite:///")))
+            chosen.dump, PrefectStageMaker(StageRunner(Store(store), [], Tracking("sqlite:///")))
         )
     )
     assert given.result["paths"] == ["memory:///reviews/a.json"]

@@ -44,7 +44,7 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
     """
 
     def graph(p: Parameters, make: StageMaker) -> Stage:
-        reviews = make(list_dump(p, make))
+        reviews = make(list_dump(p.dump, make))
         corpus = make(job("corpus", {"dump": reviews}, ways.get("corpus", {})))
         encoder = make(
             job(

@@ -153,7 +153,7 @@ def test_brackets_in_the_name_of_a_folder_or_a_file_are_no_pattern(tmp_path):
     for place in (os.path.dirname(path), path):
         assert [arrival.path for arrival in find_arrivals([place], 60, time.time()).whole] == [path]
     form = fill_parameters([], dump={"paths": [path]}, store=str(tmp_path / "store"))
-    reviews = dump_stage.build_dump_stage(form, Store(form.store))
+    reviews = dump_stage.build_dump_stage(form.dump, Store(form.store))
     assert reviews.result["paths"] == [path]
     assert storage.expand_patterns(reviews.result["paths"]) == [path], "the jobs read the same file"
 

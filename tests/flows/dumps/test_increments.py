@@ -12,9 +12,10 @@ import pytest
 from tokenizers import Tokenizer
 
 from beam_jobs.job.errors import UserError
-from flows.configuration.parameters import Addition
+from flows.configuration.parameters import Addition, Dump
 from flows.configuration.settings import fill_form, fill_parameters
 from flows.dumps import increments
+from flows.dumps.promises import Promise, write_promise
 from flows.partial_flows import encoder_graph
 from flows.runner.processes import JobFailed
 from flows.runner.stage_runner import Plan, StageRunner
@@ -94,7 +95,7 @@ def turns(tmp_path_factory):
         arriving = at / f"{name}.json.gz"
         arriving.write_bytes(kept[name].read_bytes())
         form = form_of(at / "store", arriving, base.encoder.fingerprint)
-        base = increments.add_round(form, base, make)
+        base = increments.add_round(increments.inherit_settings(form, base), base, make)
         bases.append(base)
     return make, kept, bases
 
@@ -185,7 +186,8 @@ def test_a_dump_with_nothing_new_leaves_the_model_as_it_is(turns, tmp_path):
     again = tmp_path / "again.json.gz"
     again.write_bytes(kept["zebra"].read_bytes())
     form = form_of(make.store.root, again, bases[-1].encoder.fingerprint)
-    assert increments.add_round(form, bases[-1], make) is bases[-1]
+    p = increments.inherit_settings(form, bases[-1])
+    assert increments.add_round(p, bases[-1], make) is bases[-1]
 
 
 def test_promised_additions_are_made_by_whoever_needs_them_and_unusable_dumps_are_left_out(
@@ -197,7 +199,7 @@ def test_promised_additions_are_made_by_whoever_needs_them_and_unusable_dumps_ar
     ticket = bases[0].encoder.fingerprint
     tickets = []
     for path in arrived:
-        ticket = increments.write_promise(make.store, form_of(make.store.root, path, ticket))
+        ticket = write_promise(make.store, form_of(make.store.root, path, ticket))
         tickets.append(ticket)
     made = increments.resolve_base(tickets[-1], make)
     assert made.encoder.fingerprint == bases[-1].encoder.fingerprint
@@ -205,18 +207,17 @@ def test_promised_additions_are_made_by_whoever_needs_them_and_unusable_dumps_ar
         increments.resolve_base(tickets[1], make).encoder.fingerprint
         == bases[1].encoder.fingerprint
     )
-    assert increments.read_promise(make.store, tickets[0])["made"] == bases[1].encoder.fingerprint
+    assert Promise(make.store, tickets[0]).note["made"] == bases[1].encoder.fingerprint
+    form = form_of(make.store.root, arrived[1], bases[1].encoder.fingerprint)
     with pytest.raises(UserError, match="its format is not known"):
-        increments.add_round(
-            form_of(make.store.root, arrived[1], bases[1].encoder.fingerprint), bases[1], make
-        )
+        increments.add_round(increments.inherit_settings(form, bases[1]), bases[1], make)
 
 
 def test_an_addition_whose_job_fails_keeps_no_other_waiting(tmp_path):
     store = Store(tmp_path / "store")
     encoder = made_run(store.root)
     dump = write_lines(tmp_path / "new.json", [review(1)])
-    ticket = increments.write_promise(store, form_of(store.root, dump, encoder))
+    ticket = write_promise(store, form_of(store.root, dump, encoder))
     started = []
 
     class Failing(Plan):
@@ -243,7 +244,7 @@ def test_a_base_by_its_name(turns):
     store, encoders = make.store, [base.encoder.fingerprint for base in bases]
 
     def named(name, path, champion=""):
-        new = dump_stage.build_dump_stage(fill_parameters(dump={"paths": [str(path)]}), store)
+        new = dump_stage.build_dump_stage(Dump(paths=[str(path)]), store)
         return increments.find_base(name, new, store, champion)
 
     other = write_lines(store.root.parent / "other.json.gz", [review(9999)])

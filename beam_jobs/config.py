@@ -1,14 +1,18 @@
-"""What can be set for the jobs: each option with its meaning, unit, bounds and default."""
+"""What can be set for the jobs: each option with its meaning, unit, bounds and default.
+
+Options that exclude each other are refused here too, so whoever holds options holds good ones.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import Setting
 from beam_jobs.reading import fields, layout
-from beam_jobs.text import splits
+from beam_jobs.text import languages, splits
 
 MAX_SAMPLE_BYTES = 1_000_000
-"""Bytes of text to train Punkt on; why so many: corpus/options.py."""
+"""Bytes of text to train Punkt on; why so many: corpus/plan.py."""
 SHORTEST_SEQUENCE, LONGEST_SEQUENCE = 16, 65_535
 """Tokens; positions in a sequence are stored in 16 bits."""
 
@@ -66,7 +70,7 @@ class DumpOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions:
+class TextOptions(DumpOptions):
     """The texts."""
 
     repair_run_ons: Annotated[bool, Setting('"great!It" becomes "great! It"')] = True
@@ -80,9 +84,18 @@ class TextOptions:
         Setting("keep only reviews in these, for example en; empty: all. Slow", metavar="CODE"),
     ] = ()
 
+    def __post_init__(self) -> None:
+        if self.languages and (wrong := set(self.languages) - languages.list_languages()):
+            codes = " ".join(sorted(wrong))
+            raise UserError(f"--languages {codes}: codes of two letters, such as en")
+        try:
+            "".encode(self.encoding)
+        except (LookupError, UnicodeError):
+            raise UserError(f"--encoding {self.encoding}: not an encoding Python knows") from None
+
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusOptions(TextOptions, DumpOptions):
+class CorpusOptions(TextOptions):
     """Options of beam_jobs.corpus_job."""
 
     seen: Annotated[
@@ -123,9 +136,17 @@ class CorpusOptions(TextOptions, DumpOptions):
     )
     seed: Annotated[int, Setting("decides which text falls into which split")] = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.seen and self.near_duplicates:
+            raise UserError(
+                "--near-duplicates with --seen: an earlier corpus keeps no signatures of its "
+                "texts, only their hashes; give 0, or all dumps in one call"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringOptions(TextOptions, DumpOptions):
+class ScoringOptions(TextOptions):
     """Options of beam_jobs.scoring_job."""
 
     scorer: Annotated[str, Setting("folder made by model.scorer", metavar="DIR")]
@@ -167,6 +188,21 @@ class ShardsOptions:
         int, Setting("tokens of a sequence", ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE)
     ] = 128
     split: Annotated[Split, Setting("side of the corpus")] = "pretrain"
+
+    def __post_init__(self) -> None:
+        if bool(self.corpus) == bool(self.general_text):
+            raise UserError("give one of --corpus and --general-text")
+        if self.general_text and self.split != "pretrain":
+            raise UserError(
+                f"--split: {self.split}; general text is for pre-training only, leave --split out"
+            )
+        for_text = "here it is for --general-text"
+        if self.corpus and self.punkt:
+            raise UserError(f"--punkt: a corpus is in sentences already; {for_text}")
+        if self.corpus and self.withhold_corpus:
+            raise UserError(f"--withhold-corpus: the splits of a corpus share no text; {for_text}")
+        if self.corpus and self.withhold:
+            raise UserError(f"--withhold: corpus_job has it for a corpus; {for_text}")
 
 
 @dataclass(frozen=True, kw_only=True)

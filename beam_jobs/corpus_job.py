@@ -22,7 +22,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs.corpus import options, plan, prepare_pass
+from beam_jobs.config import CorpusOptions
+from beam_jobs.corpus import plan, prepare_pass
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.punkt_training import write_punkt
 from beam_jobs.corpus.result import CorpusProgress, summarize_corpus
@@ -37,13 +38,17 @@ from beam_jobs.engine import beam_options, graph_runner
 from beam_jobs.job import storage
 from beam_jobs.job.command import main
 from beam_jobs.job.progress import track_progress
+from beam_jobs.job.settings import read_known_options
 from beam_jobs.reading import work_units
+
+DESCRIPTION = "Review dumps to a corpus of clean, distinct sentences; any Beam option may follow."
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Make the corpus; return what corpus.json holds, or what was staged."""
     started, cpu = time.monotonic(), sum(os.times()[:4])
-    corpus = plan.plan_corpus(*options.parse_corpus_options(argv))
+    options, flags = read_known_options(CorpusOptions, argv, "corpus_job", DESCRIPTION)
+    corpus = plan.plan_corpus(options, flags)
     engine = beam_options.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
     if corpus.withheld_files:

@@ -18,20 +18,25 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.ml.inference.base import RunInference
 
+from beam_jobs.config import ScoringOptions
 from beam_jobs.corpus import prepare_pass, unit_counts
 from beam_jobs.engine import beam_options, graph_runner
 from beam_jobs.job.command import main
 from beam_jobs.job.progress import track_progress
+from beam_jobs.job.settings import read_known_options
 from beam_jobs.reading import work_units
 from beam_jobs.scoring.classifier import UnitScorer
-from beam_jobs.scoring.plan import SCORE_FILES, ScoringPlan, parse_scoring_options, plan_scoring
+from beam_jobs.scoring.plan import SCORE_FILES, ScoringPlan, plan_scoring
 from beam_jobs.scoring.score_files import finish_scores, write_scores
+
+DESCRIPTION = "A label and its probability for every review; any Beam option may follow."
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Score the dump; return the totals, or what was staged."""
     started = time.monotonic()
-    plan = plan_scoring(*parse_scoring_options(argv))
+    options, flags = read_known_options(ScoringOptions, argv, "scoring_job", DESCRIPTION)
+    plan = plan_scoring(options, flags)
     engine, folders = beam_options.describe_engine(plan.engine), plan.folders
     folders.clear_other_runs(SCORE_FILES)
     with track_progress(plan.expected_units, "units", f"scoring ({engine})") as bar:

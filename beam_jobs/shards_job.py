@@ -19,20 +19,24 @@ from typing import Any
 
 import apache_beam as beam
 
+from beam_jobs.config import ShardsOptions
 from beam_jobs.engine import beam_options, graph_runner
 from beam_jobs.job import storage
 from beam_jobs.job.command import main
 from beam_jobs.job.progress import track_progress
-from beam_jobs.packing.options import parse_shards_options
+from beam_jobs.job.settings import read_known_options
 from beam_jobs.packing.plan import ShardsPlan, plan_shards
 from beam_jobs.packing.result import summarize_shards, update_bar
 from beam_jobs.packing.shard_files import PackIntoShards, remove_strays
+
+DESCRIPTION = "A corpus to packed sequences of token ids; any Apache Beam option may follow."
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Make the shards; return what shards.json holds, or what was staged."""
     started, cpu = time.monotonic(), sum(os.times()[:4])
-    plan = plan_shards(*parse_shards_options(argv))
+    options, flags = read_known_options(ShardsOptions, argv, "shards_job", DESCRIPTION)
+    plan = plan_shards(options, flags)
     engine, units = beam_options.describe_engine(plan.engine), len(plan.units)
     remove_strays(plan.packing, plan.units)
     with track_progress(units, "units", f"shards ({engine})") as bar:

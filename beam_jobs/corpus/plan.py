@@ -1,11 +1,12 @@
 """Everything the corpus job will do, decided once from its options before any work begins."""
 
+import itertools
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.config import CorpusOptions, ScoringOptions
+from beam_jobs.config import CorpusOptions, TextOptions
 from beam_jobs.corpus.folders import UNIT_NAME, Folders
 from beam_jobs.corpus.prepare_pass import Preparation
 from beam_jobs.deduplication import earlier_corpora, evaluation_texts
@@ -13,8 +14,7 @@ from beam_jobs.deduplication.earlier_corpora import EarlierCorpora
 from beam_jobs.engine import beam_options
 from beam_jobs.job import storage
 from beam_jobs.job.files import hash_bytes
-from beam_jobs.reading import fields, work_units
-from beam_jobs.reading.layout import Layout
+from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import splits
 from beam_jobs.text.cleaning import CleaningOptions
@@ -34,6 +34,11 @@ SAMPLE_SHARE = 0.01
 """Of a dump's text, between the two bounds."""
 TEXT_SHARE = 0.5
 """Of a dump's bytes, about: the rest are names of fields and identifiers."""
+
+SHARED = (
+    *("seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
+    *("withhold_own", "near_duplicates"),
+)
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,16 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     Raises UserError for inputs that cannot be read, an output that cannot be written, and earlier
     corpora that do not fit.
     """
-    files = list_dump_files(args)
-    storage.check_inputs_outside([file.path for file in files], args.output)
-    storage.check_writable(args.output)
+    if args.punkt:
+        from beam_jobs.text import sentences  # NLTK: nothing else here needs it
+
+        sentences.read_punkt(args.punkt)
+    files = work_units.list_dump_files(args)
+    storage.check_output(args.output, [file.path for file in files])
+    withheld = storage.expand_patterns(args.withhold, "--withhold")
     engine = beam_options.resolve_beam_options(flags, sum(file.plain_size for file in files))
-    withheld = storage.expand_patterns(list(args.withhold), "--withhold") if args.withhold else []
-    shared = list_shared_settings(args, withheld)
+    bounds = splits.parse_shares(args.split)
+    shared = list_shared_settings(args, bounds, withheld)
     earlier = earlier_corpora.inspect_corpora(list(args.seen), shared, args.output, args.punkt)
     work = f"_work-{compute_fingerprint(args, files, withheld, earlier)}"
     folders = Folders(args.output, storage.join_path(args.output, work))
@@ -74,34 +83,13 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
         files=tuple(files),
         unit_bytes=work_units.choose_unit_bytes(files),
         folders=folders,
-        preparation=plan_preparation(args, files, folders),
+        preparation=plan_preparation(args, bounds, files, folders),
         earlier=earlier,
         punkt=args.punkt or earlier.punkt,
         withheld_files=tuple(withheld),
         shared_settings=shared,
         engine=engine,
     )
-
-
-def list_dump_files(args: CorpusOptions | ScoringOptions) -> list[DumpFile]:
-    """Return the files of all dumps in the order given, those of a dump by name.
-
-    A file that two dumps name belongs to the first.
-    """
-    layout = Layout(
-        "json_lines",
-        encoding=args.encoding,
-        max_record_bytes=args.max_record_bytes,
-        records=args.records or "",
-    )
-    overrides = fields.parse_column_overrides(args.columns)
-    files: list[DumpFile] = []
-    for number, patterns in enumerate(args.input):
-        known = {file.path for file in files}
-        paths = [path for path in storage.expand_patterns(list(patterns)) if path not in known]
-        dump = work_units.inspect_files(paths, args.format, overrides, layout, args.max_expansion)
-        files += [replace(file, index=len(files) + file.index, dump=number) for file in dump]
-    return files
 
 
 def compute_fingerprint(
@@ -121,12 +109,14 @@ def compute_fingerprint(
     return hash_bytes(content.encode())[:16]
 
 
-def plan_preparation(args: CorpusOptions, files: list[DumpFile], folders: Folders) -> Preparation:
+def plan_preparation(
+    args: CorpusOptions, bounds: tuple[float, ...], files: list[DumpFile], folders: Folders
+) -> Preparation:
     text_bytes = 1 + sum(file.plain_size for file in files) * TEXT_SHARE
     sample_bytes = min(args.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
     return replace(
         plan_text_preparation(args, folders),
-        bounds=splits.parse_shares(args.split),
+        bounds=bounds,
         seed=args.seed,
         sample_share=0 if args.punkt or args.seen else min(1.0, sample_bytes / text_bytes),
         withheld=folders.withheld if args.withhold else "",
@@ -135,7 +125,7 @@ def plan_preparation(args: CorpusOptions, files: list[DumpFile], folders: Folder
     )
 
 
-def plan_text_preparation(args: CorpusOptions | ScoringOptions, folders: Folders) -> Preparation:
+def plan_text_preparation(args: TextOptions, folders: Folders) -> Preparation:
     """Return how each text is prepared by itself: all on one side, none in Punkt's sample."""
     return Preparation(
         folder=folders.prepared,
@@ -151,7 +141,7 @@ def plan_text_preparation(args: CorpusOptions | ScoringOptions, folders: Folders
     )
 
 
-def list_settings(args: CorpusOptions | ScoringOptions) -> dict[str, Any]:
+def list_settings(args: TextOptions) -> dict[str, Any]:
     """Return what decides the bytes of the corpus beside the dump."""
     return {
         name: value
@@ -160,27 +150,15 @@ def list_settings(args: CorpusOptions | ScoringOptions) -> dict[str, Any]:
     }
 
 
-def list_shared_settings(args: CorpusOptions, withheld: list[str]) -> dict[str, Any]:
-    """Return what corpora that follow one another must have in common: all that decides about a
-    text.
-    """
-    bounds = [0.0, *splits.parse_shares(args.split)]
-    shares = {
-        side: round(100 * (b - a), 6)
-        for side, a, b in zip(splits.SPLITS, bounds, bounds[1:], strict=False)
-    }
-    names = (
-        "seed",
-        "repair_run_ons",
-        "mask_personal_data",
-        "min_words",
-        "max_characters",
-        "withhold_own",
-    )
+def list_shared_settings(
+    args: CorpusOptions, bounds: tuple[float, ...], withheld: list[str]
+) -> dict[str, Any]:
+    """Return what corpora that follow one another must agree on: all that decides about a text."""
+    shares = [round(100 * (b - a), 6) for a, b in itertools.pairwise((0.0, *bounds))]
     return {
         "version": VERSION,
-        "split": ",".join(f"{side}={share:g}" for side, share in shares.items()),
-        **{name: getattr(args, name) for name in (*names, "near_duplicates")},
+        "split": ",".join(map("{}={:g}".format, splits.SPLITS, shares)),
+        **{name: getattr(args, name) for name in SHARED},
         "languages": sorted(args.languages),
         "withhold": sorted(map(evaluation_texts.identify_file, withheld)),
     }

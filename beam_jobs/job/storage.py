@@ -117,17 +117,6 @@ def remove_matching(folder: str, pattern: str) -> None:
             remove_path(join_path(folder, name))
 
 
-def check_inputs_outside(inputs: Iterable[str], output: str) -> None:
-    """Refuse inputs in the output folder, which is cleared of what an earlier job has written."""
-    for path in inputs:
-        if (
-            not is_remote(path)
-            and not is_remote(output)
-            and Path(path).resolve().parent == Path(output).resolve()
-        ):
-            raise UserError(f"--output {output}: {path}, an input, lies in it; give another folder")
-
-
 @contextmanager
 def report_unreachable(address: str, option: str) -> Iterator[None]:
     """Say in one line what keeps us from a store: package, credentials, bucket or network."""
@@ -162,14 +151,20 @@ def raise_storage_error(error: Exception, path: str) -> None:
         ) from error
 
 
-def check_writable(folder: str) -> None:
-    """Raise UserError, before the work begins, if its result could not be written."""
+def check_output(folder: str, inputs: Iterable[str] = ()) -> None:
+    """Raise UserError, before the work begins, if its result could not be written.
+
+    Inputs must not lie in the folder, which is cleared of what an earlier job has written.
+    """
     if is_remote(folder):
         with report_unreachable(folder, "--output"):
             fs, probe = fsspec.core.url_to_fs(join_path(folder, ".writable.tmp"))
             fs.pipe_file(probe, b"")
             fs.rm_file(probe)
         return
+    for path in inputs:
+        if not is_remote(path) and Path(path).resolve().parent == Path(folder).resolve():
+            raise UserError(f"--output {folder}: {path}, an input, lies in it; give another folder")
     try:
         os.makedirs(folder, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
@@ -201,7 +196,7 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
     write_bytes(path, (json.dumps(content, ensure_ascii=False) + "\n").encode())
 
 
-def expand_patterns(patterns: list[str], option: str = "--input") -> list[str]:
+def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[str]:
     """Return every file that the patterns name, each once, sorted by name: their order changes
     nothing.
     """

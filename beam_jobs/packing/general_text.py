@@ -87,7 +87,7 @@ class TextUnit:
 
 
 def plan_text_units(
-    patterns: list[str],
+    patterns: Sequence[str],
     output: str,
     punkt: str | None,
     withhold: Sequence[str] = (),
@@ -124,13 +124,13 @@ def write_withheld_index(withhold: Sequence[str], corpus: str, output: str) -> s
         return ""
     path = storage.join_path(output, "withheld")
     storage.remove_path(path)
-    files = storage.expand_patterns(list(withhold), "--withhold")
+    files = storage.expand_patterns(withhold, "--withhold")
     reviews = corpus_units.read_held_out_texts(corpus) if corpus else ()
     withholding.write_index(files, path, reviews)
     return path
 
 
-def find_text_files(patterns: list[str]) -> list[str]:
+def find_text_files(patterns: Sequence[str]) -> list[str]:
     """Return every file that the patterns name, each once, sorted by name."""
     paths = {pattern: storage.expand_pattern(pattern, "--general-text") for pattern in patterns}
     for pattern, found in paths.items():

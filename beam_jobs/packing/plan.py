@@ -1,5 +1,6 @@
 """Everything the shards job will do, decided once from its options before any work begins."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tokenizers import Tokenizer
 
 from beam_jobs.config import ShardsOptions
+from beam_jobs.deduplication import evaluation_texts
 from beam_jobs.engine import beam_options
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
@@ -55,13 +57,25 @@ class Packing:
 
 
 @dataclass(frozen=True)
+class Sources:
+    """What is packed."""
+
+    corpus: str
+    """Path of its corpus.json; "" for general text."""
+    documents: int | None
+    """Reviews in the split as corpus.json counts them, where there is one."""
+    made_of: dict[str, Any]
+    """What pre-training will see: the corpus, and the evaluation texts kept out of it."""
+
+
+@dataclass(frozen=True)
 class ShardsPlan:
     """What is packed, how, and where the shards go."""
 
-    options: ShardsOptions
     packing: Packing
     units: Sequence[Unit]
     engine: PipelineOptions
+    sources: Sources
 
 
 def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:
@@ -76,20 +90,21 @@ def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:
         text_bytes = sum(unit.rows for unit in units) * REVIEW_BYTES
     else:
         units = general_text.plan_text_units(
-            list(options.general_text),
+            options.general_text,
             options.output,
             options.punkt,
             options.withhold,
             options.withhold_corpus,
         )
         text_bytes = sum(unit.rows for unit in units)
-    return ShardsPlan(options, packing, units, beam_options.resolve_beam_options(flags, text_bytes))
+    engine = beam_options.resolve_beam_options(flags, text_bytes)
+    return ShardsPlan(packing, units, engine, inspect_sources(options))
 
 
 def prepare_output(options: ShardsOptions) -> Packing:
     """Copy the vocabulary byte for byte and remove shards.json, the mark of a finished run."""
     files, size = read_vocabulary(options.vocabulary)
-    storage.check_writable(options.output)
+    storage.check_output(options.output)
     storage.remove_path(storage.join_path(options.output, "shards.json"))
     folder = storage.join_path(options.output, "vocabulary")
     for name, content in files.items():
@@ -120,3 +135,21 @@ def read_vocabulary(folder: str) -> tuple[dict[str, bytes], int]:
             f"--vocabulary: {folder}/tokenizer.json is not a WordPiece tokenizer ({error})"
         ) from None
     return files, tokenizer.get_vocab_size()
+
+
+def inspect_sources(options: ShardsOptions) -> Sources:
+    """Return what is known of the text before it is read."""
+    if options.corpus:
+        path = storage.join_path(options.corpus, "corpus.json")
+        content = storage.read_bytes(path)
+        result = json.loads(content)
+        splits, withheld = result.get("splits"), result.get("agreed", {}).get("withhold", [])
+        documents = splits.get(options.split, 0) if splits else None
+        return Sources(path, documents, {"corpus": hash_bytes(content), "withheld": withheld})
+    files = storage.expand_patterns(options.withhold, "--withhold")
+    withheld = sorted(map(evaluation_texts.identify_file, files))
+    made_of: dict[str, Any] = {"corpus": "", "withheld": withheld}
+    if options.withhold_corpus:
+        path = storage.join_path(options.withhold_corpus, "corpus.json")
+        made_of["withheld_corpus"] = storage.hash_file(path)
+    return Sources("", None, made_of)

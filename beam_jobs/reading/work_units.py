@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO
 
+from beam_jobs.config import DumpOptions
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
-from beam_jobs.reading import boundaries, detection, layout, parquet_records
+from beam_jobs.reading import boundaries, detection, fields, layout, parquet_records
 from beam_jobs.reading.compression import (
     Compression,
     PlainStream,
@@ -74,6 +75,27 @@ class Unit:
     def name(self) -> str:
         """The unit's name, which sorts in the order of the dump."""
         return f"{self.file.index:04d}-{self.piece:05d}"
+
+
+def list_dump_files(options: DumpOptions) -> list[DumpFile]:
+    """Return the files of all dumps in the order given, those of a dump by name.
+
+    A file that two dumps name belongs to the first.
+    """
+    defaults = Layout(
+        "json_lines",
+        encoding=options.encoding,
+        max_record_bytes=options.max_record_bytes,
+        records=options.records or "",
+    )
+    overrides = fields.parse_column_overrides(options.columns)
+    files: list[DumpFile] = []
+    for number, patterns in enumerate(options.input):
+        known = {file.path for file in files}
+        paths = [path for path in storage.expand_patterns(patterns) if path not in known]
+        dump = inspect_files(paths, options.format, overrides, defaults, options.max_expansion)
+        files += [replace(file, index=len(files) + file.index, dump=number) for file in dump]
+    return files
 
 
 def inspect_files(

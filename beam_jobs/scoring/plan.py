@@ -1,4 +1,4 @@
-"""The options of the scoring job, and everything it will do, decided before any work begins."""
+"""Everything the scoring job will do, decided once from its options before any work begins."""
 
 import json
 from dataclasses import dataclass
@@ -8,13 +8,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_jobs.config import ScoringOptions
 from beam_jobs.corpus import plan as corpus_plan
 from beam_jobs.corpus.folders import UNIT_NAME, Folders
-from beam_jobs.corpus.options import check_text_options
 from beam_jobs.corpus.prepare_pass import Preparation
 from beam_jobs.engine import beam_options
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_bytes
-from beam_jobs.job.settings import read_known_options
 from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.scoring.classifier import check_digest
@@ -40,23 +38,14 @@ class ScoringPlan:
         return sum(work_units.estimate_units(file, self.unit_bytes) for file in self.files)
 
 
-def parse_scoring_options(argv: list[str] | None) -> tuple[ScoringOptions, list[str]]:
-    """Return the job's options, and what is left for Beam."""
-    description = "A label and its probability for every review; any Beam option may follow."
-    options, flags = read_known_options(ScoringOptions, argv, "scoring_job", description)
-    check_text_options(options)
-    return options, flags
-
-
 def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     """Return the plan of a job with these options and these flags of Beam.
 
     Raises UserError for a scorer or dump that cannot be read, and an output that cannot be written.
     """
     check_scorer(options.scorer, options.scorer_sha256)
-    files = corpus_plan.list_dump_files(options)
-    storage.check_inputs_outside([file.path for file in files], options.output)
-    storage.check_writable(options.output)
+    files = work_units.list_dump_files(options)
+    storage.check_output(options.output, [file.path for file in files])
     work = f"_work-{compute_fingerprint(options, files)}"
     folders = Folders(options.output, storage.join_path(options.output, work))
     return ScoringPlan(

@@ -6,12 +6,11 @@ from itertools import islice
 from typing import Any
 
 from beam_jobs.config import CorpusOptions
-from beam_jobs.corpus.plan import list_dump_files
 from beam_jobs.reading import detection, parquet_records, work_units
 from beam_jobs.reading.compression import open_uncompressed
 from beam_jobs.reading.fields import make_review_reader
 from beam_jobs.reading.lines import Reject, Tally
-from beam_jobs.reading.work_units import DumpFile
+from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from flows.configuration.parameters import Dump
 from flows.runner.store import Store
 from flows.stages.dump import build_dump_stage

@@ -19,11 +19,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import pyarrow.dataset as ds
 
 from beam_jobs import corpus_job
-from beam_jobs.corpus import options, plan
+from beam_jobs.config import CorpusOptions
 from beam_jobs.deduplication import withholding
 from beam_jobs.job import storage
 from beam_jobs.job.command import redirect_stdout_to_stderr
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import read_options
+from beam_jobs.reading.work_units import list_dump_files
 
 HEADER = (
     "| file | format found | read | kept | dropped by reason | stars 1–5, none | notes |\n"
@@ -64,7 +66,7 @@ def row_of(file: Path, columns: str | None) -> str:
     with tempfile.TemporaryDirectory() as folder, redirect_stdout_to_stderr():
         arguments = ["--input", str(file), "--output", folder, *extra]
         try:
-            layout = plan.list_dump_files(options.parse_corpus_options(arguments)[0])[0].layout
+            layout = list_dump_files(read_options(CorpusOptions, arguments, "", ""))[0].layout
             result = corpus_job.run([*arguments, "--direct_running_mode=in_memory"])
         except UserError as mistake:
             return f"| {file.name} | refused: {mistake} | | | | | |"

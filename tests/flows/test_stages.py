@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from beam_jobs.config import CorpusOptions
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import read_known_options
 from flows.configuration.settings import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
@@ -82,9 +84,7 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(fing
     for setting in (*settings, *chosen):
         assert "corpus" in changed(before, fingerprints(setting))
     assert "dump" not in changed(before, fingerprints(*settings))
-    from beam_jobs.corpus import options
-
-    read, rest = options.parse_corpus_options(corpus(*settings, *chosen))
+    read, rest = read_known_options(CorpusOptions, corpus(*settings, *chosen), "corpus_job", "")
     assert (read.columns, read.format, read.encoding) == (
         "text=body,stars=score",
         "delimited",

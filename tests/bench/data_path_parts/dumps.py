@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.corpus import options, plan, prepare_pass
+from beam_jobs.config import CorpusOptions
+from beam_jobs.corpus import prepare_pass
 from beam_jobs.reading import work_units
-from beam_jobs.reading.work_units import DumpFile
+from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from beam_jobs.sample import sample_dump
 
 FILES, WRITERS = 8, 2
@@ -74,8 +75,7 @@ def lines(inputs: list[str]) -> Iterator[bytes]:
 
 
 def dump_files(inputs: list[str]) -> list[DumpFile]:
-    args, _ = options.parse_corpus_options(["--input", *inputs, "--output", "unused"])
-    return plan.list_dump_files(args)
+    return list_dump_files(CorpusOptions(input=(tuple(inputs),), output="unused"))
 
 
 def text_field(inputs: list[str]) -> str:

@@ -12,15 +12,15 @@ from nltk.tokenize.punkt import PunktSentenceTokenizer
 from tokenizers import Tokenizer
 
 from beam_jobs import corpus_job, shards_job
+from beam_jobs.config import CorpusOptions, ShardsOptions
 from beam_jobs.corpus import prepare_pass, write_pass
 from beam_jobs.corpus.folders import Folders
-from beam_jobs.corpus.options import parse_corpus_options
 from beam_jobs.corpus.plan import plan_corpus
 from beam_jobs.corpus.punkt_training import write_punkt
 from beam_jobs.deduplication import duplicate_buckets
 from beam_jobs.job import storage
+from beam_jobs.job.settings import read_options
 from beam_jobs.packing import shard_files
-from beam_jobs.packing.options import parse_shards_options
 from beam_jobs.packing.plan import Packing, Unit, plan_shards
 from beam_jobs.reading import work_units
 from beam_jobs.text import sentences
@@ -94,13 +94,15 @@ def in_a_pool(dump: Path, vocabulary: Path, output: Path, workers: int) -> None:
     """The same units through the same functions, handed out by multiprocessing."""
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         pool_corpus(pool, dump, output)
-        shards = plan_shards(*parse_shards_options(shards_arguments(vocabulary, output)))
+        shards = plan_shards(
+            read_options(ShardsOptions, shards_arguments(vocabulary, output), "", ""), []
+        )
         units = sorted(shards.units, key=lambda unit: -unit.rows)
         pool.map(partial(pack_unit, packing=shards.packing), units, chunksize=1)
 
 
 def pool_corpus(pool, dump: Path, output: Path) -> None:
-    plan = plan_corpus(*parse_corpus_options(corpus_arguments(dump, output)))
+    plan = plan_corpus(read_options(CorpusOptions, corpus_arguments(dump, output), "", ""), [])
     cut = partial(work_units.cut_file, size=plan.unit_bytes, folder=plan.folders.cuts)
     units = [unit for found in pool.map(cut, plan.files, chunksize=1) for unit in found]
     counts = pool.map(

@@ -129,7 +129,14 @@ class PretrainingConfig:
     validate_every: Annotated[int, Setting("steps; 0: only at the end", ge=0)] = 0
     validate_sequences: Annotated[int, Setting("the first of the dev shards", ge=1)] = 1024
     checkpoint_every: Annotated[int, Setting("steps from one checkpoint to the next", ge=1)] = 500
-    keep_checkpoints: Annotated[int, Setting("the newest ones, besides the best", ge=1)] = 2
+    keep_checkpoints: Annotated[
+        int,
+        Setting(
+            "the newest ones, besides the best; a stage keeps none once it is complete, unless "
+            "this is set",
+            ge=1,
+        ),
+    ] = 2
     compile: Annotated[bool, Setting("torch.compile, on the devices where it pays (CUDA)")] = True
 
     def __post_init__(self) -> None:

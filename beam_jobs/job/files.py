@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,27 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
     """Write `content` as indented JSON, all or nothing."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         json.dump(content, file, indent=1, ensure_ascii=False)
+
+
+def link_file(source: str | os.PathLike, target: str | os.PathLike) -> None:
+    """Give a file that nobody writes to any more a second name; copy it where links cannot be.
+
+    A file of the second name is replaced.
+    """
+    Path(target).unlink(missing_ok=True)
+    try:
+        os.link(os.path.realpath(source), target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target)
+
+
+def link_path(source: Path, folder: Path) -> None:
+    """Give a file, or all files of a folder, a second name in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, folder, copy_function=link_file, dirs_exist_ok=True)
+    else:
+        link_file(source, folder / source.name)
 
 
 def hash_file(path: str | os.PathLike) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -145,14 +144,11 @@ def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
 
 def print_usage(arguments: argparse.Namespace) -> None:
     """Print what takes room: by kind of stage, checkpoints apart, then by run."""
-    from flows.runner.store_usage import find_folder, list_checkpoints, list_runs, measure_folder
+    from flows.runner.store_usage import find_folder, list_runs, measure_folder, measure_kinds
 
     store = open_store(arguments)
-    checkpoints = sum(map(measure_folder, list_checkpoints(store)))
-    kinds = Counter({p.name: measure_folder(p) for p in store.root.iterdir() if p.is_dir()})
-    kinds["pretraining"] -= checkpoints
-    kinds["checkpoints"] = checkpoints
-    for kind, size in kinds.most_common():
+    kinds = measure_kinds(store)
+    for kind, size in sorted(kinds.items(), key=lambda item: -item[1]):
         if size > 0:
             print(f"{format_bytes(size):>8}  {kind}")
     print(f"{format_bytes(sum(kinds.values())):>8}  in {store.root}")
@@ -163,12 +159,11 @@ def print_usage(arguments: argparse.Namespace) -> None:
 
 def prune_store(arguments: argparse.Namespace) -> None:
     """List what may go, or remove it."""
-    from flows.runner.store_usage import list_prunable, measure_folder, remove_paths
+    from flows.runner.store_usage import list_prunable, measure_removal, remove_paths
 
     store = open_store(arguments)
     paths = list_prunable(store, arguments.keep, list_registered(arguments, store))
-    removed = remove_paths(paths) if arguments.yes else ((p, measure_folder(p)) for p in paths)
-    total = print_paths(store, removed)
+    total = print_paths(store, (remove_paths if arguments.yes else measure_removal)(paths))
     if arguments.yes:
         print(f"removed {format_bytes(total)} from {store.root}")
     else:

@@ -10,6 +10,7 @@ manifest. The manifest is written last because object stores have no atomic rena
 import hashlib
 import json
 import logging
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -74,6 +75,10 @@ class Stage:
     written_last: str = ""
     """File with the result, where an earlier job may have made this stage along with its own (an
     evaluation).
+    """
+    scratch: tuple[str, ...] = ()
+    """Folders in its own that its job continues from. No manifest lists them, and they go once it
+    is complete.
     """
     tracked: bool = False
     """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
@@ -144,7 +149,13 @@ class Store:
         """
         folder = self.folder(stage)
         folder.mkdir(parents=True, exist_ok=True)
-        files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in NOT_PUBLISHED)
+        files = sorted(
+            p
+            for p in folder.rglob("*")
+            if p.is_file()
+            and p.name not in NOT_PUBLISHED
+            and p.relative_to(folder).parts[0] not in stage.scratch
+        )
         manifest: Manifest = {
             "stage": stage.name,
             "version": stage.version,
@@ -169,6 +180,8 @@ class Store:
             **cost,
         }
         write_json(folder / MANIFEST, manifest)
+        for name in stage.scratch:
+            shutil.rmtree(folder / name, ignore_errors=True)
         return manifest
 
     @contextmanager

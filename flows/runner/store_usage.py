@@ -1,7 +1,9 @@
 """Who needs which stage folder of a store, what room each takes, and what may go."""
 
 import json
+import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from flows.runner.store import MANIFEST, Manifest, Store
 
 RESULTS = ("report", "study", "scores", "pretraining", "shards", "corpus", "vocabulary")
 """Stages that a run may end with, in this order; the others are on the way to one of them."""
+MLFLOW = "mlflow"
 CHECKPOINTS = "checkpoints"
 """Folder in a pre-training's (model/pretraining/outputs.py)."""
 
@@ -55,10 +58,43 @@ def list_runs(store: Store) -> list[Run]:
     return list(runs.values())
 
 
+def list_file_states(folder: Path) -> list[os.stat_result]:
+    return [path.lstat() for path in folder.rglob("*") if path.is_file()]
+
+
 def measure_folder(folder: Path) -> int:
     """Return the bytes of all files below a folder; a file with two names counts once."""
-    files = {s.st_ino: s.st_size for p in folder.rglob("*") if p.is_file() for s in [p.stat()]}
-    return sum(files.values())
+    return sum({state.st_ino: state.st_size for state in list_file_states(folder)}.values())
+
+
+def measure_kinds(store: Store) -> dict[str, int]:
+    """Return the bytes below each folder of a store; checkpoints count apart.
+
+    A file that MLflow has a second name of counts where it was made.
+    """
+    folders = sorted(
+        (p for p in store.root.iterdir() if p.is_dir()), key=lambda p: (p.name == MLFLOW, p)
+    )
+    places = {path.name: [path] for path in folders}
+    found, seen = dict[str, int](), set[int]()
+    for kind, paths in ({CHECKPOINTS: list_checkpoints(store)} | places).items():
+        states = {s.st_ino: s.st_size for path in paths for s in list_file_states(path)}
+        found[kind] = sum(size for inode, size in states.items() if inode not in seen)
+        seen |= set(states)
+    return found
+
+
+def measure_removal(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """Yield each path with the bytes that are free once it and those before it are removed.
+
+    A file that has another name, as an artifact of MLflow, stays.
+    """
+    names = Counter[int]()
+    for path in paths:
+        states = list_file_states(path)
+        names.update(state.st_ino for state in states)
+        freed = {s.st_ino: s.st_size for s in states if names[s.st_ino] == s.st_nlink}
+        yield path, sum(freed.values())
 
 
 def find_folder(store: Store, manifest: Manifest) -> Path:
@@ -117,9 +153,8 @@ def is_in_use(folder: Path) -> bool:
 
 
 def remove_paths(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
-    """Remove stage folders and checkpoints; yield each with the bytes that it took."""
-    for path in paths:
-        size = measure_folder(path)
+    """Remove stage folders and checkpoints; yield each with the bytes that are free now."""
+    for path, size in list(measure_removal(paths)):
         if path.match(CHECKPOINTS):
             _forget_files(path)
         else:

@@ -13,6 +13,9 @@ from flows.runner.processes import run_job
 from flows.runner.store import ACCELERATOR, Manifest, Stage, Store
 from model.presets import PRESETS, Preset, apply_settings
 
+KEEP = "keep_checkpoints"
+"""Setting without which a stage that is complete has no checkpoints any more."""
+
 
 def check_device(parameters: Parameters) -> None:
     """Raise UserError, before anything is made, where the device is not there: training comes hours
@@ -139,6 +142,7 @@ def _build_stage(
     """Return what all pre-trainings share; `own` and `list_arguments` are this one's."""
     settings = {**training.settings, "seed": str(training.seed)}
     threads = ["--threads", str(training.threads)] if training.threads else []
+    deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
         4,
@@ -147,7 +151,7 @@ def _build_stage(
             "preset.pretraining": asdict(PRESETS[training.preset].pretraining),
             **own,
             "seed": training.seed,
-            "settings": dict(training.settings),
+            "settings": deciding,
         },
         inputs,
         "model.pretrain",
@@ -160,6 +164,7 @@ def _build_stage(
         ],
         title=training.title,
         tags=(ACCELERATOR,),
+        scratch=() if KEEP in training.settings else ("checkpoints",),
         tracked=True,
     )
 

@@ -52,6 +52,7 @@ def describe_study(
     """Return the study as the report's job reads it."""
     return {
         "title": title,
+        "store": str(store.root),
         "command": command,
         **describe_stages(store, made),
         "arms": _describe_arms(store, cells),

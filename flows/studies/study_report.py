@@ -54,6 +54,7 @@ def describe_study(
     searched = {name: read_json(store, s, "best.json") for name, s in stages.searches.items()}
     return {
         "title": study.title,
+        "store": str(store.root),
         "question": study.question,
         "command": format_command(stages.loaded, parameters, folder / "study.yaml"),
         "comparisons": [list(pair) for pair in list_pairs(study)],

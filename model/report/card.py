@@ -4,11 +4,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import link_file
 from model.evaluation.metrics import METRICS
 from model.finetuning.tasks import TASKS
 from model.report.document import render_template
@@ -36,14 +37,19 @@ FRONT_MATTER = re.compile(r"^---\n(.*?)\n---\n", re.DOTALL)
 def write_model_folder(
     source: Path, output: Path, study: Mapping[str, Any], results: Results, answer: str
 ) -> None:
-    """Copy the encoder's folder to `output` with a new card, completely or not at all."""
+    """Copy the encoder's folder to `output` with a new card, completely or not at all.
+
+    What lies in the study's own store, where nothing is changed once it is there, is linked.
+    """
     if not (source / "config.json").exists():
         raise UserError(
             f"{source}: no config.json; `model` in the study file names the encoder's folder"
         )
     temporary = output.with_name(f".{output.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
-    shutil.copytree(source, temporary)
+    is_ours = bool(study.get("store")) and source.resolve().is_relative_to(study["store"])
+    copy: Callable[..., Any] = link_file if is_ours else shutil.copy2
+    shutil.copytree(source, temporary, copy_function=copy, ignore=lambda *_: {"README.md"})
     (temporary / "README.md").write_text(
         _render_card(source, study, results, answer), encoding="utf-8"
     )

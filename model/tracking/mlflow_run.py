@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.job.files import link_path
 from model.tracking.mlflow_client import (
     build_run_address,
     create_client,
@@ -118,17 +119,14 @@ class Tracking:
         self._sender.submit(lambda: self._send_metrics(run or self.parent, [line]))
 
     def log_folder(self, folder: Path, name: str, run: TrackedRun | None = None) -> None:
-        """Log a complete folder or file as artifact `name` of a run, once however often called."""
+        """Log a complete folder or file as artifact `name` of a run, once however often called.
+
+        In a folder of this machine the artifact is the same files under a second name.
+        """
         target = run or self.parent
-        if (folder, name) in target.logged:
-            return
-        target.logged.add((folder, name))
-        if folder.is_dir():
-            self._sender.submit(lambda: self._client.log_artifacts(target.id, str(folder), name))
-        else:
-            self._sender.submit(
-                lambda: self._client.log_artifact(target.id, str(folder), name or None)
-            )
+        if (folder, name) not in target.logged:
+            target.logged.add((folder, name))
+            self._sender.submit(lambda: self._send_artifact(target, folder, name))
 
     def mark_logged(self, folder: Path) -> None:
         """Make `is_logged` true of a folder, in later processes too, once all has arrived."""
@@ -278,6 +276,18 @@ class Tracking:
         ]
         for start in range(0, len(metrics), BATCH_METRICS):
             self._client.log_batch(run.id, metrics=metrics[start : start + BATCH_METRICS])
+
+    def _send_artifact(self, run: TrackedRun, folder: Path, name: str) -> None:
+        from mlflow.utils.file_utils import local_file_uri_to_path
+        from mlflow.utils.uri import is_local_uri
+
+        place = self._client.get_run(run.id).info.artifact_uri
+        if is_local_uri(place):
+            link_path(folder, Path(local_file_uri_to_path(place), name))
+        elif folder.is_dir():
+            self._client.log_artifacts(run.id, str(folder), name)
+        else:
+            self._client.log_artifact(run.id, str(folder), name or None)
 
     def _finish_run(self, run: TrackedRun, status: str) -> None:
         self._mirror_run(run)

@@ -45,7 +45,12 @@ def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     assert (
         changed(
             before,
-            fingerprints("pretraining.device=cpu", "finetuning.at_once=1", "corpus.workers=3"),
+            fingerprints(
+                "pretraining.device=cpu",
+                "pretraining.keep_checkpoints=3",
+                "finetuning.at_once=1",
+                "corpus.workers=3",
+            ),
         )
         == set()
     )

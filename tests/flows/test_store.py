@@ -65,6 +65,20 @@ def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
     assert {"prefect", "torch"} <= set(manifest["packages"])
 
 
+def test_what_a_job_continues_from_goes_with_its_last_line(store):
+    for scratch in ((), ("checkpoints",)):
+        stage = Stage("pretraining", len(scratch), {}, scratch=scratch)
+        for name in ("model", "checkpoints"):
+            (store.folder(stage) / name).mkdir(parents=True)
+            (store.folder(stage) / name / "weights").write_text("all")
+        listed = [file["path"] for file in store.publish(stage, {})["files"]]
+        kept = [] if scratch else ["checkpoints/weights"]
+        assert listed == [*kept, "model/weights"]
+        assert [
+            str(p.relative_to(store.folder(stage))) for p in store.folder(stage).glob("c*/*")
+        ] == kept
+
+
 def test_lineage_reaches_back_to_the_dump(store, corpus):
     store.publish(corpus.inputs["dump"], {})
     store.publish(corpus, {})

@@ -1,11 +1,16 @@
 """Files that are there whole or not at all."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from beam_jobs.job.files import write_json
+import pytest
+
+from beam_jobs.job.files import link_path, write_json
 
 KILLED = """
 import os, signal, sys
@@ -28,3 +33,25 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_the_file_as_it_was(tmp
         assert done.returncode == -signal.SIGKILL, done.stderr
     assert json.loads(file.read_text()) == {"whole": 1}
     assert not fresh.exists()
+
+
+def test_a_link_takes_no_room_and_replaces_what_was_there(tmp_path):
+    source, folder = tmp_path / "model", tmp_path / "artifacts" / "model"
+    (source / "parts").mkdir(parents=True)
+    for words in ("first", "second"):
+        write_json(source / "parts" / "weights", words)
+        link_path(source, folder)
+        assert json.loads((folder / "parts" / "weights").read_text()) == words
+    assert (folder / "parts" / "weights").samefile(source / "parts" / "weights")
+    link_path(source / "parts" / "weights", tmp_path / "other")
+    assert (tmp_path / "other" / "weights").samefile(source / "parts" / "weights")
+
+
+def test_another_file_system_gets_a_copy(tmp_path):
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or os.stat(memory).st_dev == os.stat(tmp_path).st_dev:
+        pytest.skip("there is no second file system")
+    (tmp_path / "weights").write_text("all")
+    with TemporaryDirectory(dir=memory) as folder:
+        link_path(tmp_path / "weights", Path(folder))
+        assert Path(folder, "weights").read_text() == "all"

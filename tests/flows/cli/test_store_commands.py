@@ -5,10 +5,14 @@ import subprocess
 import sys
 
 import pytest
+from mlflow import MlflowClient
 
 from flows.cli import main
 from flows.runner.store import Stage, Store
-from flows.runner.store_usage import list_runs
+from flows.runner.store_usage import list_runs, measure_folder, measure_kinds
+from flows.servers.mlflow_server import resolve_mlflow_database
+from model.tracking.mlflow_run import Tracking
+from model.tracking.registry import REGISTERED, Registry
 
 
 def publish(store, stage, **files):
@@ -91,6 +95,30 @@ def test_pruning_lists_first_and_removes_what_nobody_needs(store, capsys):
     assert len(gone) == 2
     assert not [path for name in gone for path in store.root.glob(f"*/{name}*")]
     assert run(store, capsys, "store", "prune", "--keep", "ffff")[0] == 2
+
+
+def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys):
+    [first, second] = list_runs(store)
+    encoder = second.find_value("pretraining", "fingerprint")
+    (store.root / "mlflow").mkdir()
+    tracking = Tracking(resolve_mlflow_database(store.root))
+    tracking.start("a run", {}, {})
+    tracking.log_folder(store.root / "pretraining" / encoder / "model", "")
+    assert tracking.wait_until_sent(200)
+    registry = Registry(tracking.uri)
+    tags = {"encoder": encoder, "report": second.last["fingerprint"]}
+    version = registry.add_version(tracking.parent.id, "model", tags)
+    registry.promote(version, "a test")
+    tracking.finish()
+
+    database = measure_folder(store.root / "mlflow") - 2000
+    assert measure_kinds(store)["mlflow"] == database, "an artifact is the stage's own file"
+    prune = "store", "prune", "--keep", first.last["fingerprint"], "--yes"
+    run(store, capsys, *prune)
+    assert [one.last for one in list_runs(store)] == [first.last, second.last]
+    MlflowClient(registry.uri).delete_model_version(REGISTERED, version)
+    run(store, capsys, *prune)
+    assert [one.last for one in list_runs(store)] == [first.last]
 
 
 def test_what_is_being_made_stays(store, capsys):

@@ -89,6 +89,18 @@ def test_the_folder_loads_and_is_called_what_it_is(write, words, tmp_path):
     assert (card.data.license, card.data.language) == (None, None)
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_weights_of_the_same_store_are_no_second_copy(is_ours, tmp_path):
+    source = write_electra(tmp_path / "store" / "pretraining" / "discriminator")
+    (source / "README.md").write_text("# Mine\n")
+    study = {"store": str(tmp_path / "store")} if is_ours else {"store": str(tmp_path / "other")}
+    found = results(tmp_path, p="polarity")
+    write_model_folder(source, tmp_path / "model", study, found, "Yes.")
+    weights = tmp_path / "model" / "model.safetensors"
+    assert weights.samefile(source / "model.safetensors") is is_ours
+    assert (source / "README.md").read_text() == "# Mine\n", "the new card is a file of its own"
+
+
 def test_a_masked_language_model_of_ours_is_no_discriminator_and_keeps_its_own_card(tmp_path):
     source = write_electra(tmp_path / "run" / "encoder")
     config = json.loads((source / "config.json").read_text())

@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
@@ -90,6 +92,23 @@ def test_a_folder_is_sent_once_to_each_run(tmp_path):
     client = finished(tracking)
     sent = [[f.path for f in client.list_artifacts(r.id, "model")] for r in (tracking.parent, run)]
     assert sent == [["model/weights"], ["model/more", "model/weights"]]
+
+
+def test_an_artifact_on_this_machine_is_no_second_copy(tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "weights").write_bytes(b"x" * 1000)
+    tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
+    tracking.start("a run", {}, {})
+    tracking.log_folder(model, "model")
+    tracking.log_folder(model / "weights", "")
+    client = finished(tracking)
+    artifacts = list((tmp_path / "artifacts").rglob("weights"))
+    assert len(artifacts) == 2
+    assert all(artifact.samefile(model / "weights") for artifact in artifacts)
+    shutil.rmtree(model)
+    shown = client.download_artifacts(tracking.parent.id, "model/weights")
+    assert Path(shown).stat().st_size == 1000, "what MLflow shows outlives the stage"
 
 
 def test_passwords_of_addresses_reach_neither_logs_nor_links(monkeypatch, heard):

@@ -1,6 +1,4 @@
-"""Vocabulary, pre-training, fine-tuning and evaluation: everything that needs torch and nothing of
-Beam or Prefect.
-"""
+"""Everything that needs torch and nothing of Beam or Prefect."""
 
 import os
 

@@ -69,9 +69,7 @@ def load_cleaning_tokenizer(file: Path, clean: str) -> Tokenizer:
 
 
 def export_program(module: nn.Module, max_length: int) -> torch.export.ExportedProgram:
-    """Export the module for any batch and any length up to the longest the classifier was trained
-    on.
-    """
+    """Export the module for any batch and any length up to the longest it was trained on."""
     batch, tokens = (
         torch.export.Dim("batch", min=1, max=4096),
         torch.export.Dim("tokens", min=2, max=max_length),

@@ -142,9 +142,7 @@ def _open_parquet(file: Path) -> pq.ParquetFile:
 
 
 def _hash_to_fraction(text_hashes: Any) -> np.ndarray:
-    """Return the hashes of texts as numbers in [0, 1). They are bytes 8–15, because the split may
-    have been drawn from the first ones.
-    """
+    """Return hashes as numbers in [0, 1), of bytes 8–15: the first may have drawn the split."""
     hashes = b"".join(text_hashes.to_pylist())
     return np.frombuffer(hashes, ">u8").reshape(-1, 2)[:, 1] / 2.0**64
 
@@ -168,9 +166,7 @@ def make_untrained_tokenizer(lower_case: bool, strip_accents: bool) -> Tokenizer
 def train_tokenizer(
     sample: ReviewSample, size: int, lower_case: bool, strip_accents: bool, unused: int
 ) -> Tokenizer:
-    """Return a tokenizer of at most `size` entries: special ones, [unused…], characters, then
-    pieces in the order of their merges.
-    """
+    """Return a tokenizer: special entries, [unused…], characters, then pieces by their merges."""
     learner = make_untrained_tokenizer(lower_case, strip_accents)
     alphabet = choose_alphabet(sample, learner, min(LARGEST_ALPHABET, (size - unused) // 8))
     continuing = [
@@ -191,9 +187,7 @@ def train_tokenizer(
 
 
 def choose_alphabet(sample: ReviewSample, learner: Tokenizer, at_most: int) -> list[str]:
-    """Return the most frequent characters after normalization, ties by code point, in code-point
-    order.
-    """
+    """Return the most frequent characters after normalization, in code-point order."""
     raw: Counter[str] = Counter()
     for sentences in sample:
         raw.update("".join(sentences))

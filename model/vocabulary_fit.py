@@ -51,9 +51,7 @@ def load_vocabulary_tokenizer(file: Path) -> Tokenizer:
 
 
 def read_first_fit(vocabulary: Path) -> dict[str, Any]:
-    """Return the fit to the dev split of the corpus the vocabulary was made for; empty where that
-    had no word.
-    """
+    """Return the fit to the dev split of the vocabulary's own corpus; empty without a word."""
     rows = json.loads((vocabulary / "vocabulary.json").read_text()).get("fit", [])
     return next((row for row in rows if row["vocabulary"] == "this" and row["words"]), {})
 
@@ -61,9 +59,7 @@ def read_first_fit(vocabulary: Path) -> dict[str, Any]:
 def compare_fits(
     new: Mapping[str, Any], first: Mapping[str, Any], unknown_limit: float, tokens_limit: float
 ) -> dict[str, Any]:
-    """Return the two measures now and then, by how much they rose, and a warning for each that rose
-    too far.
-    """
+    """Return the two measures now and then, their rise, and a warning where it is too much."""
     names = ("words", "unknown_rate", "tokens_per_word")
     result: dict[str, Any] = {name: new[name] for name in names} | {"warnings": []}
     if not first or not new["words"]:

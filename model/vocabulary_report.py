@@ -1,6 +1,4 @@
-"""Measure how well vocabularies fit a corpus: unknown words and tokens per word, on reviews they
-were not trained on.
-"""
+"""Measure how well vocabularies fit a corpus: unknown words, tokens per word."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,9 +39,7 @@ def compare_vocabularies(
 
 
 def read_vocabulary(path: str, like: Tokenizer) -> Tokenizer:
-    """Return a tokenizer with the entries of a vocab.txt that normalizes and splits words as `like`
-    does.
-    """
+    """Return a tokenizer of a vocab.txt that normalizes and splits words as `like` does."""
     try:
         entries = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

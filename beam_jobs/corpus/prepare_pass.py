@@ -259,9 +259,7 @@ class UnitReader:
         return None
 
     def record_reject(self, item: Reject) -> None:
-        """Note what is needed to find the record again, and its bytes only if the user wants them:
-        they name reviewers.
-        """
+        """Note where the record is, and its bytes, which name reviewers, only if wanted."""
         self.dropped[item.reason] += 1
         entry = {
             "file": self.unit.file.name,

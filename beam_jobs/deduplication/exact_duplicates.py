@@ -49,9 +49,7 @@ def pack_rows(text_hashes: bytes, keys: np.ndarray) -> np.ndarray:
 
 
 def compute_offsets(packed: np.ndarray) -> list[int]:
-    """Return where each value of the hashes' first byte begins in a unit's rows, and the end: 257
-    row numbers.
-    """
+    """Return where each first byte of the hashes begins in a unit's rows, and the end: 257 rows."""
     first_bytes = (packed["high"] >> np.uint64(56)).astype(np.int64)
     return [0, *np.cumsum(np.bincount(first_bytes, minlength=MAX_BUCKETS)).tolist()]
 
@@ -62,9 +60,7 @@ def count_buckets(reviews: int) -> int:
 
 
 def locate_bucket(starts: list[int], bucket: int, of: int) -> tuple[int, int]:
-    """Return the first and last row (excluded) of a bucket in the rows of one unit, given its
-    `compute_offsets`.
-    """
+    """Return the first and last row (excluded) of a bucket in a unit, given its offsets."""
     width = MAX_BUCKETS // of
     return starts[bucket * width], starts[(bucket + 1) * width]
 

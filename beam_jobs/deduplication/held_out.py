@@ -49,9 +49,7 @@ def hash_runs(texts: list[str], numbers: np.ndarray) -> np.ndarray:
 
 
 def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> str:
-    """Write the runs of the dev and test reviews of some files of earlier corpora, unless an
-    earlier attempt has; return the path.
-    """
+    """Write the runs of earlier corpora's dev and test reviews, once, and return the path."""
     number, paths = run
     output = storage.join_path(folder, f"{number:05d}.heldout")
     if not storage.exists(output):

@@ -24,9 +24,7 @@ REQUIREMENTS = (
     "tokenizers",
     "xxhash",
 )
-"""Beside apache-beam, which the workers' container has. A test compares them with the package's
-imports.
-"""
+"""Beside apache-beam, which workers have. A test compares them with the package's imports."""
 
 SETUP = """import setuptools
 

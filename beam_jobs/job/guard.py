@@ -24,9 +24,7 @@ def guard_command(command: Sequence[str], grace: float) -> list[str]:
 
 
 def end_group_at_hangup(grace: float) -> None:
-    """Wait until nobody holds the other end of the pipe, then end every process of the group, this
-    one included.
-    """
+    """Wait until nobody holds the pipe's other end, then end all processes of the group."""
     while os.read(0, 4096):
         pass
     os.killpg(0, signal.SIGTERM)

@@ -197,9 +197,7 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
 
 
 def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[str]:
-    """Return every file that the patterns name, each once, sorted by name: their order changes
-    nothing.
-    """
+    """Return every file that the patterns name, each once, sorted by name."""
     found: set[str] = set()
     for pattern in patterns:
         paths = expand_pattern(pattern, option)

@@ -40,9 +40,7 @@ class RowGroups:
 
 @dataclass(frozen=True)
 class CorpusUnit:
-    """One shard's worth of corpus. `digest` tells whether a shard found in the output was made from
-    these rows.
-    """
+    """One shard's worth of corpus; a shard that bears its `digest` was made from these rows."""
 
     rows_are: ClassVar[str] = "reviews"
     number: int
@@ -54,9 +52,7 @@ class CorpusUnit:
         return sum(part.rows for part in self.parts)
 
     def read_windows(self, split: str) -> Iterator[pa.ListArray]:
-        """Yield the sentences of the unit's reviews of one split, about WINDOW_ROWS reviews at
-        once.
-        """
+        """Yield the sentences of one split's reviews, about WINDOW_ROWS reviews at once."""
         waiting: list[pa.ListArray] = []
         for batch in read_batches(self):
             chosen = pc.equal(batch["split"].cast(pa.string()), split)
@@ -112,9 +108,7 @@ def read_held_out_texts(corpus: str) -> Iterator[str]:
 
 
 def read_metadata(path: str, option: str) -> tuple[pq.FileMetaData, str]:
-    """Return the metadata of a Parquet file and the SHA-256 of its footer, which holds the sizes
-    and bounds of every column.
-    """
+    """Return a Parquet file's metadata and the SHA-256 of its footer, which bounds every column."""
     try:
         with storage.open_bytes(path) as file:
             metadata = pq.read_metadata(file)
@@ -127,9 +121,7 @@ def read_metadata(path: str, option: str) -> tuple[pq.FileMetaData, str]:
 
 
 def group_row_groups(groups: list[RowGroups], rows_wanted: int) -> Iterator[tuple[RowGroups, ...]]:
-    """Yield row groups in order, in runs of at least `rows_wanted` rows; neighbours in a file
-    become one part.
-    """
+    """Yield row groups in runs of at least `rows_wanted` rows; neighbours become one part."""
     run: list[RowGroups] = []
     for group in groups:
         if run and run[-1].path == group.path:

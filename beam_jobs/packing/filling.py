@@ -26,9 +26,7 @@ PLACED = -1
 
 
 class Queues:
-    """Items by their length in tokens, first in, first out. Bit n of `in_use` says whether queue n
-    may have any.
-    """
+    """Items by length in tokens, first in, first out. Bit n of `in_use`: queue n may have any."""
 
     def __init__(self, longest: int) -> None:
         self.queues: list[deque[Any]] = [deque() for _ in range(longest + 1)]
@@ -57,9 +55,7 @@ class Queues:
 
 
 class Beginnings(Queues):
-    """Items (start, sentence, document): beginnings of documents, void once the document has gone
-    on elsewhere.
-    """
+    """Items (start, sentence, document): beginnings, void once the document is placed elsewhere."""
 
     def __init__(self, longest: int, start_of: list[int]) -> None:
         super().__init__(longest)
@@ -105,9 +101,7 @@ class Filling:
             self._offer_document(document, self._start_of[document], sentence)
 
     def _offer_document(self, document: int, start: int, sentence: int) -> None:
-        """Offer what is left of a document, from `start` inside `sentence`: whole, or its
-        beginnings.
-        """
+        """Offer the rest of a document, from `start` in `sentence`: whole, or its beginnings."""
         room, ends = self._max_length - self._specials, self._sentence_ends
         left = self._end_of[document] - start
         if left <= room:
@@ -156,9 +150,7 @@ class Filling:
         self._room_left.append(left + specials)
 
     def _place_piece(self, beginning: int, whole: int, sequence: int) -> int:
-        """Place a whole document of that length, if it is not 0, or else a beginning; return its
-        length.
-        """
+        """Place a whole document of that length (if not 0) or a beginning; return its length."""
         if whole:
             start = self._whole.take(whole)
             self.pieces.append((start, start + whole, sequence))

@@ -46,9 +46,7 @@ EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n")
 
 @dataclass(frozen=True)
 class TextUnit:
-    """Bytes `start` to `stop` (None: all there are) of a file. To shards_job the like of a
-    CorpusUnit.
-    """
+    """Bytes `start` to `stop` (None: the end) of a file; to shards_job the like of a CorpusUnit."""
 
     rows_are: ClassVar[str] = "bytes"
     number: int

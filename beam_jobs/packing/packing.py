@@ -20,9 +20,7 @@ SPECIALS = 2
 
 @dataclass(frozen=True)
 class Tokens:
-    """Documents of one window: all ids, where each sentence ends in them, and each document among
-    the sentences.
-    """
+    """Documents of a window: all ids, the sentences' ends in them, the documents' sentences."""
 
     ids: np.ndarray
     sentence_offsets: np.ndarray  # sentences + 1 positions in ids
@@ -51,9 +49,7 @@ class Counts:
 def pack_documents(
     tokens: Tokens, max_length: int, cls_id: int, sep_id: int, schema: pa.Schema
 ) -> tuple[pa.Table, Counts]:
-    """Return one sequence a row (input_ids, document_starts, sentence_starts), in the order of
-    their first documents, and the counts.
-    """
+    """Return one sequence a row, in the order of their first documents, and the counts."""
     sentence_ends = drop_repeats(tokens.sentence_offsets)
     document_ends = drop_repeats(tokens.sentence_offsets[tokens.document_offsets])
     piece_starts, piece_ends, bins = fill_sequences(
@@ -79,9 +75,7 @@ def build_table(
     specials: tuple[int, int],
     schema: pa.Schema,
 ) -> pa.Table:
-    """Return the rows: pieces in document order within a sequence, sequences in the order of their
-    first pieces.
-    """
+    """Return the rows: in each the pieces, over all the first pieces, in document order."""
     order, row_of = order_rows(bins)
     lengths = (piece_ends - piece_starts)[order]
     ends = np.cumsum(lengths + SPECIALS)

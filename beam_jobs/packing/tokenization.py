@@ -51,9 +51,7 @@ class Memory:
         return np.arange(first, first + len(strings), dtype=np.int32)
 
     def gather_ids(self, rows: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of rows[n] for each of the numbers, one after another, and how many each
-        has.
-        """
+        """Return the ids of rows[n] for each number, one after another, and how many each has."""
         starts = self._ends[rows]
         lengths = (self._ends[rows + 1] - starts)[numbers]
         return self._ids[expand_spans(starts[numbers], lengths)], lengths
@@ -81,9 +79,7 @@ class WordIds:
         self.cls_id, self.sep_id = self._vocabulary["[CLS]"], self._vocabulary["[SEP]"]
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of all texts (uint32) and the offsets of each text in them (int64, one
-        more than texts).
-        """
+        """Return the ids of all texts (uint32) and where each begins, and the end (int64)."""
         split = pc.split_pattern(texts, " ")
         numbered = split.flatten().dictionary_encode()
         rows = self._find_chunk_rows(numbered.dictionary)

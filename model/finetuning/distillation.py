@@ -45,9 +45,7 @@ class Teacher:
 def load_teacher(
     folder: Path, task: Task, examples: Sequence[Example], device: Device, cache: Path
 ) -> Teacher:
-    """Load the teacher; read its logits from `cache` if any student computed them before, else
-    compute them and write them there.
-    """
+    """Load the teacher; read its logits from `cache`, or compute them and write them there."""
     from safetensors.torch import load_file, save_file
 
     if task.shape not in SHAPES:
@@ -71,9 +69,7 @@ def load_teacher(
 
 
 def _hash_teacher(folder: Path, examples: Sequence[Example]) -> str:
-    """Return a hash of all that decides the logits: weights, head, tokenizer and the examples'
-    texts.
-    """
+    """Return a hash of what decides the logits: weights, head, tokenizer, texts."""
     sources = hashlib.sha256()
     for name in ("model.safetensors", "head.safetensors", "task.json", "tokenizer.json"):
         if (folder / name).exists():
@@ -86,9 +82,7 @@ def _hash_teacher(folder: Path, examples: Sequence[Example]) -> str:
 
 
 def halve_teacher(folder: Path, dropout: float | None = None) -> nn.Module:
-    """Return the teacher with every second of its layers, from the first on; head and embeddings
-    stay.
-    """
+    """Return the teacher with every second of its layers, from the first on."""
     model, _, _ = encoders.load_finetuned(folder, dropout)
     for module in model.modules():
         layers = getattr(module, "layer", None)
@@ -173,9 +167,7 @@ class DistillationLoss(nn.Module):
 def _check_same_vocabulary(
     teacher: Teacher, tokenizer: Tokenizer, settings: FinetuningSettings
 ) -> None:
-    """Raise a UserError where the student's tokens, which hidden and attention losses show the
-    teacher, are not the teacher's.
-    """
+    """Raise a UserError where the tokens of the student differ from the teacher's."""
     setting = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
     if tokenizer.get_vocab() != teacher.tokenizer.get_vocab():
         raise UserError(
@@ -189,9 +181,7 @@ def _check_same_vocabulary(
 def compute_soft_loss(
     student: torch.Tensor, teacher: torch.Tensor, settings: FinetuningSettings, shape: str
 ) -> torch.Tensor:
-    """Return T² · KL(teacher ‖ student) at temperature T, so that its gradients keep their size;
-    the squared error for numbers.
-    """
+    """Return T² · KL(teacher ‖ student) at temperature T; for numbers the squared error."""
     if shape == "regression":
         return F.mse_loss(student.float(), teacher)
     t = settings.temperature
@@ -208,9 +198,7 @@ def compute_soft_loss(
 def compute_hidden_loss(
     student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor
 ) -> torch.Tensor:
-    """Return the mean squared error of the hidden states that are not padding, embeddings included;
-    layers are paired evenly.
-    """
+    """Return the mean squared error of hidden states, without padding; layers are paired evenly."""
     weight = mask.unsqueeze(-1).float()
     losses = []
     for i, j in pair_layers(len(student) - 1, len(teacher) - 1, embeddings=True):
@@ -222,9 +210,7 @@ def compute_hidden_loss(
 def compute_attention_loss(
     student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor
 ) -> torch.Tensor:
-    """Return the mean squared error of the attention, averaged over heads, between tokens that are
-    not padding.
-    """
+    """Return the mean squared error of attention averaged over heads, without padding."""
     both = (mask.unsqueeze(1) * mask.unsqueeze(2)).float()
     losses = []
     for i, j in pair_layers(len(student), len(teacher)):

@@ -1,6 +1,4 @@
-"""Fine-tune from data to model folder: train the grid of learning rates, keep the best on dev, go
-on after a kill.
-"""
+"""Fine-tune: train the grid of learning rates, keep the best on dev, go on after a kill."""
 
 import hashlib
 import json
@@ -65,9 +63,7 @@ def finetune(request: Request, output: Path, device: str = "auto") -> dict[str, 
 
 
 def read_current_result(request: Request, output: Path) -> dict[str, Any] | None:
-    """Return the result in the folder if it answers the same request and, as make judges, nothing
-    that it is made of is newer; else None.
-    """
+    """Return the folder's result if it answers this request and its inputs are no newer."""
     file = output / "result.json"
     if not file.exists():
         return None
@@ -82,9 +78,7 @@ def read_current_result(request: Request, output: Path) -> dict[str, Any] | None
 def _train_all_rates(
     request: Request, prepared: PreparedData, device: Device, output: Path
 ) -> tuple[nn.Module, Attempt, list[Attempt]]:
-    """Train every learning rate but those finished before a kill; return the network with its best
-    state, the best attempt and all attempts.
-    """
+    """Train the learning rates that are not done; return the best network and all attempts."""
     rates = request.settings.learning_rates
     attempts: list[Attempt] = []
     model: nn.Module | None = None
@@ -143,9 +137,7 @@ def train_first_rate(
 def _build_network(
     request: Request, prepared: PreparedData, training: Training, teacher: Teacher | None
 ) -> tuple[nn.Module, nn.Module | None]:
-    """Return the network as every training of this seed begins, and the loss where a teacher gives
-    it.
-    """
+    """Return the network as every training of this seed begins, and a teacher's loss."""
     start, settings = request.start, request.settings
     torch.manual_seed(request.seed)
     model = start.build_network(request.task, settings)
@@ -156,9 +148,7 @@ def _build_network(
 
 
 def _move_to_device(model: nn.Module, max_length: int, device: Device) -> nn.Module:
-    """Return the network on the device; on a CPU unfused attention is a fifth faster for short
-    texts.
-    """
+    """Return the network on the device; short texts take unfused attention on a CPU."""
     if device.kind == "cpu" and max_length <= UNFUSED_ATTENTION_TOKENS:
         encoders.use_unfused_attention(model)
     return model.to(device.torch)
@@ -237,8 +227,6 @@ def _make_reporter(
 
 
 def _locate_attempt(output: Path, rate: float) -> Path:
-    """Return the folder of one learning rate of this very request: another request in the same
-    output starts afresh.
-    """
+    """Return the folder of one learning rate of this very request."""
     request = hashlib.sha256((output / "run.json").read_bytes()).hexdigest()[:16]
     return output / "attempts" / f"{request}-{rate:g}"

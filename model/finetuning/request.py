@@ -1,6 +1,4 @@
-"""Say what a fine-tuning is asked for: network, task, data, settings, seed; and what its data are
-once they are read and tokenized.
-"""
+"""Say what a fine-tuning is asked for, and what its data are once they are tokenized."""
 
 from collections import Counter
 from collections.abc import Sequence

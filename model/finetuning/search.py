@@ -76,9 +76,7 @@ def _list_finished_trials(study: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Objective:
-    """A trial: one training with the settings drawn, which reports its dev metric after every part
-    of the training.
-    """
+    """One training with the settings drawn, which reports its dev metric after every part."""
 
     request: "Request"
     prepared: "PreparedData"
@@ -107,9 +105,7 @@ class Objective:
 
 
 def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], None]:
-    """Return a function that tells the trial its score after each part, and ends the trial where it
-    has fallen behind.
-    """
+    """Return a function that tells the trial its scores, and ends it where it falls behind."""
     import optuna
 
     reported: set[int] = set()

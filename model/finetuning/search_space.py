@@ -32,9 +32,7 @@ EXAMPLE = '{"batch": [16, 32], "learning_rate": {"low": 1e-4, "high": 3e-3, "log
 
 
 def read_space(file: Path, distils: bool) -> Space:
-    """Read the space from a JSON file; raise a UserError for its first mistake. `distils` says
-    whether there is a teacher.
-    """
+    """Read the space from a JSON file; `distils` says whether there is a teacher."""
     try:
         space = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

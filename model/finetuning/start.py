@@ -1,6 +1,4 @@
-"""Say what network a fine-tuning starts from: a folder, a hub name, random weights, or half of a
-teacher.
-"""
+"""Say what a fine-tuning starts from: a folder, a hub name, random weights, half a teacher."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +21,7 @@ class Start:
     architecture: str | None = None
     teacher: Path | None = None
     teacher_outputs: Path | None = None
-    """Folder that keeps the teachers' logits for all their students; None: the output, for this
-    one.
-    """
+    """Folder of the teachers' logits for all their students; None: the output."""
 
     @property
     def tokenizer_folder(self) -> str:

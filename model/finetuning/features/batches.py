@@ -34,9 +34,7 @@ def draw_training_batches(
 
 
 def cut_prediction_batches(features: Sequence[Feature], size: int) -> Iterator[np.ndarray]:
-    """Yield the indices of batches sorted by length, which is the least padding; the caller puts
-    results back by index.
-    """
+    """Yield the indices of batches sorted by length, which is the least padding."""
     order = np.argsort([feature.length for feature in features], kind="stable")
     yield from (order[i : i + size] for i in range(0, len(order), size))
 

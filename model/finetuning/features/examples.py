@@ -28,23 +28,17 @@ class Example:
 
     id: str
     text: str
-    """Sentence, premise or question; for `tokens` the words joined by spaces; for `choice` the
-    shared beginning.
-    """
+    """Sentence, premise or question; for `tokens` words joined by spaces."""
     pair: str | None = None
     """Second sentence; for `span` the passage that holds the answer."""
     label: int | float | None = None
-    """Index of the class or of the right choice, or the number to predict; None where it is not
-    published.
-    """
+    """Index of the class or right choice, or the number to predict; None if not published."""
     words: tuple[str, ...] = ()
     tags: tuple[int, ...] = ()
     """For `tokens`: one class index per word."""
     choices: tuple[str, ...] = ()
     answers: tuple[tuple[str, int], ...] = ()
-    """For `span`: (answer, offset in `pair` in characters); none means the question has no answer
-    there.
-    """
+    """For `span`: (answer, offset in `pair` in characters); none: the question has no answer."""
     is_swapped: bool = False
     """A copy for training with `text` and `pair` exchanged, where they have no order."""
     slices: Mapping[str, str | float] = field(default_factory=dict)
@@ -76,9 +70,7 @@ class Task:
     shape: Shape
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
-    """Names in model/evaluation/metrics.py; the first decides on dev and is the one arms are
-    compared by.
-    """
+    """Names in model/evaluation/metrics.py; the first decides on dev and compares arms."""
     read: Callable[[Path, Split, Sampling, Counter[str]], list[Example]]
     """Returns the sample of a split and counts what it leaves out by reason."""
     source: str
@@ -154,9 +146,7 @@ def assign_split(text: str, shares: Mapping[Split, int]) -> Split:
 
 @lru_cache(maxsize=2)
 def fold_text(text: str) -> str:
-    """Return the text in one case with single spaces; called for a text's split and then for its
-    hash.
-    """
+    """Return the text in one case with single spaces."""
     return " ".join(text.casefold().split())
 
 

@@ -1,6 +1,4 @@
-"""Turn examples into token ids: one row a text, one row a choice, or overlapping windows over a
-passage.
-"""
+"""Turn examples into token ids: a row a text or choice, or windows over a passage."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,9 +13,7 @@ from model.finetuning.features.examples import Example, Shape
 IGNORED = -100
 """Label of what has no label: word pieces after a word's first, padding (torch's ignore_index)."""
 EXAMPLES_AT_ONCE = 1000
-"""Examples tokenized together: the tokenizer's answer takes fifty times the memory of their
-features.
-"""
+"""Examples tokenized together: a tokenizer's answer takes fifty times its features' memory."""
 NO_WORDS = np.empty(0, dtype=np.int32)
 NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
 Ids = Sequence[int] | np.ndarray
@@ -42,13 +38,9 @@ class Feature:
     target: int | float | list[int] = 0
     """Class, number, label per token, or [start, end] in tokens."""
     offsets: np.ndarray = field(default_factory=lambda: NO_OFFSETS)
-    """For `span`: int32 [tokens, 2], where each token lies in the passage, in characters; (-1, -1)
-    outside of it.
-    """
+    """For `span`: int32 [tokens, 2], a token's characters in the passage; (-1, -1) outside."""
     words: np.ndarray = field(default_factory=lambda: NO_WORDS)
-    """For `tokens`: int32 [tokens], the number of the word whose first piece each token is; -1 for
-    others.
-    """
+    """For `tokens`: int32 [tokens], the word whose first piece a token is; -1 for others."""
 
     @property
     def length(self) -> int:
@@ -112,9 +104,7 @@ class Featurizer:
     def _encode_words(
         self, places: Sequence[int], examples: Sequence[Example]
     ) -> Iterator[Feature]:
-        """Yield features that have a word's label on its first piece, as in BERT's NER; a word may
-        have no piece at all.
-        """
+        """Yield features that have a word's label on its first piece, as in BERT's NER."""
         self.tokenizer.enable_truncation(self.max_length)
         encodings = self.tokenizer.encode_batch(
             [list(e.words) for e in examples], is_pretokenized=True
@@ -129,9 +119,7 @@ class Featurizer:
     def _encode_passages(
         self, places: Sequence[int], examples: Sequence[Example]
     ) -> Iterator[Feature]:
-        """Yield overlapping windows over each passage; one without the whole answer points to
-        [CLS].
-        """
+        """Yield overlapping windows of a passage; one without the answer points to [CLS]."""
         questions = self._cut_questions([e.text for e in examples])
         by_stride: dict[int, list[int]] = defaultdict(list)
         for k, (_, room) in enumerate(questions):

@@ -1,6 +1,4 @@
-"""Hold the features of a training set in a few arrays: half a million questions have three million
-windows.
-"""
+"""Hold the features of a training set in a few arrays: there are millions of windows."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -57,9 +55,7 @@ class PackedFeatures(Sequence[Feature]):
         self._places = np.arange(len(self._examples))
 
     def drop_empty_windows(self, share: float, generator: np.random.Generator) -> None:
-        """Keep at most `share` windows without an answer, drawn at random, for each window with
-        one.
-        """
+        """Keep at most `share` windows without an answer for each window with one, at random."""
         is_empty = np.array([not self._targets[i].any() for i in range(len(self._examples))], bool)
         empty = np.flatnonzero(is_empty)
         with_answer = len(is_empty) - len(empty)

@@ -17,9 +17,7 @@ from model.pretraining.network.dropout import Noise
 ATTENTION_NAME = "amazon_electra"
 """The attention's name in transformers' registry."""
 POOL_SIZE = 1 << 22
-"""Keep factors: at least twice the attention of 32 texts of 128 tokens with 4 heads, and quickly
-drawn.
-"""
+"""Keep factors: twice the attention of 32 texts of 128 tokens with 4 heads."""
 
 
 class CheapDropout(nn.Module):
@@ -57,9 +55,7 @@ class DropoutNoise:
 
 
 def use_unfused_attention(model: Any) -> None:
-    """Let a network of transformers compute products and softmax one by one, with dropout from the
-    pool.
-    """
+    """Let a network of transformers compute unfused attention, with dropout from the pool."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
 

@@ -66,9 +66,7 @@ class Head:
 def build_network(
     encoder: str, architecture: str | None, task: Task, pooling: str, dropout: float | None = None
 ) -> nn.Module:
-    """Return the network before fine-tuning. Seed torch first: the head (and a random encoder) is
-    drawn here.
-    """
+    """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
     folder = find_source_folder(encoder, architecture)
     config = _load_config(folder, task, dropout)
     auto = _choose_auto_class(task.shape, pooling)
@@ -138,9 +136,7 @@ def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
 
 
 def _refuse_remote_code(folder: str) -> None:
-    """Raise a UserError where a folder's config.json or tokenizer_config.json names Python code of
-    its own (auto_map), which loading it would run.
-    """
+    """Refuse a folder that names Python code of its own (auto_map), which loading would run."""
     for name in ("config.json", "tokenizer_config.json"):
         file = Path(folder) / name
         try:
@@ -188,9 +184,7 @@ def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
 
 
 def _load_weights(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
-    """Return the network, and the names of the weights that its file lacks or has in another shape:
-    these are random.
-    """
+    """Return the network, and the names of the weights that are random: its file has none."""
     from safetensors import SafetensorError
     from transformers.utils import logging
 

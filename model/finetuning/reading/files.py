@@ -27,9 +27,7 @@ csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 @contextmanager
 def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
-    """Open a plain, gzip or bzip2 file, told apart by content, as UTF-8; skip a byte order mark and
-    replace wrong bytes.
-    """
+    """Open a plain, gzip or bzip2 file as UTF-8, without byte order mark and wrong bytes."""
     with path.open("rb") as file:
         start = file.read(3)
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else bz2.open if start == b"BZh" else open
@@ -44,9 +42,7 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
 
 @contextmanager
 def _report_damage(path: Path) -> Iterator[None]:
-    """Turn errors about a file's content into a UserError; those of a failing disk have a number
-    and pass.
-    """
+    """Turn errors about a file's content into a UserError; those of a disk have a number."""
     try:
         yield
     except (EOFError, zlib.error, OSError, pa.ArrowInvalid) as error:
@@ -96,9 +92,7 @@ def _read_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON; half a character, which JSON can spell and no tokenizer takes, becomes a question
-    mark.
-    """
+    """Parse JSON; half a character, which no tokenizer takes, becomes a question mark."""
     value = json.loads(text)
     if not HALF_CHARACTER.search(text):
         return value

@@ -1,6 +1,4 @@
-"""Find which file holds which split, cut splits that are not published, and keep every input on one
-side.
-"""
+"""Find or cut the splits of a data set, and keep every input on one side."""
 
 import hashlib
 import re
@@ -28,9 +26,7 @@ from model.finetuning.features.examples import (
 SHARES: Mapping[Split, int] = {"train": 80, "dev": 10, "test": 10}
 """Percent, where a format publishes no split."""
 DEV_SHARE: Mapping[Split, int] = {"train": 90, "dev": 10}
-"""Percent of a published training set, where no dev set is published (or the published one has to
-serve as test).
-"""
+"""Percent of a training set that serves as dev, where none (or only test's) is published."""
 SPLIT_WORDS: Mapping[Split, tuple[str, ...]] = {
     "train": ("train", "training", "trainset", "traindata"),
     "dev": ("dev", "devset", "development", "val", "valid", "validation", "testa"),
@@ -64,9 +60,7 @@ class SplitSource:
 
 
 def list_data_files(data: Path, leave_out: Iterable[str] = ()) -> list[Path]:
-    """Return the files of a folder, or of those below it where it has none itself, without notes
-    and without what matches `leave_out`.
-    """
+    """Return the files of a folder, or else of those below it, but notes and `leave_out`."""
     if data.is_file():
         return [data]
     here = [path for path in data.iterdir() if _is_data_file(path, leave_out)]
@@ -98,9 +92,7 @@ def list_split_files(data: Path, leave_out: Iterable[str] = ()) -> dict[Split, l
 
 
 def group_by_split(files: Iterable[Path], data: Path) -> dict[Split, list[Path]]:
-    """Group files by the split that a word of the file's name tells, or of the nearest folder above
-    it that tells one.
-    """
+    """Group files by the split that a word of the name, or of the nearest folder above, tells."""
     found: dict[Split, list[Path]] = {split: [] for split in SPLITS}
     for path in files:
         for name in reversed(path.relative_to(data).parts):

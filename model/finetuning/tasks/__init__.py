@@ -37,9 +37,7 @@ TASKS: dict[str, Task] = {task.name: task for module in MODULES for task in modu
 
 
 def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:
-    """Return a task by name; `table:…` needs the data (or the labels known from training) to know
-    its classes.
-    """
+    """Return a task by name; `table:…` needs the data, or the labels, to know its classes."""
     if name.startswith("table:"):
         return table.make_table_task(name, data or Path(), labels)
     if name not in TASKS:

@@ -32,9 +32,7 @@ SPANS = 5
 
 
 def read_amazonqa_questions(path: Path) -> Iterator[Example]:
-    """Yield the questions with their answers as written, at no place (-1): the spans are looked for
-    in the sample alone.
-    """
+    """Yield the questions with their answers as written, at no place (-1)."""
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -90,9 +88,7 @@ _read_questions = make_reader(read_amazonqa_questions, _plan, key=get_product, k
 def read_spans(
     data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
 ) -> list[Example]:
-    """Return the sample: answerable questions get the best spans of their snippets, others have no
-    answer.
-    """
+    """Return the sample: answerable questions get the best spans of their snippets."""
     return [_attach_spans(example) for example in _read_questions(data, split, sampling, left_out)]
 
 
@@ -138,9 +134,7 @@ def find_best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int
 
 
 def _bound_scores(words: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
-    """Return upper bounds of the BLEU-2 of each run of words [length - 1, first word]; 0 where it
-    shares no word.
-    """
+    """Return upper bounds of the BLEU-2 of each run of words [length - 1, first word]."""
     uni, bi = (
         {gram for r in references for gram in zip(*(r[k:] for k in range(n)), strict=False)}
         for n in (1, 2)

@@ -1,6 +1,4 @@
-"""CoNLL-2003 named entities (Tjong Kim Sang & De Meulder 2003): a token a line, its tag last, blank
-lines between.
-"""
+"""CoNLL-2003 named entities (Tjong Kim Sang & De Meulder 2003): a token a line, tag last."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +13,7 @@ TAG_INDICES = {label: i for i, label in enumerate(LABELS)}
 
 
 def read_sentences(path: Path) -> Iterator[Example]:
-    """Yield the sentences with tags in IOB2 (B- on every first word), whichever scheme the file
-    has.
-    """
+    """Yield the sentences with tags in IOB2 (B- on every first word)."""
     words: list[str] = []
     tags: list[str] = []
     first_line = 1

@@ -27,9 +27,7 @@ STARS = {stars: stars - 1 for stars in range(1, 6)}
 def read_polarity(
     data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
 ) -> list[Example]:
-    """Return the sample: 1–2 stars are negative, 4–5 positive; 3 stars and reviews without stars
-    are left out.
-    """
+    """Return the sample: 1–2 stars are negative, 4–5 positive, all others left out."""
     return _read_reviews(data, split, sampling, POLARITY)
 
 
@@ -77,9 +75,7 @@ def _stream_batches(data: Path, split: Split, classes: dict[int, int]) -> Iterat
 
 
 def _select_smallest(batches: list[pa.RecordBatch], sampling: Sampling) -> pa.RecordBatch:
-    """Return the rows that can still be in the sample: the `n` smallest hashes overall or of each
-    number of stars.
-    """
+    """Return the rows that can be in the sample: the `n` smallest hashes, overall or by stars."""
     table = pa.Table.from_batches(batches)
     keys = _hash_review_ids(table.column("review_id"), sampling.seed)
     stars = table.column("stars").to_numpy()

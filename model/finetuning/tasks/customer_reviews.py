@@ -1,6 +1,4 @@
-"""Read Amazon Customer Reviews (amazon_us_reviews on the hub): 15 columns, TSV as released or CSV;
-no published split.
-"""
+"""Read Amazon Customer Reviews (amazon_us_reviews on the hub): 15 columns, TSV or CSV."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Read Amazon sentiment as on Kaggle (amazonreviews): fastText lines `__label__1 Title: text`, 1
-negative, 2 positive.
-"""
+"""Read Kaggle's amazonreviews: fastText lines `__label__1 Title: text`, 2 is positive."""
 
 from collections.abc import Iterator
 from pathlib import Path

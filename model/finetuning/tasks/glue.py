@@ -164,18 +164,14 @@ def read_submission_examples(name: str, data: Path) -> dict[str, list[Example]]:
 
 
 def _require_example(example: Example | Omission, path: Path, place: int) -> Example:
-    """Return the example; raise a UserError for a line without one, because the official site wants
-    an answer to every line.
-    """
+    """Return the example; the official site wants an answer to every line."""
     if isinstance(example, Omission):
         raise UserError(f"{path}, example {place}: {example.reason}; fetch the file again")
     return example
 
 
 def format_submission(name: str, predictions: list[Any]) -> list[str]:
-    """Return the lines gluebenchmark.com takes: index and label, or scores with three decimals
-    within 0 to 5.
-    """
+    """Return the lines gluebenchmark.com takes: index and label, or a score from 0.000 to 5.000."""
     spec = SPECS[name]
     said = (
         [spec.labels[int(p)] for p in predictions]

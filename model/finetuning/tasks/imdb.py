@@ -1,6 +1,4 @@
-"""Read IMDb (Maas et al. 2011): JSON lines or a table with `text` and `label` 0/1, or the original
-aclImdb folders.
-"""
+"""Read IMDb (Maas et al. 2011): a table with `text` and `label` 0/1, or aclImdb folders."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

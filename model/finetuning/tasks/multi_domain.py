@@ -1,6 +1,4 @@
-"""Read multi-domain sentiment (Blitzer et al. 2007): <domain>/{positive,negative}.review,
-pseudo-XML.
-"""
+"""Read multi-domain sentiment (Blitzer et al. 2007): pseudo-XML by domain and class."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,9 +31,7 @@ def read_domain_reviews(path: Path) -> Iterator[Example]:
 
 
 def _parse_records(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the fields of each review. Tags stand alone on their lines; a field is the lines
-    between an opening and its closing tag.
-    """
+    """Yield the fields of each review: the lines between an opening and its closing tag."""
     fields: dict[str, str] = {}
     name = ""
     held: list[str] = []

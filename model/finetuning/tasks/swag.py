@@ -1,6 +1,4 @@
-"""Read SWAG (Zellers et al. 2018), which asks which of four endings follows: train.csv, val.csv,
-test.csv as published.
-"""
+"""Read SWAG (Zellers et al. 2018), which of four endings follows: train.csv, val.csv."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -35,9 +35,7 @@ MOST_CLASSES = 1000
 
 
 def make_table_task(name: str, data: Path, labels: Sequence[str] | None = None) -> Task:
-    """Return the task. `labels` are those a model was trained with; without them the label column
-    tells them.
-    """
+    """Return the task; its classes are `labels`, or else those of the label column."""
     columns = parse_task_name(name)
     shape = columns.pop("shape", "classification")
     if shape not in ("classification", "regression"):
@@ -80,9 +78,7 @@ def parse_task_name(name: str) -> dict[str, str]:
 
 
 def plan_table_splits(data: Path, label: str) -> dict[Split, SplitSource]:
-    """Plan the splits without test files that have no labels; dev serves as test where there is no
-    other.
-    """
+    """Plan the splits without unlabelled test files; dev serves as test where there is no other."""
     found = list_split_files(data)
     labelled = [path for path in found["test"] if not count_unlabelled_rows(path, label)]
     if labelled:
@@ -106,9 +102,7 @@ def count_unlabelled_rows(path: Path, label: str) -> int:
 
 
 def report_unlabelled_files(read: ReadSplit, label: str) -> ReadSplit:
-    """Return a `read` that also counts, with the test examples, the rows of test files without
-    labels.
-    """
+    """Return a `read` that also counts the rows of test files without labels."""
 
     def read_and_count(
         data: Path, split: Split, sampling: Sampling, left_out: Counter[str]

@@ -25,9 +25,7 @@ class Attempt:
     """True where loss, weights or score were no numbers any more; the best state before that stays.
     """
     state: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
-    """The network's weights where it was best on dev; empty where it diverged before the first
-    evaluation.
-    """
+    """The weights that were best on dev; empty where training diverged before."""
 
     def rank_key(self) -> tuple[float, float]:
         """Return a key by which attempts are compared; larger is better."""

@@ -29,18 +29,14 @@ from model.finetuning.training.optimizer import (
 )
 
 EVALUATIONS = 5
-"""Evaluations on dev in a training, where nothing else is set: with few labels more of them cost as
-much as the training.
-"""
+"""Evaluations on dev in a training: with few labels more cost as much as the training."""
 CHECKPOINT_SECONDS = 60.0
 CHECKPOINT_SHARE = 20.0
 """Between two checkpoints lie at least so many seconds, and so many times what it took to write
 one: a kill loses a minute, and saving costs a twentieth.
 """
 ScoreDev = Callable[[nn.Module], dict[str, float]]
-"""Returns {metric: value} of a network on dev; the first decides, larger is better; `loss` breaks
-ties.
-"""
+"""Returns {metric: value} on dev; the first decides, larger is better; `loss` breaks ties."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +76,7 @@ class Training:
 
 
 def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt:
-    """Return the attempt with the best state (on the CPU); the network itself ends where training
-    ended.
-    """
+    """Return the attempt with the best state; the network itself ends where training ended."""
     settings = training.settings
     learning = nn.ModuleList([model, training.loss] if training.loss is not None else [model])
     optimizer = build_optimizer(learning, settings, learning_rate, training.device.fused_optimizer)
@@ -119,9 +113,7 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
 
 
 def _stream_batches(training: Training) -> Iterator[np.ndarray]:
-    """Yield the batches of one epoch after the other without end, the same for the same seed, so
-    that a resumed training goes on.
-    """
+    """Yield batches of epoch after epoch without end, the same for the same seed."""
     generator = np.random.default_rng(training.seed)
     while True:
         settings = training.settings
@@ -199,7 +191,5 @@ def _evaluate_on_dev(
 
 
 def _is_finite(model: nn.Module) -> bool:
-    """Return whether all weights are numbers: the loss of the last step may be one where its
-    gradient was not.
-    """
+    """Return whether all weights are numbers: the last gradient may not have been."""
     return bool(torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all())

@@ -37,9 +37,7 @@ def compute_classification_loss(
 
 
 def expand_alphas(given: tuple[float, ...]) -> tuple[float, ...]:
-    """Return a weight for each class; one number is that of the second of two classes, and the
-    first has the rest to 1.
-    """
+    """Return a weight a class; one number is the second of two classes', the first has the rest."""
     return (1.0 - given[0], given[0]) if len(given) == 1 else given
 
 
@@ -51,17 +49,13 @@ def compute_regression_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch
 def compute_span_loss(
     start_logits: torch.Tensor, end_logits: torch.Tensor, positions: torch.Tensor
 ) -> torch.Tensor:
-    """Return the mean of the cross-entropies of start and end; positions [batch, 2] are in tokens,
-    0 ([CLS]) for no answer.
-    """
+    """Return the mean loss of start and end, tokens in [batch, 2]; 0 ([CLS]) for no answer."""
     start = F.cross_entropy(start_logits.float(), positions[:, 0])
     return (start + F.cross_entropy(end_logits.float(), positions[:, 1])) / 2
 
 
 def balance_class_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
-    """Return weights inverse to the classes' frequencies, 1 on average over the examples; classes
-    never seen get 0.
-    """
+    """Return weights inverse to the classes' frequencies, 1 on average; unseen ones get 0."""
     counts = np.bincount(labels[labels >= 0], minlength=classes).astype(np.float64)
     weights = np.divide(counts.sum(), len(counts) * counts, out=np.zeros(classes), where=counts > 0)
     return torch.tensor(weights, dtype=torch.float32)

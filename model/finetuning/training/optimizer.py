@@ -1,6 +1,4 @@
-"""Build the optimizer of a fine-tuning and its learning rates: lower from layer to layer, up and
-down over the steps.
-"""
+"""Build the optimizer of a fine-tuning, with lower rates layer by layer, and its schedule."""
 
 import itertools
 from typing import Any
@@ -48,9 +46,7 @@ def _count_decays(name: str, depth: int) -> int:
 def set_learning_rate(
     optimizer: torch.optim.Optimizer, step: int, steps: int, warmup: float
 ) -> None:
-    """Set the rates of a step: linear up over the warm-up (a share of the steps), then linear to
-    0.
-    """
+    """Set the rates of a step: linear up over the warm-up share, then linear to 0."""
     rising = max(1, round(steps * warmup)) if warmup else 0
     share = (step + 1) / rising if step < rising else (steps - step) / max(1, steps - rising)
     for group in optimizer.param_groups:

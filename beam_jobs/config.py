@@ -4,10 +4,10 @@ Options that exclude each other are refused here too, so whoever holds options h
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import Setting
+from beam_jobs.job.settings import setting
 from beam_jobs.reading import fields, layout
 from beam_jobs.text import languages, splits
 
@@ -24,65 +24,49 @@ Split = Literal["pretrain", "train", "dev", "test"]
 class DumpOptions:
     """The dump."""
 
-    input: Annotated[
-        tuple[Patterns, ...],
-        Setting(
-            "files, folders or globs; gs:// and s3:// too. Given again: another dump, a later one",
-            metavar="GLOB",
-        ),
-    ]
-    output: Annotated[str, Setting("folder of the result", metavar="DIR")]
-    format: Annotated[
-        layout.Format | None, Setting("instead of finding it out from the content")
-    ] = None
-    columns: Annotated[
-        str | None,
-        Setting(
-            f"columns of a format of your own, for example text=body,stars=score: "
-            f"{', '.join(fields.FIELDS)}",
-            metavar="FIELD=NAME,…",
-        ),
-    ] = None
-    records: Annotated[
-        str | None,
-        Setting(
-            "key of the list of reviews, in a file that is one JSON object around it, for example "
-            "reviews or data.reviews",
-            metavar="KEY",
-        ),
-    ] = None
-    encoding: Annotated[
-        str, Setting("of the text; what does not follow it is read as cp1252 and counted")
-    ] = "utf-8"
-    max_record_bytes: Annotated[int, Setting("longer records are rejected unread", ge=1)] = (
-        16_000_000
+    input: tuple[Patterns, ...] = setting(
+        "files, folders or globs; gs:// and s3:// too. Given again: another dump, a later one",
+        metavar="GLOB",
     )
-    max_expansion: Annotated[
-        float, Setting("times its size that a packed file may expand to; 0: any", ge=0)
-    ] = 200
-    keep_raw_rejects: Annotated[
-        bool,
-        Setting(
-            "write the bytes of records that cannot be read, names and ids of reviewers included, "
-            "into rejects/",
-        ),
-    ] = False
+    output: str = setting("folder of the result", metavar="DIR")
+    format: layout.Format | None = setting("instead of finding it out from the content", None)
+    columns: str | None = setting(
+        "columns of a format of your own, for example text=body,stars=score: "
+        + ", ".join(fields.FIELDS),
+        None,
+        metavar="FIELD=NAME,…",
+    )
+    records: str | None = setting(
+        "key of the list of reviews, in a file that is one JSON object around it, for example "
+        "reviews or data.reviews",
+        None,
+        metavar="KEY",
+    )
+    encoding: str = setting(
+        "of the text; what does not follow it is read as cp1252 and counted", "utf-8"
+    )
+    max_record_bytes: int = setting("longer records are rejected unread", 16_000_000, ge=1)
+    max_expansion: float = setting(
+        "times its size that a packed file may expand to; 0: any", 200, ge=0
+    )
+    keep_raw_rejects: bool = setting(
+        "write the bytes of records that cannot be read, names and ids of reviewers included, "
+        "into rejects/",
+        False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(DumpOptions):
     """The texts."""
 
-    repair_run_ons: Annotated[bool, Setting('"great!It" becomes "great! It"')] = True
-    mask_personal_data: Annotated[bool, Setting("mask e-mail addresses and telephone numbers")] = (
-        True
+    repair_run_ons: bool = setting('"great!It" becomes "great! It"', True)
+    mask_personal_data: bool = setting("mask e-mail addresses and telephone numbers", True)
+    min_words: int = setting("shorter texts are dropped", 1, ge=0)
+    max_characters: int = setting("longer texts are dropped", 20_000, ge=1)
+    languages: tuple[str, ...] = setting(
+        "keep only reviews in these, for example en; empty: all. Slow", (), metavar="CODE"
     )
-    min_words: Annotated[int, Setting("shorter texts are dropped", ge=0)] = 1
-    max_characters: Annotated[int, Setting("longer texts are dropped", ge=1)] = 20_000
-    languages: Annotated[
-        tuple[str, ...],
-        Setting("keep only reviews in these, for example en; empty: all. Slow", metavar="CODE"),
-    ] = ()
 
     def __post_init__(self) -> None:
         if self.languages and (wrong := set(self.languages) - languages.list_languages()):
@@ -98,43 +82,30 @@ class TextOptions(DumpOptions):
 class CorpusOptions(TextOptions):
     """Options of beam_jobs.corpus_job."""
 
-    seen: Annotated[
-        Patterns, Setting("earlier corpora: what is in them is left out", metavar="DIR")
-    ] = ()
-    near_duplicates: Annotated[
-        float,
-        Setting(
-            "drop texts this similar to an earlier one too, for example 0.8; 0: none",
-            ge=0,
-            le=1,
-            metavar="SIMILARITY",
-        ),
-    ] = 0
-    withhold: Annotated[
-        Patterns,
-        Setting("files of evaluation texts that must never reach pre-training", metavar="GLOB"),
-    ] = ()
-    withhold_own: Annotated[
-        bool,
-        Setting(
-            "drop pretrain and train reviews that nearly repeat a dev or test review; a quarter "
-            "more CPU time of the corpus job"
-        ),
-    ] = True
-    punkt: Annotated[
-        str | None,
-        Setting(
-            "punkt.json of a corpus, or NLTK's …/punkt_tab/english, instead of training",
-            metavar="PATH",
-        ),
-    ] = None
-    punkt_sample_bytes: Annotated[int, Setting("text to train Punkt on, at most", ge=1)] = (
-        MAX_SAMPLE_BYTES
+    seen: Patterns = setting("earlier corpora: what is in them is left out", (), metavar="DIR")
+    near_duplicates: float = setting(
+        "drop texts this similar to an earlier one too, for example 0.8; 0: none",
+        0,
+        ge=0,
+        le=1,
+        metavar="SIMILARITY",
     )
-    split: Annotated[str, Setting("shares of the distinct texts in each split")] = (
-        splits.DEFAULT_SHARES
+    withhold: Patterns = setting(
+        "files of evaluation texts that must never reach pre-training", (), metavar="GLOB"
     )
-    seed: Annotated[int, Setting("decides which text falls into which split")] = 0
+    withhold_own: bool = setting(
+        "drop pretrain and train reviews that nearly repeat a dev or test review; a quarter more "
+        "CPU time of the corpus job",
+        True,
+    )
+    punkt: str | None = setting(
+        "punkt.json of a corpus, or NLTK's …/punkt_tab/english, instead of training",
+        None,
+        metavar="PATH",
+    )
+    punkt_sample_bytes: int = setting("text to train Punkt on, at most", MAX_SAMPLE_BYTES, ge=1)
+    split: str = setting("shares of the distinct texts in each split", splits.DEFAULT_SHARES)
+    seed: int = setting("decides which text falls into which split", 0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,45 +120,38 @@ class CorpusOptions(TextOptions):
 class ScoringOptions(TextOptions):
     """Options of beam_jobs.scoring_job."""
 
-    scorer: Annotated[str, Setting("folder made by model.scorer", metavar="DIR")]
-    scorer_sha256: Annotated[
-        str, Setting("digest that scorer.pt2 must have (default: scorer.json's)", metavar="HEX")
-    ] = ""
-    model_version: Annotated[str, Setting("written beside every label")] = ""
+    scorer: str = setting("folder made by model.scorer", metavar="DIR")
+    scorer_sha256: str = setting(
+        "digest that scorer.pt2 must have (default: scorer.json's)", "", metavar="HEX"
+    )
+    model_version: str = setting("written beside every label", "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsOptions:
     """Options of beam_jobs.shards_job."""
 
-    corpus: Annotated[str, Setting("folder that corpus_job wrote", metavar="DIR")] = ""
-    general_text: Annotated[
-        Patterns,
-        Setting("instead: text files, plain or packed, one document a block", metavar="GLOB"),
-    ] = ()
-    punkt: Annotated[
-        str | None,
-        Setting(
-            "of --general-text: Punkt parameters, punkt.json of a corpus; else trained on the text",
-            metavar="PATH",
-        ),
-    ] = None
-    withhold: Annotated[
-        Patterns,
-        Setting("of --general-text: evaluation files whose texts must not get in", metavar="GLOB"),
-    ] = ()
-    withhold_corpus: Annotated[
-        str,
-        Setting(
-            "of --general-text: corpus whose dev and test reviews must not get in", metavar="DIR"
-        ),
-    ] = ""
-    vocabulary: Annotated[str, Setting("folder that model.vocabulary wrote", metavar="DIR")]
-    output: Annotated[str, Setting("folder of the shards", metavar="DIR")]
-    max_length: Annotated[
-        int, Setting("tokens of a sequence", ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE)
-    ] = 128
-    split: Annotated[Split, Setting("side of the corpus")] = "pretrain"
+    corpus: str = setting("folder that corpus_job wrote", "", metavar="DIR")
+    general_text: Patterns = setting(
+        "instead: text files, plain or packed, one document a block", (), metavar="GLOB"
+    )
+    punkt: str | None = setting(
+        "of --general-text: Punkt parameters, punkt.json of a corpus; else trained on the text",
+        None,
+        metavar="PATH",
+    )
+    withhold: Patterns = setting(
+        "of --general-text: evaluation files whose texts must not get in", (), metavar="GLOB"
+    )
+    withhold_corpus: str = setting(
+        "of --general-text: corpus whose dev and test reviews must not get in", "", metavar="DIR"
+    )
+    vocabulary: str = setting("folder that model.vocabulary wrote", metavar="DIR")
+    output: str = setting("folder of the shards", metavar="DIR")
+    max_length: int = setting(
+        "tokens of a sequence", 128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE
+    )
+    split: Split = setting("side of the corpus", "pretrain")
 
     def __post_init__(self) -> None:
         if bool(self.corpus) == bool(self.general_text):
@@ -209,8 +173,6 @@ class ShardsOptions:
 class SampleOptions:
     """Options of beam_jobs.sample.sample_dump."""
 
-    reviews: Annotated[int, Setting("lines to write, messy ones included", ge=1)] = 20_000
-    seed: Annotated[int, Setting("the same seed gives the same bytes")] = 0
-    output: Annotated[str, Setting("file to write, gzip if it ends in .gz", metavar="FILE")] = (
-        "sample.json.gz"
-    )
+    reviews: int = setting("lines to write, messy ones included", 20_000, ge=1)
+    seed: int = setting("the same seed gives the same bytes", 0)
+    output: str = setting("file to write, gzip if it ends in .gz", "sample.json.gz", metavar="FILE")

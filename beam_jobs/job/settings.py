@@ -1,10 +1,10 @@
 """One way to read what a user sets: options of a job, `--set` texts, fields of a form or a file.
 
-A frozen dataclass says what can be set; each field is annotated with a `Setting`:
+A frozen dataclass says what can be set; each field says what it means, and what it may be:
 
     @dataclass(frozen=True, kw_only=True)
     class Packing:
-        max_length: Annotated[int, Setting("tokens of a sequence", ge=16, le=65_535)] = 128
+        max_length: int = setting("tokens of a sequence", 128, ge=16, le=65_535)
 
 From it come the option `--max-length` with its help, the value of a text, and the bounds, which
 `flows` also puts into its forms. Decided against pydantic-settings, tyro and typer: a GPU machine
@@ -21,7 +21,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
-    Annotated,
     Any,
     Literal,
     NoReturn,
@@ -80,17 +79,17 @@ class Setting:
         )
 
 
+def setting(help: str, default: Any = dataclasses.MISSING, **bounds_and_form: Any) -> Any:
+    """Return a field of a dataclass; what is neither meaning nor default is `Setting`'s."""
+    metadata = {"setting": Setting(help, **bounds_and_form)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
 def list_settings(config: Any) -> dict[str, tuple[Any, Setting]]:
     """Return type and Setting of every field of a dataclass that has one, in their order."""
-    hints = get_type_hints(config, include_extras=True)
-    found = {}
-    for field in dataclasses.fields(config):
-        hint = hints[field.name]
-        if get_origin(hint) is Annotated:
-            setting = next((m for m in hint.__metadata__ if isinstance(m, Setting)), None)
-            if setting:
-                found[field.name] = hint.__origin__, setting
-    return found
+    hints = get_type_hints(config)
+    settings = {f.name: f.metadata.get("setting") for f in dataclasses.fields(config)}
+    return {name: (hints[name], setting) for name, setting in settings.items() if setting}
 
 
 def check_settings(config: Any) -> None:

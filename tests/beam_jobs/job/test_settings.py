@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import pytest
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import (
-    Setting,
     check_settings,
     parse_value,
     read_known_options,
     read_options,
     replace_settings,
+    setting,
 )
 
 
@@ -21,22 +21,22 @@ from beam_jobs.job.settings import (
 class Place:
     """Where it is."""
 
-    folder: Annotated[Path, Setting("folder of the result")]
+    folder: Path = setting("folder of the result")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Place):
     """What a job may be told."""
 
-    max_length: Annotated[int, Setting("tokens", ge=16, le=512)] = 128
-    rate: Annotated[float, Setting("learning rate", gt=0, lt=1)] = 0.1
-    rates: Annotated[tuple[float, ...], Setting("several", gt=0)] = ()
-    kind: Annotated[Literal["a", "b"] | None, Setting("one of two")] = None
-    most: Annotated[int | None, Setting("examples at most", ge=2)] = 9
-    lower_case: Annotated[bool, Setting("fold case")] = True
-    dry_run: Annotated[bool, Setting("plan only", is_flag=True)] = False
-    settings: Annotated[tuple[str, ...], Setting("any other", option="--set")] = ()
-    input: Annotated[tuple[tuple[str, ...], ...], Setting("files")] = ()
+    max_length: int = setting("tokens", 128, ge=16, le=512)
+    rate: float = setting("learning rate", 0.1, gt=0, lt=1)
+    rates: tuple[float, ...] = setting("several", (), gt=0)
+    kind: Literal["a", "b"] | None = setting("one of two", None)
+    most: int | None = setting("examples at most", 9, ge=2)
+    lower_case: bool = setting("fold case", True)
+    dry_run: bool = setting("plan only", False, is_flag=True)
+    settings: tuple[str, ...] = setting("any other", (), option="--set")
+    input: tuple[tuple[str, ...], ...] = setting("files", ())
 
     def __post_init__(self) -> None:
         check_settings(self)

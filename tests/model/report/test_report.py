@@ -297,8 +297,13 @@ def test_quality_against_labels_and_cost_is_drawn_where_the_study_tells_it(study
     }  # fmt: skip
     content["arms"] = [
         {
-            "name": "in-domain", "flops": 3e13, "matrix_flops": 1.25e13, "tokens": 4_000_000,
-            "seconds": 185, "cost": cost, "latency_ms": 1.5,
+            "name": "in-domain",
+            "flops": 3e13,
+            "matrix_flops": 1.25e13,
+            "tokens": 4_000_000,
+            "seconds": 185,
+            "cost": cost,
+            "latency_ms": 1.5,
         },
         {"name": "random", "latency_ms": 1.1},
     ]

@@ -20,7 +20,7 @@ from flows.configuration.parameters import (
     Increment,
     Promotion,
 )
-from flows.dumps import increments
+from flows.dumps import increments, labels
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.run_log import find_run_logger
@@ -76,6 +76,7 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     finetuning_stage.check_parameters(p)
     base = increments.resolve_base(p.increment.base, make)
     p = increments.inherit_settings(p, base)  # of a promised base some dump may have been left out
+    labels.check_corpus(p.finetuning.tasks, base.rounds[0].corpus, make.store)
     grown = increments.add_round(p, base, make)
     if grown is base:
         return base.encoder

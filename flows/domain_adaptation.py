@@ -21,6 +21,7 @@ from flows.configuration.parameters import (
     Shards,
     Vocabulary,
 )
+from flows.dumps import labels
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage
@@ -34,7 +35,9 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
     finetuning.check_parameters(p)
     reviews = make(list_dump(p.dump, make))
+    labels.check_dump(p.finetuning.tasks, p.dump, reviews, make)
     sentences = make(corpus.build_corpus_stage(p, reviews, make.store))
+    labels.check_corpus(p.finetuning.tasks, sentences, make.store)
     words = make(vocabulary.build_vocabulary_stage(p, sentences))
     sequences = make(shards.build_shards_stage(p, sentences, words))
     encoder = make(pretraining.build_pretraining_stage(p, sequences))

@@ -20,6 +20,7 @@ from flows.configuration.parameters import (
     Vocabulary,
 )
 from flows.configuration.study_file import StudyChoice
+from flows.dumps import labels
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage
@@ -63,7 +64,9 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     withheld = [*p.corpus.withhold, *list_evaluation_files(loaded)]
     p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": withheld})})
     made = {"dump": make(list_dump(p.dump, make))}
+    labels.check_dump(loaded.labelled_tasks, p.dump, made["dump"], make)
     made["corpus"] = make(corpus_stage.build_corpus_stage(p, made["dump"], make.store))
+    labels.check_corpus(loaded.labelled_tasks, made["corpus"], make.store)
     if wanted > {"corpus"} or "corpus" not in wanted:
         made["vocabulary"] = make(vocabulary_stage.build_vocabulary_stage(p, made["corpus"]))
     if wanted & {"shards", "encoder"}:

@@ -7,6 +7,7 @@ from beam_jobs.corpus import unit_counts
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.progress import Progress
+from beam_jobs.reading import fields
 
 WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld (own)")
 """Why the second pass drops a review; the first pass counts its own reasons."""
@@ -50,20 +51,33 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
     if not kept and not dropped.get("seen before"):
         raise UserError(f"no usable review in the dump: read {read}, dropped {dropped}")
     withheld = {"withheld_files": list(plan.withheld_files)} if plan.withheld_files else {}
+    stars, columns = unit_counts.sum_counts(unit["stars"] for unit in written), list_columns(plan)
+    has_stars = any(not name.endswith("none") for name in stars)
     return {
         "read": read,
         "kept": kept,
         "dropped": dropped,
         "splits": unit_counts.sum_counts(unit["splits"] for unit in written),
+        "stars": stars,
         "sentences": sum(unit["sentences"] for unit in written),
         "notes": unit_counts.sum_counts(unit["notes"] for unit in prepared),
         "files": {file.name: count_file(prepared, written, file.name) for file in plan.files},
-        "columns": list_columns(plan),
+        "columns": columns,
         "units": len(prepared),
         "seen": {"corpora": list(plan.earlier.folders), "reviews": plan.earlier.reviews},
         **withheld,
+        **({} if has_stars or not kept else {"warnings": [warn_of_missing_stars(columns)]}),
         "agreed": plan.shared_settings,
     }
+
+
+def warn_of_missing_stars(columns: dict[str, dict[str, Any]]) -> str:
+    """Return what to do about a corpus without stars."""
+    unused = ", ".join(fields.describe_unused_columns(columns["unused"])) or "none"
+    return (
+        "no review has stars, so nothing can be fine-tuned for polarity or stars on this corpus; "
+        f"columns that are not used: {unused}; {fields.HINT}"
+    )
 
 
 def list_columns(plan: CorpusPlan) -> dict[str, dict[str, Any]]:

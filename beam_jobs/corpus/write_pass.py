@@ -110,6 +110,7 @@ def write_unit(
         "withheld (own)": tables.withheld,
         "sentences": tables.sentences,
         "splits": dict(sorted(tables.splits.items())),
+        "stars": dict(sorted(tables.stars.items())),
     }
     storage.write_bytes(marker, json.dumps(counts).encode())
     return counts
@@ -144,6 +145,7 @@ class UnitTables:
         self.dump = prepared["dump"] + FIRST_DUMP
         self.index = load_index(held_out) if held_out else None
         self.splits: Counter[str] = Counter()
+        self.stars: Counter[str] = Counter()
         self.sentences = self.withheld = 0
 
     def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
@@ -173,6 +175,9 @@ class UnitTables:
         sides = batch.column("split").to_numpy(zero_copy_only=False)
         for side, count in zip(*np.unique(sides, return_counts=True), strict=True):
             self.splits[SPLITS[side]] += int(count)
+        stars = batch.column("stars").fill_null(0).to_numpy(zero_copy_only=False)
+        for code, count in zip(*np.unique(sides * 8 + stars, return_counts=True), strict=True):
+            self.stars[f"{SPLITS[code // 8]}.{code % 8 or 'none'}"] += int(count)
         columns = {
             name: batch.column(name) for name in ("review_id", "text_hash", "stars", "verified")
         }

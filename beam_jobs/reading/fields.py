@@ -9,7 +9,7 @@ reasons, and says which values are stars.
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -76,6 +76,11 @@ WORDS: dict[str, tuple[str, ...]] = {
     "stars": ("stars", "star", "rating", "starrating", "score", "overall"),
 }
 """Names without separators and the prefix `review`; for files that have none of COLUMN_NAMES."""
+HINT = (
+    "name the one with 1 to 5 stars: --columns stars=NAME (--set dump.columns=stars=NAME, in a "
+    "form the field `columns`)"
+)
+"""Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 
 STARS_TEXT = re.compile(
@@ -116,7 +121,8 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
         raise UserError(
             f"{file}: no column is known to hold the text of a review "
             f"(there are {', '.join(sorted(columns))}); "
-            "name it with --columns text=NAME"
+            "name it with --columns text=NAME (--set dump.columns=text=NAME, in a form the field "
+            "`columns`)"
         )
     return found
 
@@ -149,6 +155,11 @@ def list_unused_columns(columns: Iterable[str], mapping: dict[str, str]) -> dict
         for name in unused
     }
     return {name: fields_by_word[words[0]] if words else "" for name, words in closest.items()}
+
+
+def describe_unused_columns(unused: Mapping[str, str]) -> list[str]:
+    """Return the names of columns that give no field, each with the field that it may be."""
+    return [name + (f" ({field}?)" if field else "") for name, field in unused.items()]
 
 
 def parse_column_overrides(text: str | None) -> dict[str, str]:

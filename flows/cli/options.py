@@ -30,6 +30,19 @@ def add_dump_options(command: argparse.ArgumentParser, settings: str) -> None:
     command.add_argument(
         "--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER"
     )
+    for name, about in (
+        ("columns", "columns of the dump, for example text=body,stars=score"),
+        ("records", "key of the list of reviews in a JSON object"),
+    ):
+        command.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            dest="settings",
+            type=f"dump.{name}={{}}".format,
+            metavar="FIELD=NAME,…" if name == "columns" else "KEY",
+            help=f"{about} (dump.{name})",
+        )
     command.add_argument(
         "--set",
         action="append",

@@ -108,15 +108,18 @@ def build_form(arguments: argparse.Namespace) -> Any:
 
 
 def print_plan(form: Any) -> None:
-    """Print the resolved settings as JSON, the files of the dump, then a line per stage."""
+    """Print the files of the dump, the resolved settings as JSON, then a line per stage."""
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     from flows import add_dump, domain_adaptation
     from flows.configuration.parameters import Addition
-    from flows.dumps.preview import describe_dump
+    from flows.dumps.preview import describe_file, list_files, read_preview
     from flows.runner.stage_runner import Plan
     from flows.runner.store import Store
+    from flows.stages.dump import build_dump_stage
 
     plan = Plan(Store(form.store))
+    for file in list_files(form.dump, build_dump_stage(form.dump, plan.store)):
+        print("\n".join(describe_file(read_preview(file))))
     if isinstance(form, Addition):
         settings = add_dump.prepare_addition(form, Plan(plan.store))
         add_dump.graph(settings, plan)
@@ -124,17 +127,16 @@ def print_plan(form: Any) -> None:
         settings = form
         domain_adaptation.graph(settings, plan)
     print(json.dumps(settings.model_dump(), indent=2))
-    for line in describe_dump(form.dump, plan.store):
-        print(line)
     terminal.print_stages(plan)
 
 
 def execute_graph(form: Any) -> None:
     """Run the graph here."""
+    from flows.dumps import labels
     from flows.runner.store import Store
-    from flows.stages.dump import build_dump_stage
 
-    build_dump_stage(form.dump, Store(form.store))  # refuses wrong paths before a server is started
+    tasks = form.finetuning.tasks if hasattr(form, "corpus") else []  # an addition's need no stars
+    labels.check_paths(tasks, form.dump, Store(form.store))  # before a server is started
 
     def run() -> dict[str, Any]:
         from flows.add_dump import add_dump

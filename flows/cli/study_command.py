@@ -56,23 +56,24 @@ def run_study(arguments: argparse.Namespace) -> None:
             f"{arguments.study} needs {named}: give --dump PATH…, or --set "
             f"{min(loaded.wanted)}=FOLDER"
         )
+    check_files(parameters, loaded)
     if arguments.dry_run:
         print_plan(parameters, loaded)
     else:
-        check_files(parameters, loaded)
         run_flow(parameters, choice)
 
 
 def check_files(parameters: Any, loaded: Any) -> None:
-    """Refuse paths of the dump and of general text that are not there, before a server is
-    started.
+    """Refuse paths of the dump and of general text that are not there, and a dump without stars
+    where tasks need them, before a server is started.
     """
+    from flows.dumps import labels
     from flows.runner.store import Store
-    from flows.stages.dump import build_dump_stage, list_files
+    from flows.stages.dump import list_files
 
     store = Store(parameters.store)
     if loaded.wanted:
-        build_dump_stage(parameters.dump, store)
+        labels.check_paths(loaded.labelled_tasks, parameters.dump, store)
     for given in loaded.choice.general_text:
         list_files(given, store, "--general")
 

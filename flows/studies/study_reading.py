@@ -47,6 +47,11 @@ class LoadedStudy:
     """Arm → why it is no part of the study."""
 
     @property
+    def labelled_tasks(self) -> list[str]:
+        """Return the tasks whose examples are the reviews of the dump."""
+        return [task.task for task in self.study.tasks if task.data == "<corpus>"]
+
+    @property
     def title(self) -> str:
         own = self.choice.is_own
         return f"study {self.study.title if own else Path(self.choice.file).stem}"

@@ -64,7 +64,11 @@ class PrefectRun:
                 lambda: update_progress_artifact(artifact, progress=100.0, description=text)
             )
         numbers = flatten_numbers(manifest["result"])
-        rows = [{"count": name, "value": value} for name, value in numbers.items()]
+        rows: list[dict[str, Any]] = [{"count": n, "value": value} for n, value in numbers.items()]
+        rows += [
+            {"count": f"column {name}, not used", "value": f"{field}?" if field else ""}
+            for name, field in manifest["result"].get("columns", {}).get("unused", {}).items()
+        ]
         seconds = manifest.get("seconds", 0)
         about = f"{stage.label}, fingerprint {stage.fingerprint}, {seconds:,.1f} s"
         key = make_artifact_key(stage.label, "counts")

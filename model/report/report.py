@@ -262,6 +262,7 @@ def _build_data_blocks(study: Mapping[str, Any], tasks: Sequence[str]) -> list[B
             Heading("Counts of each stage"),
             Table(("stage", "counts", "seconds", "CPU seconds"), rows),
         ]
+    blocks += [Paragraph(text) for s in stages if (text := describe_columns(s.get("counts")))]
     blocks += contamination.describe_withheld_texts(study, tasks)
     lineage = [("dump", dump["fingerprint"])] if dump.get("fingerprint") else []
     lineage += [
@@ -278,6 +279,18 @@ def _build_data_blocks(study: Mapping[str, Any], tasks: Sequence[str]) -> list[B
         after = "Each fine-tuning's own is in the table of runs below."
         blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage), Paragraph(after)]
     return blocks
+
+
+def describe_columns(counts: Mapping[str, Any] | None) -> str:
+    """Return which columns of the dump gave which field, and which were not used, each with the
+    field whose names are closest.
+    """
+    columns = (counts or {}).get("columns") or {}
+    if not columns:
+        return ""
+    used = [f"{field} ← {', '.join(names)}" for field, names in columns["used"].items()]
+    unused = [n + (f" ({field}?)" if field else "") for n, field in columns["unused"].items()]
+    return f"Columns of the dump: {', '.join(used)}; not used: {', '.join(unused) or 'none'}."
 
 
 def _build_command_blocks(study: Mapping[str, Any]) -> list[Block]:

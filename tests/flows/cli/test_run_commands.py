@@ -40,15 +40,29 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(words, told, tmp_path, 
 
 def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     rows = [f'"the kettle {i} boils",{i % 5 + 1},red\n' for i in range(30)]
-    (tmp_path / "own.csv").write_text("text,rating,colour\n" + "".join(rows))
+    (tmp_path / "own.csv").write_text("text,grade,colour\n" + "".join(rows))
     words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
-    assert attempt(*words, "--dry-run") == 0
+    assert attempt(*words, "--dry-run", "--columns", "stars=grade") == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"file      {tmp_path / 'own.csv'}: delimited, about 30 reviews" in lines
-    assert "columns   text ← text, stars ← rating; not used: colour" in lines
+    assert "columns   text ← text, stars ← grade; not used: colour" in lines
     assert "          1 stars   the kettle 0 boils" in lines
     assert len([line for line in lines if "boils" in line]) == 10
     assert not list((tmp_path / "store").glob("corpus/*"))
+
+
+@pytest.mark.parametrize("words", [["run", "--dry-run"], ["run"], ["study", "losses"]])
+def test_a_dump_without_stars_ends_before_a_server_is_started(words, tmp_path, capsys):
+    """Told only after pre-training, it cost hours."""
+    rows = [f"the kettle {i} boils,{i % 5 + 1}\n" for i in range(30)]
+    (tmp_path / "own.csv").write_text("review_text,grade\n" + "".join(rows))
+    store = tmp_path / "store"
+    assert attempt(*words, "--dump", str(tmp_path / "own.csv"), "--store", str(store)) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path / 'own.csv'}: no stars" in line
+    assert "review_text, grade" in line
+    assert not list(store.glob("*/*/manifest.json"))
+    assert not (store / "prefect").exists()
 
 
 def test_a_section_means_the_same_in_a_study():

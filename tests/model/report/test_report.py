@@ -24,6 +24,7 @@ COUNTS = {
     "kept": 1990,
     "splits": {"pretrain": 9, "dev": 5, "test": 7},
     "dropped": {"withheld (exact)": 3},
+    "columns": {"used": {"text": ["review_text"]}, "unused": {"grade": "", "strs": "stars"}},
 }
 
 
@@ -262,6 +263,7 @@ def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path)
         "No text of three words or more that is tested on in polarity reaches the pre-training of "
         "in-domain as a whole text, not even as a repetition",
         "(own dev 5, own test 7, withheld (exact) 3)",
+        "Columns of the dump: text ← review_text; not used: grade, strs (stars?).",
     ],
 )  # fmt: skip
 def test_the_markdown_has_every_part(written, part):

@@ -4,12 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 VENV_XLA := .venv-xla
+VENV_MUTANTS := .venv-mutants
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STORE  ?= store
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-faults test-dataflow test-browser test-xla test-bench test-demo bench up requirements clean
+.PHONY: help install demo check test test-faults test-dataflow test-browser test-xla test-bench test-demo bench mutants up requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -63,6 +64,18 @@ $(VENV_XLA)/.installed: pyproject.toml
 		'transformers>=5.17,<6' tokenizers safetensors pyarrow numpy scikit-learn pytest pytest-timeout
 	touch $@
 
+MODULE ?=
+SAMPLE ?= 40
+mutants: $(VENV_MUTANTS)/.installed  ## change the code that decides numbers and bytes: do its tests notice? (tests/README.md)
+	OMP_NUM_THREADS=1 $(VENV_MUTANTS)/bin/python tests/mutants/run.py $(MODULE) --sample $(SAMPLE)
+
+$(VENV_MUTANTS)/.installed: $(INSTALLED) constraints.txt
+	test -x $(VENV_MUTANTS)/bin/python || $(BIN)/python -m venv $(VENV_MUTANTS)
+	$(VENV_MUTANTS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'cosmic-ray==8.7.*'
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> "$$($(VENV_MUTANTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
+	touch $@
+
 bench: $(INSTALLED)  ## measure speed: prints tables (tests/bench has more, each with --help)
 	for bench in data_path pretrain_step finetune_batches; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
 
@@ -71,5 +84,5 @@ requirements: $(INSTALLED)  ## hashes of the pinned packages, after a change of 
 	PYTHONPATH=. $(BIN)/python deploy/hash_pins.py
 
 clean:  ## remove the environment, the store and what tools left behind
-	rm -rf $(VENV) $(VENV_XLA) $(STORE) sample.json.gz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV_XLA) $(VENV_MUTANTS) $(STORE) sample.json.gz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,8 +7,6 @@ import pytest
 
 from beam_jobs.deduplication import exact_duplicates, near_duplicates
 from beam_jobs.deduplication.exact_duplicates import hash_text
-from beam_jobs.job.errors import UserError
-from beam_jobs.text import splits
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 NONE_SEEN = exact_duplicates.sort_hashes(b"")
@@ -120,20 +118,6 @@ def test_minhash_estimates_the_jaccard_similarity():
     )
     assert abs(np.mean(rows[0] == rows[1]) - 50 / 150) < 0.12
     assert rows[2][0] == near_duplicates.NO_RUNS
-
-
-def test_the_split_follows_the_shares_and_the_seed():
-    hashes = b"".join(hash_text(str(i)) for i in range(20_000))
-    bounds = splits.parse_shares("pretrain=50,train=30,dev=0,test=20")
-    sides = splits.assign_splits(hashes, bounds, seed=0)
-    assert np.abs(np.bincount(sides, minlength=4) / 20_000 - [0.5, 0.3, 0, 0.2]).max() < 0.015
-    assert 0.3 < np.mean(sides == splits.assign_splits(hashes, bounds, seed=1)) < 0.5
-
-
-@pytest.mark.parametrize("shares", ["train", "train=x", "training=5", "train=-1,dev=3", "train=0"])
-def test_shares_that_make_no_sense(shares):
-    with pytest.raises(UserError, match="--split"):
-        splits.parse_shares(shares)
 
 
 @pytest.mark.parametrize("threshold", [0.05, 0.8, 0.98, 0.99, 1.0])

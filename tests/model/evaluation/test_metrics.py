@@ -1,5 +1,7 @@
 """Our metrics equal scikit-learn's, scipy's and seqeval's, also on resampled examples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -56,6 +58,11 @@ def test_binary_f1():
     assert compute_metric("f1", said) == pytest.approx(sk.f1_score(said.labels, said.predictions))
 
 
+def test_matthews_of_a_constant_answer_is_zero():
+    said = replace(classes(n=3, k=2), labels=[0, 1, 1], predictions=[1, 1, 1])
+    assert compute_metric("matthews", said) == 0.0
+
+
 def test_log_loss():
     said = classes()
     assert compute_metric("loss", said) == pytest.approx(
@@ -74,6 +81,28 @@ def test_calibration_error():
     assert compute_metric("ece", said) == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_last_bin_holds_what_is_certain():
+    said = classes(n=4, k=2)
+    said = replace(
+        said,
+        labels=[0, 0, 0, 1],
+        predictions=[0, 0, 0, 0],
+        probabilities=np.array([[1, 0], [1, 0], [0.55, 0.45], [1, 0]], dtype=np.float32),
+    )
+    assert compute_metric("ece", said) == pytest.approx((0.45 + 1) / 4)
+
+
+def test_correlations_of_numbers_far_from_zero():
+    """Sums of squares of such numbers would lose all digits if they were not centred."""
+    said = numbers()
+    far = replace(
+        said,
+        labels=[label + 1e9 for label in said.labels],
+        predictions=[prediction - 1e9 for prediction in said.predictions],
+    )
+    assert compute_metric("pearson", far) == pytest.approx(compute_metric("pearson", said))
+
+
 def test_correlations():
     said = numbers()
     assert compute_metric("pearson", said) == pytest.approx(
@@ -85,6 +114,28 @@ def test_correlations():
     assert compute_metric("mse", said) == pytest.approx(
         sk.mean_squared_error(said.labels, said.predictions)
     )
+
+
+def test_entity_f1_is_over_all_sentences():
+    """3 of 5 predicted are right, of 7 labelled: 2 · 3 / (5 + 7)."""
+    said = replace(
+        numbers(3),
+        scores={
+            "right": np.array([2.0, 0.0, 1.0]),
+            "predicted": np.array([3.0, 0.0, 2.0]),
+            "labelled": np.array([2.0, 0.0, 5.0]),
+        },
+    )
+    assert compute_metric("entity_f1", said) == pytest.approx(0.5)
+    assert compute_metric("entity_f1", said.take_rows([1])) == 0.0
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_bounds_are_the_best_and_the_worst_that_there_is(name):
+    """Intervals are clipped to them: a correlation of 1.2 would be nonsense."""
+    worst_loss = METRICS[name].better == "lower" and name != "ece"
+    lowest = -1.0 if name in ("matthews", "pearson", "spearman") else 0.0
+    assert METRICS[name].bounds == (lowest, np.inf if worst_loss else 1.0)
 
 
 @pytest.mark.parametrize("name", ["accuracy", "macro_f1", "matthews", "loss", "ece"])

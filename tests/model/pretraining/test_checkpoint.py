@@ -1,8 +1,32 @@
-"""Which checkpoints stay on disk."""
+"""Which checkpoints stay on disk, and what is read when one is damaged."""
 
+import json
+import os
+import threading
+
+import pytest
 import torch
+from safetensors import SafetensorError
 
-from model.pretraining.checkpoint import CheckpointWriter, State, list_checkpoints, load_state
+from beam_jobs.job.errors import UserError
+from model.pretraining import checkpoint
+from model.pretraining.checkpoint import (
+    CheckpointWriter,
+    State,
+    list_checkpoints,
+    load_newest_state,
+    load_state,
+    prune_checkpoints,
+    save_state,
+)
+
+
+def state_of(step, **numbers):
+    return State(step, {"a": torch.full((2,), float(step))}, numbers)
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_the_best_stays_besides_the_newest(tmp_path):
@@ -19,3 +43,151 @@ def test_a_better_one_takes_its_place(tmp_path):
         writer.write(State(step, {"a": torch.zeros(2)}, {}), best)
     writer.wait()
     assert [load_state(path).step for path in list_checkpoints(tmp_path)] == [3, 5]
+
+
+def test_a_state_is_read_back_as_it_was(tmp_path):
+    path = save_state(tmp_path / "new" / "folder", state_of(500, tokens=7))
+    assert path == tmp_path / "new" / "folder" / "step-00000500"
+    back = load_newest_state(path.parent)
+    assert (back.step, back.numbers) == (500, {"step": 500, "tokens": 7})
+    assert back.tensors["a"].tolist() == [500.0, 500.0]
+    assert names_in(path) == ["state.json", "state.safetensors"]
+
+
+def test_the_newest_is_the_one_of_the_highest_step(tmp_path):
+    for step in (900, 10_000, 1000):
+        save_state(tmp_path, state_of(step))
+    assert [path.name for path in list_checkpoints(tmp_path)] == [
+        "step-00000900",
+        "step-00001000",
+        "step-00010000",
+    ]
+    assert load_newest_state(tmp_path).step == 10_000
+
+
+def test_where_there_is_none_there_is_none(tmp_path):
+    assert load_newest_state(tmp_path) is None
+    assert load_newest_state(tmp_path / "not made yet") is None
+
+
+def test_a_step_that_is_written_again_takes_the_place_of_what_was_there(tmp_path):
+    save_state(tmp_path, state_of(1, run="first"))
+    save_state(tmp_path, state_of(1, run="second"))
+    assert names_in(tmp_path) == ["step-00000001"]
+    assert load_newest_state(tmp_path).numbers["run"] == "second"
+
+
+def cut(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: cut(path / "state.safetensors"),
+        lambda path: cut(path / "state.json"),
+        lambda path: (path / "state.json").write_text("{}"),
+        lambda path: (path / "state.safetensors").unlink(),
+    ],
+    ids=["tensors cut", "numbers cut", "no step", "no tensors"],
+)
+def test_a_damaged_one_is_set_aside_and_the_one_before_it_is_taken(tmp_path, capsys, damage):
+    for step in (1, 2):
+        damage(save_state(tmp_path, state_of(3)))
+        save_state(tmp_path, state_of(step))
+        assert load_newest_state(tmp_path).step == step, "also where one was set aside before"
+        assert names_in(tmp_path / "damaged-step-00000003")
+    [*_, told] = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"{tmp_path / 'step-00000003'} is damaged (")
+    assert told.endswith("it is damaged-step-00000003 now, the one before it is taken")
+    assert names_in(tmp_path) == ["damaged-step-00000003", "step-00000001", "step-00000002"]
+
+
+def test_where_all_are_damaged_nothing_begins_anew_unasked(tmp_path):
+    cut(save_state(tmp_path, state_of(3)) / "state.json")
+    with pytest.raises(UserError, match="every checkpoint was damaged; run the same command again"):
+        load_newest_state(tmp_path)
+    assert load_newest_state(tmp_path) is None, "that is the same command again"
+
+
+def test_a_write_that_fails_leaves_nothing_and_is_told_with_what_is_left(tmp_path, monkeypatch):
+    writer = CheckpointWriter(tmp_path, keep=3)
+    writer.write(state_of(1), best_step=1)
+    writer.wait()
+
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "sync_path", full)
+        writer.write(state_of(2), best_step=1)
+        with pytest.raises(UserError, match=r"left on device; the last whole one is step-00000001"):
+            writer.wait()
+    assert names_in(tmp_path) == ["step-00000001"]
+    writer.wait()
+    writer.write(state_of(3), best_step=3)
+    writer.wait()
+    assert names_in(tmp_path) == ["step-00000001", "step-00000003"], "the next one is written"
+
+
+def test_what_the_format_cannot_write_is_told_too(tmp_path, monkeypatch):
+    def full(tensors, path):
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    writer = CheckpointWriter(tmp_path, keep=3)
+    writer.write(state_of(1), best_step=1)
+    with pytest.raises(UserError, match="left on device; the last whole one is none: make room"):
+        writer.wait()
+    assert names_in(tmp_path) == []
+
+
+def test_the_remains_of_a_killed_write_are_removed(tmp_path):
+    for name in ("writing-step-00000002", "writing-step-00000003"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state.json").write_text("{")
+    save_state(tmp_path, state_of(2))
+    assert load_newest_state(tmp_path).step == 2
+    prune_checkpoints(tmp_path, keep=1)
+    assert names_in(tmp_path) == ["step-00000002"]
+
+
+def test_all_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """A power cut after the rename must not leave an empty file under a whole one's name."""
+    synced, fsync = [], os.fsync
+
+    def record(descriptor):
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    save_state(tmp_path, state_of(1))
+    temporary = tmp_path / "writing-step-00000001"
+    assert synced == [
+        str(temporary / "state.safetensors"),
+        str(temporary / "state.json"),
+        str(temporary),
+        str(tmp_path),
+    ]
+
+
+def test_training_waits_for_the_write_before_and_counts_the_time(tmp_path, monkeypatch):
+    release, save = threading.Event(), checkpoint.save_state
+
+    def save_later(folder, state):
+        release.wait(60)
+        return save(folder, state)
+
+    monkeypatch.setattr(checkpoint, "save_state", save_later)
+    writer = CheckpointWriter(tmp_path, keep=2)
+    writer.write(state_of(1), best_step=1)
+    assert names_in(tmp_path) == [], "training goes on before it is written"
+    assert writer.take_wait_seconds() < 30, "nothing was waited for"
+    threading.Timer(0.2, release.set).start()
+    writer.write(state_of(2), best_step=2)
+    assert "step-00000001" in names_in(tmp_path)
+    writer.wait()
+    assert 0.1 < writer.take_wait_seconds() < 60
+    assert writer.take_wait_seconds() == 0.0
+    assert json.loads((tmp_path / "step-00000002" / "state.json").read_text()) == {"step": 2}

@@ -10,8 +10,13 @@ import pytest
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import SPLITS, Sampling, load_examples
-from model.finetuning.reading.splits import hash_input, list_split_files
 from model.finetuning.tasks import find_task, glue
+from model.finetuning.reading.splits import (
+    DEV_SHARE,
+    SHARES,
+    hash_input,
+    list_split_files,
+)
 from tests.model.finetuning.tasks.test_formats import splits
 
 FILES = {
@@ -126,6 +131,11 @@ def test_splits_are_disjoint_whichever_files_are_there(tmp_path, task):
             for a, b in itertools.combinations(SPLITS, 2):
                 assert not shown(read[a]) & shown(read[b]), there
                 assert not {e.id for e in read[a]} & {e.id for e in read[b]}, there
+
+
+@pytest.mark.parametrize("shares", [SHARES, DEV_SHARE])
+def test_what_is_cut_is_cut_whole(shares):
+    assert sum(shares.values()) == 100
 
 
 @pytest.mark.parametrize("task", ["amazonqa", "amazonqa-answerable"])

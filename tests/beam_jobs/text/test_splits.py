@@ -1,0 +1,66 @@
+"""Which split a text falls on follows its hash, the shares and the seed, and nothing else."""
+
+import numpy as np
+import pytest
+
+from beam_jobs.deduplication.exact_duplicates import hash_text
+from beam_jobs.job.errors import UserError
+from beam_jobs.text import splits
+
+
+def test_the_split_follows_the_shares_and_the_seed():
+    hashes = b"".join(hash_text(str(i)) for i in range(20_000))
+    bounds = splits.parse_shares("pretrain=50,train=30,dev=0,test=20")
+    sides = splits.assign_splits(hashes, bounds, seed=0)
+    assert np.abs(np.bincount(sides, minlength=4) / 20_000 - [0.5, 0.3, 0, 0.2]).max() < 0.015
+    assert 0.3 < np.mean(sides == splits.assign_splits(hashes, bounds, seed=1)) < 0.5
+
+
+@pytest.mark.parametrize("shares", ["train", "train=x", "training=5", "train=-1,dev=3", "train=0"])
+def test_shares_that_make_no_sense(shares):
+    with pytest.raises(UserError, match="--split"):
+        splits.parse_shares(shares)
+
+
+def test_shares_are_added_up_in_the_order_of_the_splits_and_need_not_make_a_hundred():
+    assert splits.parse_shares("test=2,pretrain=5,dev=1") == (0.625, 0.625, 0.75, 1.0)
+
+
+def test_a_split_that_does_not_exist_is_named():
+    with pytest.raises(UserError, match="names training, val; there are pretrain, train, dev, te"):
+        splits.parse_shares("pretrain=80,val=10,training=10")
+
+
+def mix_bits(state: int) -> int:
+    """Return splitmix64 as its authors give it (Steele, Lea and Flood 2014)."""
+    wide = (1 << 64) - 1
+    z = (state + 0x9E3779B97F4A7C15) & wide
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & wide
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & wide
+    return z ^ (z >> 31)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3_000_000_000])
+def test_a_text_stays_where_it_was_in_every_version(seed):
+    """A corpus that grows is cut as it was before: the mixture is splitmix64's, to the bit."""
+    weyl = (seed - 1) * 0x9E3779B97F4A7C15
+    for text in map(str, range(100)):
+        mixed = mix_bits(int.from_bytes(hash_text(text)[8:], "big") + weyl)
+        at = (mixed >> 11) / 2**53
+        for bound, side in ((at, 1), (np.nextafter(at, 1), 0)):
+            found = splits.assign_splits(hash_text(text), (float(bound), 1.0, 1.0, 1.0), seed)
+            assert found.dtype == np.int8
+            assert found.tolist() == [side]
+
+
+def test_a_split_with_no_share_gets_not_even_the_smallest_hash():
+    bounds = splits.parse_shares("train=50,test=50")
+    assert splits.assign_splits(bytes(16), bounds, seed=0).tolist() == [
+        splits.SPLITS.index("train")
+    ]
+
+
+def test_what_rounding_leaves_above_the_last_bound_is_of_the_last_split():
+    hashes = b"".join(hash_text(str(i)) for i in range(100))
+    sides = splits.assign_splits(hashes, (0.1, 0.2, 0.3, 0.4), seed=0)
+    assert set(sides.tolist()) == {0, 1, 2, 3}

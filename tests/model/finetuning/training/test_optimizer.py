@@ -1,0 +1,52 @@
+"""Learning rates by layer and by step, and what decays."""
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, ElectraConfig
+
+from model.config import FinetuningSettings
+from model.finetuning.training import optimizer
+
+
+def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():
+    """The task head is at depth layers + 2 there, the top layer at depth layers: two decays lie
+    between them (google-research/electra, model/optimization.py).
+    """
+    config = ElectraConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    model = AutoModelForSequenceClassification.from_config(config)
+    learning = torch.nn.ModuleList([model])
+    made = optimizer.build_optimizer(
+        learning, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0
+    )
+    rates = {
+        id(p): (group["lr"], group["weight_decay"])
+        for group in made.param_groups
+        for p in group["params"]
+    }
+    named = dict(model.named_parameters())
+    assert len(rates) == len(named)
+    assert rates[id(named["classifier.dense.weight"])] == (1.0, 0.1)
+    assert rates[id(named["electra.encoder.layer.2.intermediate.dense.weight"])] == (0.25, 0.1)
+    assert rates[id(named["electra.encoder.layer.0.intermediate.dense.bias"])] == (0.0625, 0.0)
+    assert rates[id(named["electra.embeddings.word_embeddings.weight"])] == (0.03125, 0.1)
+    assert rates[id(named["electra.embeddings.LayerNorm.weight"])] == (0.03125, 0.0)
+    assert rates[id(named["electra.embeddings_project.weight"])] == (0.03125, 0.1)
+
+
+def test_the_rate_rises_and_falls_in_lines():
+    sgd = torch.optim.SGD(
+        [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0, "peak": 1.0}]
+    )
+    rates = []
+    for step in range(20):
+        optimizer.set_learning_rate(sgd, step, 20, 0.2)
+        rates.append(sgd.param_groups[0]["lr"])
+    assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert rates[4:] == pytest.approx([i / 16 for i in range(16, 0, -1)])

@@ -18,7 +18,7 @@ from model.finetuning.features.batches import collate_features, draw_training_ba
 from model.finetuning.features.examples import Task
 from model.finetuning.features.featurizer import Feature
 from model.finetuning.task_settings import check_for_task
-from model.finetuning.training import checkpoint, loop, losses, optimizer
+from model.finetuning.training import checkpoint, loop, losses
 from model.finetuning.training.attempt import rank_dev_metrics
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])

@@ -2,8 +2,8 @@
 
 import torch
 
-from model.finetuning.attempt import Attempt
-from model.finetuning.checkpoint import (
+from model.finetuning.training.attempt import Attempt
+from model.finetuning.training.checkpoint import (
     Position,
     read_checkpoint_step,
     resume_training,

@@ -115,6 +115,7 @@ def print_plan(form: Any) -> None:
     from flows.dumps.preview import describe_file, list_files, read_preview
     from flows.runner.stage_runner import Plan
     from flows.runner.store import Store
+    from flows.runs.estimate import estimate_run
     from flows.stages.dump import build_dump_stage
 
     plan = Plan(Store(form.store))
@@ -127,7 +128,7 @@ def print_plan(form: Any) -> None:
         settings = form
         domain_adaptation.graph(settings, plan)
     print(json.dumps(settings.model_dump(), indent=2))
-    terminal.print_stages(plan)
+    terminal.print_stages(estimate_run(plan, settings))
 
 
 def execute_graph(form: Any) -> None:

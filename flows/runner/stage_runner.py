@@ -4,6 +4,7 @@ goes.
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,9 @@ class StageMaker(Protocol):
 class ProgressListener(Protocol):
     """Shows what happens to a stage. What it cannot show it drops: it cannot stop a run."""
 
+    def on_plan(self, line: str, page: str) -> None:
+        """Show what is to do and about how long it takes: in a line, and as Markdown."""
+
     def on_start(self, stage: Stage, log: str) -> None: ...
 
     def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None: ...
@@ -61,6 +65,8 @@ class Plan:
     store: Store
     champion: Stage | None = None
     stages: list[tuple[Stage, bool]] = field(default_factory=list)
+    at_once: dict[str, int] = field(default_factory=dict)
+    """Fingerprint → how many stages are made at a time with this one."""
 
     def call(self, name: str, function: Callable[[], T]) -> T:
         return function()
@@ -73,6 +79,11 @@ class Plan:
         for chain in chains:
             for stage in chain:
                 self(stage)
+                self.at_once[stage.fingerprint] = min(at_once, len(chains))
+
+    def count_side_by_side(self, stage: Stage) -> int:
+        """Return how many stages share this machine's cores with this one, itself included."""
+        return min(self.at_once.get(stage.fingerprint, 1), os.cpu_count() or 1)
 
 
 @dataclass
@@ -84,6 +95,9 @@ class StageRunner:
     tracking: Tracking
     tags: Mapping[str, str] = field(default_factory=dict)
     mirrored: list[Stage] = field(default_factory=list)
+
+    def show_plan(self, line: str, page: str) -> None:
+        self._notify("on_plan", line, page)
 
     def complete_stage(self, stage: Stage) -> Manifest:
         """Return the stage's manifest; make the stage first where it is not complete.

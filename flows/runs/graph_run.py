@@ -11,11 +11,13 @@ from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
+from beam_jobs.job.storage import is_remote
 from flows.configuration.parameters import Parameters
 from flows.runner.cancellation import watch_for_cancellation
-from flows.runner.prefect_tasks import PrefectStageMaker
+from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.runner.processes import end_children_on_error
 from flows.runner.stage_runner import (
+    Plan,
     ProgressListener,
     StageMaker,
     StageRunner,
@@ -23,12 +25,14 @@ from flows.runner.stage_runner import (
 )
 from flows.runner.store import Stage, Store
 from flows.runs.champion import ChampionLookup, find_champion, register_model
+from flows.runs.estimate import Estimate, estimate_run
 from flows.runs.lost_runs import crash_lost_runs, mark_run
 from flows.runs.run_results import publish_results
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
 from flows.stages import dump, pretraining
-from flows.ui import artifacts
+from flows.ui import artifacts, plan_page
+from flows.ui.promotion import Champion
 from model.tracking.mlflow_run import Tracking
 
 Form = TypeVar("Form", bound=Parameters)
@@ -56,7 +60,7 @@ def run_graph(
     folder.mkdir(parents=True, exist_ok=True)
     crash_lost_runs(store)
     find = partial(find_champion, parameters, store, tracking.uri)
-    find()  # a registry that is away is told before anything is made
+    champion = find()  # a registry that is away is told before anything is made
     lookup = ChampionLookup(find)
     runner = StageRunner(store, [artifacts.PrefectRun(), *LISTENERS], tracking, tags)
     maker = PrefectStageMaker(runner, lookup.find_encoder, MlflowLink(tracking).publish)
@@ -70,6 +74,7 @@ def run_graph(
             end_children_on_error(),
             watch_for_cancellation(str(flow_run.id)),
         ):
+            show_plan(graph, parameters, champion, runner)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
             register_model(parameters, maker, lookup.champion, last, tracking)
@@ -84,6 +89,24 @@ def run_graph(
     finally:
         tracking.finish(status)
     return summary
+
+
+def show_plan(
+    graph: Callable[[Form, StageMaker], Stage],
+    parameters: Form,
+    champion: Champion,
+    runner: StageRunner,
+) -> None:
+    """Show what the graph is going to make, and about how long that takes."""
+    plan = Plan(runner.store, champion.encoder)
+
+    def estimate() -> Estimate:
+        graph(parameters, plan)
+        return estimate_run(plan, parameters)
+
+    is_far = any(is_remote(path) for path in parameters.dump.paths)
+    made = call_with_retries("plan", estimate) if is_far else estimate()
+    runner.show_plan(plan_page.format_total(made), plan_page.render_plan(made))
 
 
 def tag_run(store: Store) -> dict[str, str]:

@@ -24,6 +24,13 @@ class PrefectRun:
     def __init__(self) -> None:
         self._artifacts: dict[str, tuple[Any, float]] = {}
 
+    def on_plan(self, line: str, page: str) -> None:
+        from prefect.artifacts import create_markdown_artifact
+
+        find_run_logger().info("plan: %s", line)
+        about = "What is to do, and about how long it takes"
+        publish_safely(lambda: create_markdown_artifact(page, key="plan", description=about))
+
     def on_start(self, stage: Stage, log: str) -> None:
         from prefect.artifacts import create_progress_artifact
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from flows.configuration.parameters import Addition, Parameters
-    from flows.runner.stage_runner import Plan
     from flows.runner.store import Manifest, Stage
+    from flows.runs.estimate import Estimate
 
 LINE_SECONDS = 10.0
 """Time between two plain lines about the same stage."""
@@ -42,6 +42,9 @@ class Terminal:
     def print_line(self, text: "str | Text") -> None:
         """Print a line as it is: names of files and extras have brackets."""
         self.console.print(text, soft_wrap=True, markup=False)
+
+    def on_plan(self, line: str, page: str) -> None:
+        self.print_line(line)
 
     def on_start(self, stage: "Stage", log: str) -> None:
         if self.console.is_terminal:
@@ -122,8 +125,15 @@ def run_in_terminal(
                 prefect_server.flush_prefect()
 
 
-def print_stages(plan: "Plan") -> None:
-    """Print a line per stage: complete or to do, which, and its fingerprint."""
-    for stage, is_complete in plan.stages:
+def print_stages(estimate: "Estimate") -> None:
+    """Print a line per stage: complete or to do, which, its fingerprint, and about how long it
+    takes; then all of them.
+    """
+    from flows.ui.plan_page import format_duration, format_source, format_total
+
+    for stage, is_complete in estimate.plan.stages:
         state = "complete" if is_complete else "to do"
-        print(f"{state:<10}{stage.name:<14}{stage.fingerprint}  {stage.label}")
+        seconds = estimate.seconds.get(stage.fingerprint)
+        time = format_duration(seconds) if seconds else ""
+        print(f"{state:<10}{stage.name:<14}{stage.fingerprint}  {time:>8}  {stage.label}")
+    print(f"{format_total(estimate)}, {format_source(estimate)}")

@@ -93,7 +93,8 @@ def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, pictu
     wait_for_state(page, "Running", 300)
     cockpit.wait(run, "Completed", seconds=1800)
     wait_for_state(page, "Completed", 120)
-    assert {"mlflow-run", "stages", "report", "pre-training-counts"} <= artifacts(cockpit, run)
+    expected = {"plan", "mlflow-run", "stages", "report", "pre-training-counts"}
+    assert expected <= artifacts(cockpit, run)
     page.wait_for_timeout(3000)
     picture(page, "run")
     page.get_by_text("Artifacts", exact=True).first.click()
@@ -101,6 +102,12 @@ def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, pictu
     expect(page.get_by_text("sample-600 with preset tiny").first).to_be_visible(timeout=60_000)
     expect(page.get_by_text(re.compile("polarity")).first).to_be_visible()
     picture(page, "report-artifact")
+    open_run(page, cockpit, run)
+    page.get_by_text("Artifacts", exact=True).first.click()
+    page.get_by_text("plan", exact=True).first.click()
+    expect(page.get_by_text(re.compile(r"stages to do, about")).first).to_be_visible()
+    expect(page.get_by_text("pre-training", exact=True).first).to_be_visible()
+    picture(page, "plan")
 
 
 def asking(cockpit):

@@ -1,0 +1,254 @@
+"""How long a plan takes: the work of each stage by what it is made of, at the speed that stages of
+its kind had in this store, or else at that of another machine.
+
+`REFERENCE` gives the seconds of a stage from its work on two idle cores of an AMD EPYC. What this
+store's manifests recorded, over what the table says of the same work, is this machine's factor.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from flows.configuration.parameters import Parameters
+from flows.dumps.preview import guess_reviews
+from flows.runner.stage_runner import Plan
+from flows.runner.store import Manifest, Stage, Store, read_manifest
+from flows.stages.pretraining import has_accelerator, resolve_preset
+from model.pretraining.network.flops import MatrixFlops
+
+REFERENCE = {
+    "corpus": (3.0, 1.2e-4),
+    "vocabulary": (0.6, 7e-5),
+    "vocabulary-fit": (1.0, 3e-5),
+    "shards": (1.5, 4e-5),
+    "pretraining": (4.5, 1 / 6e10),
+    "finetuning": (4.0, 1 / 4e10),
+    "search": (4.0, 1 / 4e10),
+    "latency": (10.0, 0.0),
+    "report": (3.0, 0.0),
+    "study": (3.0, 0.0),
+    "scorer": (6.0, 0.0),
+    "scores": (5.0, 1.2e-3),
+}
+"""Kind of stage → seconds to start, and for each review or operation: CPU seconds of the stages of
+`amazon-electra run --dump sample:20000`; of scoring by tests/bench/scoring.py.
+"""
+TRAINED = ("pretraining", "finetuning", "search", "latency")
+"""Kinds whose speed is that of the accelerator, where there is one."""
+STEP_OPERATIONS = 1.2e9
+"""What a step of fine-tuning costs besides its products, in operations: 30 ms of the reference."""
+TOKENS = 64
+"""Of a text, about."""
+EXAMPLE_BYTES = 300
+"""Of an example in a file, about."""
+FILE_SHARES = {"train": 80, "dev": 10, "test": 10}
+"""Percent of a file's examples, about."""
+SEARCH_SHARE = 0.5
+"""Of a search's trials that are not pruned, about."""
+NEWEST = 5
+"""Manifests of a kind that tell this machine's speed."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is to do of a plan, and how long it takes."""
+
+    plan: Plan
+    seconds: Mapping[str, float | None]
+    """Of every stage that is to do, by fingerprint; None where no speed is known."""
+    measured: frozenset[str]
+    """Kinds of stages whose speed this store recorded."""
+
+    @property
+    def todo(self) -> list[Stage]:
+        """Return every stage that is to do, once."""
+        stages = {s.fingerprint: s for s, is_complete in self.plan.stages if not is_complete}
+        return list(stages.values())
+
+    def sum_seconds(self, kind: str = "") -> float:
+        """Return the seconds of a kind, or of all, whose speed is known; side by side where they
+        are.
+        """
+        stages = [stage for stage in self.todo if kind in ("", stage.name)]
+        return sum(
+            (self.seconds[s.fingerprint] or 0.0) / self.plan.count_side_by_side(s) for s in stages
+        )
+
+    @property
+    def unknown(self) -> set[str]:
+        """Return the kinds that have no speed."""
+        return {s.name for s in self.todo if self.seconds[s.fingerprint] is None}
+
+    @property
+    def guessed(self) -> set[str]:
+        """Return the kinds whose speed is another machine's."""
+        return {s.name for s in self.todo if self.seconds[s.fingerprint]} - self.measured
+
+
+def estimate_run(plan: Plan, parameters: Parameters) -> Estimate:
+    """Return how long a plan takes; the dump is looked at if it is still to be read."""
+    stages = [stage for stage, is_complete in plan.stages if not is_complete]
+    dump = next((s.inputs["dump"] for s in stages if "dump" in s.inputs), None)
+    reviews = guess_reviews(parameters.dump, dump) if dump else 0
+    return estimate_plan(plan, reviews, has_accelerator(parameters.pretraining.device))
+
+
+def estimate_plan(plan: Plan, reviews: int, is_accelerated: bool = False) -> Estimate:
+    """Return how long the stages of a plan take; `reviews` are those of the dump to be read."""
+    factors = measure_factors(plan.store, is_accelerated)
+    other = median(factors.values()) if factors else 1.0
+    seconds: dict[str, float | None] = {}
+    for stage, is_complete in plan.stages:
+        if is_complete or stage.fingerprint in seconds:
+            continue
+        took = None
+        if stage.name in factors or not (is_accelerated and stage.name in TRAINED):
+            work = count_work(resolve_stage(stage, plan.store), reviews)
+            took = factors.get(stage.name, other) * get_reference_seconds(stage.name, work)
+        seconds[stage.fingerprint] = took
+    return Estimate(plan, seconds, frozenset(factors))
+
+
+def get_reference_seconds(kind: str, work: float) -> float:
+    """Return the seconds of a stage on the table's machine; one that no job makes takes none."""
+    start, each = REFERENCE.get(kind, (0.0, 0.0))
+    return start + each * work
+
+
+def measure_factors(store: Store, is_accelerated: bool) -> dict[str, float]:
+    """Return kind → this machine's seconds over those of the table, by the newest manifests."""
+    ratios: dict[str, list[float]] = {}
+    for manifest in reversed(store.list_manifests()):
+        kind = manifest["stage"]
+        found = ratios.setdefault(kind, [])
+        if len(found) == NEWEST or kind not in REFERENCE or not manifest.get("seconds"):
+            continue
+        device = manifest["result"].get("device", "cpu")
+        if kind not in TRAINED or is_accelerated != (device == "cpu"):
+            work = count_work(resolve_manifest(manifest, store), 0)
+            found.append(manifest["seconds"] / get_reference_seconds(kind, work))
+    return {kind: median(found) for kind, found in ratios.items() if found}
+
+
+def resolve_stage(stage: Stage, store: Store) -> Stage:
+    """Return a planned stage with the results of what is made of it already."""
+    if (made := store.manifest(stage)) and not stage.inputs:
+        return resolve_manifest(made, store)
+    inputs = {name: resolve_stage(source, store) for name, source in stage.inputs.items()}
+    return replace(stage, inputs=inputs, result=made["result"] if made else stage.result)
+
+
+def resolve_manifest(manifest: Manifest, store: Store) -> Stage:
+    """Return the stage that a manifest describes, with what it was made of and the results."""
+    inputs = {
+        name: resolve_manifest(origin, store)
+        for name, source in manifest["inputs"].items()
+        if (origin := read_manifest(store.root / source["stage"] / source["fingerprint"]))
+    }
+    about = manifest["stage"], manifest["version"], manifest["parameters"], inputs
+    return Stage(*about, result=manifest["result"])
+
+
+def count_work(stage: Stage, reviews: int) -> float:
+    """Return reviews, or operations of training; `reviews` are those of a dump not yet read."""
+    if stage.name == "pretraining":
+        return count_pretraining_operations(stage, reviews)
+    if stage.name in ("finetuning", "search"):
+        trials = max(1.0, stage.parameters.get("trials", 0) * SEARCH_SHARE)
+        return trials * count_finetuning_operations(stage, reviews)
+    return count_reviews(stage, reviews)
+
+
+def count_reviews(stage: Stage, reviews: int) -> float:
+    """Return how many reviews a stage goes through."""
+    if "corpus" in stage.inputs:
+        return count_reviews(stage.inputs["corpus"], reviews)
+    return float(stage.result.get("read", reviews))
+
+
+def count_pretraining_operations(stage: Stage, reviews: int) -> float:
+    """Return the operations of the matrix products of a pre-training."""
+    if "matrix_flops" in stage.result:
+        return float(stage.result["matrix_flops"])
+    preset = resolve_preset(stage)
+    config, shards = preset.pretraining, read_shards(stage.inputs["shards"])
+    length = shards.get("max_length", preset.max_length)
+    steps = stage.parameters.get("steps") or config.steps
+    if "base" in stage.inputs and not stage.parameters.get("steps"):
+        new = count_reviews(stage.inputs["shards"], reviews) * TOKENS / length
+        kept = 1 - stage.parameters.get("replay_ratio", 0)
+        steps = ceil((stage.parameters.get("epochs") or 1) * new / (config.batch * kept))
+    positions = steps * config.batch * length
+    size = shards.get("vocabulary_size", preset.vocabulary_size)
+    products = MatrixFlops.derive(preset.architecture, size, config.objective)
+    return products.count(positions, TOKENS * positions, config.mask_probability * positions)
+
+
+def read_shards(shards: Stage) -> Mapping[str, Any]:
+    """Return length and vocabulary of shards that are made, were there, or will be made."""
+    if shards.name == "external":
+        about = Path(shards.result["path"]) / "shards.json"
+        return json.loads(about.read_text()) if about.exists() else {}
+    vocabulary = shards.inputs.get("vocabulary")
+    size = {"vocabulary_size": vocabulary.parameters["size"]} if vocabulary else {}
+    return {**size, **shards.parameters, **shards.result}
+
+
+def count_finetuning_operations(stage: Stage, reviews: int) -> float:
+    """Return the operations of a fine-tuning with its evaluations on dev and test."""
+    told, data = stage.parameters["settings"], stage.inputs["data"]
+    n = {
+        split: stage.result.get(f"n_{split}")
+        or min(told[f"n_{split}"] or float("inf"), count_examples(data, split, reviews))
+        for split in FILE_SHARES
+    }
+    passes = told["epochs"] * len(told["learning_rates"])
+    evaluations = min(5, ceil(told["epochs"])) * len(told["learning_rates"])
+    if told["evaluations_per_epoch"]:
+        evaluations = told["evaluations_per_epoch"] * passes
+    examples = 3 * n["train"] * passes + n["dev"] * evaluations + n["test"]
+    steps = ceil(n["train"] / told["batch"]) * passes
+    return examples * 2 * count_trunk_parameters(stage) * TOKENS + steps * STEP_OPERATIONS
+
+
+def count_examples(data: Stage, split: str, reviews: int) -> float:
+    """Return about how many examples a split of a corpus, or of a file, has."""
+    if data.name == "corpus":
+        if "splits" in data.result:
+            return float(data.result["splits"].get(split, 0))
+        shares = dict(part.split("=") for part in data.parameters["split"].split(","))
+        return count_reviews(data, reviews) * int(shares[split]) / 100
+    place = Path(str(data.result.get("path", "")))
+    files = [place] if place.is_file() else place.rglob("*") if place.is_dir() else []
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return size / EXAMPLE_BYTES * FILE_SHARES[split] / 100
+
+
+def count_trunk_parameters(stage: Stage) -> float:
+    """Return the weights of the layers that are fine-tuned; of an encoder that says nothing, those
+    of the smallest preset.
+    """
+    encoder = stage.inputs.get("encoder") or stage.inputs.get("architecture")
+    shape = stage.parameters.get("architecture", {})
+    if not shape and encoder and "preset" in encoder.parameters:
+        shape = encoder.parameters["preset.architecture"] | {
+            name: int(value)
+            for name, value in encoder.parameters["settings"].items()
+            if name in ("layers", "hidden", "intermediate")
+        }
+    if not shape and encoder:
+        file = Path(str(encoder.result.get("path", ""))) / "config.json"
+        about = json.loads(file.read_text()) if file.exists() else {}
+        shape = {
+            "layers": about.get("num_hidden_layers", 2),
+            "hidden": about.get("hidden_size", 128),
+            "intermediate": about.get("intermediate_size", 512),
+        }
+    if not shape:
+        return count_trunk_parameters(stage.inputs["teacher"]) if "teacher" in stage.inputs else 4e5
+    hidden = shape["hidden"]
+    return float(shape["layers"] * (4 * hidden**2 + 2 * hidden * shape["intermediate"]))

@@ -1,0 +1,132 @@
+"""How long a plan takes: against two runs that were recorded, each by the other's speed.
+
+recorded.json holds manifests of `amazon-electra run --dump sample:20000` ("demo") and of a smaller
+run with `--set pretraining.steps=150` ("small"), with the CPU seconds of each stage.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.configuration.parameters import Dump
+from flows.dumps.preview import guess_reviews
+from flows.runner.stage_runner import Plan
+from flows.runner.store import MANIFEST, Stage, Store
+from flows.runs.estimate import estimate_plan
+from flows.stages.dump import build_dump_stage
+from flows.ui import plan_page
+
+RUNS = json.loads((Path(__file__).parent / "recorded.json").read_text())
+READ = {"small": 4_000, "demo": 20_000}
+
+
+def write_run(store, name):
+    for manifest in RUNS[name]:
+        folder = store.root / manifest["stage"] / manifest["fingerprint"]
+        folder.mkdir(parents=True)
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def plan_again(store, name):
+    """Plan what was recorded, as a graph would: nothing of it is made."""
+    plan, made = Plan(store), dict[str, Stage]()
+    for told in RUNS[name]:
+        inputs = {n: made[source["fingerprint"]] for n, source in told["inputs"].items()}
+        about = told["stage"], told["version"], told["parameters"], inputs
+        stage = Stage(*about, result={"paths": []} if told["stage"] == "dump" else {})
+        made[told["fingerprint"]] = stage
+        plan(stage)
+    return plan
+
+
+@pytest.mark.parametrize("name", ["small", "demo"])
+@pytest.mark.parametrize("known", ["", "small", "demo"])
+def test_an_estimate_is_within_a_factor_of_two(tmp_path, name, known):
+    store = Store(tmp_path)
+    if known and known != name:
+        write_run(store, known)
+    estimate = estimate_plan(plan_again(store, name), READ[name])
+    took = sum(told["seconds"] or 0.0 for told in RUNS[name])
+    assert took / 2 <= estimate.sum_seconds() <= took * 2
+    for told in RUNS[name]:
+        if told["stage"] in ("pretraining", "finetuning"):
+            assert told["seconds"] / 2 <= estimate.seconds[told["fingerprint"]]
+            assert estimate.seconds[told["fingerprint"]] <= told["seconds"] * 2
+    assert bool(estimate.guessed) == (known in ("", name))
+
+
+def test_what_is_complete_takes_no_time(tmp_path):
+    write_run(Store(tmp_path), "demo")
+    estimate = estimate_plan(plan_again(Store(tmp_path), "demo"), 0)
+    assert estimate.sum_seconds() == 0
+    assert plan_page.format_total(estimate) == "nothing to do: every stage is complete"
+
+
+def test_a_machine_ten_times_as_slow_takes_ten_times_as_long(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "small")
+    before = estimate_plan(plan_again(store, "demo"), READ["demo"]).sum_seconds()
+    for path in store.root.glob(f"*/*/{MANIFEST}"):
+        manifest = json.loads(path.read_text())
+        slow = {**manifest, "seconds": 10 * (manifest["seconds"] or 0)}
+        path.write_text(json.dumps(slow))
+    after = estimate_plan(plan_again(store, "demo"), READ["demo"]).sum_seconds()
+    assert after == pytest.approx(10 * before, rel=0.01)
+
+
+def test_an_accelerator_without_a_record_is_not_guessed_from_a_cpu(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "small")
+    estimate = estimate_plan(plan_again(store, "demo"), READ["demo"], is_accelerated=True)
+    assert estimate.unknown == {"pretraining", "finetuning"}
+    assert "without fine-tuning and pre-training: no run on this" in plan_page.format_total(
+        estimate
+    )
+
+
+def test_stages_side_by_side_share_the_time(tmp_path):
+    plan = Plan(Store(tmp_path))
+    alone = [Stage("report", 1, {"n": i}) for i in range(2)]
+    plan.make_side_by_side([[stage] for stage in alone], 2)
+    plan.at_once = dict.fromkeys(plan.at_once, 1)
+    one = estimate_plan(plan, 0).sum_seconds()
+    assert one == pytest.approx(6.0)
+
+
+def test_the_page_says_whose_speed_it_is(tmp_path):
+    store = Store(tmp_path)
+    page = plan_page.render_plan(estimate_plan(plan_again(store, "demo"), READ["demo"]))
+    assert "by the speed of another machine" in page
+    assert "| pre-training | 1 |" in page
+    write_run(store, "small")
+    page = plan_page.render_plan(estimate_plan(plan_again(store, "demo"), READ["demo"]))
+    assert "by the speed of earlier stages in this store." in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (4, "4 s"),
+        (89, "89 s"),
+        (300, "5.0 min"),
+        (4000, "67 min"),
+        (36_000, "10 h"),
+        (4e5, "4.6 days"),
+    ],
+)
+def test_durations_have_a_unit_that_a_person_would_take(seconds, told):
+    assert plan_page.format_duration(seconds) == told
+
+
+def test_the_reviews_of_a_dump_are_guessed_from_its_first_records(tmp_path):
+    paths = []
+    for name in ("a", "b", "c", "d", "e", "f"):
+        rows = [
+            json.dumps({"text": f"the kettle {i} boils", "stars": 1 + i % 5}) for i in range(40_000)
+        ]
+        (tmp_path / f"{name}.json").write_text("\n".join(rows) + "\n")
+        paths.append(str(tmp_path / f"{name}.json"))
+    dump = Dump(paths=paths)
+    stage = build_dump_stage(dump, Store(tmp_path / "store"))
+    assert guess_reviews(dump, stage) == pytest.approx(240_000, rel=0.05)

@@ -5,8 +5,7 @@ hand.
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +16,15 @@ import psutil
 
 from flows.servers.health import find_free_port
 from flows.servers.settings import build_client_environment
+from tests.patience import eventually
 
 CLEAN = {
     name: value
     for name, value in os.environ.items()
     if not name.startswith(("PREFECT_", "MLFLOW_"))
 }
-UP_SECONDS = 400
-"""The machine may be loaded: alone, it takes 15."""
+RUN_SECONDS = 1000.0
+"""For a whole run on a loaded machine; alone, one takes a minute."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,15 @@ class Cockpit:
         found = self.run(run).state
         return found.name if found else ""
 
-    def wait(self, run: str, *states: str, seconds: float = 600) -> str:
-        """Until the run is in one of these states; that state."""
-        return eventually(
-            lambda: (now := self.state(run)) in states and now, seconds, lambda: self.told(run)
-        )
+    def wait(self, run: str, state: str) -> None:
+        """Until the run is in this state; one that ends otherwise is told at once."""
+
+        def is_over() -> bool:
+            found = self.run(run).state
+            return bool(found) and (found.name == state or found.is_final())
+
+        eventually(is_over, lambda: self.told(run), RUN_SECONDS)
+        assert self.state(run) == state, self.told(run)
 
     def cancel(self, run: str) -> None:
         """As the button of the UI does."""
@@ -83,30 +87,24 @@ class Cockpit:
         )
 
     def jobs(self, words: str) -> list[psutil.Process]:
-        """Processes of this store whose command line has these words, guards left out."""
-        found = []
-        for process in psutil.process_iter(["cmdline", "status"]):
+        """Processes of this store whose command line has these words, guards left out.
+
+        A child that has not begun its own program yet has its parent's command line.
+        """
+        found = {}
+        for process in psutil.process_iter(["cmdline", "status", "ppid"]):
             line = " ".join(process.info["cmdline"] or [])
             if words in line and str(self.store) in line and "guard.py" not in line:
-                found.append(process)
-        return [process for process in found if process.info["status"] != psutil.STATUS_ZOMBIE]
+                found[process.pid] = process
+        return [
+            process
+            for process in found.values()
+            if process.info["status"] != psutil.STATUS_ZOMBIE and process.info["ppid"] not in found
+        ]
 
-    def electra(
-        self, *words: str, seconds: float = UP_SECONDS
-    ) -> "subprocess.CompletedProcess[str]":
+    def electra(self, *words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "flows.cli.main", *words, "--store", str(self.store)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=CLEAN)
-
-
-def eventually(
-    found: Callable[[], Any], seconds: float, otherwise: Callable[[], Any] = lambda: ""
-) -> Any:
-    """What is found, once it is true."""
-    deadline = time.monotonic() + seconds
-    while not (value := found()):
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s; {otherwise()}"
-        time.sleep(0.25)
-    return value
+        return subprocess.run(command, capture_output=True, text=True, env=CLEAN)
 
 
 @contextmanager
@@ -131,7 +129,7 @@ def cockpit(store: Path, settings: Mapping[str, str] = {}) -> Iterator[Cockpit]:
         str(store),
         *ports,
     ]
-    subprocess.run(command, check=True, timeout=UP_SECONDS, env={**CLEAN, **settings})
+    subprocess.run(command, check=True, env={**CLEAN, **settings})
     try:
         with pointed_at(served, settings):
             yield served

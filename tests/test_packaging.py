@@ -27,7 +27,7 @@ def test_the_wheel_has_every_module_and_every_shipped_study(tmp_path):
         "--no-build-isolation",
         "--no-index",
     ]
-    subprocess.run([*build, "--wheel-dir", str(tmp_path), str(source)], check=True, timeout=120)
+    subprocess.run([*build, "--wheel-dir", str(tmp_path), str(source)], check=True)
     [wheel] = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
     files = [

@@ -78,7 +78,6 @@ def figures(text: str) -> dict:
         ("withholding_own", ["--input", "{dump}", "--rounds", 1], {"share"}),
     ],
 )
-@pytest.mark.timeout(600)
 def test_it_prints_its_figures_as_json(made, bench, words, keys):
     places = {"dump": made / "dump.json.gz", "model": made / "model"}
     words = [word.format(**places) if isinstance(word, str) else word for word in words]
@@ -87,7 +86,6 @@ def test_it_prints_its_figures_as_json(made, bench, words, keys):
     assert keys <= found.keys()
 
 
-@pytest.mark.timeout(600)
 def test_the_bench_of_fine_tuning_compares_with_the_plain_loop(made):
     words = ["--reviews", made / "dump.json.gz", "--vocabulary", made / "vocabulary"]
     sizes = ["--examples", 16, "--rounds", 1, "--longest", 64]

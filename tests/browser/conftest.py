@@ -14,7 +14,9 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 SCREENSHOTS = os.environ.get("AMAZON_ELECTRA_SCREENSHOTS", "")
 """A folder that gets the pictures; where it is empty they lie below pytest's temporary folder."""
 PATIENCE = 180_000
-"""Milliseconds for a click or a picture: on a loaded machine the browser itself is slow."""
+"""Milliseconds for a click, a picture or what a page shows in the end: on a loaded machine the
+browser itself is slow.
+"""
 ORDER = ["test_prefect_ui.py", "test_other_deployments.py", "test_mlflow_ui.py"]
 """What the first makes the others look at."""
 
@@ -49,14 +51,15 @@ def adapted(cockpit):
         pretraining={"steps": 20},
         finetuning=small,
     )
-    cockpit.wait(run, "Completed", seconds=1800)
+    cockpit.wait(run, "Completed")
     return cockpit
 
 
 @pytest.fixture(scope="session")
 def browser():
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield running

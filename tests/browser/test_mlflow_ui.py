@@ -19,18 +19,18 @@ def test_mlflow_has_the_run_its_nested_runs_and_their_curves(adapted, page, pict
         r for r in runs if r.info.run_name == "pre-training" and r.info.status == "FINISHED"
     ]
     page.goto(f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs")
-    expect(page.get_by_text("sample-600").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("sample-600").first).to_be_visible()
     picture(page, "mlflow-runs")
     page.goto(
         f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/model-metrics"
     )
-    expect(page.get_by_text("discriminator_loss").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("discriminator_loss").first).to_be_visible()
     page.wait_for_timeout(4000)
     picture(page, "mlflow-curves")
     page.goto(
         f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/system-metrics"
     )
-    expect(page.get_by_text("cpu_percent").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("cpu_percent").first).to_be_visible()
     picture(page, "mlflow-system")
 
 
@@ -39,7 +39,7 @@ def test_the_registry_shows_the_champion(adapted, page, picture):
     if not registry.get_by_alias("champion"):
         registry.promote("1", "by hand")
     page.goto(f"{adapted.mlflow}/#/models/{REGISTERED}")
-    expect(page.get_by_text("champion").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("champion").first).to_be_visible()
     picture(page, "mlflow-champion")
 
 

@@ -57,7 +57,7 @@ def test_the_champion_scores_a_dump(adapted, dump):
         registry.promote("1", "by hand")
     champion = registry.get_by_alias("champion")
     run = adapted.start("score", dump={"paths": [str(dump)]}, model={"workers": 1})
-    adapted.wait(run, "Completed", seconds=600)
+    adapted.wait(run, "Completed")
     [manifest] = adapted.store.glob("scores/*/manifest.json")
     result = json.loads(manifest.read_text())["result"]
     assert result["read"] == result["scored"] + sum(result["dropped"].values())
@@ -87,7 +87,7 @@ def test_a_study_of_ones_own_file(adapted, tmp_path):
     file.write_text(yaml.safe_dump(STUDY))
     parameters = {"dump": {"paths": ["sample:600"]}, "pretraining": {"steps": 20}}
     run = adapted.start("study", study={"file": str(file), "at_once": 1}, **parameters)
-    adapted.wait(run, "Completed", seconds=1800)
+    adapted.wait(run, "Completed")
     [study] = [path.parent for path in adapted.store.glob("study/*/manifest.json")]
     report = json.loads((study / "report.json").read_text())
     assert {(row["arm"], row["task"]) for row in report["results"]} == {

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from model.tracking.registry import Registry
-from tests.served import eventually
+from tests.patience import eventually
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -19,8 +19,8 @@ def open_form(page, cockpit, deployment="domain-adaptation"):
     page.get_by_role("link", name=deployment, exact=True).first.click()
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text("Custom run").click()
-    expect(page.get_by_text("Run Name")).to_be_visible(timeout=60_000)
-    expect(field(page, "Paths", "textarea")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Run Name")).to_be_visible()
+    expect(field(page, "Paths", "textarea")).to_be_visible()
     page.wait_for_timeout(1000)
 
 
@@ -40,7 +40,7 @@ def submitted(page, cockpit):
     """The id of the run that the form has started."""
     before = ids(cockpit)
     page.get_by_role("button", name="Submit").click()
-    [run] = eventually(lambda: ids(cockpit) - before, 60, lambda: page.inner_text("body"))
+    [run] = eventually(lambda: ids(cockpit) - before, lambda: page.inner_text("body"))
     return run
 
 
@@ -66,11 +66,11 @@ def artifacts(cockpit, run):
 
 def open_run(page, cockpit, run):
     page.goto(f"{cockpit.prefect}/runs/flow-run/{run}")
-    expect(page.get_by_text("Task Runs").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Task Runs").first).to_be_visible()
 
 
-def wait_for_state(page, state, seconds):
-    expect(page.get_by_text(state, exact=True).first).to_be_visible(timeout=seconds * 1000)
+def wait_for_state(page, state):
+    expect(page.get_by_text(state, exact=True).first).to_be_visible()
 
 
 def test_a_wrong_value_is_refused_in_the_form(cockpit, page, picture):
@@ -79,7 +79,7 @@ def test_a_wrong_value_is_refused_in_the_form(cockpit, page, picture):
     fill(page, 300, -1)
     page.get_by_role("button", name="Submit").click()
     refused = page.get_by_text(re.compile("less than the minimum|greater than or equal")).first
-    expect(refused).to_be_visible(timeout=30_000)
+    expect(refused).to_be_visible()
     picture(page, "wrong-value")
     assert ids(cockpit) == before
 
@@ -90,16 +90,16 @@ def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, pictu
     fill(page, 600, 20)
     run = submitted(page, cockpit)
     open_run(page, cockpit, run)
-    wait_for_state(page, "Running", 300)
-    cockpit.wait(run, "Completed", seconds=1800)
-    wait_for_state(page, "Completed", 120)
+    wait_for_state(page, "Running")
+    cockpit.wait(run, "Completed")
+    wait_for_state(page, "Completed")
     expected = {"plan", "mlflow-run", "stages", "report", "pre-training-counts"}
     assert expected <= artifacts(cockpit, run)
     page.wait_for_timeout(3000)
     picture(page, "run")
     page.get_by_text("Artifacts", exact=True).first.click()
     page.get_by_text("report", exact=True).first.click()
-    expect(page.get_by_text("sample-600 with preset tiny").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("sample-600 with preset tiny").first).to_be_visible()
     expect(page.get_by_text(re.compile("polarity")).first).to_be_visible()
     picture(page, "report-artifact")
     open_run(page, cockpit, run)
@@ -118,7 +118,7 @@ def asking(cockpit):
         "promotion": {"mode": "ask"},
     }
     run = cockpit.start("domain-adaptation", **parameters)
-    cockpit.wait(run, "Suspended", seconds=1800)
+    cockpit.wait(run, "Suspended")
     return run
 
 
@@ -127,7 +127,7 @@ def answer(page, cockpit, run, reason):
     open_run(page, cockpit, run)
     page.get_by_role("button", name="Resume").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_text(re.compile("By the rule: polarity"))).to_be_visible(timeout=60_000)
+    expect(dialog.get_by_text(re.compile("By the rule: polarity"))).to_be_visible()
     dialog.locator("textarea").first.fill(reason)
     return dialog
 
@@ -140,7 +140,7 @@ def test_a_person_rejects_one_model_and_approves_it_later(cockpit, page, picture
     dialog = answer(page, cockpit, run, "too small")
     picture(page, "approval")
     dialog.get_by_role("button", name="Submit").click()
-    cockpit.wait(run, "Completed", seconds=300)
+    cockpit.wait(run, "Completed")
     assert registry.get_by_alias("champion") == {}
     assert registry.get_by_alias("challenger")["reason"].startswith(
         "not approved: too small; polarity"
@@ -151,7 +151,7 @@ def test_a_person_rejects_one_model_and_approves_it_later(cockpit, page, picture
     dialog.get_by_role("switch").click()
     expect(dialog.get_by_role("switch")).to_have_attribute("aria-checked", "true")
     dialog.get_by_role("button", name="Submit").click()
-    cockpit.wait(run, "Completed", seconds=300)
+    cockpit.wait(run, "Completed")
     assert registry.get_by_alias("champion")["version"] == version
     assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; polarity")
 
@@ -160,14 +160,14 @@ def test_a_cancelled_run_ends_its_children_and_keeps_its_checkpoint(cockpit, pag
     open_form(page, cockpit)
     fill(page, 600, 100_000)
     run = submitted(page, cockpit)
-    [training] = eventually(lambda: cockpit.jobs("model.pretrain"), 600, lambda: cockpit.told(run))
+    [training] = eventually(lambda: cockpit.jobs("model.pretrain"), lambda: cockpit.told(run))
     words = training.cmdline()
     folder = Path(words[words.index("--output") + 1])
-    eventually(lambda: (folder / "metrics.jsonl").exists(), 300)
+    eventually(lambda: (folder / "metrics.jsonl").exists())
     open_run(page, cockpit, run)
     page.get_by_role("button", name="Cancel").first.click()
     page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
-    eventually(lambda: not cockpit.jobs("model.pretrain"), 30)
-    wait_for_state(page, "Cancelled", 60)
+    eventually(lambda: not cockpit.jobs("model.pretrain"))
+    wait_for_state(page, "Cancelled")
     picture(page, "cancelled")
     assert list(folder.glob("checkpoints/*"))

@@ -8,13 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = pytest.mark.timeout(1200)
+from tests.patience import eventually
+
 SETTINGS = (
     "pretraining.steps=40",
     "pretraining.checkpoint_every=10",
@@ -32,10 +32,8 @@ def environment():
     return {name: value for name, value in os.environ.items() if name not in outside}
 
 
-def electra(*arguments, timeout=600):
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=timeout, env=environment()
-    )
+def electra(*arguments):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, env=environment())
 
 
 def run_arguments(home, *settings):
@@ -166,7 +164,7 @@ def test_killed_in_pre_training_it_continues_from_the_last_checkpoint(home):
     first = subprocess.Popen(
         command(*arguments), stderr=subprocess.PIPE, text=True, env=environment()
     )
-    checkpoint = wait_for(lambda: new_checkpoint(home, known), seconds=600)
+    checkpoint = eventually(lambda: new_checkpoint(home, known))
     first.send_signal(signal.SIGKILL)
     first.communicate()
     reached = int(re.search(r"\d+", checkpoint.name)[0])
@@ -194,14 +192,6 @@ def new_checkpoint(home, known):
         if path.is_dir() and re.fullmatch(r"step-\d+", path.name)
     ]
     return min(found, default=None)
-
-
-def wait_for(look, seconds):
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ is the same.
 import hashlib
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -15,13 +14,30 @@ from pathlib import Path
 import pytest
 
 from model.pretraining import checkpoint
+from model.tracking.metrics_log import read_metrics
 from model.pretraining.loop import EXIT_TERMINATED
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32, "batch": 8}
 SETTINGS |= {"dropout": 0.1, "log_every": 5, "checkpoint_every": 10}
 KILLS = 10
-pytestmark = pytest.mark.timeout(900)
+STARVED = """
+import resource, sys
+from beam_jobs.job.command import main
+from model.pretraining.checkpoint import list_checkpoints
+from model.pretrain import run
+from pathlib import Path
+from tests.model.pretraining.termination import act_at
+from tests.patience import eventually
+
+size, folder = int(sys.argv.pop(1)), Path(sys.argv.pop(1))
+def starve():
+    eventually(lambda: list_checkpoints(folder))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+with act_at(15, starve):
+    main(run)
+"""
+"""Pre-training that may write no file beyond `size` bytes once its first checkpoint is there."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +45,7 @@ def shards(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("shards"), sequences=100)
 
 
-def start(shards, output, steps, preexec=None, **settings):
+def start(shards, output, steps, program=("-m", "model.pretrain"), **settings):
     sets = [
         part
         for name, value in (SETTINGS | settings).items()
@@ -38,8 +54,7 @@ def start(shards, output, steps, preexec=None, **settings):
     fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
     command = [
         sys.executable,
-        "-m",
-        "model.pretrain",
+        *map(str, program),
         "--shards",
         str(shards),
         "--output",
@@ -55,13 +70,12 @@ def start(shards, output, steps, preexec=None, **settings):
         stderr=subprocess.PIPE,
         env=environment,
         cwd=root,
-        preexec_fn=preexec,
         text=True,
     )
 
 
 def finish(process):
-    _, errors = process.communicate(timeout=500)
+    _, errors = process.communicate()
     assert process.returncode == 0, errors
 
 
@@ -88,27 +102,27 @@ def test_killed_ten_times_at_any_moment_the_weights_are_those_of_an_undisturbed_
     """Kills fall anywhere after the first checkpoint of each life: in a step, while writing, while
     exporting.
     """
-    steps = 300
+    steps = 400
     finish(start(shards, tmp_path / "whole", steps))
+    times = [line["time"] for line in read_metrics(tmp_path / "whole")]
+    checkpoint_seconds = (times[-1] - times[0]) * SETTINGS["checkpoint_every"] / steps
     output, draw, killed = tmp_path / "killed", random.Random(0), 0
     for _ in range(KILLS):
         process = start(shards, output, steps)
         before = newest(output)
         while newest(output) == before and process.poll() is None:
             time.sleep(0.002)
-        time.sleep(draw.random() * 0.3)
+        time.sleep(2 * draw.random() * checkpoint_seconds)
         process.kill()
         killed += process.wait() == -signal.SIGKILL
         process.communicate()
-    assert killed >= KILLS - 2
+    assert killed >= KILLS // 2, "a life is about a twentieth of the whole"
     finish(start(shards, output, steps))
     assert digest(output) == digest(tmp_path / "whole")
 
 
 def test_disk_full_while_saving(shards, tmp_path):
-    """A file may not grow beyond a limit, so that the second, larger settings' checkpoint fails in
-    the middle.
-    """
+    """A file may not grow beyond a limit, so that the second checkpoint fails in the middle."""
     finish(start(shards, tmp_path, 10))
     size = (
         (checkpoint.list_checkpoints(tmp_path / "checkpoints")[0] / checkpoint.TENSORS)
@@ -116,11 +130,9 @@ def test_disk_full_while_saving(shards, tmp_path):
         .st_size
     )
     output = tmp_path / "starved"
-    process = start(shards, output, 40)
-    while newest(output) is None and process.poll() is None:
-        time.sleep(0.002)
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size // 2, size // 2))
-    _, errors = process.communicate(timeout=60)
+    program = ("-c", STARVED, size // 2, output / "checkpoints")
+    process = start(shards, output, 40, program)
+    _, errors = process.communicate()
     assert process.returncode == 2
     assert "no checkpoint could be written" in errors
     kept = checkpoint.list_checkpoints(output / "checkpoints")
@@ -144,13 +156,11 @@ def test_a_half_written_checkpoint_is_not_one(shards, tmp_path):
     assert [path.name for path in folder.iterdir()] == ["step-00000020"]
 
 
-def test_terminated_within_seconds(shards, tmp_path):
-    process = start(shards, tmp_path, 100_000)
+def test_terminated_long_before_its_end(shards, tmp_path):
+    process = start(shards, tmp_path, 10_000_000)
     while newest(tmp_path) is None:
         assert process.poll() is None
         time.sleep(0.01)
-    asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate()
     assert process.returncode == EXIT_TERMINATED
-    assert time.monotonic() - asked < 20

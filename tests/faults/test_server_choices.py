@@ -26,9 +26,9 @@ POSTGRES = shutil.which("initdb") or shutil.which("/usr/lib/postgresql/15/bin/in
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
 
 
-def electra(*words, environment=CLEAN, seconds=400):
+def electra(*words, environment=CLEAN):
     command = [sys.executable, "-m", "flows.cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def answer(url, login="", host=""):
@@ -36,7 +36,7 @@ def answer(url, login="", host=""):
     if login:
         request.add_header("Authorization", f"Basic {b64encode(login.encode()).decode()}")
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request) as response:
             return response.status
     except urllib.error.HTTPError as refused:
         return refused.code
@@ -74,7 +74,6 @@ ACCESS = {
 }
 
 
-@pytest.mark.timeout(900)
 def test_both_servers_ask_for_the_password_and_it_is_written_nowhere(tmp_path, ports):
     store = tmp_path / "store"
     prefect, mlflow = up(store, ports, {**CLEAN, **ACCESS})
@@ -96,7 +95,7 @@ def test_both_servers_ask_for_the_password_and_it_is_written_nowhere(tmp_path, p
         assert named == 403, "a name that is not this machine's"
         run = [sys.executable, "-m", "tests.flows.toy_graph", str(store)]
         addresses = {"PREFECT_API_URL": f"{prefect}/api", "MLFLOW_TRACKING_URI": mlflow}
-        subprocess.run(run, check=True, env={**CLEAN, **ACCESS, **addresses}, timeout=400)
+        subprocess.run(run, check=True, env={**CLEAN, **ACCESS, **addresses})
         assert (
             json.loads(next(store.glob("pretraining/*/tracking.json")).read_text())["over"] is True
         )
@@ -118,7 +117,7 @@ def guarded(url):
     change.add_header("Authorization", f"Basic {b64encode(f'electra:{WORD}'.encode()).decode()}")
     change.add_header("Content-Type", "application/json")
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(change, timeout=30)
+        urllib.request.urlopen(change)
     return refused.value.code
 
 
@@ -184,7 +183,6 @@ def postgresql():
     shutil.rmtree(folder)
 
 
-@pytest.mark.timeout(500)
 def test_a_run_on_postgresql_leaves_nothing_in_sqlite(postgresql, tmp_path, ports):
     psql, address = postgresql
     databases = {
@@ -195,7 +193,7 @@ def test_a_run_on_postgresql_leaves_nothing_in_sqlite(postgresql, tmp_path, port
     up(store, ports, {**CLEAN, **databases})
     try:
         run = [sys.executable, "-m", "tests.flows.toy_graph", str(store)]
-        subprocess.run(run, check=True, env={**CLEAN, **databases}, timeout=200)
+        subprocess.run(run, check=True, env={**CLEAN, **databases})
         assert len(Store(store).list_manifests()) == 8
         count = {
             "prefect": "select count(*) from flow_run where start_time is not null",

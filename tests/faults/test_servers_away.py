@@ -6,16 +6,14 @@ import sys
 import time
 from contextlib import contextmanager
 
-import pytest
-
 from flows.runner.store import Store
-from flows.servers import health, mlflow_server, prefect_server
+from flows.servers import mlflow_server, prefect_server
 from flows.servers.health import find_free_port, is_healthy
 from flows.servers.settings import HOST
 from tests.flows.test_processes import read_pid
-from tests.served import CLEAN, eventually
+from tests.patience import eventually
+from tests.served import CLEAN
 
-pytestmark = pytest.mark.timeout(600)
 AWAY_SECONDS = 10
 
 
@@ -32,7 +30,6 @@ class Server:
         self._process = self._begin(self.port)
         eventually(
             lambda: is_healthy(self.url + self._health),
-            health.START_SECONDS,
             self._process.find_last_line,
         )
 
@@ -80,10 +77,11 @@ def losses(mlflow, store):
 
 
 def test_both_servers_away_for_a_while(tmp_path):
-    store, steps = tmp_path / "store", 30
+    store, steps, gate = tmp_path / "store", AWAY_SECONDS, tmp_path / "gate"
     with both(store) as (prefect, mlflow):
-        flow = toy(store, prefect, mlflow, {"pretraining": {"steps": steps, "seconds_a_step": 1}})
-        eventually(lambda: list(store.glob("pretraining/*/tracking.json")), 200)
+        slow = {"steps": steps, "seconds_a_step": 1, "gate": str(gate)}
+        flow = toy(store, prefect, mlflow, {"pretraining": slow})
+        eventually(lambda: list(store.glob("pretraining/*/tracking.json")))
         job = read_pid(next(store.glob("pretraining/*/pid")))
         prefect.end()
         mlflow.end()
@@ -92,10 +90,11 @@ def test_both_servers_away_for_a_while(tmp_path):
         assert flow.poll() is None
         prefect.start()
         mlflow.start()
-        assert flow.wait(300) == 0
+        gate.touch()
+        assert flow.wait() == 0
         assert flow_states(store) == ["Completed"]
         again = toy(store, prefect, mlflow, {"pretraining": {"steps": steps}})
-        assert again.wait(300) == 0, "sends what a slow machine had not sent at the end"
+        assert again.wait() == 0, "sends what a slow machine had not sent at the end"
         seen, run = losses(mlflow, store)
         assert seen == list(range(1, steps + 1))
         assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)
@@ -107,18 +106,19 @@ def waited_for(store):
 
 
 def test_a_run_is_not_taken_for_lost_because_the_server_was_away_for_long(tmp_path):
-    store = tmp_path / "store"
+    store, gate = tmp_path / "store", tmp_path / "gate"
     with both(store) as (prefect, mlflow):
         environment = {**CLEAN, "PREFECT_API_URL": f"{prefect.url}/api"}
         subprocess.run([sys.executable, "-m", "flows.ui.automations"], env=environment, check=True)
-        flow = toy(store, prefect, mlflow, {"pretraining": {"steps": 40, "seconds_a_step": 1}})
-        eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")), 200)
-        eventually(lambda: waited_for(store), 60)
+        flow = toy(store, prefect, mlflow, {"pretraining": {"gate": str(gate)}})
+        eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")))
+        eventually(lambda: waited_for(store))
         prefect.end()
         in_database(store, "update automation_bucket set end = datetime('now', '-30 seconds')")
         assert len(waited_for(store)) == 1
         prefect.start()
-        assert flow.wait(300) == 0
+        gate.touch()
+        assert flow.wait() == 0
         assert flow_states(store) == ["Completed"]
         assert "Crashed" not in in_database(store, "select name from flow_run_state"), (
             "nor for a moment"
@@ -129,10 +129,10 @@ def test_mlflow_away_to_the_end_has_all_of_it_after_the_next_run(tmp_path):
     store = tmp_path / "store"
     with both(store) as (prefect, mlflow):
         mlflow.end()
-        assert toy(store, prefect, mlflow, {}).wait(300) == 0
+        assert toy(store, prefect, mlflow, {}).wait() == 0
         assert len(Store(store).list_manifests()) == 8
         mlflow.start()
-        assert toy(store, prefect, mlflow, {}).wait(300) == 0
+        assert toy(store, prefect, mlflow, {}).wait() == 0
         assert flow_states(store) == ["Completed", "Completed"]
         seen, run = losses(mlflow, store)
         assert seen == [1, 2, 3]

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from flows.servers import prefect_server
+from tests.patience import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture(scope="session")
@@ -22,11 +23,56 @@ def prefect_home(tmp_path_factory):
         server.wait()
         refresh_global_settings_context()
         yield store
-        prefect_server.flush_prefect(
-            60
-        )  # at the end of the process they would wait for a server that has ended
+        # at the end of the process they would wait for a server that has ended
+        prefect_server.flush_prefect(PATIENCE_SECONDS)
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _patience_with_mlflow(monkeypatch):
+    """A slow machine sends to MLflow as much as a fast one before a run ends."""
+    monkeypatch.setattr("model.tracking.mlflow_run.CLOSE_SECONDS", PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def call_in_flow(prefect_home):
+    """Calls something in a flow; what it gave or raised, and the flow's task runs.
+
+    Prefect writes task runs down a moment later, in their order: all of them, once the last one.
+    """
+    from prefect import flow, task
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.runtime import flow_run
+
+    def call(function):
+        ids = []
+
+        @task(task_run_name="last")
+        def mark_end(): ...
+
+        @flow
+        def calling():
+            ids.append(flow_run.id)
+            try:
+                return function()
+            finally:
+                mark_end()
+
+        state = calling(return_state=True)
+        of_flow = FlowRunFilter(id={"any_": ids})
+        with get_client(sync_client=True) as client:
+
+            def list_runs():
+                runs = client.read_task_runs(flow_run_filter=of_flow)
+                is_over = any(run.name == "last" and run.state.is_final() for run in runs)
+                return [run for run in runs if run.name != "last"] if is_over else None
+
+            runs = eventually(list_runs)
+        return state.result(raise_on_failure=False), runs
+
+    return call
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--seconds_a_step", type=float, default=0.0)
+    parser.add_argument("--gate", type=Path, help="the last step waits until this file is there")
     parser.add_argument(
         "--how",
         default="well",
@@ -38,19 +39,21 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
     )
     chosen = parser.parse_args(argv)
     chosen.output.mkdir(parents=True, exist_ok=True)
-    (chosen.output / "pid").write_text(str(os.getpid()))
     attempts = chosen.output / "attempts"
     attempts.write_text(attempts.read_text() + "x" if attempts.exists() else "x")
     if chosen.how == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         (chosen.output / "grandchild").write_text(str(grandchild.pid))
+    (chosen.output / "pid").write_text(str(os.getpid()))  # last: who reads it may kill this process
     with (
         track_progress(chosen.steps, "steps", "counting") as bar,
         open(chosen.output / "metrics.jsonl", "a") as metrics,
     ):
         for step in range(1, chosen.steps + 1):
             time.sleep(chosen.seconds_a_step)
+            while step == chosen.steps and chosen.gate and not chosen.gate.exists():
+                time.sleep(0.1)
             metrics.write(json.dumps({"step": step, "time": time.time(), "loss": 1 / step}) + "\n")
             metrics.flush()
             bar.update(step, loss=1 / step)

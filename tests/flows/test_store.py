@@ -102,7 +102,7 @@ def test_two_makers_of_one_stage_take_turns(store, corpus):
         while "waiting" not in order:
             time.sleep(0.01)
         order.append("first")
-    thread.join(5)
+    thread.join()
     assert order == ["waiting", "first", "second"]
 
 
@@ -230,7 +230,7 @@ def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, address):
         "main.main(['run', '--dry-run', '--dump', sys.argv[1], '--store', sys.argv[2]])"
     )
     command = [sys.executable, "-c", script, address, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 75
     [line] = done.stderr.splitlines()
     assert line.startswith(f"failed: dump.paths {address} cannot be reached: no address of ")

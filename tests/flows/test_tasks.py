@@ -24,7 +24,7 @@ from flows.ui import promotion
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import RegistryAway
 from tests.flows.toy_graph import run_toy
-from tests.served import eventually
+from tests.patience import eventually
 
 pytestmark = pytest.mark.usefixtures("prefect_home")
 
@@ -159,37 +159,15 @@ def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, rais
 
 
 @pytest.fixture
-def in_a_flow(monkeypatch):
+def in_a_flow(call_in_flow, monkeypatch):
     """Calls something in a flow; what it gave, and the flow's task runs by name: how often each was
     tried.
     """
-    from prefect import flow
-    from prefect.client.orchestration import get_client
-    from prefect.runtime import flow_run
-
     monkeypatch.setattr("flows.runner.prefect_tasks.RETRY_DELAYS", [0.1, 0.1])
 
     def called(function):
-        ids = []
-
-        @flow
-        def calling():
-            ids.append(flow_run.id)
-            return function()
-
-        state = calling(return_state=True)
-        with get_client(sync_client=True) as client:
-
-            def over():
-                runs = [
-                    run
-                    for run in client.read_task_runs(limit=200)
-                    if str(run.flow_run_id) == ids[0]
-                ]
-                return runs if runs and all(run.state.is_final() for run in runs) else []
-
-            runs = eventually(over, 60)
-        return state.result(raise_on_failure=False), {run.name: run.run_count for run in runs}
+        given, runs = call_in_flow(function)
+        return given, {run.name: run.run_count for run in runs}
 
     return called
 
@@ -256,7 +234,7 @@ def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_
         def made():
             return [run for run in client.read_task_runs(limit=200) if run.flow_run_id in flows]
 
-        eventually(lambda: len(made()) == 2 * 6 + 1, 60)  # Prefect writes them down a moment later
+        eventually(lambda: len(made()) == 2 * 6 + 1)  # Prefect writes them down a moment later
         tagged = [run.name for run in made() if ACCELERATOR in run.tags]
     assert sorted(tagged) == ["finetuning side by side", "pretraining"]
 

@@ -49,7 +49,7 @@ def test_a_store_in_a_bucket_is_refused_by_name(tmp_path):
         "--store",
         "gs://bucket/store",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: store: gs://bucket/store: results go to a local folder")
     assert os.listdir(tmp_path) == []

@@ -65,7 +65,7 @@ def test_two_watchers_at_once_start_one_run_for_each(store):
     for watcher in watchers:
         watcher.start()
     for watcher in watchers:
-        watcher.join(120)
+        watcher.join()
     assert paths(runs(store)) == ["a.json", "b.json", "c.json"]
     assert look_for_dumps(store, Watch()) == []
     dump(store.root / "inbox" / "d.json")
@@ -111,7 +111,7 @@ def test_a_watcher_killed_between_seeing_and_starting(store, moment):
     order.
     """
     dump(store.root / "inbox" / "b.json")
-    killed = subprocess.run([sys.executable, "-c", DIES, str(store.root), moment], timeout=120)
+    killed = subprocess.run([sys.executable, "-c", DIES, str(store.root), moment])
     assert killed.returncode == -signal.SIGKILL
     assert [note for note in list_notes(store) if "flow_run" in note] == []
     assert len(runs(store)) == (moment == "after")

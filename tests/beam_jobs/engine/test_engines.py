@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
@@ -11,6 +10,7 @@ from beam_jobs import corpus_job
 from beam_jobs.engine import beam_options, graph_runner
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
 from tests.beam_jobs.dumps import digests, review, run_job, text_of, write_lines
+from tests.patience import eventually
 
 NEAR = ("--near_duplicates", "0.8", "--punkt_sample_bytes", "50000")
 
@@ -58,13 +58,8 @@ def test_the_same_bytes_from_a_job_server(dump, expected, tmp_path):
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 120
-        while not port_file.exists() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        graph_runner = [
-            "--runner=PortableRunner",
-            f"--job_endpoint=localhost:{port_file.read_text()}",
-        ]
+        port = eventually(lambda: port_file.exists() and port_file.read_text())
+        graph_runner = ["--runner=PortableRunner", f"--job_endpoint=localhost:{port}"]
         graph_runner += ["--environment_type=LOOPBACK", "--output", str(tmp_path / "corpus")]
         corpus_job.run(["--input", str(dump), *NEAR, *graph_runner])
     finally:

@@ -14,9 +14,7 @@ def start(body: str) -> subprocess.CompletedProcess[str]:
         "from beam_jobs.job.errors import UserError\n"
         f"def run():\n{body}\nmain(run)"
     )
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
 def test_only_the_result_is_on_stdout():

@@ -1,8 +1,6 @@
-"""No text up to the length that is cleaned takes more than a CPU second, however it is made."""
-
-import time
-from collections.abc import Callable
-from typing import Any
+"""No text up to the length that is cleaned takes long, however it is made: 0.13 CPU seconds at most
+on the machine where they were collected, in step with the length.
+"""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,15 +10,10 @@ from beam_jobs.text import sentences
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.personal_data import mask_personal_data
 from beam_jobs.text.punkt import PunktParameters
+from tests.beam_jobs.cpu_time import is_linear
 
 CHARACTERS = 200_000  # MAX_RAW_EXPANSION × the default of --max-characters
 SPLITTER = sentences.SentenceSplitter(PunktParameters())
-
-
-def cpu_seconds(work: Callable[[], Any]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
 
 
 def clean_mask_split(text: str) -> None:
@@ -29,8 +22,11 @@ def clean_mask_split(text: str) -> None:
     SPLITTER.split(mask_personal_data(cleaned)[0])
 
 
-def fill(pattern: str, start: str = "", end: str = "") -> str:
-    return start + pattern * ((CHARACTERS - len(start) - len(end)) // len(pattern)) + end
+def fill(pattern: str, start: str = "", end: str = "") -> tuple[str, str]:
+    """Return a text of the full length, and one of half of it."""
+    room = CHARACTERS - len(start) - len(end)
+    whole, half = (start + pattern * (n // len(pattern)) + end for n in (room, room // 2))
+    return whole, half
 
 
 BAD_TEXTS = {
@@ -90,17 +86,17 @@ BAD_TEXTS = {
 
 
 @pytest.mark.parametrize("text", BAD_TEXTS.values(), ids=BAD_TEXTS)
-def test_bad_texts_are_done_within_a_second(text):
-    assert cpu_seconds(lambda: clean_mask_split(text)) < 1
+def test_bad_texts_take_no_longer_than_their_length(text):
+    assert is_linear(clean_mask_split, *text)
 
 
 PIECES = st.one_of(
-    st.sampled_from([text[:8] for text in BAD_TEXTS.values()]),
+    st.sampled_from([text[:8] for text, _ in BAD_TEXTS.values()]),
     st.text(alphabet="<>&#;[]\\'\".!?@+()-_/ aA.5\u0301\u0f71\u0f72\u2013\uff20\n", max_size=6),
 )
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(start=PIECES, pattern=PIECES.filter(bool), end=PIECES)
-def test_repeated_texts_are_done_within_a_second(start, pattern, end):
-    assert cpu_seconds(lambda: clean_mask_split(fill(pattern, start, end))) < 1
+def test_repeated_texts_take_no_longer_than_their_length(start, pattern, end):
+    assert is_linear(clean_mask_split, *fill(pattern, start, end))

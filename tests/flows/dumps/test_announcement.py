@@ -4,7 +4,7 @@ import pytest
 
 from flows.cli import main
 from flows.servers.settings import DUMP_EVENT
-from tests.flows.test_processes import eventually
+from tests.patience import eventually
 
 
 def announce(*words):

@@ -29,7 +29,7 @@ def run_up(store, **settings):
         words += ["--prefect-port", str(taken.getsockname()[1])]
         command = [sys.executable, "-m", "flows.cli.main", *words]
         environment = {**os.environ, "AMAZON_ELECTRA_STORE_GROUP": "", **settings}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
     return done.returncode, done.stderr
 
 

@@ -10,6 +10,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from tests.patience import PATIENCE_SECONDS
+
 STARTS, WRITERS, EACH = 4, 3, 12
 
 
@@ -18,7 +20,9 @@ async def answers_to_clicks_beside_writers():
     No retries.
     """
     client = str(uuid.uuid4())
-    async with httpx.AsyncClient(base_url=os.environ["PREFECT_API_URL"], timeout=90) as api:
+    async with httpx.AsyncClient(
+        base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS
+    ) as api:
         token = await api.get("/csrf-token", params={"client": client})
         api.headers = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token.json()["token"]}
         flow = (await api.post("/flows/", json={"name": client})).json()["id"]
@@ -51,7 +55,9 @@ def test_every_click_starts_a_run_while_others_write(prefect_home):
 
 def asked(path, **headers):
     """The answer of the tests' server."""
-    return httpx.get(f"{os.environ['PREFECT_API_URL']}{path}", headers=headers, timeout=30)
+    return httpx.get(
+        f"{os.environ['PREFECT_API_URL']}{path}", headers=headers, timeout=PATIENCE_SECONDS
+    )
 
 
 def test_no_page_but_the_ui_may_read_a_token(prefect_home):
@@ -94,7 +100,9 @@ def open_websocket(path, origin):
     from websockets.sync.client import connect
 
     address = os.environ["PREFECT_API_URL"].replace("http://", "ws://")
-    connect(f"{address}{path}", origin=origin, subprotocols=["prefect"], open_timeout=30).close()
+    connect(
+        f"{address}{path}", origin=origin, subprotocols=["prefect"], open_timeout=PATIENCE_SECONDS
+    ).close()
 
 
 def test_no_page_but_the_ui_opens_a_websocket(prefect_home):
@@ -112,7 +120,7 @@ def test_no_page_but_the_ui_opens_a_websocket(prefect_home):
 
 def test_a_change_without_a_token_of_its_client_is_refused(prefect_home):
     client = str(uuid.uuid4())
-    with httpx.Client(base_url=os.environ["PREFECT_API_URL"], timeout=30) as api:
+    with httpx.Client(base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS) as api:
         token = api.get("/csrf-token", params={"client": client}).json()["token"]
 
         def create_flow(**headers):

@@ -101,19 +101,18 @@ def test_a_study_goes_from_the_dump_to_its_report_after_a_kill_and_then_does_not
     child = subprocess.Popen(
         run, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 1200
-    while not list((place / "store").glob("finetuning/*/log.txt")) and time.monotonic() < deadline:
+    while not list((place / "store").glob("finetuning/*/log.txt")):
         assert child.poll() is None, "it ended before it came to a cell"
         time.sleep(0.2)
     child.send_signal(signal.SIGTERM)
-    assert child.wait(300) != 0
+    assert child.wait() != 0
     encoders = {
         path: path.stat().st_mtime_ns
         for path in (place / "store").glob("pretraining/*/manifest.json")
     }
     assert len(encoders) == 2
 
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=1500)
+    done = subprocess.run(run, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "report.html" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in encoders} == encoders
@@ -128,7 +127,7 @@ def test_a_study_goes_from_the_dump_to_its_report_after_a_kill_and_then_does_not
     }
     assert len(list((place / "store").glob("evaluation/*/metrics.json"))) == 6
     more = subprocess.run(
-        [*run, "--set", "seeds=0,1"], env=environment, capture_output=True, text=True, timeout=1500
+        [*run, "--set", "seeds=0,1"], env=environment, capture_output=True, text=True
     )
     assert more.returncode == 0, more.stderr
     assert {path: path.stat().st_mtime_ns for path in cells} == cells
@@ -232,7 +231,6 @@ def test_arms_that_need_other_text_are_named_where_there_is_none(tmp_path, capsy
     assert "left out  arm general-text ELECTRA: it pre-trains on general text" in told
 
 
-@pytest.mark.timeout(900)
 def test_without_a_dump_a_study_takes_what_is_there(tmp_path):
     write_corpus(tmp_path / "corpus")
     write_electra(tmp_path / "electra" / "discriminator")
@@ -290,7 +288,6 @@ def _is_complete(parameters, choice):
     return plan.stages[-1][1]
 
 
-@pytest.mark.timeout(600)
 def test_a_failing_cell_is_told_with_its_log(tmp_path, capfd):
     write_corpus(tmp_path / "corpus")
     (tmp_path / "empty").mkdir()

@@ -28,7 +28,6 @@ from model.tracking.mlflow_run import Tracking
 from tests.flows.studies.loaded import build_stages, load_content
 from tests.model.corpora import write_corpus, write_electra
 from tests.model.synthetic_shards import write_shards
-from tests.served import eventually
 
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "batch": [8, 16]}
 
@@ -98,34 +97,14 @@ def noted(monkeypatch):
 
 
 @pytest.fixture
-def make_chains(prefect_home):
-    """Makes searches and cells in a flow; returns the names of its task runs."""
-    from prefect import flow
-    from prefect.client.orchestration import get_client
-    from prefect.runtime import flow_run
+def make_chains(call_in_flow):
+    """Makes searches and cells in a flow; returns the states of its task runs by their names."""
 
     def run(stages, tracking=None, is_shared=False):
-        ids = []
-
-        @flow
-        def making():
-            ids.append(flow_run.id)
-            runner = StageRunner(stages.store, [], tracking or Tracking("sqlite:///"))
-            PrefectStageMaker(runner).make_side_by_side(stages.list_chains(is_shared), 2)
-
-        state = making(return_state=True)
-        with get_client(sync_client=True) as client:
-
-            def list_runs():
-                runs = [r for r in client.read_task_runs(limit=200) if str(r.flow_run_id) == ids[0]]
-                return (
-                    runs
-                    if runs and all(r.state.is_final() or r.state.is_pending() for r in runs)
-                    else []
-                )
-
-            runs = eventually(list_runs, 60)
-        return state.result(raise_on_failure=False), {r.name: r.state.name for r in runs}
+        runner = StageRunner(stages.store, [], tracking or Tracking("sqlite:///"))
+        chains = stages.list_chains(is_shared)
+        failure, runs = call_in_flow(lambda: PrefectStageMaker(runner).make_side_by_side(chains, 2))
+        return failure, {r.name: r.state.name for r in runs}
 
     return run
 

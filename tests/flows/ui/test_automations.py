@@ -1,13 +1,12 @@
 """The automations are about our runs, by their tag, and nobody else's on the same server."""
 
-import time
-
 import pytest
 
 from flows.configuration.settings import fill_parameters
-from flows.servers import health, prefect_server, settings
+from flows.servers import health, settings
 from flows.servers.settings import TAG
 from flows.ui import automations, terminal
+from tests.patience import eventually
 
 
 @pytest.fixture(scope="module")
@@ -16,32 +15,35 @@ def events(prefect_home):
     included.
     """
     from prefect import flow, tags
-    from prefect.client.orchestration import get_client
 
     @flow(name="somebody's")
     def trivial():
         from prefect.runtime import flow_run
 
-        time.sleep(0.2)
+        eventually(lambda: "heartbeat" in signs_of(read_events(flow_run.id)))
         return flow_run.id
 
     with tags(TAG):
         ours = trivial()
-    runs = {f"prefect.flow-run.{ours}": True, f"prefect.flow-run.{trivial()}": False}
-    prefect_server.flush_prefect()
-    wanted = {"event": {"prefix": ["prefect.flow-run."]}, "resource": {"id": list(runs)}}
-    deadline = time.monotonic() + 120
+    told = []
+    for run, is_ours in ((ours, True), (trivial(), False)):
+        eventually(lambda run=run: "Completed" in signs_of(read_events(run)))
+        told += [(event, is_ours) for event in read_events(run)]
+    return told
+
+
+def read_events(run):
+    """What the server knows of a flow run."""
+    from prefect.client.orchestration import get_client
+
+    wanted = {"event": {"prefix": ["prefect.flow-run."]}}
+    wanted["resource"] = {"id": [f"prefect.flow-run.{run}"]}
     with get_client(sync_client=True) as client:
-        while True:
-            found = client._client.post("/events/filter", json={"filter": wanted}).json()["events"]
-            told = [(event, runs[event["resource"]["prefect.resource.id"]]) for event in found]
-            signs = {(event["event"].rsplit(".")[-1], who) for event, who in told}
-            if signs >= {
-                (sign, who) for sign in ("heartbeat", "Completed") for who in (True, False)
-            }:
-                return told
-            assert time.monotonic() < deadline, signs
-            time.sleep(0.2)
+        return client._client.post("/events/filter", json={"filter": wanted}).json()["events"]
+
+
+def signs_of(events):
+    return {event["event"].rsplit(".")[-1] for event in events}
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,27 @@
-"""Sends a SIGTERM to the run in this process at a step, without waiting for the clock."""
+"""Acts at a step of the run in this process, without waiting for the clock."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from model.tracking.metrics_log import MetricsLog
 
 
 @contextmanager
-def terminated_at(step: int) -> Iterator[None]:
-    """Raise the signal when this step is logged."""
+def act_at(step: int, act: Callable[[], None]) -> Iterator[None]:
+    """Act when this step is logged."""
     log = MetricsLog.log
 
-    def log_and_raise(self: MetricsLog, number: int, **numbers: float) -> None:
+    def log_and_act(self: MetricsLog, number: int, **numbers: float) -> None:
         log(self, number, **numbers)
         if number == step:
-            signal.raise_signal(signal.SIGTERM)
+            act()
 
-    with patch.object(MetricsLog, "log", log_and_raise):
+    with patch.object(MetricsLog, "log", log_and_act):
         yield
+
+
+def terminated_at(step: int) -> AbstractContextManager[None]:
+    """Send the run a SIGTERM when this step is logged."""
+    return act_at(step, lambda: signal.raise_signal(signal.SIGTERM))

@@ -12,6 +12,7 @@ from mlflow import MlflowClient
 from flows.servers.health import find_free_port
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import Registry
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def heard(caplog):
 
 
 def finished(tracking):
-    assert tracking.wait_until_sent(200)
+    assert tracking.wait_until_sent(PATIENCE_SECONDS)
     tracking.finish()
     return MlflowClient(tracking.uri)
 
@@ -40,7 +41,7 @@ def test_nothing_is_left_where_it_was_started(tmp_path, monkeypatch):
     tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
     tracking.start("a run", {}, {})
     tracking.log_folder(model, "model")
-    assert tracking.wait_until_sent(60)
+    assert tracking.wait_until_sent(PATIENCE_SECONDS)
     Registry(tracking.uri).add_version(tracking.parent.id, "model", {"encoder": "x"})
     client = finished(tracking)
     assert [f.path for f in client.list_artifacts(tracking.parent.id)] == ["model"]
@@ -53,7 +54,7 @@ def test_a_run_that_begins_again_is_the_same_one(tmp_path):
     for status in ("SCHEDULED", "FINISHED"):
         tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
         tracking.start("a run", {"a": 1}, {}, folder=tmp_path)
-        assert tracking.wait_until_sent(60)
+        assert tracking.wait_until_sent(PATIENCE_SECONDS)
         tracking.finish(status)
         ids.append(tracking.parent.id)
         assert MlflowClient(tracking.uri).get_run(ids[0]).info.status == status
@@ -73,7 +74,7 @@ def test_what_did_not_arrive_is_not_taken_for_sent(tmp_path, monkeypatch):
         tracking.start("a run", {}, {})
         tracking.log_folder(report / "report.md", "")
         tracking.mark_logged(report)
-        assert tracking.wait_until_sent(60 if taken else 0.5) is taken
+        assert tracking.wait_until_sent(PATIENCE_SECONDS if taken else 0.5) is taken
         tracking.finish()
         assert tracking.is_logged(report) is taken
 
@@ -87,7 +88,7 @@ def test_a_folder_is_sent_once_to_each_run(tmp_path):
         for name in ("weights", "more"):
             (model / name).write_text(name)
             tracking.log_folder(model, "model")
-            assert tracking.wait_until_sent(60)
+            assert tracking.wait_until_sent(PATIENCE_SECONDS)
         tracking.log_folder(model, "model", run)
     client = finished(tracking)
     sent = [[f.path for f in client.list_artifacts(r.id, "model")] for r in (tracking.parent, run)]

@@ -50,7 +50,7 @@ test-demo: demo  ## the demo, and whether it shows what the README says
 	AMAZON_ELECTRA_DEMO_STORE=$(STORE) $(BIN)/python -m pytest tests/demo
 
 test-bench: $(INSTALLED)  ## every bench of tests/bench on 400 reviews
-	$(BIN)/python -m pytest tests/bench/test_every_bench.py
+	$(BIN)/python -m pytest tests/bench
 
 test-browser: $(INSTALLED)  ## the UIs in headless Chromium (Debian: apt-get install chromium)
 	AMAZON_ELECTRA_BROWSER=1 $(BIN)/python -m pytest tests/browser

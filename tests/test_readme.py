@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.job.errors import UserError
+from beam_jobs.sample.sample_dump import write_sample
 from flows.cli import main, run_commands
+from tests.flows.studies.loaded import write_study_data
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -110,6 +112,31 @@ def test_a_run_can_be_planned(command, tmp_path, capsys):
     arguments = main.build_parser().parse_args([*words, "--dump", "sample:50"])
     assert main.attempt(arguments) == 0
     assert "pre-training" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def study_place(tmp_path_factory) -> Path:
+    """A folder with the files that the pages name: dumps, texts, tasks, the README's own study."""
+    place = write_study_data(tmp_path_factory.mktemp("studies"))
+    (place / "sst2").rename(place / "SST-2")
+    (place / "general.txt").rename(place / "other-text.txt.gz")
+    (place / "dumps").mkdir()
+    for dump in ("reviews.json.gz", "dumps/a.json.gz"):
+        write_sample(place / dump, 50, 0)
+    [own] = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    (place / "my-study.yaml").write_text(own)
+    return place
+
+
+STUDIES = [c for c in those_of("amazon-electra") if re.match(r"amazon-electra study [a-z]\S* ", c)]
+
+
+@pytest.mark.parametrize("command", STUDIES)
+def test_a_study_can_be_planned(command, study_place, monkeypatch, capsys):
+    monkeypatch.chdir(study_place)
+    words = [*shlex.split(command)[1:], "--store", "store", "--dry-run"]
+    assert main.attempt(main.build_parser().parse_args(words)) == 0, capsys.readouterr().err
+    assert re.search(r"^to do +study ", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))

@@ -130,8 +130,9 @@ def test_repeated_text_comes_from_another_reviewer() -> None:
 
 
 def test_documented_amounts_leave_most_reviews_plain() -> None:
-    assert sum(MESS_PER_THOUSAND.values()) == 272
-    assert count_mess(1_000) == {"plain": 728, **MESS_PER_THOUSAND}
+    mess = sum(MESS_PER_THOUSAND.values())
+    assert 100 < mess < 300
+    assert count_mess(1_000) == {"plain": 1_000 - mess, **MESS_PER_THOUSAND}
 
 
 def test_records_have_the_fields_and_the_stars_of_a_2018_dump() -> None:
@@ -202,8 +203,11 @@ def test_most_texts_have_15_to_60_words() -> None:
 def test_the_command_writes_the_file_and_says_what_is_in_it(tmp_path: Path) -> None:
     result = run(["--reviews", "1000", "--output", str(tmp_path / "deep" / "s.json.gz")])
     assert result["reviews"] == 1_000
-    assert result["mess"]["plain"] == 728
-    assert (tmp_path / "deep" / "s.json.gz").stat().st_size == result["bytes"]
+    written = tmp_path / "deep" / "s.json.gz"
+    lines = gzip.decompress(written.read_bytes()).decode().splitlines()
+    assert sum(not line.endswith("}") for line in lines) == result["mess"]["broken_line"]
+    assert sum(result["mess"].values()) == len(lines) == 1_000
+    assert written.stat().st_size == result["bytes"]
 
 
 def test_no_reviews_is_the_users_mistake(tmp_path: Path) -> None:

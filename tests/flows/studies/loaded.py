@@ -17,6 +17,7 @@ from flows.studies.study_reading import (
     read_yaml,
 )
 from flows.studies.study_stages import StudyStages
+from tests.model.finetuning.tasks.test_splits import FILES, content
 
 
 def read_shipped(
@@ -34,6 +35,23 @@ def load_content(content: Mapping[str, Any], store: Path, **choice: Any) -> Load
     return load_study(
         Parameters(store=str(store)), StudyChoice(own=Study.model_validate(content), **choice)
     )
+
+
+def write_study_data(folder: Path) -> Path:
+    """Write a few examples of the tasks that shipped studies take from outside, and general text;
+    return the folder.
+    """
+    for task in ("imdb", "subjqa"):
+        (folder / task).mkdir()
+        for name in FILES[task]:
+            (folder / task / name).write_text(content(task, name))
+    (folder / "sst2").mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        rows = [f"a {name} film number {i}\t{i % 2}" for i in range(60)]
+        (folder / "sst2" / name).write_text("\n".join(["sentence\tlabel", *rows]))
+    documents = [f"An encyclopaedia says of {i} that it follows {i - 1}." for i in range(400)]
+    (folder / "general.txt").write_text("\n\n".join(documents))
+    return folder
 
 
 def build_stages(content: Mapping[str, Any], store: Path, **choice: Any) -> StudyStages:

@@ -218,7 +218,7 @@ def calibrated(number: int, n: int, off: float = 0.0) -> Predictions:
 )
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_the_interval_of_a_calibration_error_covers_the_truth_and_the_value(n, off, seeds):
-    ece, covered = METRICS["ece"], 0
+    ece, covered, widths = METRICS["ece"], 0, []
     truth = ece.compute(calibrated(0, 400_000, off)) if off else 0.0
     for i in range(STUDIES // 2):
         found = significance.pool_seeds(
@@ -226,7 +226,9 @@ def test_the_interval_of_a_calibration_error_covers_the_truth_and_the_value(n, o
         )
         assert 0 <= found["low"] <= found["value"] <= found["high"] <= 1
         covered += found["low"] <= truth <= found["high"]
+        widths.append(found["high"] - found["low"])
     assert covered >= 0.91 * (STUDIES // 2)
+    assert np.mean(widths) < 3 / np.sqrt(n), "about four standard deviations of a share"
 
 
 @pytest.mark.parametrize("seeds", [1, 3])

@@ -1,0 +1,102 @@
+"""Every shipped study from a dump to its report: with all its arms, tasks and comparisons, on few
+labels after few steps. Its jobs are the real ones, run within this process, which saves two hundred
+starts.
+"""
+
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.configuration.settings import fill_parameters
+from flows.configuration.study_file import StudyChoice
+from flows.runner import stage_runner
+from flows.runner.processes import FinishedJob
+from flows.runner.stage_runner import Plan, StageRunner
+from flows.runner.store import Stage, Store
+from flows.studies.study_reading import find_study_file, list_shipped_studies, load_study, read_yaml
+from flows.study import build_study_graph
+from model.tracking.mlflow_run import Tracking
+from tests.flows.studies.loaded import write_study_data
+
+SMALL = {"n_train": 16, "n_dev": 8, "n_test": 16, "epochs": 1, "trials": 2, "seeds": [0]}
+"""What these settings are here, wherever a study names them."""
+
+
+def shrink(part):
+    """Return the content of a study file with less of everything."""
+    if isinstance(part, list):
+        return [shrink(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    found = {name: SMALL.get(name, shrink(value)) for name, value in part.items()}
+    if isinstance(found.get("steps"), int):
+        found["steps"] = 2 + found["steps"] // 8000  # those of another arm stay others
+    if isinstance(found.get("learning_rates"), list):
+        found["learning_rates"] = found["learning_rates"][:1]
+    return found
+
+
+@dataclass
+class Maker(Plan):
+    """Makes the stages one after the other, without Prefect."""
+
+    def __post_init__(self) -> None:
+        self._runner = StageRunner(self.store, [], Tracking("sqlite:///"))
+
+    def __call__(self, stage: Stage) -> Stage:
+        self._runner.complete_stage(stage)
+        return super().__call__(stage)
+
+    def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+        for chain in chains:
+            self._runner.complete_chain(chain)
+
+
+def run_here(module, arguments, log, environment, follow, name):
+    """Run a job as `run_job` does, in this process."""
+    result = importlib.import_module(module).run([str(word) for word in arguments])
+    return FinishedJob(json.loads(json.dumps(result or {}, default=str)), 0.1, 0.1, 1.0)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """The tasks of real_reviews and general text; all studies share one store."""
+    return write_study_data(tmp_path_factory.mktemp("shipped"))
+
+
+@pytest.mark.parametrize("name", list_shipped_studies())
+def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch):
+    monkeypatch.setattr(stage_runner, "run_job", run_here)
+    written = shrink(read_yaml(find_study_file(name)))
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(written, allow_unicode=True))
+    own = {
+        task: str(place / task) for task in ("imdb", "sst2", "subjqa") if task in file.read_text()
+    }
+    choice = StudyChoice(
+        file=str(file), variables=own, general_text=[str(place / "general.txt")], at_once=1
+    )
+    settings = ["pretraining.steps=2", "shards.max_length=96", "vocabulary.size=1000"]
+    store = str(place / "store")
+    parameters = fill_parameters(settings, dump={"paths": ["sample:1200"]}, store=store)
+    maker = Maker(Store(store))
+    made = build_study_graph(load_study(parameters, choice))(parameters, maker)
+
+    report = json.loads((maker.store.folder(made) / "report.json").read_text())
+    arms, tasks = (
+        [one["name"] for one in written["arms"]],
+        [t.get("title", t["task"]) for t in written["tasks"]],
+    )
+    assert {(row["arm"], row["task"]) for row in report["results"]} == {
+        (arm, task) for arm in arms for task in tasks
+    }
+    pairs = written.get("comparisons") or [[arms[0], arm] for arm in arms[1:]]
+    assert {(d["a"], d["b"], d["task"]) for d in report["differences"]} == {
+        (*pair, task) for pair in pairs for task in tasks
+    }
+    assert (maker.store.folder(made) / "report.html").stat().st_size > 10_000

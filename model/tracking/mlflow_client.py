@@ -10,6 +10,7 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("DO_NOT_TRACK", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the sender tries again itself
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # commands print results
 
 BROWSER_ADDRESS = "AMAZON_ELECTRA_MLFLOW_UI"
 """The variable with MLflow's address for browsers, where it is not the one for this process."""

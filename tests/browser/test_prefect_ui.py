@@ -21,7 +21,6 @@ def open_form(page, cockpit, deployment="domain-adaptation"):
     page.get_by_text("Custom run").click()
     expect(page.get_by_text("Run Name")).to_be_visible()
     expect(field(page, "Paths", "textarea")).to_be_visible()
-    page.wait_for_timeout(1000)
 
 
 def field(page, title, kind="input"):
@@ -32,8 +31,17 @@ def field(page, title, kind="input"):
 
 
 def fill(page, reviews, steps):
-    field(page, "Paths", "textarea").fill(f"sample:{reviews}")
-    field(page, "Steps").fill(str(steps))
+    """Fills the form until it keeps what is written: it is drawn anew once all of it has loaded."""
+    wanted = [(field(page, "Paths", "textarea"), f"sample:{reviews}")]
+    wanted.append((field(page, "Steps"), str(steps)))
+
+    def is_kept():
+        for place, text in wanted:
+            place.fill(text)
+        page.wait_for_timeout(1000)
+        return all(place.input_value() == text for place, text in wanted)
+
+    eventually(is_kept)
 
 
 def submitted(page, cockpit):

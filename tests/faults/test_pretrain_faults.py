@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from model.pretraining import checkpoint
-from model.tracking.metrics_log import read_metrics
 from model.pretraining.loop import EXIT_TERMINATED
+from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32, "batch": 8}

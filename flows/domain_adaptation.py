@@ -40,10 +40,12 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     labels.check_corpus(p.finetuning.tasks, sentences, make.store)
     words = make(vocabulary.build_vocabulary_stage(p, sentences))
     sequences = make(shards.build_shards_stage(p, sentences, words))
-    encoder = make(pretraining.build_pretraining_stage(p, sequences))
+    longer = [make(stage) for stage in shards.list_long_stages(p, sentences, words)]
+    encoder = make(pretraining.build_pretraining_stage(p, sequences, *longer))
     cells = list(finetuning.list_cells(p, make.store, sentences, encoder, make.champion))
     make.make_side_by_side([cell.chain for cell in cells], p.finetuning.at_once)
-    made, command = [reviews, sentences, words, sequences, encoder], report.format_command(p)
+    made = [reviews, sentences, words, sequences, *longer, encoder]
+    command = report.format_command(p)
     return make(report.build_report_stage(command, p.preset, reviews, made, encoder, cells))
 
 

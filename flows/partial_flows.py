@@ -25,21 +25,25 @@ from flows.stages import vocabulary as vocabulary_stage
 from flows.stages.dump import list_dump
 
 
-def build_data_stages(p: Parameters, make: StageMaker) -> tuple[Stage, Stage]:
-    """Dump → corpus → vocabulary → shards: the corpus and the shards."""
+def make_shards(p: Parameters, make: StageMaker) -> list[Stage]:
+    """Dump → corpus → vocabulary → shards, and longer ones for the last steps if wanted."""
     reviews = make(list_dump(p.dump, make))
     sentences = make(corpus_stage.build_corpus_stage(p, reviews, make.store))
     words = make(vocabulary_stage.build_vocabulary_stage(p, sentences))
-    return sentences, make(shards_stage.build_shards_stage(p, sentences, words))
+    lengths = [
+        shards_stage.build_shards_stage(p, sentences, words),
+        *shards_stage.list_long_stages(p, sentences, words),
+    ]
+    return [make(stage) for stage in lengths]
 
 
 def data_graph(p: Parameters, make: StageMaker) -> Stage:
-    return build_data_stages(p, make)[1]
+    return make_shards(p, make)[0]
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → … → pre-training."""
-    return make(pretraining_stage.build_pretraining_stage(p, data_graph(p, make)))
+    return make(pretraining_stage.build_pretraining_stage(p, *make_shards(p, make)))
 
 
 @flow(name="prepare-data", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)

@@ -79,7 +79,11 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
         general = shards_stage.build_general_shards_stage(p, texts, kept_out, *origins, make.store)
         made["general_shards"] = make(general)
     if "encoder" in wanted:
-        made["encoder"] = make(pretraining_stage.build_pretraining_stage(p, made["shards"]))
+        stages = shards_stage.list_long_stages(p, made["corpus"], made["vocabulary"])
+        longer = [make(stage) for stage in stages]
+        made["encoder"] = make(
+            pretraining_stage.build_pretraining_stage(p, made["shards"], *longer)
+        )
     return made
 
 

@@ -85,6 +85,13 @@ class PretrainingConfig:
     segment_probability: float = setting(
         "that a document is cut into A and B (google: an example, 0.9)", 0.5, ge=0, le=1
     )
+    long_share: float = setting(
+        "share of the steps, the last ones, that take longer sequences where --long-shards names "
+        "some (bert: 0.1, at 512 tokens)",
+        0.1,
+        gt=0,
+        lt=1,
+    )
     warmup: float = setting("share of the steps (google: 10,000 of 1,000,000)", 0.01, ge=0, le=1)
     objective: Objective = setting("what is learnt", "electra")
     discriminator_weight: float = setting("of the discriminator's loss (paper)", 50.0, ge=0)
@@ -130,6 +137,11 @@ class PretrainingConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+    @property
+    def long_steps(self) -> int:
+        """Return how many of the steps take longer sequences where there are some: at least one."""
+        return max(1, round(self.steps * self.long_share))
 
     @property
     def has_segments(self) -> bool:

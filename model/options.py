@@ -59,6 +59,11 @@ class PretrainOptions:
     """Options of model.pretrain."""
 
     shards: Path = setting("folder made by beam_jobs.shards_job", metavar="DIR")
+    long_shards: Path | None = setting(
+        "shards of the same corpus with longer sequences, for the last `long_share` of the steps",
+        None,
+        metavar="DIR",
+    )
     replay: tuple[Path, ...] = setting("earlier shards to mix in", (), metavar="DIR")
     replay_ratio: str = setting("share of the sequences taken from the earlier shards", "0.5")
     output: Path = setting("checkpoints, metrics.jsonl and the model folders", metavar="DIR")

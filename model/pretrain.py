@@ -10,6 +10,7 @@ from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder
 from beam_jobs.job.settings import parse_assignments, read_options
+from model.config import PretrainingConfig
 from model.device import open_device
 from model.options import PretrainOptions
 from model.presets import PRESETS, Preset, apply_settings
@@ -74,6 +75,7 @@ def list_other_settings(arguments: PretrainOptions) -> dict[str, Any]:
         "budget": arguments.budget,
         "replay": replay,
         "replay_ratio": arguments.replay_ratio if replay else "0",
+        "long_shards": str(arguments.long_shards or ""),
         "start_from": str(arguments.start_from or ""),
     }
 
@@ -87,6 +89,9 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     replay = (
         open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     )
+    longer = Shards.open(arguments.long_shards, "--long-shards") if arguments.long_shards else None
+    if longer is None and preset.pretraining.long_share != PretrainingConfig.long_share:
+        raise UserError("--set long_share: has no effect without --long-shards")
     dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
     make_writable_folder("--output", arguments.output)
     budget = parse_budget(arguments.budget) if arguments.budget else None
@@ -94,7 +99,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     device = open_device(arguments.device, preset.pretraining.precision)
     try:
         training = build_training(
-            preset, shards, device, arguments.output, budget, dev, origin, replay
+            preset, shards, device, arguments.output, budget, dev, origin, replay, longer
         )
         preset = replace(preset, pretraining=training.config)
         resume_training(training)

@@ -129,6 +129,13 @@ class Shards(Section):
     """Reviews packed into sequences of token ids."""
 
     max_length: int = make_preset_field(ShardsOptions, "max_length", le=512)
+    long_length: int = Field(
+        default=0,
+        ge=0,
+        le=512,
+        description="Tokens of the sequences in the last tenth of pre-training (BERT had 512 after "
+        "128); 0: those of max_length to the end. The share is the setting long_share",
+    )
 
 
 class Pretraining(Section):

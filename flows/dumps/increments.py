@@ -246,6 +246,7 @@ def inherit_settings(form: Addition | AdditionParameters, base: Base) -> Additio
             "increment.base: its corpus is without near duplicates (corpus.near_duplicates), and "
             "keeps nothing to tell by whether a new text is one; run all dumps anew"
         )
+    inherited = {k: v for k, v in before["settings"].items() if k != "long_share"}
     return AdditionParameters(
         dump=form.dump,
         preset=before["preset"],
@@ -263,7 +264,7 @@ def inherit_settings(form: Addition | AdditionParameters, base: Base) -> Additio
             steps=asked.steps,
             device=asked.device,
             seed=asked.seed,
-            settings={**before["settings"], "warmup": str(asked.warmup), **asked.settings},
+            settings={**inherited, "warmup": str(asked.warmup), **asked.settings},
         ),
         increment=asked,
         finetuning=form.finetuning,

@@ -60,14 +60,19 @@ def has_accelerator(device: str) -> bool:
     return device in ("cuda", "xla") or (device == "auto" and bool(here))
 
 
-def build_pretraining_stage(parameters: Parameters, shards: Stage) -> Stage:
-    return build_training_stage(describe_training(parameters), shards, parameters.pretraining.steps)
+def build_pretraining_stage(parameters: Parameters, shards: Stage, *longer: Stage) -> Stage:
+    """Return the pre-training that the form describes; its last steps take `longer` shards."""
+    training, steps = describe_training(parameters), parameters.pretraining.steps
+    return build_training_stage(training, shards, steps, *longer)
 
 
-def build_training_stage(training: PretrainingRequest, shards: Stage, steps: int) -> Stage:
+def build_training_stage(
+    training: PretrainingRequest, shards: Stage, steps: int, *longer: Stage
+) -> Stage:
     """Return the pre-training on these shards; `steps` 0: as many as the preset says."""
     length = ["--steps", str(steps)] if steps else []
-    return _build_stage(training, {"shards": shards}, {"steps": steps}, lambda store: length)
+    inputs = {"shards": shards, **({"long_shards": longer[0]} if longer else {})}
+    return _build_stage(training, inputs, {"steps": steps}, lambda store: length)
 
 
 def build_equal_stage(
@@ -157,6 +162,11 @@ def _build_stage(
         "model.pretrain",
         lambda store, folder: [
             *["--shards", locate_shards(store, inputs["shards"])],
+            *(
+                ["--long-shards", locate_shards(store, inputs["long_shards"])]
+                if "long_shards" in inputs
+                else []
+            ),
             *["--output", str(folder)],
             *["--preset", training.preset, "--device", training.device],
             *[*threads, *list_arguments(store)],

@@ -1,15 +1,20 @@
 """The shards: sentences → token ids, several reviews packed into a sequence (Beam)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Parameters
 from flows.runner.store import Stage, Store
 from model.presets import PRESETS
 
 
-def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
-    max_length = parameters.shards.max_length or PRESETS[parameters.preset].max_length
+def build_shards_stage(
+    parameters: Parameters, corpus: Stage, vocabulary: Stage, max_length: int = 0
+) -> Stage:
+    """Return the shards of sequences of so many tokens; 0: as the form or the preset says."""
+    max_length = max_length or find_length(parameters)
     workers = parameters.corpus.workers
     return Stage(
         "shards",
@@ -27,6 +32,21 @@ def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage)
     )
 
 
+def list_long_stages(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> list[Stage]:
+    """Return the shards for the last steps of pre-training, if the form wants longer ones there."""
+    length, longer = find_length(parameters), parameters.shards.long_length
+    if not longer:
+        return []
+    if longer <= length:
+        raise UserError(f"shards.long_length={longer}: must be more than the {length} before")
+    stage = build_shards_stage(parameters, corpus, vocabulary, longer)
+    return [replace(stage, title="long shards")]
+
+
+def find_length(parameters: Parameters) -> int:
+    return parameters.shards.max_length or PRESETS[parameters.preset].max_length
+
+
 def build_general_shards_stage(
     parameters: Parameters,
     texts: Sequence[Path],
@@ -41,7 +61,7 @@ def build_general_shards_stage(
     What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
     the corpus.
     """
-    max_length = parameters.shards.max_length or PRESETS[parameters.preset].max_length
+    max_length = find_length(parameters)
     workers = parameters.corpus.workers
     return Stage(
         "shards",

@@ -15,6 +15,7 @@ from model.pretraining.budget import Budget, count_affordable_steps
 from model.pretraining.input.batches import (
     Batches,
     SpecialTokens,
+    TwoLengths,
     number_documents,
     sum_squared_lengths,
 )
@@ -42,13 +43,20 @@ def build_training(
     dev: Shards | None = None,
     origin: Origin | None = None,
     replay: Replay | None = None,
+    longer: Shards | None = None,
 ) -> loop.Training:
-    """Return a run at its first step; UserError if settings, shards and device do not fit."""
+    """Return a run at its first step; UserError if settings, shards and device do not fit.
+
+    The last `long_share` of the steps takes `longer` sequences, if there are some.
+    """
     if budget and budget.flops:
-        step = estimate_sequence_flops(preset, shards) * preset.pretraining.batch
+        step = estimate_step_flops(preset, shards, longer)
         steps = count_affordable_steps(budget.flops, step)
         preset = replace(preset, pretraining=replace(preset.pretraining, steps=steps))
     _check_preset(preset, shards, device)
+    if longer:
+        _check_longer(longer, shards, budget, replay)
+        _check_preset(preset, longer, device)
     config = preset.pretraining
     shape, size = preset.architecture, shards.vocabulary_size
     model = build_model(preset, size, device.dtype)
@@ -64,18 +72,27 @@ def build_training(
     if replay:
         batches = replace(batches, stream=Mixture.open(shards, replay, config.seed))
         identity |= replay.identity
-    lengths = [shards.max_length, origin.read_trained_length(shape) if origin else 0]
+    all_batches: Batches | TwoLengths = batches
+    if longer:
+        long_batches = build_batches(config, longer, device.rank, device.world_size)
+        all_batches = TwoLengths(batches, long_batches, config.steps - config.long_steps)
+        identity |= {"long_shards": longer.fingerprint, "long_share": config.long_share}
+    lengths = [
+        (longer or shards).max_length,
+        origin.read_trained_length(shape) if origin else 0,
+    ]
     training = loop.Training(
         config=config,
         model=model,
         device=device,
-        batches=batches,
+        batches=all_batches,
         folder=output,
         identity=identity | {"origin": origin.compute_fingerprint() if origin else None},
-        published_flops_per_sequence=flops.count_published_flops(
-            shape, size, shards.max_length, 1, config.objective
+        count_published_flops=lambda length: flops.count_published_flops(
+            shape, size, length, 1, config.objective
         ),
         matrix_flops=flops.MatrixFlops.derive(shape, size, config.objective),
+        length=shards.max_length,
         trained_length=max(lengths),
         budget_seconds=budget.seconds if budget else None,
     )
@@ -131,6 +148,16 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
     return Validation(batches, max(1, sequences // size), seed=0)
 
 
+def estimate_step_flops(preset: Preset, shards: Shards, longer: Shards | None) -> float:
+    """Return the matrix products of a step, on average over a whole run."""
+    config = preset.pretraining
+    sequence = estimate_sequence_flops(preset, shards)
+    if longer:
+        rest = estimate_sequence_flops(preset, longer) - sequence
+        sequence += config.long_share * rest
+    return sequence * config.batch
+
+
 def estimate_sequence_flops(preset: Preset, shards: Shards) -> float:
     """Return the matrix products of training on one sequence, by the first sequences there."""
     config = preset.pretraining
@@ -151,6 +178,29 @@ def read_special_tokens(vocabulary: Path) -> SpecialTokens:
     if missing:
         raise UserError(f"{vocabulary / 'vocab.txt'} has no {', '.join(missing)}")
     return SpecialTokens(ids["[CLS]"], ids["[SEP]"], ids["[MASK]"])
+
+
+def _check_longer(
+    longer: Shards, shards: Shards, budget: Budget | None, replay: Replay | None
+) -> None:
+    """Raise UserError where longer sequences do not fit the run."""
+    option = f"--long-shards {longer.folder}"
+    if longer.vocabulary_fingerprint != shards.vocabulary_fingerprint:
+        raise UserError(f"{option}: made with another vocabulary than {shards.folder}")
+    if longer.max_length <= shards.max_length:
+        raise UserError(
+            f"{option}: length {longer.max_length}, must be more than the {shards.max_length} of "
+            f"{shards.folder}"
+        )
+    if longer.read_sources() != shards.read_sources():
+        raise UserError(f"{option}: made of another corpus than {shards.folder}")
+    if replay:
+        raise UserError(f"{option}: leave out --replay, earlier shards have one length")
+    if budget and budget.seconds:
+        raise UserError(
+            f"{option}: give --steps or a --budget in operations: a time does not say when its "
+            "last part begins"
+        )
 
 
 def _check_preset(preset: Preset, shards: Shards, device: Device) -> None:

@@ -7,7 +7,7 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from model.device import Device
 from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
 from model.pretraining.collapse import describe_collapse
-from model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
+from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch, split_batch
 from model.pretraining.network.attention import put_batch
 from model.pretraining.network.flops import MatrixFlops
 from model.pretraining.network.masked_prediction import PretrainingModel, Sums
@@ -60,12 +60,13 @@ class Training:
     config: PretrainingConfig
     model: PretrainingModel
     device: Device
-    batches: Batches
+    batches: Batches | TwoLengths
     folder: Path
     identity: dict[str, Any]
-    published_flops_per_sequence: float
+    count_published_flops: Callable[[int], float]  # of a sequence of so many tokens
     matrix_flops: MatrixFlops
-    trained_length: int  # tokens; of the sequences here, or of longer ones before
+    length: int  # tokens of a sequence, until longer ones come
+    trained_length: int  # tokens; of the longest sequences here, or of longer ones before
     budget_seconds: float | None = None
     validation: Validation | None = None
     totals: Totals = field(default_factory=Totals)
@@ -101,6 +102,12 @@ class Training:
         return self.matrix_flops.count(
             sequences * length, float(arrays["squared_total"]), sequences * slots
         )
+
+    def count_sequences_at_once(self, arrays: Arrays) -> int:
+        """Return how many sequences the device takes at once: of longer ones as many tokens."""
+        sequences, length = arrays["input_ids"].shape
+        most = (self.config.device_batch or sequences) * self.length // length
+        return next(n for n in range(max(1, most), 0, -1) if sequences % n == 0)
 
     def compute_progress(self) -> float:
         """Return the share of the run that lies behind the next step, 0 to 1."""
@@ -152,7 +159,8 @@ def _run_steps(
             totals.step += 1
             totals.sequences += config.batch
             totals.tokens += int(arrays["real_total"])
-            totals.flops += config.batch * training.published_flops_per_sequence
+            length = arrays["input_ids"].shape[1]
+            totals.flops += config.batch * training.count_published_flops(length)
             totals.matrix_flops += matrix_flops
         over, stopping = (
             training.is_over(),
@@ -184,7 +192,7 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     for group in training.optimizer.param_groups:
         group["lr"] = rate
     sums: Sums = {}
-    for i, part in enumerate(split_batch(arrays, config.device_batch or len(arrays["input_ids"]))):
+    for i, part in enumerate(split_batch(arrays, training.count_sequences_at_once(arrays))):
         if i and training.stopping and device.world_size == 1:
             training.optimizer.zero_grad(set_to_none=True)
             return None

@@ -48,7 +48,14 @@ def render_model_card(
         f"{purpose} `{head}.from_pretrained` and `AutoTokenizer.from_pretrained` load it.",
         *("", "## Data", ""),
         f"{shards.sequences:,} packed sequences of at most {shards.max_length} tokens, "
-        f"{shards.tokens:,} tokens; a vocabulary of {shards.vocabulary_size:,} entries. "
+        f"{shards.tokens:,} tokens; "
+        + (
+            f"the last {preset.pretraining.long_steps:,} steps had the same reviews in sequences "
+            f"of {result['trained_length']}; "
+            if identity.get("long_shards")
+            else ""
+        )
+        + f"a vocabulary of {shards.vocabulary_size:,} entries. "
         "Trained on the corpus's pretrain split only."
         + (
             f" Of all sequences a share of {ratio} was replayed from earlier dumps."

@@ -54,6 +54,7 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         "seconds": round(totals.seconds, 3),
         "cpu_seconds": round(totals.cpu_seconds, 3),
         "tokens_per_second": round(totals.tokens / max(totals.seconds, 1e-9)),
+        "trained_length": training.trained_length,
         "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
         "device": training.device.kind,
         "precision": "bf16" if training.device.bf16 else "fp32",

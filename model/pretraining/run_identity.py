@@ -17,6 +17,7 @@ FREE_SETTINGS = {
     "device_batch",
     "validate_sequences",
     "compile",
+    "long_share",  # counts where there are longer shards: build_training adds it
 }
 COMPUTATION_VERSION = 3
 """Raise this whenever the numbers of a training step change.

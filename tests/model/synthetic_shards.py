@@ -34,15 +34,17 @@ def write_vocabulary(folder: Path, size: int) -> str:
     return hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
 
 
-def document(rng: np.random.Generator, size: int, longest: int) -> tuple[list[int], list[int]]:
-    """Ids of one document of one to three sentences, and where the sentences start. Each word
-    depends on the one before, so that there is something to learn.
+def document(
+    rng: np.random.Generator, size: int, longest: int, words: int
+) -> tuple[list[int], list[int]]:
+    """Ids of one document of one to three sentences of less than `words` words, and where the
+    sentences start. Each word depends on the one before, so that there is something to learn.
     """
     ids, starts = [2], []
     word = int(rng.integers(5, size))
     for _ in range(int(rng.integers(1, 4))):
         starts.append(len(ids))
-        for _ in range(int(rng.integers(3, 12))):
+        for _ in range(int(rng.integers(3, words))):
             if len(ids) < longest - 1:
                 ids.append(word)
             word = 5 + (word * 7 + int(rng.integers(0, 3))) % max(
@@ -51,10 +53,10 @@ def document(rng: np.random.Generator, size: int, longest: int) -> tuple[list[in
     return [*ids, 3], [start for start in starts if start < longest - 1]
 
 
-def pack(rng: np.random.Generator, size: int, length: int) -> dict[str, list[int]]:
+def pack(rng: np.random.Generator, size: int, length: int, words: int) -> dict[str, list[int]]:
     row: dict[str, list[int]] = {"input_ids": [], "document_starts": [], "sentence_starts": []}
     while True:
-        ids, starts = document(rng, size, length)
+        ids, starts = document(rng, size, length, words)
         offset = len(row["input_ids"])
         if offset + len(ids) > length:
             return row
@@ -71,12 +73,13 @@ def write_shards(
     shards: int = 2,
     seed: int = 0,
     split: str = "pretrain",
+    words: int = 12,
 ) -> Path:
     fingerprint = write_vocabulary(folder / "vocabulary", size)
     rng = np.random.default_rng(seed)
     written = 0
     for number in range(shards):
-        rows = [pack(rng, size, length) for _ in range(sequences // shards)]
+        rows = [pack(rng, size, length, words) for _ in range(sequences // shards)]
         table = pa.table(
             {name: pa.array([row[name] for row in rows], pa.list_(pa.uint16())) for name in rows[0]}
         )

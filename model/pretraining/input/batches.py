@@ -4,6 +4,7 @@ Everything random here comes from the seed and the step, for the whole batch ove
 each process then takes its own rows. So one process, two, or a resumed run see the same masks.
 """
 
+import itertools
 import queue
 import threading
 from collections.abc import Generator, Iterator
@@ -108,6 +109,23 @@ class Batches:
         share = self.size // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
         return {name: array[mine] if array.ndim else array for name, array in arrays.items()}
+
+
+@dataclass(frozen=True)
+class TwoLengths:
+    """Makes batches of short sequences up to step `switch` and of long ones from it on (Devlin et
+    al. 2019, appendix A.2: attention to 512 tokens is dear, and positions are learnt soon).
+    """
+
+    short: Batches
+    long: Batches
+    switch: int
+
+    def iterate_steps(self, first: int) -> Iterator[Arrays]:
+        """Yield this process's batch of step `first` and of every one after it."""
+        if first < self.switch:
+            yield from itertools.islice(self.short.iterate_steps(first), self.switch - first)
+        yield from self.long.iterate_steps(max(first, self.switch))
 
 
 def number_documents(rows: Rows) -> NDArray[np.int64]:

@@ -158,6 +158,10 @@ class Shards:
     def vocabulary(self) -> Path:
         return self.folder / "vocabulary"
 
+    def read_sources(self) -> Any:
+        """Return the digests of what the shards were made of, whatever their length."""
+        return json.loads((self.folder / "shards.json").read_text(encoding="utf-8")).get("made_of")
+
     def sample_rows(self, sequences: int = SAMPLED_SEQUENCES) -> Rows:
         """Return the sequences of the first row groups, at least `sequences` if there are."""
         sampled, count = [], 0

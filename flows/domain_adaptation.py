@@ -6,6 +6,7 @@ help, shown in the UI, mirrored to MLflow. Stages the store holds already are no
 repeated run does nothing and an interrupted one continues.
 """
 
+from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -41,9 +42,14 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     words = make(vocabulary.build_vocabulary_stage(p, sentences))
     sequences = make(shards.build_shards_stage(p, sentences, words))
     longer = [make(stage) for stage in shards.list_long_stages(p, sentences, words)]
-    encoder = make(pretraining.build_pretraining_stage(p, sequences, *longer))
-    cells = list(finetuning.list_cells(p, make.store, sentences, encoder, make.champion))
-    make.make_side_by_side([cell.chain for cell in cells], p.finetuning.at_once)
+    at_once = p.finetuning.at_once
+    encoder = pretraining.build_pretraining_stage(p, sequences, *longer, beside=at_once - 1)
+    list_cells = partial(finetuning.list_cells, p, make.store, sentences, encoder)
+    early = finetuning.list_early_cells(p, list_cells(champion=None), encoder)
+    make.make_side_by_side([(encoder,), *(cell.chain for cell in early)], at_once)
+    cells = list(list_cells(champion=make.champion))
+    late = [cell for cell in cells if not cell.is_among(early)]
+    make.make_side_by_side([cell.chain for cell in late], at_once)
     made = [reviews, sentences, words, sequences, *longer, encoder]
     command = report.format_command(p)
     return make(report.build_report_stage(command, p.preset, reviews, made, encoder, cells))

@@ -5,16 +5,14 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from model.config import Architecture
+from model.pretraining.network.transformers_config import Role
 
-Role = Literal["discriminator", "generator"]
-TRAINED_LENGTH = "trained_length"  # field of config.json, ours
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 _EMBEDDINGS = {
@@ -107,50 +105,6 @@ def convert_from_transformers(
         for ours, theirs in mapping.items()
         if all(name in weights for name in theirs)
     }
-
-
-def build_transformers_config(
-    role: Role,
-    architecture: Architecture,
-    vocabulary_size: int,
-    dropout: float,
-    trained_length: int,
-) -> dict[str, Any]:
-    """Return the content of config.json; `architecture` is that of the exported network.
-
-    `trained_length` is the number of tokens that sequences had in training: the positions after it
-    have embeddings too, but they are noise.
-    """
-    head = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
-    return {
-        "architectures": [head],
-        "model_type": "electra",
-        "attention_probs_dropout_prob": dropout,
-        "embedding_size": architecture.embedding,
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": dropout,
-        "hidden_size": architecture.hidden,
-        "initializer_range": 0.02,
-        "intermediate_size": architecture.intermediate,
-        "layer_norm_eps": 1e-12,
-        "max_position_embeddings": architecture.max_positions,
-        "num_attention_heads": architecture.heads,
-        "num_hidden_layers": architecture.layers,
-        "pad_token_id": 0,
-        "tie_word_embeddings": True,
-        TRAINED_LENGTH: trained_length,
-        "type_vocab_size": architecture.type_vocabulary_size,
-        "vocab_size": vocabulary_size,
-    }
-
-
-def read_trained_length(folder: Path) -> int | None:
-    """Return how many tokens a model folder's encoder was trained at; None if it does not say."""
-    path = folder / "config.json"
-    if not path.is_file():
-        return None
-    length: int | None = json.loads(path.read_text(encoding="utf-8")).get(TRAINED_LENGTH)
-    return length
 
 
 def write_model_folder(

@@ -1,6 +1,7 @@
 """Makes the stages of a graph in Prefect tasks: one task per stage, retried where that may help."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -133,6 +134,9 @@ class PrefectStageMaker:
         What fails is raised when the others are done; what was to be made of it is not tried.
         """
         stages = [stage for chain in chains for stage in chain]
+        if len(stages) == 1:
+            self(stages[0])
+            return
         self.stages += stages
         make = partial(self._submit_chains, chains, at_once)
         if all(self.store.manifest(stage) for stage in stages):
@@ -151,7 +155,7 @@ class PrefectStageMaker:
                     source.fingerprint for stage in chain for source in stage.inputs.values()
                 ]
                 first = [futures[source] for source in sources if source in futures]
-                task = self._create_task(chain[0])
+                task = self._create_task(replace(chain[0], tags=()))  # the group has taken it
                 future = task_runner.submit(task, arguments, wait_for=first)
                 futures |= dict.fromkeys([stage.fingerprint for stage in chain], future)
             raise_failures(list(dict.fromkeys(futures.values())))

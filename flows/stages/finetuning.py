@@ -3,7 +3,7 @@ encoder, one task, one seed.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,10 +14,17 @@ from beam_jobs.job.settings import format_value, replace_settings
 from flows.configuration.parameters import Arm, Parameters
 from flows.runner.store import ACCELERATOR, Stage, Store
 from flows.stages.external import build_external_stage, locate_encoder, locate_stage
-from flows.stages.pretraining import find_objective, resolve_preset
+from flows.stages.pretraining import (
+    find_objective,
+    has_accelerator,
+    locate_shards,
+    resolve_preset,
+)
 from model.config import FinetuningSettings
 from model.finetuning import VERSION
 from model.presets import PRESETS
+from model.pretraining.input.sequences import Shards
+from model.pretraining.network.transformers_config import write_architecture
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Cells run side by side; more threads each would only fight for the cores."""
@@ -77,6 +84,13 @@ class Cell:
     @property
     def chain(self) -> tuple[Stage, Stage]:
         return self.finetuned, self.evaluated
+
+    def is_made_of(self, encoder: Stage) -> bool:
+        sources = {stage.fingerprint for stage in self.finetuned.inputs.values()}
+        return encoder.fingerprint in sources
+
+    def is_among(self, cells: Iterable["Cell"]) -> bool:
+        return self.finetuned.fingerprint in {cell.finetuned.fingerprint for cell in cells}
 
 
 def check_parameters(parameters: Parameters) -> None:
@@ -198,6 +212,15 @@ def list_cells(
                 yield Cell(arm, task, seed, finetuned, evaluated)
 
 
+def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Stage) -> list[Cell]:
+    """Return the cells that a CPU makes while the encoder is pre-trained: they are not made of it.
+
+    A small network does not fill all cores; an accelerator takes one training after the other.
+    """
+    is_cpu = not has_accelerator(parameters.pretraining.device)
+    return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]
+
+
 def build_finetuning_stage(chosen: Finetuning, title: str, labels: Mapping[str, str]) -> Stage:
     """Return the stage of a fine-tuning; its job makes the evaluation along with it."""
 
@@ -267,10 +290,13 @@ def find_vocabulary(encoder: Stage) -> Stage:
 
 def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str]:
     """Return the command line that fine-tuning and search share."""
-    start, words = chosen.start, []
-    located = locate_encoder(store, start.encoder) if start.encoder else ""
-    words = ["--encoder", located if start.kind == "trained" else start.kind]
-    words += ["--architecture", located] if start.kind == "random" else []
+    start = chosen.start
+    if start.kind == "random" and start.encoder:
+        words = ["--encoder", "random", "--architecture"]
+        words.append(locate_architecture(start.encoder, store, folder))
+    else:
+        is_trained = start.kind == "trained" and start.encoder
+        words = ["--encoder", locate_encoder(store, start.encoder) if is_trained else start.kind]
     if start.teacher:
         words += ["--teacher", locate_stage(store, start.teacher)]
         words += ["--teacher_outputs", str(store.root / "teachers")]
@@ -283,6 +309,18 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
     for name, text in sorted(settings.items()):
         words += ["--set", f"{name}={text}"]
     return words
+
+
+def locate_architecture(encoder: Stage, store: Store, folder: Path) -> str:
+    """Return the folder whose config.json and tokenizer a random encoder takes.
+
+    That of a pre-training from random weights is written to `folder`, so that nobody waits for it.
+    """
+    if not is_made_here(encoder) or "base" in encoder.inputs:
+        return locate_encoder(store, encoder)
+    longest = encoder.inputs.get("long_shards", encoder.inputs["shards"])
+    shards = Shards.open(Path(locate_shards(store, longest)))
+    return str(write_architecture(folder / "architecture", resolve_preset(encoder), shards))
 
 
 def build_search_stage(

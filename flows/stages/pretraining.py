@@ -1,7 +1,8 @@
 """Pre-training: shards → the discriminator and the generator, as transformers folders."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,9 +61,16 @@ def has_accelerator(device: str) -> bool:
     return device in ("cuda", "xla") or (device == "auto" and bool(here))
 
 
-def build_pretraining_stage(parameters: Parameters, shards: Stage, *longer: Stage) -> Stage:
-    """Return the pre-training that the form describes; its last steps take `longer` shards."""
+def build_pretraining_stage(
+    parameters: Parameters, shards: Stage, *longer: Stage, beside: int = 0
+) -> Stage:
+    """Return the pre-training that the form describes; its last steps take `longer` shards.
+
+    On a CPU it leaves `beside` cores to jobs that run at the same time.
+    """
     training, steps = describe_training(parameters), parameters.pretraining.steps
+    if beside and not has_accelerator(training.device):
+        training = replace(training, threads=max(1, (os.cpu_count() or 1) - beside))
     return build_training_stage(training, shards, steps, *longer)
 
 

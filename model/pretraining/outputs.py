@@ -11,6 +11,7 @@ from model import export
 from model.presets import Preset
 from model.pretraining import loop, model_card
 from model.pretraining.input.sequences import Shards
+from model.pretraining.network import transformers_config
 from model.pretraining.network.electra import Electra
 from model.tracking.metrics_log import read_metrics
 
@@ -86,12 +87,12 @@ def _write_network(
     preset: Preset,
     shards: Shards,
     result: dict[str, Any],
-    role: export.Role,
+    role: transformers_config.Role,
     shape: Any,
     trunk: str,
 ) -> str:
     mapping = export.map_names(role, shape.layers, shape.embedding != shape.hidden, trunk)
-    config = export.build_transformers_config(
+    config = transformers_config.build_transformers_config(
         role,
         shape,
         shards.vocabulary_size,

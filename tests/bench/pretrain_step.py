@@ -24,12 +24,12 @@ from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model import export
 from model.device import Device, open_device
 from model.presets import PRESETS, Preset, apply_settings
 from model.pretraining import loop
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
+from model.pretraining.network import transformers_config
 from tests.bench import google_rows
 from tests.model.synthetic_shards import write_shards
 
@@ -48,7 +48,7 @@ class Plain:
         self.models = torch.nn.ModuleList(
             kinds[role](
                 ElectraConfig(
-                    **export.build_transformers_config(
+                    **transformers_config.build_transformers_config(
                         role, shape, size, preset.pretraining.dropout, preset.max_length
                     )
                 )

@@ -56,6 +56,25 @@ def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     )
 
 
+@pytest.mark.parametrize(("device", "is_cpu"), [("cpu", True), ("cuda", False)])
+def test_on_a_cpu_untrained_arms_are_fine_tuned_beside_pre_training(tmp_path, device, is_cpu):
+    plan = Plan(Store(tmp_path / "store"))
+    chosen = [f"pretraining.device={device}", "finetuning.at_once=2"]
+    graph(fill_parameters(chosen, dump={"paths": ["sample:50"]}), plan)
+    stages = [stage for stage, _ in plan.stages]
+    arms = [s.labels["arm"] for s in stages if s.name == "finetuning"]
+    assert arms == (
+        ["random"] * 6 + ["pre-trained"] * 6 if is_cpu else ["pre-trained", "random"] * 6
+    )
+    [training] = [stage for stage in stages if stage.name == "pretraining"]
+    words = training.arguments(plan.store, tmp_path)
+    assert ("--threads" in words) is is_cpu
+    others = [stage for stage in stages if stage.labels.get("arm") == "random"]
+    assert all(
+        training.fingerprint not in {i.fingerprint for i in s.inputs.values()} for s in others
+    )
+
+
 @pytest.fixture
 def corpus(tmp_path):
     """The words that the corpus job is started with, by the settings of a run."""

@@ -62,6 +62,7 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
                     {"encoder": encoder},
                     ways.get("finetuning", {}),
                     tracked=True,
+                    tags=(ACCELERATOR,),
                     title=f"cell {seed}",
                 ),
                 job("evaluation", {"encoder": encoder}, {}, title=f"cell {seed} test"),

@@ -1,5 +1,6 @@
 """The exported folders are what transformers loads, and compute what ours computes."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
-from model.export import read_trained_length
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
+from model.pretraining.input.sequences import Shards
 from model.pretraining.network.attention import build_attention
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.initial_weights import Origin
+from model.pretraining.network.transformers_config import read_trained_length, write_architecture
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "precision": "fp32"}
@@ -100,6 +102,18 @@ def test_the_folder_says_at_which_length_it_was_trained(trained, role, tmp_path)
     AutoModel.from_pretrained(result[role]).save_pretrained(tmp_path)
     assert read_trained_length(tmp_path) == 32
     assert read_trained_length(tmp_path / "nothing") is None
+
+
+def test_a_random_encoder_has_its_config_and_tokenizer_before_it_is_trained(trained, tmp_path):
+    folder, result, _ = trained
+    width = json.loads((folder / "config.json").read_text())["architecture"]["embedding"]
+    preset = apply_settings(PRESETS["tiny"], SETTINGS | {"embedding": str(width)})
+    written = write_architecture(tmp_path / "a", preset, Shards.open(folder.parent / "shards"))
+    encoder = Path(result["discriminator"])
+    described = [json.loads((one / "config.json").read_text()) for one in (written, encoder)]
+    assert described[0] == described[1]
+    for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        assert (written / file).read_bytes() == (encoder / file).read_bytes()
 
 
 def test_an_encoder_that_goes_on_at_a_shorter_length_keeps_the_longer_one(trained, tmp_path):

@@ -21,11 +21,11 @@ from torch import nn
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from model.config import FinetuningSettings
-from model.export import TRAINED_LENGTH
 from model.finetuning.features.examples import Shape, Task
 from model.finetuning.features.featurizer import Featurizer
 from model.finetuning.network import cheap_dropout
 from model.finetuning.network.heads import MeanPooledClassifier
+from model.pretraining.network.transformers_config import TRAINED_LENGTH
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names architectures give dropout rates in config.json."""

@@ -21,6 +21,7 @@ from torch import Tensor
 from beam_jobs.job.errors import UserError
 from model import export
 from model.config import Architecture
+from model.pretraining.network import transformers_config
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.masked_prediction import PretrainingModel
 from model.pretraining.network.tensor_bundle import read_bundle
@@ -48,7 +49,7 @@ class Origin:
 
     def read_trained_length(self, shape: Architecture) -> int:
         """Return how many positions were trained; a folder that does not say trained all."""
-        return export.read_trained_length(self.main) or shape.max_positions
+        return transformers_config.read_trained_length(self.main) or shape.max_positions
 
     def compute_fingerprint(self) -> str:
         """Return a hash of the weight files' names, sizes and first MiB."""
@@ -81,7 +82,7 @@ class Source:
 
     option: str
     folder: Path
-    role: export.Role
+    role: transformers_config.Role
     trunk: str  # our name of the network
     shape: Architecture
 
@@ -252,7 +253,7 @@ def _find_bundle_prefix(path: Path) -> Path | None:
     return indexes[-1].with_suffix("") if indexes else None
 
 
-def read_google_weights(prefix: Path, role: export.Role) -> Weights:
+def read_google_weights(prefix: Path, role: transformers_config.Role) -> Weights:
     """Return google's variables by transformers' names.
 
     The two networks share the tables of `electra/embeddings`.

@@ -16,6 +16,7 @@ from model.pretraining.assembly import read_special_tokens
 from model.pretraining.input.batches import Batches
 from model.pretraining.input.masking import Replacement
 from model.pretraining.input.sequences import Shards, Stream
+from model.pretraining.network import transformers_config
 from model.pretraining.network.attention import build_attention
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
@@ -77,7 +78,7 @@ def theirs(ours, preset):
             else preset.architecture.derive_generator()
         )
         config = ElectraConfig(
-            **export.build_transformers_config(role, shape, SIZE, 0.0, LENGTH),
+            **transformers_config.build_transformers_config(role, shape, SIZE, 0.0, LENGTH),
             attn_implementation="eager",
         )
         model = kind(config)

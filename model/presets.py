@@ -43,6 +43,9 @@ class Preset:
 
 
 _FINETUNING = FinetuningSettings(epochs=3, dropout=0.1)  # google; paper
+_TINY = Architecture(
+    layers=2, hidden=128, intermediate=512, heads=2, embedding=128, generator_multiplier=1 / 2
+)
 _SMALL = Architecture(
     layers=12, hidden=256, intermediate=1024, heads=4, embedding=128, generator_multiplier=1 / 4
 )
@@ -72,14 +75,7 @@ PRESETS: Mapping[str, Preset] = {
         # --preset tiny --set n_train=N`; tests/bench/small_budget.py repeats it for any budget.
         Preset(
             "tiny",
-            Architecture(
-                layers=2,
-                hidden=128,
-                intermediate=512,
-                heads=2,
-                embedding=128,
-                generator_multiplier=1 / 2,
-            ),
+            _TINY,
             vocabulary_size=4_000,
             max_length=128,
             pretraining=PretrainingConfig(

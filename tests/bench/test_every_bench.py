@@ -64,6 +64,7 @@ def figures(text: str) -> dict:
             {"growth"},
         ),
         ("dumps_in_turn", ["--dump", "{dump}", "--dump", "{dump}"], set()),
+        ("finetune_dropout", ["--tokens", 8, "--rounds", 1], set()),
         ("orchestration", [], {"added_seconds_a_stage", "repeated_run_seconds"}),
         ("pretrain_checkpoint", ["--preset", "tiny"], set()),
         ("pretrain_memory", ["--steps", 600], set()),

@@ -11,7 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -80,6 +80,17 @@ class Task:
     """For `span`: every question has an answer."""
     trained_as: tuple[str, ...] = ()
     """Tasks with the same training examples: a model of theirs can be measured on this one."""
+
+
+make_polarity_task = partial(
+    Task,
+    shape="classification",
+    labels=("negative", "positive"),
+    metrics=("accuracy", "macro_f1", "ece", "loss"),
+)
+make_span_task = partial(
+    Task, shape="span", labels=(), metrics=("answer_f1", "exact_match", "loss")
+)
 
 
 def sample_examples(examples: Iterable[Example], sampling: Sampling) -> list[Example]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Sampling, Split, Task
+from model.finetuning.features.examples import Example, Sampling, Split, Task, make_span_task
 from model.finetuning.reading.files import get_column, open_text, parse_json_object
 from model.finetuning.reading.splits import make_reader, plan_splits
 
@@ -179,11 +179,8 @@ def _score_matches(length: int, matches: Sequence[Any], references: Sequence[Seq
 
 
 TASKS = (
-    Task(
+    make_span_task(
         name="amazonqa",
-        shape="span",
-        labels=(),
-        metrics=("answer_f1", "exact_match", "loss"),
         read=read_spans,
         source="AmazonQA: {train,val,test}-qar.jsonl; the five spans of highest BLEU-2 count as "
         "right",

@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Sampling, Split, Task, sample_examples
+from model.finetuning.features.examples import (
+    Example,
+    Sampling,
+    Split,
+    Task,
+    make_polarity_task,
+    sample_examples,
+)
 
 COLUMNS = ("review_id", "stars", "verified", "source", "split", "sentences")
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
@@ -112,11 +119,8 @@ def _make_example(row: dict[str, Any], classes: dict[int, int]) -> Example:
 
 
 TASKS = (
-    Task(
+    make_polarity_task(
         name="polarity",
-        shape="classification",
-        labels=("negative", "positive"),
-        metrics=("accuracy", "macro_f1", "ece", "loss"),
         read=read_polarity,
         source="the corpus's own reviews: 1–2 against 4–5 stars",
         question="is a review negative (1–2 stars) or positive (4–5)?",

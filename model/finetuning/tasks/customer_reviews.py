@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from model.finetuning.features.examples import Example, Omission, Task
+from model.finetuning.features.examples import Example, Omission, Task, make_polarity_task
 from model.finetuning.reading.files import clean_html_breaks, get_column, is_short, read_table_rows
 from model.finetuning.reading.splits import make_reader, plan_cut_splits
 from model.finetuning.tasks.corpus import POLARITY, STARS
@@ -50,11 +50,8 @@ def parse_stars(written: object) -> int | None:
 
 
 TASKS = (
-    Task(
+    make_polarity_task(
         name="us-reviews-polarity",
-        shape="classification",
-        labels=("negative", "positive"),
-        metrics=("accuracy", "macro_f1", "ece", "loss"),
         read=make_reader(make_us_reader(POLARITY), plan_cut_splits),
         source="Amazon Customer Reviews, TSV or CSV with star_rating and review_body",
         question="is a review negative (1–2 stars) or positive (4–5)?",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Task
+from model.finetuning.features.examples import Example, make_polarity_task
 from model.finetuning.reading.files import find_class, open_text
 from model.finetuning.reading.splits import make_reader
 
@@ -30,11 +30,8 @@ def read_fasttext(path: Path) -> Iterator[Example]:
 
 
 TASKS = (
-    Task(
+    make_polarity_task(
         name="amazon-sentiment",
-        shape="classification",
-        labels=("negative", "positive"),
-        metrics=("accuracy", "macro_f1", "ece", "loss"),
         read=make_reader(read_fasttext),
         source="Kaggle bittlingmayer/amazonreviews: train.ft.txt and test.ft.txt, plain, gz or bz2",
         question="is a review negative (1–2 stars) or positive (4–5), title included?",

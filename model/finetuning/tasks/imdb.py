@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from model.finetuning.features.examples import Example, Split, Task
+from model.finetuning.features.examples import Example, Split, make_polarity_task
 from model.finetuning.reading.files import (
     clean_html_breaks,
     find_class,
@@ -46,11 +46,8 @@ def _read_folder(path: Path) -> Iterator[Example]:
 
 
 TASKS = (
-    Task(
+    make_polarity_task(
         name="imdb",
-        shape="classification",
-        labels=("negative", "positive"),
-        metrics=("accuracy", "macro_f1", "ece", "loss"),
         read=make_reader(read_imdb_reviews, plan_imdb_splits),
         source="Maas et al. 2011: aclImdb folders, or train/test JSON lines with text and label",
         question="is a film review negative or positive (reviews from another domain)?",

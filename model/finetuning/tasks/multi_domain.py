@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import SPLITS, Example, Split, Task
+from model.finetuning.features.examples import SPLITS, Example, Split, make_polarity_task
 from model.finetuning.reading.files import clean_html_breaks, open_text
 from model.finetuning.reading.splits import SHARES, SplitSource, make_reader
 
@@ -56,11 +56,8 @@ def _parse_records(path: Path) -> Iterator[dict[str, str]]:
 
 
 TASKS = (
-    Task(
+    make_polarity_task(
         name="multi-domain-sentiment",
-        shape="classification",
-        labels=("negative", "positive"),
-        metrics=("accuracy", "macro_f1", "ece", "loss"),
         read=make_reader(read_domain_reviews, plan_domain_splits),
         source="Blitzer et al. 2007, processed_acl/unprocessed: "
         "<domain>/{positive,negative}.review",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Task
+from model.finetuning.features.examples import Example, make_span_task
 from model.finetuning.reading.files import open_text, parse_json
 from model.finetuning.reading.splits import get_passage, make_reader, plan_splits
 
@@ -67,11 +67,8 @@ def _find_question_word(question: str) -> str:
 
 
 TASKS = (
-    Task(
+    make_span_task(
         name="squad1",
-        shape="span",
-        labels=(),
-        metrics=("answer_f1", "exact_match", "loss"),
         read=make_reader(
             read_answered_questions,
             partial(plan_splits, leave_out=("*v2*", "*2.0*")),
@@ -80,11 +77,8 @@ TASKS = (
         source="SQuAD 1.1: train-v1.1.json, dev-v1.1.json",
         always_answered=True,
     ),
-    Task(
+    make_span_task(
         name="squad2",
-        shape="span",
-        labels=(),
-        metrics=("answer_f1", "exact_match", "loss"),
         read=make_reader(
             read_squad_questions, partial(plan_splits, leave_out=("*v1*", "*1.1*")), key=get_passage
         ),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Omission, Split, Task
+from model.finetuning.features.examples import Example, Omission, Split, make_span_task
 from model.finetuning.reading.files import get_column, read_table_rows
 from model.finetuning.reading.splits import (
     SplitSource,
@@ -100,11 +100,8 @@ def _parse_start(written: object, path: Path, line: int) -> int:
 
 
 TASKS = (
-    Task(
+    make_span_task(
         name="subjqa",
-        shape="span",
-        labels=(),
-        metrics=("answer_f1", "exact_match", "loss"),
         read=make_reader(read_subjqa_questions, plan_subjqa_splits, key=get_passage),
         source="SubjQA: <domain>/{train,dev,test}.csv, plain or gz",
         question="which words of a review answer a question about the product, if any do?",

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.config import Architecture, PretrainingConfig
+from model.config import Architecture
 from model.pretraining.network.attention import Attention, build_attention
-from model.pretraining.network.encoder import Encoder, Linear, set_product_type
+from model.pretraining.network.encoder import Encoder, Linear
 from model.pretraining.network.masked_prediction import (
     Batch,
     PretrainingModel,
@@ -41,20 +41,12 @@ class ReplacedHead(nn.Module):
 class Electra(PretrainingModel):
     """Both networks on one table of embeddings; input/batches.py says what a batch holds."""
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        architecture: Architecture,
-        config: PretrainingConfig,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(vocabulary_size, architecture, config, dtype)
+    def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
         narrow = architecture.derive_generator()
         self.generator = Encoder(narrow, self.noise)
         self.generator_head = TokenHead(vocabulary_size, narrow)
         self.discriminator = Encoder(architecture, self.noise)
         self.discriminator_head = ReplacedHead(architecture)
-        set_product_type(self, dtype)
 
     def forward(self, batch: Batch) -> Step:
         """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from model.config import Architecture, PretrainingConfig
 from model.pretraining.network.dropout import Noise
-from model.pretraining.network.encoder import Embeddings, LayerNorm, Linear
+from model.pretraining.network.encoder import Embeddings, LayerNorm, Linear, set_product_type
 from model.pretraining.network.vocabulary_loss import VocabularyLoss
 
 Batch = dict[str, Tensor]
@@ -25,7 +25,7 @@ class Step:
 
 
 class PretrainingModel(nn.Module):
-    """The base of both objectives; subclasses add the encoders and heads."""
+    """The base of both objectives."""
 
     def __init__(
         self,
@@ -39,6 +39,12 @@ class PretrainingModel(nn.Module):
         self.dtype = dtype
         self.noise = Noise(config.dropout)
         self.embeddings = Embeddings(vocabulary_size, architecture, self.noise)
+        self.add_networks(vocabulary_size, architecture)
+        set_product_type(self, dtype)
+
+    def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
+        """Add the encoders and heads of the objective."""
+        raise NotImplementedError
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         """Return the means that are logged, `loss` among them, from the sums of some steps."""

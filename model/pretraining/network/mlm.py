@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.config import Architecture, PretrainingConfig
+from model.config import Architecture
 from model.pretraining.network.attention import build_attention
-from model.pretraining.network.encoder import Encoder, Linear, set_product_type
+from model.pretraining.network.encoder import Encoder, Linear
 from model.pretraining.network.masked_prediction import (
     Batch,
     PretrainingModel,
@@ -39,18 +39,11 @@ class PairHead(nn.Module):
 class MaskedLanguageModel(PretrainingModel):
     """One network; with objective `mlm+nsp` it also predicts whether two texts belong together."""
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        architecture: Architecture,
-        config: PretrainingConfig,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(vocabulary_size, architecture, config, dtype)
+    def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
         self.encoder = Encoder(architecture, self.noise)
         self.encoder_head = TokenHead(vocabulary_size, architecture)
-        self.pair_head = PairHead(architecture.hidden) if config.objective == "mlm+nsp" else None
-        set_product_type(self, dtype)
+        has_pairs = self.config.objective == "mlm+nsp"
+        self.pair_head = PairHead(architecture.hidden) if has_pairs else None
 
     def forward(self, batch: Batch) -> Step:
         """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""

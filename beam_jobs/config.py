@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.limits import Limits
 from beam_jobs.job.settings import setting
 from beam_jobs.reading import fields, layout
 from beam_jobs.text import languages, splits
@@ -21,7 +22,27 @@ Split = Literal["pretrain", "train", "dev", "test"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DumpOptions:
+class LimitOptions:
+    """How much a file that somebody else made may hold."""
+
+    max_record_bytes: int = setting(
+        "longer records are rejected unread, and end a file of --withhold",
+        Limits.max_record_bytes,
+        ge=1,
+    )
+    max_expansion: float = setting(
+        "times its size that a packed dump, or file of --withhold, may expand to; 0: any",
+        Limits.max_expansion,
+        ge=0,
+    )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.max_record_bytes, self.max_expansion)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DumpOptions(LimitOptions):
     """The dump."""
 
     input: tuple[Patterns, ...] = setting(
@@ -44,10 +65,6 @@ class DumpOptions:
     )
     encoding: str = setting(
         "of the text; what does not follow it is read as cp1252 and counted", "utf-8"
-    )
-    max_record_bytes: int = setting("longer records are rejected unread", 16_000_000, ge=1)
-    max_expansion: float = setting(
-        "times its size that a packed file may expand to; 0: any", 200, ge=0
     )
     keep_raw_rejects: bool = setting(
         "write the bytes of records that cannot be read, names and ids of reviewers included, "
@@ -128,7 +145,7 @@ class ScoringOptions(TextOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardsOptions:
+class ShardsOptions(LimitOptions):
     """Options of beam_jobs.shards_job."""
 
     corpus: str = setting("folder that corpus_job wrote", "", metavar="DIR")

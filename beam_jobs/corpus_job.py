@@ -52,7 +52,9 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     engine = beam_options.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
     if corpus.withheld_files:
-        withholding.write_index(corpus.withheld_files, corpus.folders.withheld)
+        withholding.write_index(
+            corpus.withheld_files, corpus.folders.withheld, limits=corpus.limits
+        )
     progress = CorpusProgress(corpus)
     with track_progress(corpus.expected_units * 2, "units", f"corpus ({engine})") as bar:
         graph_runner.run_beam_graph(

@@ -14,6 +14,7 @@ from beam_jobs.deduplication.earlier_corpora import EarlierCorpora
 from beam_jobs.engine import beam_options
 from beam_jobs.job import storage
 from beam_jobs.job.files import hash_bytes
+from beam_jobs.job.limits import Limits
 from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import splits
@@ -52,6 +53,7 @@ class CorpusPlan:
     earlier: EarlierCorpora
     punkt: str | None
     withheld_files: tuple[str, ...]
+    limits: Limits
     shared_settings: dict[str, Any]
     engine: PipelineOptions
 
@@ -87,6 +89,7 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
         earlier=earlier,
         punkt=args.punkt or earlier.punkt,
         withheld_files=tuple(withheld),
+        limits=args.limits,
         shared_settings=shared,
         engine=engine,
     )

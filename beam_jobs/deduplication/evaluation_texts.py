@@ -19,7 +19,8 @@ from typing import Any
 
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
-from beam_jobs.reading import parquet_records
+from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
+from beam_jobs.job.parquet import bounded
 from beam_jobs.reading.compression import (
     Compression,
     detect_compression,
@@ -47,18 +48,19 @@ def identify_file(path: str) -> str:
     return f"{os.path.basename(path)} {storage.hash_file(path)[:16]}"
 
 
-def read_evaluation_texts(path: str) -> Iterator[str]:
+def read_evaluation_texts(path: str, limits: Limits = DEFAULT_LIMITS) -> Iterator[str]:
     """Yield the texts of an evaluation file.
 
-    Files of lines are streamed; a JSON document of many lines is held as a whole.
+    Files of lines are streamed, whose records may be of any length: a JSON document is held as a
+    whole.
     """
     if path.endswith(".parquet"):
-        yield from _read_parquet_texts(path)
+        yield from _read_parquet_texts(path, limits)
         return
     with storage.open_bytes(path) as file:
         compression = detect_compression(file.read(16))
     for member in list_zip_members(path) if compression == "zip" else [""]:
-        lines = partial(_read_lines, path, compression, member)
+        lines = partial(_read_lines, path, compression, member, limits)
         yield from _drop_short_texts(_extract_texts(lines, path))
 
 
@@ -75,9 +77,9 @@ def has_enough_words(text: str) -> bool:
     return len(spaced.split(maxsplit=MIN_WORDS)) >= MIN_WORDS
 
 
-def _read_lines(path: str, compression: Compression, member: str) -> Iterator[str]:
+def _read_lines(path: str, compression: Compression, member: str, limits: Limits) -> Iterator[str]:
     tally = Tally()
-    with open_uncompressed(path, compression, member) as stream:
+    with open_uncompressed(path, compression, member, limits.max_expansion) as stream:
         for block in read_line_blocks(stream, sys.maxsize, tally):
             assert not isinstance(block, Reject)
             yield from (decode_text(line, tally, "utf-8-sig") for line in block[1])
@@ -165,7 +167,7 @@ def _list_strings(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for inner in value.values():
             yield from _list_strings(inner)
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for inner in value:
             yield from _list_strings(inner)
 
@@ -198,9 +200,7 @@ def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
             csv.field_size_limit(limit)
 
 
-def _read_parquet_texts(path: str) -> Iterator[str]:
-    import pyarrow.parquet as pq
-
+def _read_parquet_texts(path: str, limits: Limits) -> Iterator[str]:
     with storage.open_bytes(path) as file:
-        for batch in pq.ParquetFile(file).iter_batches(parquet_records.BATCH_ROWS):
-            yield from _drop_short_texts(_list_strings(batch.to_pylist()))
+        for row in bounded.read_rows(file, f"--withhold {path}", limits, strings_only=True):
+            yield from _drop_short_texts(_list_strings(row))

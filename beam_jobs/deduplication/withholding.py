@@ -26,6 +26,7 @@ import numpy as np
 
 from beam_jobs.deduplication import evaluation_texts
 from beam_jobs.job import storage
+from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.text import personal_data
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.word_runs import BATCH_TEXTS, Words, split_words
@@ -226,12 +227,16 @@ def open_column(folder: str, name: str, kind: str, rows: int) -> Iterator[Binary
         yield file
 
 
-def write_index(paths: Sequence[str], folder: str, reviews: Iterable[str] = ()) -> None:
+def write_index(
+    paths: Sequence[str], folder: str, reviews: Iterable[str] = (), limits: Limits = DEFAULT_LIMITS
+) -> None:
     """Write the index of evaluation files and of reviews of a corpus, unless an earlier run has."""
     if storage.exists(storage.join_path(folder, "index.json")):
         return
     writer = IndexWriter()
-    texts = itertools.chain.from_iterable(map(evaluation_texts.read_evaluation_texts, paths))
+    texts = itertools.chain.from_iterable(
+        evaluation_texts.read_evaluation_texts(path, limits) for path in paths
+    )
     for chunk in read_chunks(texts):
         writer.add_texts(sorted({form for raw in chunk for form in list_forms(raw)}))
     for chunk in read_chunks(reviews):

@@ -19,6 +19,7 @@ from beam_jobs.deduplication import withholding
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_bytes
+from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.packing import corpus_units
 from beam_jobs.reading.compression import (
     Compression,
@@ -90,12 +91,14 @@ def plan_text_units(
     punkt: str | None,
     withhold: Sequence[str] = (),
     corpus: str = "",
+    limits: Limits = DEFAULT_LIMITS,
 ) -> list[TextUnit]:
     """Return the units of all files, with Punkt parameters given or trained on their beginnings.
 
-    `withhold`: evaluation files, whose texts stay out, as do the dev and test reviews of `corpus`.
+    `withhold`: evaluation files, whose texts stay out, as do the dev and test reviews of `corpus`;
+    `limits` are those of these files.
     """
-    withheld = write_withheld_index(withhold, corpus, output)
+    withheld = write_withheld_index(withhold, corpus, output, limits)
     paths = find_text_files(patterns)
     parameters = storage.join_path(output, "punkt.json")
     shares = [part for path in paths for part in split_file(path)]
@@ -116,7 +119,7 @@ def plan_text_units(
     return [TextUnit(**{**unit.__dict__, "digest": hash_unit(unit, content)}) for unit in units]
 
 
-def write_withheld_index(withhold: Sequence[str], corpus: str, output: str) -> str:
+def write_withheld_index(withhold: Sequence[str], corpus: str, output: str, limits: Limits) -> str:
     """Write the index of the evaluation texts and return its path; "" if there are none."""
     if not withhold and not corpus:
         return ""
@@ -124,7 +127,7 @@ def write_withheld_index(withhold: Sequence[str], corpus: str, output: str) -> s
     storage.remove_path(path)
     files = storage.expand_patterns(withhold, "--withhold")
     reviews = corpus_units.read_held_out_texts(corpus) if corpus else ()
-    withholding.write_index(files, path, reviews)
+    withholding.write_index(files, path, reviews, limits)
     return path
 
 

@@ -95,6 +95,7 @@ def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:
             options.punkt,
             options.withhold,
             options.withhold_corpus,
+            options.limits,
         )
         text_bytes = sum(unit.rows for unit in units)
     engine = beam_options.resolve_beam_options(flags, text_bytes)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.limits import UNLIMITED_BYTES, Limits
 
 deflate: Any = zlib
 with suppress(ImportError):
@@ -56,7 +57,6 @@ CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
 PACKED_BLOCK, PLAIN_BLOCK = 1 << 17, 1 << 20  # bytes taken in and given out at once
 SMALL_READ_BYTES = 1 << 11
-UNLIMITED_BYTES = 1 << 26  # the expansion limit does not look at what stays below
 
 
 def detect_compression(head: bytes) -> Compression:
@@ -190,12 +190,8 @@ class PlainStream:
     ) -> None:
         self._packed = storage.open_bytes(path)
         self._plain = _open_decompressor(self._packed, path, compression, member)
-        self._path, self._compression, self._member, self._max_expansion = (
-            path,
-            compression,
-            member,
-            max_expansion if compression else 0,
-        )
+        self._path, self._compression, self._member = path, compression, member
+        self._limits = Limits(max_expansion=max_expansion)
         self._delivered = 0
         self._block = PLAIN_BLOCK
         self.damage = ""
@@ -213,15 +209,8 @@ class PlainStream:
             self.damage = f"damaged file: {error or type(error).__name__}"
             return b""
         self._delivered += len(block)
-        if (
-            self._max_expansion
-            and self._delivered > UNLIMITED_BYTES
-            and self._delivered > self._max_expansion * self._packed.tell()
-        ):
-            raise UserError(
-                f"{self._path} expands to more than {self._max_expansion:g} times its size; "
-                "if it is meant to, raise --max-expansion"
-            )
+        if self._compression and self._delivered > UNLIMITED_BYTES:
+            self._limits.check_expansion(self._path, self._packed.tell(), self._delivered)
         return block
 
     def _read_in_small_steps(self, size: int) -> bytes:

@@ -108,7 +108,7 @@ def read_parquet_columns(path: str) -> tuple[str, ...]:
     try:
         with storage.open_bytes(path) as file:
             return parquet_records.read_column_names(file)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         storage.raise_storage_error(error, path)
         raise UserError(f"{path} is not a whole Parquet file ({error}); fetch it again") from None
 

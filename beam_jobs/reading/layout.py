@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from beam_jobs.job.limits import Limits
+
 Format = Literal[
     "json_lines", "json_objects", "python_lines", "delimited", "fasttext", "snap", "parquet"
 ]
@@ -33,4 +35,4 @@ class Layout:
     encoding: str = "utf-8"  # as declared; what does not follow it is read as cp1252
     records: str = ""  # path of keys to the list of reviews, as the user gives it
     prefix: bytes = b""  # of a file that is an object around a list: all before the first review
-    max_record_bytes: int = 16_000_000  # bytes of one record
+    max_record_bytes: int = Limits.max_record_bytes  # of one record

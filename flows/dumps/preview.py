@@ -85,10 +85,12 @@ def read_preview(file: DumpFile) -> Preview:
     if file.layout.name == "parquet":
         whole = work_units.Unit(file, 0, file.path, "", 0, None, file.plain_size)
         with work_units.open_row_groups(whole) as stream:
-            rows = parquet_records.read_rows(stream, file.layout, Tally(), 0, None)
+            rows = parquet_records.read_rows(
+                stream, file.layout, Tally(), 0, None, file.max_expansion, file.name
+            )
             head = list(islice(rows, PARQUET_ROWS))
             return Preview(file, head, parquet_records.count_rows(stream))
-    with open_uncompressed(file.path, file.compression, file.member) as plain:
+    with open_uncompressed(file.path, file.compression, file.member, file.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)
     if not is_whole:

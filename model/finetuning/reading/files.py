@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-import pyarrow as pa
-
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.limits import Limits
+from beam_jobs.job.parquet import bounded
 
 TABBED = (".tsv", ".txt")
 Quoting = Literal[0, 3]
@@ -45,7 +45,7 @@ def _report_damage(path: Path) -> Iterator[None]:
     """Turn errors about a file's content into a UserError; those of a disk have a number."""
     try:
         yield
-    except (EOFError, zlib.error, OSError, pa.ArrowInvalid) as error:
+    except (EOFError, zlib.error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise UserError(f"{path}: damaged or cut off ({error}); fetch it again") from error
@@ -74,14 +74,9 @@ def _strip_compression(path: Path) -> str:
 
 
 def _read_parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    import pyarrow.parquet as pq
-
-    number = 0
-    with _report_damage(path):
-        for batch in pq.ParquetFile(path).iter_batches():
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
+    limits = Limits(remedy="write it as JSON lines")
+    with path.open("rb") as file:
+        yield from enumerate(bounded.read_rows(file, str(path), limits), 1)
 
 
 def _read_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -7,11 +7,14 @@ import gzip
 import json
 import tracemalloc
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.deduplication import withholding
 from beam_jobs.deduplication.evaluation_texts import read_evaluation_texts
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.limits import Limits
 
 TEXT = "so many words of a review that nobody has to read " * 40
 
@@ -127,3 +130,47 @@ def test_a_file_that_breaks_off_is_refused(tmp_path):
     path.write_bytes(gzip.compress(rows("txt", 50).encode())[:-20])
     with pytest.raises(UserError, match=r"--withhold .*test.txt: damaged file.*fetch it again"):
         list(read_evaluation_texts(str(path)))
+
+
+NESTED = pa.struct([("text", pa.list_(pa.string())), ("start", pa.list_(pa.int32()))])
+LONG = "a b " * 250_000
+BOMBS = {
+    "one text in every row": pa.array([LONG] * 300),
+    "one text in every list": pa.array([{"text": [LONG] * 100}] * 3, NESTED),
+    "one text under every key": pa.array([[("k", LONG)] * 300], pa.map_(pa.string(), pa.string())),
+    "many texts in a list": pa.ListArray.from_arrays(
+        [0, 12_000_000], pa.nulls(12_000_000, pa.string())
+    ),
+}
+
+
+@pytest.mark.parametrize("column", BOMBS.values(), ids=BOMBS)
+def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path, column):
+    path = tmp_path / "test.parquet"
+    pq.write_table(pa.table({"answers": column}), path, compression="zstd")
+    assert path.stat().st_size < 20_000
+    with pytest.raises(
+        UserError, match=r"--withhold .*test\.parquet expands to more than 200 times"
+    ):
+        list(read_evaluation_texts(str(path)))
+    long = Limits(max_record_bytes=1_000, max_expansion=0)
+    with pytest.raises(UserError, match="has a record of more than 1,000 bytes"):
+        list(read_evaluation_texts(str(path), long))
+
+
+def test_the_texts_of_lists_and_structures_in_parquet_are_read(tmp_path):
+    path = tmp_path / "test.parquet"
+    texts = pa.array([{"text": ["of three words", "word"], "start": [1, 2]}, None] * 3, NESTED)
+    keys = pa.array([[("key", "one of the values")], None] * 3, pa.map_(pa.string(), pa.string()))
+    pq.write_table(pa.table({"id": range(6), "answers": texts, "more": keys}), path)
+    assert list(read_evaluation_texts(str(path))) == ["of three words", "one of the values"] * 3
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"test\.parquet: damaged or cut off"):
+        list(read_evaluation_texts(str(path)))
+
+
+def test_a_packed_file_that_expands_too_far_is_refused(tmp_path):
+    path = tmp_path / "test.txt.gz"
+    path.write_bytes(gzip.compress(b"one two three four\n" * 5_000_000, 9))
+    with pytest.raises(UserError, match="expands to more than 200 times its size"):
+        sum(1 for _ in read_evaluation_texts(str(path)))

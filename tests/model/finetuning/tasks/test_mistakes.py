@@ -5,10 +5,13 @@ import gzip
 import json
 from collections import Counter
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import SPLITS, Sampling, load_examples
+from model.finetuning.reading.files import read_table_rows
 from model.finetuning.tasks import find_task, glue
 from tests.model.finetuning.tasks.test_formats import splits
 
@@ -294,3 +297,11 @@ def test_a_file_of_another_form_is_named(tmp_path):
         UserError, match=r"foo.txt, line 1: no column 'sentence1'; its columns are x"
     ):
         splits("rte", tmp_path)
+
+
+def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path):
+    path = tmp_path / "train.parquet"
+    pq.write_table(pa.table({"text": ["a b " * 250_000] * 300, "label": [0, 1] * 150}), path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(UserError, match=r"expands to more than 200 times.*write it as JSON lines"):
+        list(read_table_rows(path))

@@ -95,7 +95,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
         >> beam.FlatMap(graph_runner.sort_largest_first, lambda unit: unit["prepared"])
         | "Key counts by unit" >> beam.Map(lambda unit: (unit["unit"], unit))
     )
-    duplicates = find_duplicates(pipeline, counts, plan)
+    duplicates = search_duplicates(pipeline, counts, plan)
     _ = (
         {"counts": counts_by_unit, **duplicates}
         | "Join duplicates with units" >> beam.CoGroupByKey()
@@ -109,7 +109,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
     )
 
 
-def find_duplicates(
+def search_duplicates(
     pipeline: beam.Pipeline, counts: beam.PCollection, plan: CorpusPlan
 ) -> dict[str, beam.PCollection]:
     """Return, by kind, packed row numbers of reviews that do not stay, keyed by their unit."""

@@ -1,4 +1,4 @@
-"""A cockpit for tests: `amazon-electra up` on a store of its own, and what a person does there by
+"""Servers for tests: `amazon-electra up` on a store of its own, and what a person does there by
 hand.
 """
 
@@ -28,7 +28,7 @@ RUN_SECONDS = 1000.0
 
 
 @dataclass(frozen=True)
-class Cockpit:
+class Servers:
     store: Path
     prefect: str
     mlflow: str
@@ -108,9 +108,9 @@ class Cockpit:
 
 
 @contextmanager
-def cockpit(store: Path, settings: Mapping[str, str] = {}) -> Iterator[Cockpit]:
+def serve(store: Path, settings: Mapping[str, str] = {}) -> Iterator[Servers]:
     """Up while the block lasts, down after it; this process's Prefect client points at it."""
-    served = Cockpit(
+    served = Servers(
         store, f"http://127.0.0.1:{find_free_port()}", f"http://127.0.0.1:{find_free_port()}"
     )
     ports = [
@@ -139,7 +139,7 @@ def cockpit(store: Path, settings: Mapping[str, str] = {}) -> Iterator[Cockpit]:
 
 
 @contextmanager
-def pointed_at(served: Cockpit, settings: Mapping[str, str]) -> Iterator[None]:
+def pointed_at(served: Servers, settings: Mapping[str, str]) -> Iterator[None]:
     from prefect.context import refresh_global_settings_context
 
     before = dict(os.environ)

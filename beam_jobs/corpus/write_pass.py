@@ -13,7 +13,7 @@ import pyarrow as pa
 from beam_jobs.corpus import parquet_files
 from beam_jobs.corpus.folders import Folders
 from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
-from beam_jobs.deduplication.held_out import FIRST_DUMP, is_held_out
+from beam_jobs.deduplication.held_out import FIRST_DUMP, mark_held_out
 from beam_jobs.deduplication.withholding import load_index
 from beam_jobs.job import storage
 from beam_jobs.text.splits import SPLITS
@@ -164,7 +164,7 @@ class UnitTables:
         """Return the reviews that are held out, or do not nearly repeat one that is."""
         if self.index is None or self.index.is_empty:
             return batch
-        trained = np.flatnonzero(~is_held_out(batch.column("split").to_numpy()))
+        trained = np.flatnonzero(~mark_held_out(batch.column("split").to_numpy()))
         texts = batch.column("text").take(pa.array(trained)).to_pylist()
         stays = np.ones(batch.num_rows, dtype=bool)
         stays[trained] = ~self.index.find_near_texts(texts, self.dump)

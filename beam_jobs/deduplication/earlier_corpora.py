@@ -63,7 +63,7 @@ def inspect_corpora(
                 "its own"
             )
         result, digest = read_result(folder)
-        check_settings(folder, result, agreed)
+        check_agreement(folder, result, agreed)
         found = list(list_corpus_files(folder))
         if sum(rows for _, rows in found) != result["kept"]:
             raise UserError(
@@ -103,7 +103,7 @@ def read_result(folder: str) -> tuple[dict[str, Any], str]:
     return result, hash_bytes(content)
 
 
-def check_settings(folder: str, result: dict[str, Any], agreed: dict[str, Any]) -> None:
+def check_agreement(folder: str, result: dict[str, Any], agreed: dict[str, Any]) -> None:
     theirs = result.get("agreed")
     if theirs is None:
         raise UserError(
@@ -112,13 +112,13 @@ def check_settings(folder: str, result: dict[str, Any], agreed: dict[str, Any]) 
     for name in agreed:
         if theirs.get(name) != agreed[name]:
             raise UserError(
-                f"--seen {folder} was made with {name} {format_value(theirs.get(name))}, this call "
-                f"has {format_value(agreed[name])}: corpora that follow one another need the same "
+                f"--seen {folder} was made with {name} {quote_value(theirs.get(name))}, this call "
+                f"has {quote_value(agreed[name])}: corpora that follow one another need the same "
                 "settings"
             )
 
 
-def format_value(value: Any) -> str:
+def quote_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -26,14 +26,14 @@ FIRST_DUMP = 1
 """Number of the job's first dump in the index; earlier corpora are 0."""
 
 
-def is_held_out(sides: np.ndarray) -> np.ndarray:
+def mark_held_out(sides: np.ndarray) -> np.ndarray:
     """Return, per index into SPLITS, whether it is dev or test."""
     return np.isin(sides, [SPLITS.index(split) for split in HELD_OUT_SPLITS])
 
 
 def list_held_out_runs(texts: list[str], sides: np.ndarray, first_row: int) -> np.ndarray:
     """Return the distinct runs (RUN) of the dev and test reviews among `texts`, by row number."""
-    rows = np.flatnonzero(is_held_out(sides))
+    rows = np.flatnonzero(mark_held_out(sides))
     return hash_runs([texts[row] for row in rows], rows + first_row)
 
 

@@ -222,7 +222,7 @@ def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
     paths = [
         path
         for name in match_local(pattern)
-        for path in ([name] if os.path.isfile(name) else _list_files(name))
+        for path in ([name] if os.path.isfile(name) else _walk_folder(name))
     ]
     return [os.path.abspath(path) for path in paths if _is_shown(path, pattern)]
 
@@ -239,7 +239,7 @@ def match_local(pattern: str) -> list[str]:
     return [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
 
 
-def _list_files(folder: str) -> list[str]:
+def _walk_folder(folder: str) -> list[str]:
     return [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names]
 
 

@@ -148,7 +148,7 @@ def split_file(path: str) -> Iterator[tuple[str, Compression, bool, int, int | N
     size = storage.get_size(path)
     with storage.open_bytes(path) as file:
         compression = detect_compression(file.read(8))
-    head = b"".join(itertools.islice(read_lines(path, compression, 0, None), HEAD_LINES))
+    head = b"".join(itertools.islice(read_raw_lines(path, compression, 0, None), HEAD_LINES))
     refuse_unless_text(head[:HEAD_BYTES], f"--general-text: {path}")
     in_blocks = EMPTY_LINE.search(head.strip()) is not None
     if compression:
@@ -221,7 +221,7 @@ def train_punkt(units: list[TextUnit]) -> str:
 
 def read_documents(unit: TextUnit) -> Iterator[str]:
     """Yield the documents of a unit as they stand in the file."""
-    lines = read_lines(unit.path, unit.compression, unit.start, unit.stop)
+    lines = read_raw_lines(unit.path, unit.compression, unit.start, unit.stop)
     if not unit.in_blocks:
         yield from (decode_line(line) for line in lines)
         return
@@ -230,7 +230,7 @@ def read_documents(unit: TextUnit) -> Iterator[str]:
             yield decode_line(b"".join(block))
 
 
-def read_lines(
+def read_raw_lines(
     path: str, compression: Compression, start: int, stop: int | None
 ) -> Iterator[bytes]:
     """Yield lines with their ends; between the members of a zip there is an empty one."""

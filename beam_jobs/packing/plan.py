@@ -104,7 +104,7 @@ def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:
 
 def prepare_output(options: ShardsOptions) -> Packing:
     """Copy the vocabulary byte for byte and remove shards.json, the mark of a finished run."""
-    files, size = read_vocabulary(options.vocabulary)
+    files, size = read_vocabulary_files(options.vocabulary)
     storage.check_output(options.output)
     storage.remove_path(storage.join_path(options.output, "shards.json"))
     folder = storage.join_path(options.output, "vocabulary")
@@ -120,7 +120,7 @@ def prepare_output(options: ShardsOptions) -> Packing:
     )
 
 
-def read_vocabulary(folder: str) -> tuple[dict[str, bytes], int]:
+def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
     """Return the content of the vocabulary's files, and the number of its entries."""
     for name in VOCABULARY_FILES:
         if not storage.exists(storage.join_path(folder, name)):

@@ -39,7 +39,7 @@ def describe_withheld_texts(study: Mapping[str, Any], tasks: Sequence[str]) -> l
         return []
     shown = [task for task in tasks if all(task in arm["held_out"] for arm in pretrained)]
     arms = ", ".join(arm["name"] for arm in pretrained)
-    counts = _format_counts(count_withheld_texts(study.get("stages") or []))
+    counts = _format_withheld(count_withheld_texts(study.get("stages") or []))
     text = (
         "Of no task is it shown that its test texts were withheld from every pre-training of "
         f"{arms}."
@@ -52,7 +52,7 @@ def describe_withheld_texts(study: Mapping[str, Any], tasks: Sequence[str]) -> l
     return [Heading("Withheld from pre-training"), Paragraph(text)]
 
 
-def _format_counts(counts: Mapping[str, int]) -> str:
+def _format_withheld(counts: Mapping[str, int]) -> str:
     if not counts:
         return ""
     reasons = ", ".join(f"{name} {n:,}" for name, n in counts.items())

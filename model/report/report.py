@@ -245,7 +245,7 @@ def _build_data_blocks(study: Mapping[str, Any], tasks: Sequence[str]) -> list[B
     blocks: list[Block] = []
     dump = study.get("dump") or {}
     if dump:
-        about = [(name, _format_value(value)) for name, value in dump.items()]
+        about = [(name, _format_detail(value)) for name, value in dump.items()]
         blocks += [Heading("The dump"), Table(("what", "value"), about)]
     stages = study.get("stages") or []
     if stages:
@@ -302,7 +302,7 @@ def _build_command_blocks(study: Mapping[str, Any]) -> list[Block]:
 def _format_counts(counts: Mapping[str, Any] | None) -> str:
     """Format the numbers of a stage's result, which also names folders and fingerprints."""
     numbers = {name: value for name, value in (counts or {}).items() if _is_count(name, value)}
-    return ", ".join(f"{name} {_format_value(value)}" for name, value in numbers.items())
+    return ", ".join(f"{name} {_format_detail(value)}" for name, value in numbers.items())
 
 
 def _is_count(name: str, value: Any) -> bool:
@@ -315,7 +315,7 @@ def _is_count(name: str, value: Any) -> bool:
     )
 
 
-def _format_value(value: Any) -> str:
+def _format_detail(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, int):
@@ -325,7 +325,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"({_format_counts(value)})" if value else "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_format_value, value))
+        return ", ".join(map(_format_detail, value))
     return str(value)
 
 

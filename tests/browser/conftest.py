@@ -1,4 +1,4 @@
-"""A cockpit of its own (`amazon-electra up`) and a real browser; AMAZON_ELECTRA_BROWSER=1 asks for
+"""Servers of its own (`amazon-electra up`) and a real browser; AMAZON_ELECTRA_BROWSER=1 asks for
 these tests.
 """
 
@@ -35,24 +35,24 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def cockpit(tmp_path_factory):
+def servers(tmp_path_factory):
     """Up while the tests run, down after them."""
-    with served.cockpit(tmp_path_factory.mktemp("cockpit") / "store") as up:
+    with served.serve(tmp_path_factory.mktemp("servers") / "store") as up:
         yield up
 
 
 @pytest.fixture(scope="session")
-def adapted(cockpit):
+def adapted(servers):
     """A finished run; started here where the test of the form has not made it before."""
     small = {"tasks": ["polarity"], "seeds": [0, 1]}
-    run = cockpit.start(
+    run = servers.start(
         "domain-adaptation",
         dump={"paths": ["sample:600"]},
         pretraining={"steps": 20},
         finetuning=small,
     )
-    cockpit.wait(run, "Completed")
-    return cockpit
+    servers.wait(run, "Completed")
+    return servers
 
 
 @pytest.fixture(scope="session")

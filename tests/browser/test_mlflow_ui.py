@@ -9,26 +9,26 @@ pytestmark = pytest.mark.timeout(2400)
 
 
 def test_mlflow_has_the_run_its_nested_runs_and_their_curves(adapted, page, picture):
-    cockpit = adapted
+    servers = adapted
     import mlflow
 
-    client = mlflow.MlflowClient(cockpit.mlflow)
+    client = mlflow.MlflowClient(servers.mlflow)
     experiment = client.get_experiment_by_name("domain-adaptation")
     runs = client.search_runs([experiment.experiment_id])
     [training] = [
         r for r in runs if r.info.run_name == "pre-training" and r.info.status == "FINISHED"
     ]
-    page.goto(f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs")
+    page.goto(f"{servers.mlflow}/#/experiments/{experiment.experiment_id}/runs")
     expect(page.get_by_text("sample-600").first).to_be_visible()
     picture(page, "mlflow-runs")
     page.goto(
-        f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/model-metrics"
+        f"{servers.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/model-metrics"
     )
     expect(page.get_by_text("discriminator_loss").first).to_be_visible()
     page.wait_for_timeout(4000)
     picture(page, "mlflow-curves")
     page.goto(
-        f"{cockpit.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/system-metrics"
+        f"{servers.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/system-metrics"
     )
     expect(page.get_by_text("cpu_percent").first).to_be_visible()
     picture(page, "mlflow-system")

@@ -44,7 +44,7 @@ def other_origin():
 
 
 @pytest.mark.parametrize("path", ["/api/events/in", "/api/events/out"])
-def test_a_page_of_another_origin_opens_no_websocket(cockpit, page, other_origin, path):
+def test_a_page_of_another_origin_opens_no_websocket(servers, page, other_origin, path):
     event = {
         "id": str(uuid.uuid4()),
         "occurred": datetime.now(UTC).isoformat(),
@@ -52,9 +52,9 @@ def test_a_page_of_another_origin_opens_no_websocket(cockpit, page, other_origin
         "resource": {"prefect.resource.id": "reviews.inbox"},
         "payload": {"dump": "inbox/a.json"},
     }
-    address = cockpit.prefect.replace("http://", "ws://") + path
+    address = servers.prefect.replace("http://", "ws://") + path
     page.goto(other_origin)
     assert page.evaluate(OPEN_SOCKET, [address, json.dumps(event)]) == "refused"
-    page.goto(f"{cockpit.prefect}/api/health")
+    page.goto(f"{servers.prefect}/api/health")
     answer = page.evaluate(OPEN_SOCKET, [address, None])
     assert json.loads(answer.removeprefix("message "))["type"] == "auth_success"

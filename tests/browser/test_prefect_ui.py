@@ -14,8 +14,8 @@ from tests.patience import eventually
 pytestmark = pytest.mark.timeout(2400)
 
 
-def open_form(page, cockpit, deployment="domain-adaptation"):
-    page.goto(f"{cockpit.prefect}/deployments")
+def open_form(page, servers, deployment="domain-adaptation"):
+    page.goto(f"{servers.prefect}/deployments")
     page.get_by_role("link", name=deployment, exact=True).first.click()
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_text("Custom run").click()
@@ -44,17 +44,17 @@ def fill(page, reviews, steps):
     eventually(is_kept)
 
 
-def submitted(page, cockpit):
+def submitted(page, servers):
     """The id of the run that the form has started."""
-    before = ids(cockpit)
+    before = ids(servers)
     page.get_by_role("button", name="Submit").click()
-    [run] = eventually(lambda: ids(cockpit) - before, lambda: page.inner_text("body"))
+    [run] = eventually(lambda: ids(servers) - before, lambda: page.inner_text("body"))
     return run
 
 
-def ids(cockpit):
+def ids(servers):
     """Of the runs of domain-adaptation."""
-    with cockpit.client() as client:
+    with servers.client() as client:
         deployment = client.read_deployment_by_name("domain-adaptation/domain-adaptation").id
         return {
             str(run.id)
@@ -63,8 +63,8 @@ def ids(cockpit):
         }
 
 
-def artifacts(cockpit, run):
-    with cockpit.client() as client:
+def artifacts(servers, run):
+    with servers.client() as client:
         return {
             artifact.key
             for artifact in client.read_artifacts(limit=200)
@@ -72,8 +72,8 @@ def artifacts(cockpit, run):
         }
 
 
-def open_run(page, cockpit, run):
-    page.goto(f"{cockpit.prefect}/runs/flow-run/{run}")
+def open_run(page, servers, run):
+    page.goto(f"{servers.prefect}/runs/flow-run/{run}")
     expect(page.get_by_text("Task Runs").first).to_be_visible()
 
 
@@ -81,28 +81,28 @@ def wait_for_state(page, state):
     expect(page.get_by_text(state, exact=True).first).to_be_visible()
 
 
-def test_a_wrong_value_is_refused_in_the_form(cockpit, page, picture):
-    before = ids(cockpit)
-    open_form(page, cockpit)
+def test_a_wrong_value_is_refused_in_the_form(servers, page, picture):
+    before = ids(servers)
+    open_form(page, servers)
     fill(page, 300, -1)
     page.get_by_role("button", name="Submit").click()
     refused = page.get_by_text(re.compile("less than the minimum|greater than or equal")).first
     expect(refused).to_be_visible()
     picture(page, "wrong-value")
-    assert ids(cockpit) == before
+    assert ids(servers) == before
 
 
-def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, picture):
-    open_form(page, cockpit)
+def test_a_run_from_the_form_completes_and_shows_its_report(servers, page, picture):
+    open_form(page, servers)
     picture(page, "form")
     fill(page, 600, 20)
-    run = submitted(page, cockpit)
-    open_run(page, cockpit, run)
+    run = submitted(page, servers)
+    open_run(page, servers, run)
     wait_for_state(page, "Running")
-    cockpit.wait(run, "Completed")
+    servers.wait(run, "Completed")
     wait_for_state(page, "Completed")
     expected = {"plan", "mlflow-run", "stages", "report", "pre-training-counts"}
-    assert expected <= artifacts(cockpit, run)
+    assert expected <= artifacts(servers, run)
     page.wait_for_timeout(3000)
     picture(page, "run")
     page.get_by_text("Artifacts", exact=True).first.click()
@@ -110,7 +110,7 @@ def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, pictu
     expect(page.get_by_text("sample-600 with preset tiny").first).to_be_visible()
     expect(page.get_by_text(re.compile("polarity")).first).to_be_visible()
     picture(page, "report-artifact")
-    open_run(page, cockpit, run)
+    open_run(page, servers, run)
     page.get_by_text("Artifacts", exact=True).first.click()
     page.get_by_text("plan", exact=True).first.click()
     expect(page.get_by_text(re.compile(r"stages to do, about")).first).to_be_visible()
@@ -118,21 +118,21 @@ def test_a_run_from_the_form_completes_and_shows_its_report(cockpit, page, pictu
     picture(page, "plan")
 
 
-def asking(cockpit):
+def asking(servers):
     """A run of what is there already, whose model waits for a person."""
     parameters = {
         "dump": {"paths": ["sample:600"]},
         "pretraining": {"steps": 20},
         "promotion": {"mode": "ask"},
     }
-    run = cockpit.start("domain-adaptation", **parameters)
-    cockpit.wait(run, "Suspended")
+    run = servers.start("domain-adaptation", **parameters)
+    servers.wait(run, "Suspended")
     return run
 
 
-def answer(page, cockpit, run, reason):
+def answer(page, servers, run, reason):
     """Opens the form that waits, and gives a reason."""
-    open_run(page, cockpit, run)
+    open_run(page, servers, run)
     page.get_by_role("button", name="Resume").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text(re.compile("By the rule: polarity"))).to_be_visible()
@@ -140,42 +140,42 @@ def answer(page, cockpit, run, reason):
     return dialog
 
 
-def test_a_person_rejects_one_model_and_approves_it_later(cockpit, page, picture):
-    registry = Registry(cockpit.mlflow)
-    run = asking(cockpit)
+def test_a_person_rejects_one_model_and_approves_it_later(servers, page, picture):
+    registry = Registry(servers.mlflow)
+    run = asking(servers)
     version = registry.get_by_alias("challenger")["version"]
     assert "waits for approval" in registry.get_by_alias("challenger")["reason"]
-    dialog = answer(page, cockpit, run, "too small")
+    dialog = answer(page, servers, run, "too small")
     picture(page, "approval")
     dialog.get_by_role("button", name="Submit").click()
-    cockpit.wait(run, "Completed")
+    servers.wait(run, "Completed")
     assert registry.get_by_alias("champion") == {}
     assert registry.get_by_alias("challenger")["reason"].startswith(
         "not approved: too small; polarity"
     )
 
-    run = asking(cockpit)
-    dialog = answer(page, cockpit, run, "it will do")
+    run = asking(servers)
+    dialog = answer(page, servers, run, "it will do")
     dialog.get_by_role("switch").click()
     expect(dialog.get_by_role("switch")).to_have_attribute("aria-checked", "true")
     dialog.get_by_role("button", name="Submit").click()
-    cockpit.wait(run, "Completed")
+    servers.wait(run, "Completed")
     assert registry.get_by_alias("champion")["version"] == version
     assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; polarity")
 
 
-def test_a_cancelled_run_ends_its_children_and_keeps_its_checkpoint(cockpit, page, picture):
-    open_form(page, cockpit)
+def test_a_cancelled_run_ends_its_children_and_keeps_its_checkpoint(servers, page, picture):
+    open_form(page, servers)
     fill(page, 600, 100_000)
-    run = submitted(page, cockpit)
-    [training] = eventually(lambda: cockpit.jobs("model.pretrain"), lambda: cockpit.told(run))
+    run = submitted(page, servers)
+    [training] = eventually(lambda: servers.jobs("model.pretrain"), lambda: servers.told(run))
     words = training.cmdline()
     folder = Path(words[words.index("--output") + 1])
     eventually(lambda: (folder / "metrics.jsonl").exists())
-    open_run(page, cockpit, run)
+    open_run(page, servers, run)
     page.get_by_role("button", name="Cancel").first.click()
     page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
-    eventually(lambda: not cockpit.jobs("model.pretrain"))
+    eventually(lambda: not servers.jobs("model.pretrain"))
     wait_for_state(page, "Cancelled")
     picture(page, "cancelled")
     assert list(folder.glob("checkpoints/*"))

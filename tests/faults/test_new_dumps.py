@@ -18,7 +18,7 @@ from flows.runner.store import Store
 from flows.servers.settings import DUMP_EVENT
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.patience import PATIENCE_SECONDS, eventually
-from tests.served import cockpit
+from tests.served import serve
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -27,7 +27,7 @@ SHAPE = {"batch": "4", "layers": "1", "hidden": "32", "intermediate": "64", "emb
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with cockpit(tmp_path_factory.mktemp("arrivals") / "store") as up:
+    with serve(tmp_path_factory.mktemp("arrivals") / "store") as up:
         yield up
 
 

@@ -122,7 +122,7 @@ def guarded(url):
 
 
 def outside(store):
-    """Addresses off this machine that a process of this cockpit is connected to."""
+    """Addresses off this machine that a process of these servers is connected to."""
     top = psutil.Process(json.loads((store / "servers.json").read_text())["pid"])
     found = set()
     for process in [top, *top.children(recursive=True)]:

@@ -86,7 +86,7 @@ def _read_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield number, parse_json_object(line, path, number)
 
 
-def parse_json(text: str) -> Any:
+def parse_json_text(text: str) -> Any:
     """Parse JSON; half a character, which no tokenizer takes, becomes a question mark."""
     value = json.loads(text)
     if not HALF_CHARACTER.search(text):
@@ -96,7 +96,7 @@ def parse_json(text: str) -> Any:
 
 def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
-        row = parse_json(line)
+        row = parse_json_text(line)
     except json.JSONDecodeError as error:
         raise UserError(
             f"{path}, line {number}: not JSON ({error.msg}); expected an object a line"

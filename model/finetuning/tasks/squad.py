@@ -8,7 +8,7 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, make_span_task
-from model.finetuning.reading.files import open_text, parse_json
+from model.finetuning.reading.files import open_text, parse_json_text
 from model.finetuning.reading.splits import get_passage, make_reader, plan_splits
 
 
@@ -16,7 +16,7 @@ def read_squad_questions(path: Path) -> Iterator[Example]:
     """Yield one example a question; all its published answers count, the first is trained on."""
     with open_text(path) as file:
         try:
-            articles = parse_json(file.read())["data"]
+            articles = parse_json_text(file.read())["data"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise UserError(
                 f"{path}: not SQuAD's JSON ({error}); expected an object with `data`"

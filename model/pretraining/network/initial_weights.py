@@ -56,11 +56,13 @@ class Origin:
         digest = hashlib.sha256()
         for path in (self.main, self.generator):
             for file in sorted(_list_weight_files(path)) if path else []:
-                digest.update(f"{file.name} {file.stat().st_size} ".encode() + _read_head(file))
+                digest.update(
+                    f"{file.name} {file.stat().st_size} ".encode() + _read_beginning(file)
+                )
         return digest.hexdigest()
 
 
-def _read_head(file: Path) -> bytes:
+def _read_beginning(file: Path) -> bytes:
     with file.open("rb") as opened:
         return opened.read(1 << 20)
 
@@ -100,7 +102,7 @@ def load_weights(
     loaded: dict[str, Tensor] = {}
     for source in _list_sources(model, shape, origin):
         weights = _read_weights(source)
-        fitted = _fit_vocabulary(weights, source, _read_lines(vocabulary / "vocab.txt"))
+        fitted = _fit_vocabulary(weights, source, _read_words(vocabulary / "vocab.txt"))
         ours = _rename_weights(model, source, fitted)
         _check_shape(source, weights)
         _check_trunk(model, source, ours)
@@ -291,10 +293,10 @@ def _read_vocabulary(source: Source) -> list[str]:
     folder = source.folder if source.folder.is_dir() else source.folder.parent
     if not (folder / "vocab.txt").exists():
         raise source.make_error("put its vocab.txt beside the weights")
-    return _read_lines(folder / "vocab.txt")
+    return _read_words(folder / "vocab.txt")
 
 
-def _read_lines(path: Path) -> list[str]:
+def _read_words(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 

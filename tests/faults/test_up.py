@@ -1,8 +1,8 @@
 """What may happen to a run that was started from the UI: two at once, a cancellation, kill -9 of
 every part.
 
-All on one cockpit and the real deployment `pre-train`, whose data are made once; each test has a
-seed of its own.
+All on the same servers and the real deployment `pre-train`, whose data are made once; each test has
+a seed of its own.
 """
 
 import json
@@ -19,7 +19,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from flows.servers.health import is_healthy
 from model.tracking.run_state import read_lines
 from tests.patience import eventually
-from tests.served import cockpit
+from tests.served import serve
 
 ENDLESS = 1_000_000
 """Steps: days."""
@@ -47,7 +47,7 @@ def served(tmp_path_factory):
     threading.Thread(target=webhook.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{webhook.server_port}/failures?token=secret-of-the-webhook"
     store = tmp_path_factory.mktemp("faults") / "store"
-    with cockpit(store, {"AMAZON_ELECTRA_WEBHOOK": address}) as up:
+    with serve(store, {"AMAZON_ELECTRA_WEBHOOK": address}) as up:
         yield up
     webhook.shutdown()
 

@@ -291,12 +291,11 @@ def find_vocabulary(encoder: Stage) -> Stage:
 def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str]:
     """Return the command line that fine-tuning and search share."""
     start = chosen.start
+    words = ["--encoder", start.kind]
+    if start.kind == "trained" and start.encoder:
+        words = ["--encoder", locate_encoder(store, start.encoder)]
     if start.kind == "random" and start.encoder:
-        words = ["--encoder", "random", "--architecture"]
-        words.append(locate_architecture(start.encoder, store, folder))
-    else:
-        is_trained = start.kind == "trained" and start.encoder
-        words = ["--encoder", locate_encoder(store, start.encoder) if is_trained else start.kind]
+        words += ["--architecture", locate_architecture(start.encoder, store, folder)]
     if start.teacher:
         words += ["--teacher", locate_stage(store, start.teacher)]
         words += ["--teacher_outputs", str(store.root / "teachers")]

@@ -85,8 +85,7 @@ class WordIds:
         rows = self._find_chunk_rows(numbered.dictionary)
         ids, lengths = self._chunks.gather_ids(rows, numbered.indices.to_numpy())
         ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        offsets = split.offsets.to_numpy()
-        return ids, ends[offsets - offsets[0]]
+        return ids, ends[split.offsets.to_numpy()]
 
     def _find_chunk_rows(self, chunks: pa.Array) -> np.ndarray:
         """Return the rows of distinct chunks; those not known are learned."""

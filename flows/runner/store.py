@@ -148,7 +148,6 @@ class Store:
         manifest.
         """
         folder = self.folder(stage)
-        folder.mkdir(parents=True, exist_ok=True)
         files = sorted(
             p
             for p in folder.rglob("*")
@@ -230,7 +229,6 @@ class Store:
         """Return the digest of what `key` stands for, computed once."""
         memory = self.root / "digests" / hashlib.sha256(key.encode()).hexdigest()[:32]
         if not memory.exists():
-            memory.parent.mkdir(parents=True, exist_ok=True)
             write_json(memory, {"file": key, "sha256": digest()})
         return json.loads(memory.read_text())["sha256"]
 

@@ -1,5 +1,6 @@
 """Stage folders: what decides a fingerprint, what makes a stage complete, one maker at a time."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from beam_jobs.job.errors import UserError
 from flows.cli import main
-from flows.runner.store import Stage, Store, read_code_version
+from flows.runner.store import ExistingStage, Stage, Store, read_code_version
 from flows.servers.health import find_free_port
 
 
@@ -48,6 +49,33 @@ def test_a_fingerprint_does_not_follow_what_does_not_change_the_content(corpus):
         arguments=lambda s, f: ["x"],
     )
     assert same.fingerprint == corpus.fingerprint
+
+
+def test_a_fingerprint_is_the_same_in_every_version_and_on_every_machine(corpus):
+    """Or every store would be made again. SHA-256 of the sorted JSON of name, version, parameters
+    and inputs, 16 digits; the order in which parameters are written says nothing.
+    """
+    dump = hashlib.sha256(
+        b'{"inputs": {}, "parameters": {"files": ["a"]}, "stage": "dump", "version": 1}'
+    ).hexdigest()[:16]
+    identity = (
+        f'{{"inputs": {{"dump": "{dump}"}}, "parameters": {{"seed": 0}}, "stage": "corpus", '
+        '"version": 1}'
+    )
+    assert corpus.fingerprint == hashlib.sha256(identity.encode()).hexdigest()[:16]
+    one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    assert Stage("x", 1, one).fingerprint == Stage("x", 1, other).fingerprint
+
+
+def test_a_stage_known_by_its_fingerprint_is_the_stage_that_was_made(corpus):
+    known = ExistingStage("corpus", 1, {}, known=corpus.fingerprint)
+    assert known.fingerprint == corpus.fingerprint
+    shards = [Stage("shards", 1, {}, {"corpus": source}) for source in (corpus, known)]
+    assert shards[0].fingerprint == shards[1].fingerprint
+
+
+def test_a_stage_is_a_run_in_mlflow_only_where_it_says_so(corpus):
+    assert (corpus.tracked, corpus.shared, corpus.label) == (False, False, "corpus")
 
 
 def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
@@ -87,6 +115,37 @@ def test_lineage_reaches_back_to_the_dump(store, corpus):
         (0, "corpus"),
         (1, "dump"),
     ]
+
+
+def test_each_origin_is_in_the_lineage_once_at_its_least_depth(store, corpus):
+    dump = corpus.inputs["dump"]
+    shards = Stage("shards", 1, {}, {"corpus": corpus, "dump": dump})
+    report = Stage("report", 1, {}, {"shards": shards})
+    for stage in (dump, corpus, shards, report):
+        store.publish(stage, {})
+    lineage = store.trace_lineage(store.manifest(report))
+    assert [(depth, m["stage"]) for depth, m in lineage] == [
+        (0, "report"),
+        (1, "shards"),
+        (2, "corpus"),
+        (2, "dump"),
+    ]
+
+
+def test_an_origin_that_was_deleted_is_left_out_of_the_lineage(store, corpus):
+    store.publish(corpus, {})
+    assert [m["stage"] for _, m in store.trace_lineage(store.manifest(corpus))] == ["corpus"]
+
+
+def test_the_folder_is_there_for_whoever_holds_its_lock(store, corpus):
+    with store.lock_stage(corpus) as folder:
+        assert folder == store.folder(corpus)
+        assert folder.is_dir()
+
+
+def test_a_job_need_not_have_written_its_scratch(store):
+    stage = Stage("pretraining", 1, {}, scratch=("checkpoints",))
+    assert store.publish(stage, {"loss": 1.0})["files"] == []
 
 
 def test_two_makers_of_one_stage_take_turns(store, corpus):
@@ -140,7 +199,7 @@ def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_pa
     assert "commit" not in read_code_version()
     git("add", "venv")
     git("commit", "-qm", "ours")
-    assert read_code_version()["commit"]
+    assert re.fullmatch("[0-9a-f]{7,40}(-dirty)?", read_code_version()["commit"])
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from beam_jobs.packing.tokenization import WordIds
+from beam_jobs.packing.tokenization import Memory, WordIds
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [
@@ -118,6 +119,29 @@ def test_a_full_memory_is_forgotten_and_nothing_else_changes():
             for _ in range(10)
         ]
         assert_equal_ids(word_ids, tokenizer(), texts)
+
+
+def test_what_is_remembered_is_bounded_and_serves_the_next_batch():
+    draw = random.Random(0)
+    word_ids, held = WordIds(tokenizer(), remembered=200), []
+    for _ in range(30):
+        words = {"".join(draw.choice("ab12") for _ in range(4)) + draw.choice("!é") for _ in "ab"}
+        word_ids.encode(pa.array([" ".join(word * 2 for word in words)]))
+        held.append(len(word_ids._chunks.row_of))
+    assert max(held) <= 200
+    assert held[0] < held[10] < held[20]
+    word_ids.encode(pa.array([" ".join(f"a{i}" for i in range(190))]))
+    assert len(word_ids._chunks.row_of) == 190, "all are forgotten when it is full"
+    assert len(word_ids._words.row_of) <= 200
+
+
+def test_a_memory_grows_with_what_it_holds():
+    memory, pieces = Memory(), np.arange(40_000, dtype=np.uint32)
+    rows = [memory.add_rows([word], pieces + k, np.array([40_000])) for k, word in enumerate("abc")]
+    assert np.concatenate(rows).tolist() == memory.find_rows(["a", "b", "c"]).tolist() == [0, 1, 2]
+    ids, lengths = memory.gather_ids(np.array([2, 0]), np.array([0, 1, 0]))
+    assert lengths.tolist() == [40_000] * 3
+    assert np.array_equal(ids, np.concatenate([pieces + 2, pieces, pieces + 2]))
 
 
 def test_a_slice_of_a_column_is_enough():

@@ -174,6 +174,55 @@ def test_the_variance_of_a_grid_is_that_of_its_mean_squares():
     assert alone == pytest.approx(2.0 / 2)
 
 
+def test_mean_squares_are_those_of_an_analysis_of_variance():
+    """Written out: sums of squares of rows, columns and what is left, over their freedom."""
+    grid = np.random.default_rng(0).normal(size=(3, 4))
+    mean = grid.mean()
+    rows = sum(4 * (grid[i].mean() - mean) ** 2 for i in range(3)) / 2
+    columns = sum(3 * (grid[:, j].mean() - mean) ** 2 for j in range(4)) / 3
+    rest = sum(
+        (grid[i, j] - grid[i].mean() - grid[:, j].mean() + mean) ** 2
+        for i in range(3)
+        for j in range(4)
+    ) / (2 * 3)
+    assert significance._compute_mean_squares(grid) == pytest.approx((rows, columns, rest))
+    assert significance._compute_mean_squares(grid[:1]) == (
+        0,
+        pytest.approx(grid[0].var(ddof=1)),
+        0,
+    )
+    assert significance._compute_mean_squares(grid[:, :1]) == (
+        pytest.approx(grid[:, 0].var(ddof=1)),
+        0,
+        0,
+    )
+
+
+def test_the_freedom_of_a_grid_is_satterthwaites():
+    """By hand: rows and columns -1, 0, 1, so P = F = 3 and I = 0, over 9 cells. The bootstrap moves
+    all cells by 1 (the examples' part) and the rows by -1, 0, 1 (their own way: 3 / 9).
+    """
+    steps = np.array([-1.0, 0.0, 1.0])
+    grid = steps[:, None] + steps
+    number = np.arange(10_000)
+    together, own = 1.0 - 2 * (number % 2), 1.0 - 2 * (number // 2 % 2)
+    resampled = together + steps[:, None, None] * own + np.zeros((3, 3, 1))
+    variance, freedom = significance._estimate_variance(grid, resampled, 100)
+    assert variance == pytest.approx(1 + 6 / 9 - 3 / 9, rel=1e-3)
+    known = 1 - 3 / 9 + 0.5 * 3 / 9
+    rows, columns = (3 - 0.5 * 3) / 9, 3 / 9
+    uncertainty = known**2 / 99 + rows**2 / 2 + columns**2 / 2
+    assert freedom == pytest.approx((4 / 3) ** 2 / uncertainty, rel=1e-3)
+
+
+def test_one_seed_has_the_freedom_of_its_examples():
+    moved = np.random.default_rng(0).normal(size=(1, 1, 50))
+    variance, freedom = significance._estimate_variance(np.zeros((1, 1)), moved, 30)
+    assert (variance, freedom) == (pytest.approx(moved.var(ddof=1)), 29.0)
+    opposed = np.concatenate([moved, -moved], axis=1)
+    assert significance._estimate_variance(np.zeros((1, 2)), opposed, 30) == (0.0, 29.0)
+
+
 @pytest.mark.parametrize(("seeds", "rate"), [(2, 0.13), (3, 0.08), (5, 0.06)])
 def test_at_worst_few_seeds_call_so_many_a_difference(seeds, rate):
     """The variance of seeds is 25 times that of examples; more or less of it gives fewer."""
@@ -245,6 +294,42 @@ def test_a_hundred_percent_of_few_examples_is_not_certain(seeds):
         0.0,
         pytest.approx(binomtest(0, 50).proportion_ci().high),
     )
+
+
+def test_arms_the_other_way_round_give_the_same_finding():
+    a, b = study(4, 3, 0.2, effect=0.3)
+    found = significance.compare_arms(METRICS["accuracy"], a, b)
+    back = significance.compare_arms(METRICS["accuracy"], b, a)
+    assert 0 < abs(found.difference) < 1
+    assert (back.difference, back.low, back.high) == pytest.approx(
+        (-found.difference, -found.high, -found.low)
+    )
+    assert (back.p, back.p_randomization) == pytest.approx((found.p, found.p_randomization))
+    swapped = found.swap_arms()
+    assert (swapped.difference, swapped.low, swapped.high, swapped.p) == pytest.approx(
+        (back.difference, back.low, back.high, back.p)
+    )
+
+
+def test_an_interval_lies_around_its_value_as_far_as_the_metric_goes():
+    arm = study(1, 3, 0.1)[0]
+    found = significance.pool_seeds(METRICS["accuracy"], arm)
+    accuracies = [METRICS["accuracy"].compute(one) for one in arm]
+    assert found["value"] == pytest.approx(np.mean(accuracies))
+    assert found["low"] + found["high"] == pytest.approx(2 * found["value"])
+    right = np.ones(100, dtype=bool)
+    almost = [predictions(right & (np.arange(100) != i)) for i in range(3)]
+    near = significance.pool_seeds(METRICS["accuracy"], almost)
+    assert near["low"] < 0.99 < near["high"] == 1.0
+
+
+def test_noise_lifts_a_bin_without_error_and_hardly_one_with():
+    """Two bins of 10 examples: the first wavers around 0, the second around 8, by 1 each."""
+    sums, resampled = np.zeros(16), np.zeros((1000, 16))
+    sums[[0, 1, 15]] = 0.5, 8.0, 20.0
+    waver = np.tile([-1.0, 1.0], 500)
+    resampled[:, 0], resampled[:, 1], resampled[:, 15] = 0.5 + waver, 8.0 - waver, 20.0
+    assert significance._estimate_lift(sums, resampled) == pytest.approx(1.0 / 20)
 
 
 def test_a_large_difference_is_found():

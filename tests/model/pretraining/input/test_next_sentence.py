@@ -1,0 +1,135 @@
+"""Pairs of segments: which are exchanged, for what, and how they lie in their row."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from model.pretraining.input.next_sentence import make_pairs
+from tests.model.pretraining.input.rows import CLS, SEP, build_rows
+
+LENGTH = 48
+
+
+def number_documents(shapes):
+    """Rows of documents of sentences of these lengths; every id occurs once."""
+    ids = itertools.count(10)
+    return [
+        [[[next(ids) for _ in range(n)] for n in document] for document in row] for row in shapes
+    ]
+
+
+def read_documents(pairs, i):
+    """(ids, types) of each document of a row, in which all else is padding."""
+    numbers = pairs.documents[i]
+    assert (np.diff(numbers[numbers > 0]) >= 0).all()
+    assert not pairs.input_ids[i][numbers == 0].any()
+    assert not pairs.types[i][numbers == 0].any()
+    read = []
+    for number in range(1, numbers.max() + 1):
+        here = np.flatnonzero(numbers == number)
+        assert here.tolist() == list(range(here[0], here[0] + len(here)))
+        assert pairs.positions[i, here].tolist() == list(range(len(here)))
+        read.append((pairs.input_ids[i, here].tolist(), pairs.types[i, here].tolist()))
+    return read
+
+
+def flatten(sentences):
+    return [token for sentence in sentences for token in sentence]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_second_half_is_its_own_or_that_of_another_document(seed):
+    batch = number_documents([[(4, 3, 5), (6,), (2, 7)], [(3, 3), (5, 2)], [(8,)]])
+    pairs = make_pairs(np.random.default_rng(seed), build_rows(batch, LENGTH), CLS, SEP)
+    pair_documents = [d for row in batch for d in row if len(d) > 1]
+    for i, row in enumerate(batch):
+        read = read_documents(pairs, i)
+        assert len(read) == len(row)
+        told = iter(zip(pairs.places[i], pairs.not_next[i], pairs.weights[i], strict=True))
+        at = 0
+        for document, (ids, types) in zip(row, read, strict=True):
+            if len(document) == 1:
+                assert ids == [CLS, *document[0], SEP]
+                assert not any(types)
+            else:
+                place, not_next, weight = next(told)
+                assert (place, weight) == (at, 1)
+                middle = ids.index(SEP)
+                assert types == [0] * (middle + 1) + [1] * (len(ids) - middle - 1)
+                first, second = ids[1:middle], ids[middle + 1 : -1]
+                assert (ids[0], ids[-1]) == (CLS, SEP)
+                ends = [sum(map(len, document[:k])) for k in range(1, len(document))]
+                assert len(first) in ends, "cut at the start of a later sentence"
+                assert first == flatten(document)[: len(first)]
+                rest = flatten(document)[len(first) :]
+                if not_next:
+                    others = [flatten(d) for d in pair_documents if d is not document]
+                    [source] = [d for d in others if second[0] in d]
+                    begin = source.index(second[0])
+                    assert second == source[begin : begin + len(rest)]
+                else:
+                    assert second == rest
+            at += len(ids)
+        assert not any(weight for *_, weight in told)
+
+
+def test_half_are_exchanged_and_every_cut_and_partner_is_as_likely():
+    batch = number_documents([[(3, 3, 3), (2, 2)], [(4, 4)]])
+    rows, rng = build_rows(batch, LENGTH), np.random.default_rng(0)
+    exchanged, cuts, partners = [], [], []
+    for _ in range(2000):
+        pairs = make_pairs(rng, rows, CLS, SEP)
+        exchanged += pairs.not_next[pairs.weights > 0].tolist()
+        (ids, _), *_ = read_documents(pairs, 0)
+        middle = ids.index(SEP)
+        cuts.append(middle - 1 == 3)
+        if pairs.not_next[0, 0]:
+            partners.append(ids[middle + 1] in flatten(batch[1][0]))
+    assert len(exchanged) == 6000
+    assert np.mean(exchanged) == pytest.approx(0.5, abs=0.03)
+    assert np.mean(cuts) == pytest.approx(0.5, abs=0.04)
+    assert np.mean(partners) == pytest.approx(0.5, abs=0.06)
+
+
+def test_the_only_pair_of_a_batch_keeps_its_second_half():
+    rows = build_rows(number_documents([[(3, 3), (4,)]]), LENGTH)
+    for seed in range(10):
+        pairs = make_pairs(np.random.default_rng(seed), rows, CLS, SEP)
+        assert (pairs.weights.sum(), pairs.not_next.sum()) == (1, 0)
+
+
+def test_what_no_longer_fits_is_cut_off_the_last_document():
+    """A full row: the separators inside the first two push two tokens out of the last."""
+    batch = number_documents([[(3, 4), (5, 5), (6, 7)]])
+    rows = build_rows(batch, 36)
+    assert rows.lengths.tolist() == [36]
+    for seed in range(10):
+        pairs = make_pairs(np.random.default_rng(seed), rows, CLS, SEP)
+        read = read_documents(pairs, 0)
+        kept = sum(len(ids) for ids, _ in read)
+        assert len(read) == 3
+        assert kept == 36 or pairs.not_next.any(), "only a shorter partner leaves room"
+        last = read[-1][0]
+        assert (last[0], last[-1]) == (CLS, SEP)
+        assert pairs.weights[0].tolist() == [1, 1, 1, 0]
+
+
+def test_a_document_for_which_no_room_is_left_is_left_out():
+    """Separators push a document of one token out of a row that was full."""
+    batch = number_documents([[(3, 4), (3, 4), (1,)]])
+    rows = build_rows(batch, 21)
+    pairs = make_pairs(np.random.default_rng(0), rows, CLS, SEP)
+    read = read_documents(pairs, 0)
+    assert len(read) == 2
+    assert (pairs.documents[0] > 0).sum() == 20
+
+
+def test_a_row_has_a_slot_for_every_eight_tokens_at_most():
+    batch = number_documents([[(1, 1)] * 3])
+    pairs = make_pairs(np.random.default_rng(0), build_rows(batch, 23), CLS, SEP)
+    assert pairs.places.shape == pairs.not_next.shape == pairs.weights.shape == (1, 2)
+    assert pairs.places.tolist() == [[0, 5]]
+    assert pairs.weights.tolist() == [[1, 1]]
+    tiny = make_pairs(np.random.default_rng(0), build_rows(batch[:0], 4), CLS, SEP)
+    assert tiny.places.shape == (0, 1)

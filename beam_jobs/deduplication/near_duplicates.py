@@ -8,6 +8,7 @@ together always stays. Texts of fewer than 3 words have no near-duplicates.
 """
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,13 +38,9 @@ def compute_signatures(texts: list[str]) -> np.ndarray:
     rows = np.full((len(texts), PERMUTATIONS), NO_RUNS, dtype=np.uint32)
     for first in range(0, len(texts), BATCH_TEXTS):
         runs, owners = hash_word_runs(texts[first : first + BATCH_TEXTS], RUN_WORDS)
-        starts = (
-            np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-            if len(owners)
-            else np.empty(0, np.int64)
-        )
+        starts = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
         hashes = (runs >> np.uint64(32)).tolist()
-        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(hashes)], strict=True):
+        for start, stop in pairwise([*starts, len(hashes)]):
             signature = make_empty_minhash().copy()
             signature.update_batch(hashes[start:stop])
             rows[first + owners[start]] = signature.hashvalues

@@ -3,10 +3,12 @@
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from beam_jobs.deduplication import exact_duplicates, near_duplicates
+from beam_jobs.deduplication import duplicate_buckets, exact_duplicates, near_duplicates
 from beam_jobs.deduplication.exact_duplicates import hash_text
+from beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 NONE_SEEN = exact_duplicates.sort_hashes(b"")
@@ -109,6 +111,138 @@ def test_near_duplicates(tmp_path):
     assert result["dropped"] == {"duplicate": 1, "near duplicate": 10}
     every = run_job(tmp_path / "all", "--input", tmp_path / "d.json", "--withhold-own", "false")
     assert every["dropped"] == {"duplicate": 1}
+
+
+def test_as_many_buckets_as_all_reviews_need_with_those_of_earlier_corpora():
+    """A bucket has at most 1,048,576 rows on average; their number is a power of two."""
+    reviews = 3 << 19
+    counts = [{"prepared": reviews - 5}, {"prepared": 5}]
+    assert list(duplicate_buckets.list_buckets([{"prepared": 9}])) == [(0, 1)]
+    assert list(duplicate_buckets.list_buckets(counts)) == [(0, 2), (1, 2)]
+    assert list(duplicate_buckets.list_buckets(counts, seen=reviews)) == [(i, 4) for i in range(4)]
+    assert exact_duplicates.count_buckets((1 << 20) - 1) == 1
+    assert exact_duplicates.count_buckets(1 << 20) == 2
+    assert exact_duplicates.count_buckets(1 << 40) == 256
+    bands, _ = near_duplicates.choose_bands(0.8)
+    assert list(duplicate_buckets.list_bands(counts, 0.8)) == [
+        (band, bucket, 2) for band in range(bands) for bucket in (0, 1)
+    ]
+
+
+def write_units(folder, texts_of):
+    """The hashes and signatures of units' texts, and their counts, as the first pass leaves them;
+    keys count up over the units.
+    """
+    counts, key = [], 0
+    for dump, (unit, texts) in enumerate(texts_of.items()):
+        rows = packed([hash_text(t) for t in texts], list(range(key, key + len(texts))))
+        key += len(texts)
+        (folder / f"{unit}.hashes").write_bytes(rows.tobytes())
+        with open(folder / f"{unit}.bands", "wb") as file:
+            np.save(file, near_duplicates.compute_signatures(texts))
+        offsets = exact_duplicates.compute_offsets(rows)
+        counts.append({"unit": unit, "dump": dump, "prepared": len(texts), "offsets": offsets})
+    return counts
+
+
+def rows_by_unit(found):
+    rows = {}
+    for unit, numbers in found:
+        rows.setdefault(unit, set()).update(np.frombuffer(numbers, "<u4").tolist())
+    return rows
+
+
+@pytest.mark.parametrize("of", [1, 2, 16])
+def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, of):
+    texts = {
+        "b": [f"text {i}" for i in range(40)],
+        "a": [f"text {i}" for i in range(20, 60)],
+        "c": ["only here", "text 3"],
+    }
+    counts = write_units(tmp_path, texts)
+    seen = exact_duplicates.sort_hashes(b"".join(hash_text(f"text {i}") for i in (0, 30, 59)))
+    (tmp_path / "seen").write_bytes(seen.tobytes())
+    offsets = exact_duplicates.compute_offsets(seen)
+    pack = {"path": str(tmp_path / "seen"), "offsets": offsets}
+    copies, known, order = [], [], []
+    for bucket in range(of):
+        for found in duplicate_buckets.find_exact_duplicates(
+            (bucket, of), str(tmp_path), counts, [pack]
+        ):
+            if isinstance(found, tuple):
+                copies.append(found)
+                order.append((bucket, found[0]))
+            else:
+                assert found.tag == duplicate_buckets.SEEN
+                known.append(found.value)
+    assert rows_by_unit(copies) == {"a": set(range(20)) - {10}, "c": {1}}
+    assert rows_by_unit(known) == {"b": {0, 30}, "a": {10, 39}}
+    assert order == sorted(order), "those of the larger unit first"
+
+
+@pytest.mark.parametrize("of", [1, 2, 8])
+def test_each_near_copy_is_found_in_the_bucket_of_its_band(tmp_path, of):
+    texts = [text_of(i, 8) for i in range(40)]
+    counts = write_units(
+        tmp_path,
+        {
+            "b": texts,
+            "a": [*(f"{text} Really." for text in texts[:30]), "too short", "too short"],
+            "c": [text_of(99, 8), f"{texts[35]} Really."],
+        },
+    )
+    found = [
+        copy
+        for band in range(near_duplicates.choose_bands(0.8)[0])
+        for bucket in range(of)
+        for copy in duplicate_buckets.find_near_duplicates(
+            (band, bucket, of), str(tmp_path), 0.8, counts
+        )
+    ]
+    assert rows_by_unit(found) == {"a": set(range(30)), "c": {1}}
+
+
+def test_rows_are_read_from_where_they_lie(tmp_path):
+    rows = packed([hash_text(str(i)) for i in range(10)], list(range(10)))
+    (tmp_path / "u.hashes").write_bytes(rows.tobytes())
+    read = duplicate_buckets.read_packed_rows(str(tmp_path), "u", 3, 7)
+    assert read.tolist() == rows[3:7].tolist()
+
+
+def test_a_key_is_the_review_id_with_stars_and_verified_in_its_last_five_bits():
+    ids = b"".join(n.to_bytes(8, "big") + bytes(8) for n in (0xFFFF_FFFF_FFFF_FFFF, 0x20, 0x3F))
+    keys = exact_duplicates.compute_keys(
+        ids, pa.array([5, None, 1], pa.int8()), pa.array([True, None, False])
+    )
+    assert keys.tolist() == [0xFFFF_FFFF_FFFF_FFE0 + 3 * 5 + 2, 0x20 + 0, 0x20 + 3 + 1]
+    assert keys.dtype == np.uint64
+
+
+def test_signatures_of_many_texts_are_those_of_each_alone():
+    """More than are hashed at once, and texts without a run of three words among them."""
+    texts = [text_of(i, 3) if i % 3 else "too short" for i in range(BATCH_TEXTS + 20)]
+    together = near_duplicates.compute_signatures(texts)
+    assert together.shape == (len(texts), 128)
+    for i in (0, 1, BATCH_TEXTS - 1, BATCH_TEXTS, BATCH_TEXTS + 1, BATCH_TEXTS + 19):
+        assert np.array_equal(together[i], near_duplicates.compute_signatures([texts[i]])[0])
+    assert near_duplicates.concatenate_signatures([]).shape == (0, 128)
+
+
+def test_near_copies_agree_with_the_leader_in_the_threshold_at_least():
+    """Rows of ten numbers; 0 leads, having the smallest key of the earliest dump."""
+    signatures = np.zeros((5, 10), np.uint32)
+    signatures[1, :2], signatures[2, :3], signatures[4, :1] = 7, 7, 7
+    texts = near_duplicates.BandRows(
+        hashes=np.array([9, 9, 9, 9, 8], np.uint64),
+        dumps=np.array([0, 0, 0, 1, 0], np.uint32),
+        keys=np.array([3, 4, 5, 1, 0], np.uint64),
+        units=np.zeros(5, np.uint32),
+        rows=np.arange(5, dtype=np.uint32),
+    )
+    gone = near_duplicates.find_near_copies(texts, [signatures], 0.8)
+    assert {unit: rows.tolist() for unit, rows in gone.items()} == {0: [1, 3]}
+    without = texts._replace(hashes=np.zeros(5, np.uint64))
+    assert near_duplicates.find_near_copies(without, [signatures], 0.8) == {}
 
 
 def test_minhash_estimates_the_jaccard_similarity():

@@ -1,0 +1,197 @@
+"""The index of held-out texts against its definition, written out for one text at a time."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.deduplication import held_out
+from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
+from beam_jobs.deduplication.withholding import (
+    RUN,
+    HeldOutIndex,
+    IndexWriter,
+    list_forms,
+    load_index,
+    write_index,
+)
+from beam_jobs.text.splits import SPLITS
+from beam_jobs.text.word_runs import BATCH_TEXTS
+
+
+def list_runs(text):
+    """The runs of 8 words; a shorter text of 3 or more is one as a whole."""
+    words = text.lower().split()
+    if len(words) < 8:
+        return [tuple(words)] if len(words) >= MIN_WORDS else []
+    return [tuple(words[i : i + 8]) for i in range(len(words) - 7)]
+
+
+def overlap(one, other):
+    runs, others = list_runs(one), list_runs(other)
+    shared = len(set(runs) & set(others))
+    return shared > 0 and shared >= min(len(runs), len(set(others))) / 2
+
+
+def draw_texts(count, seed, shortest=1, longest=40):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(shortest, longest, count)
+    return [" ".join(f"w{n}" for n in rng.integers(0, 3000, size)) for size in sizes]
+
+
+def draw_copies(texts, seed):
+    """Each with some of its words exchanged, from none to a third, or cut short."""
+    rng, copies = np.random.default_rng(seed), []
+    for text in texts:
+        words = text.split()
+        for place in np.flatnonzero(rng.random(len(words)) < rng.choice([0, 0.03, 0.1, 0.3])):
+            words[place] = f"x{rng.integers(1000)}"
+        first = rng.integers(0, 3)
+        copies.append(" ".join(words[first : len(words) - rng.integers(0, 3)]))
+    return copies
+
+
+@pytest.fixture(scope="module")
+def held():
+    return draw_texts(700, 0)
+
+
+def save(writer, folder):
+    writer.save(str(folder))
+    return HeldOutIndex(str(folder))
+
+
+def test_what_is_withheld_is_what_the_definition_says(tmp_path, held):
+    """More texts than are hashed at once, in the index and of the reviews."""
+    writer = IndexWriter()
+    writer.add_texts([*held, held[0].upper(), "", "..."])
+    index = save(writer, tmp_path)
+    copies = draw_copies(held, 1)
+    reviews = [*draw_texts(200, 2), *copies, *(text.upper() for text in held[:300]), "", "!!!"]
+    assert len(reviews) > 4 * BATCH_TEXTS
+    exact, near = index.find_withheld(reviews)
+    equal = {text.lower() for text in held}
+    expected = [review.lower() in equal and review != "" for review in reviews]
+    assert exact.tolist() == expected
+    overlaps = [any(overlap(review, text) for text in held) for review in copies]
+    assert near[200:900].tolist() == [
+        o and not e for o, e in zip(overlaps, expected[200:900], strict=True)
+    ]
+    assert not near[:200].any()
+    assert 100 < sum(overlaps) < 600
+    assert index.find_near_texts(copies).tolist() == overlaps
+    assert not index.is_empty
+
+
+@pytest.mark.parametrize(("words", "is_near"), [(15, True), (14, True), (13, False)])
+def test_half_of_the_runs_are_enough(tmp_path, words, is_near):
+    """Of a text of 20 words, 13 runs, a review shares its first words: 8, 7 or 6 runs."""
+    [text] = draw_texts(1, 5, 20, 21)
+    writer = IndexWriter()
+    writer.add_texts([text])
+    review = " ".join([*text.split()[:words], *(f"z{i}" for i in range(30))])
+    assert save(writer, tmp_path).find_near_texts([review]).tolist() == [is_near]
+
+
+def test_nothing_held_out_withholds_nothing(tmp_path):
+    index = save(IndexWriter(), tmp_path)
+    assert index.is_empty
+    exact, near = index.find_withheld(["a text of some words that is long enough", ""])
+    assert not exact.any()
+    assert not near.any()
+    assert index.find_near_texts([]).tolist() == []
+
+
+def test_a_later_dump_is_not_held_out_from_an_earlier_one(tmp_path):
+    texts = draw_texts(3, 3, 20)
+    writer = IndexWriter()
+    for dump, text in enumerate(texts):
+        runs = held_out.hash_runs([text], np.array([0]))
+        writer.add_runs(runs["run"], runs["text"], 1, dump)
+    index = save(writer, tmp_path)
+    for dump in range(3):
+        found = index.find_near_texts(texts, dump)
+        assert found.tolist() == [number <= dump for number in range(3)]
+
+
+def test_the_index_says_what_it_is_made_of_and_is_made_once(tmp_path, held):
+    file = tmp_path / "test.txt"
+    file.write_text("".join(f"{text}\n" for text in held if len(text.split()) >= MIN_WORDS))
+    folder = tmp_path / "index"
+    write_index([str(file)], str(folder), reviews=iter(["a review of the corpus itself"]))
+    made = json.loads((folder / "index.json").read_text())
+    distinct = {text for text in held if len(text.split()) >= MIN_WORDS}
+    assert made["texts"] == len(distinct) + 1
+    assert sorted(made) == ["bits", "dumps", "exact", "owners", "runs", "sizes", "texts"]
+    file.write_text("another text that is held out now\n")
+    write_index([str(file)], str(folder))
+    assert json.loads((folder / "index.json").read_text()) == made
+    exact, _ = load_index(str(folder)).find_withheld(
+        ["A review of the corpus itself!", "another text that is held out now"]
+    )
+    assert exact.tolist() == [True, False]
+
+
+def test_a_text_is_held_out_with_and_without_its_personal_data():
+    plain, masked = sorted(list_forms("Mail me@example.com  for info"), key=lambda t: "@" not in t)
+    assert plain == "Mail me@example.com for info"
+    assert "example" not in masked
+    assert list_forms(" \n ") == set()
+    assert list_forms("fine by me") == {"fine by me"}
+
+
+def test_dev_and_test_reviews_are_held_out_by_their_rows(held):
+    texts = [text for text in held if len(text.split()) >= 8][:300]
+    sides = np.arange(300) % len(SPLITS)
+    runs = held_out.list_held_out_runs(texts, sides, first_row=1000)
+    expected = [1000 + i for i in range(300) if SPLITS[i % 4] in ("dev", "test")]
+    assert sorted(set(runs["text"].tolist())) == expected
+    sizes = {row: len(set(list_runs(texts[row - 1000]))) for row in expected}
+    rows, counts = np.unique(runs["text"], return_counts=True)
+    assert dict(zip(rows.tolist(), counts.tolist(), strict=True)) == sizes
+    assert len(held_out.list_held_out_runs(texts, np.zeros(300, int), 0)) == 0
+
+
+def test_reviews_of_earlier_corpora_and_of_the_dumps_are_in_one_index(tmp_path, held):
+    """Two earlier files, two units of two dumps; what near-duplicates lost is not held out."""
+    texts = [text for text in held if len(text.split()) >= 8][:40]
+    sides = ["test", "pretrain", "dev", "train"]
+    for k in range(2):
+        pq.write_table(
+            pa.table(
+                {
+                    "split": [sides[i % 4] for i in range(10)],
+                    "sentences": [
+                        [" ".join(t.split()[:3]), " ".join(t.split()[3:])]
+                        for t in texts[10 * k : 10 * k + 10]
+                    ],
+                }
+            ),
+            tmp_path / f"{k}.parquet",
+        )
+    paths = (str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet"))
+    earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))
+    assert earlier == str(tmp_path / "00007.heldout")
+    assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
+    counts = [{"unit": "u1", "dump": 1}, {"unit": "u0", "dump": 0}]
+    for k, unit in enumerate(("u0", "u1")):
+        runs = held_out.hash_runs(texts[20 + 10 * k : 30 + 10 * k], np.arange(10))
+        (tmp_path / f"{unit}.heldout").write_bytes(runs.astype(RUN).tobytes())
+    near = [("u1", np.array([3], "<u4").tobytes()), ("u0", np.array([0, 1], "<u4").tobytes())]
+    folder = held_out.write_held_out_index(
+        counts, str(tmp_path), str(tmp_path / "index"), near, [earlier]
+    )
+    index = HeldOutIndex(folder)
+    of_earlier = [i % 10 % 4 in (0, 2) for i in range(20)]
+    of_first = [i not in (0, 1) for i in range(10)]
+    of_second = [i != 3 for i in range(10)]
+    for dump, own in (
+        (0, [*of_earlier, *[False] * 20]),
+        (1, [*of_earlier, *of_first, *[False] * 10]),
+        (2, [*of_earlier, *of_first, *of_second]),
+    ):
+        assert index.find_near_texts(texts, dump).tolist() == own
+    again = held_out.write_held_out_index([], str(tmp_path), folder, [], [])
+    assert not HeldOutIndex(again).is_empty

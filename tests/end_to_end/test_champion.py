@@ -1,0 +1,95 @@
+"""The champion's life as its users type it, on real servers: approved, scoring a dump, replaced,
+rolled back, and continued with a new dump.
+"""
+
+import re
+
+import pyarrow.parquet as pq
+import pytest
+from prefect.flow_runs import resume_flow_run
+
+from flows.dumps.increments import read_history
+from flows.runner.store import Store
+from model.tracking.registry import Registry
+from tests.beam_jobs.dumps import review, text_of, write_lines
+from tests.served import cockpit
+
+pytestmark = pytest.mark.timeout(3600)
+
+DUMP, REVIEWS = "sample:600", 100
+SHAPE = {"batch": 4, "layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32}
+FINETUNING = {"tasks": ["polarity"], "seeds": [0], "learning_rates": [0.001]}
+
+
+def set_all(settings):
+    """The words of the command line that set these settings of a run and a small fine-tuning."""
+    own = {f"finetuning.{name}": str(value).strip("[']") for name, value in FINETUNING.items()}
+    return [word for pair in (settings | own).items() for word in ("--set", "=".join(pair))]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with cockpit(tmp_path_factory.mktemp("champion") / "store") as up:
+        yield up
+
+
+def succeed(done):
+    """What a command printed, which ended well."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_champion_is_approved_scores_is_replaced_comes_back_and_goes_on(served, tmp_path):
+    registry, store = Registry(served.mlflow), Store(served.store)
+    new = write_lines(
+        tmp_path / "new.json", [review(i, text_of(i)) for i in range(5000, 5000 + REVIEWS)]
+    )
+    score = ["score", "--dump", str(new), "--output", str(tmp_path / "scores")]
+    refused = served.electra(*score)
+    assert refused.returncode == 2
+    assert "no champion in the registry" in refused.stderr
+
+    shape = {name: str(value) for name, value in SHAPE.items()}
+    run = served.start(
+        "domain-adaptation",
+        dump={"paths": [DUMP]},
+        pretraining={"steps": 5, "settings": shape},
+        finetuning=FINETUNING,
+        promotion={"mode": "ask"},
+    )
+    served.wait(run, "Suspended")
+    assert registry.get_by_alias("champion") == {}
+    assert registry.get_by_alias("challenger")["reason"].startswith("waits for approval")
+    resume_flow_run(run, run_input={"approve": True, "reason": "it will do"})
+    served.wait(run, "Completed")
+    assert registry.get_by_alias("champion")["version"] == "1"
+    assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; polarity")
+
+    printed = succeed(served.electra(*score, "--alias", "champion"))
+    assert printed == f"scores      {tmp_path / 'scores'}\n"
+    rows = [r for f in (tmp_path / "scores").iterdir() for r in pq.read_table(f).to_pylist()]
+    assert len({row["review_id"] for row in rows}) == REVIEWS
+    assert {row["model_version"] for row in rows} == {"1"}
+    assert {row["label"] for row in rows} <= {"negative", "positive"}
+
+    second = {f"pretraining.{name}": value for name, value in shape.items()}
+    second |= {"pretraining.steps": "5", "pretraining.seed": "1", "promotion.mode": "automatic"}
+    printed = succeed(served.electra("run", "--dump", DUMP, *set_all(second)))
+    assert re.search(rf"^Prefect UI  {served.prefect}$", printed, re.M)
+    assert registry.get_by_alias("champion")["version"] == "1", "by the interval, not by chance"
+    assert registry.get_by_alias("challenger")["version"] == "2"
+    assert succeed(served.electra("promote", "2")) == "champion is version 2\n"
+    assert registry.get_by_alias("champion")["reason"] == "by hand"
+    assert succeed(served.electra("rollback")) == "champion is version 1 again, instead of 2\n"
+
+    add = ["run", "--dump", str(new), "--add-to", "champion"]
+    printed = succeed(served.electra(*add, *set_all({"increment.steps": "5"})))
+    assert re.search(r"^report +\S+report\.html$", printed, re.M)
+    models = [m for m in store.list_manifests() if m["stage"] == "pretraining"]
+    longest = max((read_history(store, m) for m in models), key=lambda base: len(base.rounds))
+    assert [one.dump.result["name"] for one in longest.rounds] == ["sample-600", "new"]
+    champion = registry.get_by_alias("champion")
+    assert (champion["version"], champion["encoder"]) == (
+        "1",
+        longest.rounds[0].encoder.fingerprint,
+    )

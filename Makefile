@@ -7,6 +7,7 @@ VENV_XLA := .venv-xla
 VENV_MUTANTS := .venv-mutants
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STORE  ?= store
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a thread each
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -38,10 +39,10 @@ check: $(INSTALLED)  ## ruff, ruff format, mypy, the import rules
 	$(BIN)/python -m pytest tests/test_import_rules.py
 
 test: $(INSTALLED)  ## the tests (the slow ones have the targets below)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+	$(PYTEST) $(SIDE_BY_SIDE)
 
 test-faults: $(INSTALLED)  ## kills, full disks, broken files: nothing is lost, nothing hangs
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/faults
+	$(PYTEST) $(SIDE_BY_SIDE) tests/faults
 
 test-dataflow: $(INSTALLED)  ## what Dataflow would upload, replayed by a worker that has nothing else
 	$(BIN)/python -m pytest tests/dataflow_replay

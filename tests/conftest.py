@@ -1,10 +1,13 @@
-"""The names of tests must be the same in every worker that collects them.
+"""The names of tests must be the same in every worker that collects them, and so are the examples
+that Hypothesis makes up: without a deadline, for the machine may be slow. `pytest
+--hypothesis-profile default` makes up others.
 
 Children of tests do not look for modules in the folder where they are started, so the checkout is
 on their path.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,12 @@ import pytest
 os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
 )
+
+
+with suppress(ImportError):  # the environment of XLA has none
+    from hypothesis import settings
+
+    settings.load_profile("ci")
 
 
 @pytest.fixture(autouse=True)

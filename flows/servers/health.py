@@ -12,6 +12,8 @@ from flows.servers.settings import HOST
 
 START_SECONDS = 180.0
 """The first start creates the database, which took 8 s on two idle cores."""
+ANSWER_SECONDS = 10.0
+"""A loaded server takes seconds to answer; it is not away for that."""
 DATABASE_REMEDIES = {
     "out-of-date database schema": "the MLflow database is of an older version: copy it, "
     "then `mlflow db upgrade URI`",
@@ -43,10 +45,10 @@ def find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def is_healthy(url: str, timeout: float = 2.0) -> bool:
+def is_healthy(url: str) -> bool:
     """Return whether a server answers here with success, or with a request for a password."""
     try:
-        with urllib.request.urlopen(url, timeout=timeout):
+        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS):
             return True
     except urllib.error.HTTPError as refusal:
         return refusal.code == 401

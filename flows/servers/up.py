@@ -36,8 +36,6 @@ from flows.servers.store_lock import (
 )
 
 WATCH_SECONDS = 1.0
-HEALTH_SECONDS = 10.0
-"""Time for an answer: the server of a loaded machine is slow, which does not mean that it hangs."""
 DOWN_SECONDS = 120.0
 """Three services, one after the other, each with the grace of its jobs; and as much again for a
 loaded machine.
@@ -87,12 +85,12 @@ def list_services(store: Path, prefect_port: int, mlflow_port: int) -> list[Serv
         Service(
             "Prefect server",
             lambda: start_prefect_server(store, prefect_port),
-            lambda: is_healthy(prefect_health, HEALTH_SECONDS),
+            lambda: is_healthy(prefect_health),
         ),
         Service(
             "MLflow server",
             lambda: start_mlflow_server(store, mlflow_port),
-            lambda: is_healthy(mlflow_health, HEALTH_SECONDS),
+            lambda: is_healthy(mlflow_health),
         ),
         Service(
             "deployments",

@@ -48,7 +48,7 @@ def pieces_of(table) -> list[tuple[list[int], list[int]]]:
 documents_strategy = st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=30)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(documents_strategy, st.integers(16, 64))
 def test_every_token_once_in_its_document(documents, max_length):
     tokens = tokens_of(documents)
@@ -66,7 +66,7 @@ def test_every_token_once_in_its_document(documents, max_length):
     assert counts.pieces == len(pieces) >= len(whole)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(documents_strategy, st.integers(16, 64))
 def test_cuts_are_at_sentences_where_they_can_be(documents, max_length):
     tokens = tokens_of(documents)

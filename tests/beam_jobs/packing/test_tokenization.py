@@ -87,7 +87,7 @@ def test_awkward_texts(lower_case, strip_accents):
         assert_equal_ids(word_ids, tokenizer(lower_case, strip_accents), AWKWARD)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5),
     st.booleans(),

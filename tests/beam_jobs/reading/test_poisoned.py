@@ -149,7 +149,7 @@ LINE = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(
     content=st.lists(LINE, max_size=12).map(b"\n".join),
     name=st.sampled_from([n for n in FORMATS if n != "parquet"]),
@@ -169,7 +169,7 @@ def test_readers_never_crash_on_any_bytes(content, name):
     assert tally.lines <= content.count(b"\n") + 1
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(content=st.lists(LINE, max_size=30).map(b"\n".join))
 def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("fuzz")

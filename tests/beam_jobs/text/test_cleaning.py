@@ -75,7 +75,7 @@ def test_run_ons_are_repaired_only_if_wanted():
     assert clean_text("great!It is", CleaningOptions(repair_run_ons=False)) == "great!It is"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.characters(blacklist_categories=()), max_size=200))
 def test_any_text_becomes_one_clean_line(text):
     cleaned = clean_text(text)

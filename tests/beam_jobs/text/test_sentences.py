@@ -98,7 +98,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_any_mess(text):
     assert FAST.split(text) == NLTK.tokenize(text)

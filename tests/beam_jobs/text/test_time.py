@@ -96,7 +96,7 @@ PIECES = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(start=PIECES, pattern=PIECES.filter(bool), end=PIECES)
 def test_repeated_texts_take_no_longer_than_their_length(start, pattern, end):
     assert is_linear(clean_mask_split, *fill(pattern, start, end))

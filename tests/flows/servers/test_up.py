@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -106,7 +107,10 @@ def test_down_gives_up_on_a_process_that_does_not_end(tmp_path, monkeypatch):
 
 
 class Well(BaseHTTPRequestHandler):
+    seconds = 0
+
     def do_GET(self):
+        time.sleep(self.seconds)
         self.send_response(200)
         self.end_headers()
 
@@ -114,10 +118,24 @@ class Well(BaseHTTPRequestHandler):
         pass
 
 
-def test_status_is_well_only_while_somebody_serves_the_deployments(tmp_path, stranger, capsys):
+@pytest.fixture
+def address():
+    """Of a server that says that it is well, after a while."""
     server = HTTPServer(("127.0.0.1", 0), Well)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}"
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_that_is_slow_to_answer_is_not_away(address, monkeypatch):
+    monkeypatch.setattr(Well, "seconds", 3)
+    assert health.is_healthy(address)
+
+
+def test_status_is_well_only_while_somebody_serves_the_deployments(
+    tmp_path, stranger, address, capsys
+):
     ready = tmp_path / READY_FILE
     ready.parent.mkdir()
     with store_lock.hold_store(tmp_path):
@@ -141,8 +159,6 @@ def test_status_is_well_only_while_somebody_serves_the_deployments(tmp_path, str
         stranger.wait()
         assert up.print_status(tmp_path) is False
         assert "deployments not served\n" in capsys.readouterr().out
-    server.shutdown()
-    server.server_close()
 
 
 def test_a_process_that_hangs_is_started_again(tmp_path, monkeypatch):

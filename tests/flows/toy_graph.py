@@ -15,8 +15,12 @@ from flows.configuration.parameters import Parameters
 from flows.configuration.settings import fill_parameters
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import ACCELERATOR, Stage
+from flows.servers import mlflow_server
+from flows.servers.health import is_healthy
 from flows.servers.settings import TAG
 from flows.stages.dump import list_dump
+from model.tracking import mlflow_run
+from tests.patience import PATIENCE_SECONDS
 
 JOB = "tests.flows.job"
 
@@ -94,6 +98,13 @@ def run_toy(
     return toy(dump={"paths": ["sample:100"]}, preset="tiny", store=str(store))
 
 
+def be_patient_with_mlflow(store: Path) -> None:
+    """Let the end of a run wait for an MLflow that is there, however slow the machine is."""
+    uri = mlflow_server.resolve_mlflow_uri(store)
+    if not uri.startswith("http") or is_healthy(f"{uri}/health"):
+        mlflow_run.CLOSE_SECONDS = PATIENCE_SECONDS
+
+
 def main() -> None:
     from flows.servers import prefect_server
 
@@ -102,6 +113,7 @@ def main() -> None:
     with prefect_server.connect_prefect(store) as server:
         if server:
             server.wait()
+        be_patient_with_mlflow(store)
         from prefect import tags
 
         try:

@@ -14,6 +14,7 @@ MAY_NOT_IMPORT = {
 EXCEPTIONS = {("beam_jobs/scoring/classifier.py", "torch")}
 ONLY_IN = {
     "mlflow": {
+        "flows/servers/mlflow_application.py",
         "model/tracking/mlflow_client.py",
         "model/tracking/mlflow_run.py",
         "model/tracking/registry.py",

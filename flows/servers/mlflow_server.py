@@ -42,6 +42,8 @@ def start_mlflow_server(store: Path, port: int) -> Child:
     if os.environ.get("MLFLOW_TRACKING_USERNAME"):
         command += ["--app-name", "basic-auth"]
         settings |= write_mlflow_access(folder)
+    else:
+        command += ["--app-name", "amazon-electra"]
     return Child(command, store / "logs" / "mlflow.log", settings)
 
 

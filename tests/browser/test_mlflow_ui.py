@@ -18,8 +18,11 @@ def test_mlflow_has_the_run_its_nested_runs_and_their_curves(adapted, page, pict
     [training] = [
         r for r in runs if r.info.run_name == "pre-training" and r.info.status == "FINISHED"
     ]
-    page.goto(f"{servers.mlflow}/#/experiments/{experiment.experiment_id}/runs")
+    page.goto(servers.mlflow)
+    page.wait_for_url(f"**/#/experiments/{experiment.experiment_id}/runs**")
     expect(page.get_by_text("sample-600").first).to_be_visible()
+    expect(page.get_by_text("usage data")).to_be_hidden()
+    expect(page.locator("[data-assistant-ui]").first).to_be_hidden()
     picture(page, "mlflow-runs")
     page.goto(
         f"{servers.mlflow}/#/experiments/{experiment.experiment_id}/runs/{training.info.run_id}/model-metrics"

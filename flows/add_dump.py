@@ -12,14 +12,8 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.configuration.parameters import (
-    Addition,
-    AdditionParameters,
-    Comparison,
-    Dump,
-    Increment,
-    Promotion,
-)
+from flows.configuration.parameters import Addition, AdditionParameters
+from flows.configuration.sections import take_fields
 from flows.dumps import increments, labels
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries
@@ -41,25 +35,12 @@ def name_addition_run() -> str:
 
 
 @flow(name="add-dump", flow_run_name=name_addition_run, **FAILURE_HOOKS)
-def add_dump(
-    dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
-    increment: Increment = Increment(),  # noqa: B008
-    finetuning: Comparison = Comparison(),  # noqa: B008
-    promotion: Promotion = Promotion(),  # noqa: B008
-    store: str = "store",
-) -> dict[str, Any]:
+@take_fields(Addition)
+def add_dump(**given: Any) -> dict[str, Any]:
     """Add a new dump to what a model has seen, go on with its pre-training, and measure what that
     was worth.
-
-    Args:
-        dump: The new reviews, as they were published.
-        increment: What they are added to, and how training goes on.
-        finetuning: The new model against the champion (or its base) and a published one, on the
-            first dump's test set.
-        promotion: Whether the new model may become the champion of the MLflow registry.
-        store: Folder of all results; it must hold the base.
     """
-    form = Addition(**locals())
+    form = Addition(**given)
     return run_graph(graph, prepare_addition(form, Plan(Store(form.store))))
 
 

@@ -11,17 +11,8 @@ from typing import Any
 
 from prefect import flow
 
-from flows.configuration.parameters import (
-    Corpus,
-    Dump,
-    Finetuning,
-    Parameters,
-    PresetName,
-    Pretraining,
-    Promotion,
-    Shards,
-    Vocabulary,
-)
+from flows.configuration.parameters import Parameters
+from flows.configuration.sections import take_fields
 from flows.dumps import labels
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
@@ -56,34 +47,12 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
-def domain_adaptation(
-    dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
-    preset: PresetName = "tiny",
-    corpus: Corpus = Corpus(),  # noqa: B008
-    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
-    shards: Shards = Shards(),  # noqa: B008
-    pretraining: Pretraining = Pretraining(),  # noqa: B008
-    finetuning: Finetuning = Finetuning(),  # noqa: B008
-    promotion: Promotion = Promotion(),  # noqa: B008
-    store: str = "store",
-) -> dict[str, Any]:
+@take_fields(Parameters)
+def domain_adaptation(**form: Any) -> dict[str, Any]:
     """Adapt a language model to a dump of reviews and measure what that was worth.
 
     Reads the dump, learns a vocabulary, pre-trains ELECTRA, fine-tunes it and an untrained encoder
     on the dump's own labels, and reports the difference with its confidence interval. Whatever the
     store holds already is not made again.
-
-    Args:
-        dump: The reviews to adapt to, as they were published.
-        preset: Size of the model and length of its training; every number of it is in
-            model/presets.py.
-        corpus: How reviews become sentences, and who may see them.
-        vocabulary: WordPiece, trained on the pretrain split.
-        shards: Reviews packed into sequences of token ids.
-        pretraining: ELECTRA: a generator proposes tokens, the discriminator tells which were
-            replaced.
-        finetuning: The study: arms × tasks × seeds, each with the same care.
-        promotion: Whether the model may become the champion of the MLflow registry.
-        store: Folder of all results; a stage it holds is not made again.
     """
-    return run_graph(graph, Parameters(**locals()))
+    return run_graph(graph, Parameters(**form))

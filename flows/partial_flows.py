@@ -4,15 +4,8 @@ from typing import Any
 
 from prefect import flow
 
-from flows.configuration.parameters import (
-    Corpus,
-    Dump,
-    Parameters,
-    PresetName,
-    Pretraining,
-    Shards,
-    Vocabulary,
-)
+from flows.configuration.parameters import Parameters
+from flows.configuration.sections import take_fields
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage
@@ -47,27 +40,14 @@ def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
 
 
 @flow(name="prepare-data", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
-def prepare_data(
-    dump: Dump = Dump(),  # noqa: B008 - frozen, and the form shows what it holds
-    preset: PresetName = "tiny",
-    corpus: Corpus = Corpus(),  # noqa: B008
-    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
-    shards: Shards = Shards(),  # noqa: B008
-    store: str = "store",
-) -> dict[str, Any]:
+@take_fields(Parameters, "dump", "preset", "corpus", "vocabulary", "shards", "store")
+def prepare_data(**form: Any) -> dict[str, Any]:
     """Prepare the data alone: dump → corpus → vocabulary → shards."""
-    return run_graph(data_graph, Parameters(**locals()))
+    return run_graph(data_graph, Parameters(**form))
 
 
 @flow(name="pre-train", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
-def pre_train(
-    dump: Dump = Dump(),  # noqa: B008
-    preset: PresetName = "tiny",
-    corpus: Corpus = Corpus(),  # noqa: B008
-    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
-    shards: Shards = Shards(),  # noqa: B008
-    pretraining: Pretraining = Pretraining(),  # noqa: B008
-    store: str = "store",
-) -> dict[str, Any]:
+@take_fields(Parameters, "dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
+def pre_train(**form: Any) -> dict[str, Any]:
     """Prepare the data and pre-train: up to the encoder."""
-    return run_graph(encoder_graph, Parameters(**locals()))
+    return run_graph(encoder_graph, Parameters(**form))

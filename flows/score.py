@@ -6,8 +6,9 @@ from typing import Any
 from prefect import flow
 
 from beam_jobs.job.errors import UserError
-from flows.configuration.parameters import Dump, Parameters
-from flows.configuration.scoring import ScoringModel
+from flows.configuration.parameters import Parameters
+from flows.configuration.scoring import Scoring
+from flows.configuration.sections import take_fields
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.stage_runner import StageMaker
@@ -25,22 +26,14 @@ def name_scoring_run() -> str:
 
 
 @flow(name="score", flow_run_name=name_scoring_run, **FAILURE_HOOKS)
-def score(
-    model: ScoringModel = ScoringModel(),  # noqa: B008 - frozen, and the form shows what it holds
-    dump: Dump = Dump(),  # noqa: B008
-    store: str = "store",
-) -> dict[str, Any]:
-    """Label every review of a dump with the champion.
-
-    Args:
-        model: Which model of the registry labels the reviews.
-        dump: The reviews to label.
-        store: Folder of all results; a stage it holds is not made again.
-    """
-    version = call_with_retries(model.alias, partial(find_model_version, model.alias, Store(store)))
-    return run_graph(
-        build_scoring_graph(version, model.workers), Parameters(dump=dump, store=store)
-    )
+@take_fields(Scoring)
+def score(**given: Any) -> dict[str, Any]:
+    """Label every review of a dump with the champion."""
+    form = Scoring(**given)
+    find = partial(find_model_version, form.model.alias, Store(form.store))
+    version = call_with_retries(form.model.alias, find)
+    parameters = Parameters(dump=form.dump, store=form.store)
+    return run_graph(build_scoring_graph(version, form.model.workers), parameters)
 
 
 def find_model_version(alias: str, store: Store) -> dict[str, str]:

@@ -9,16 +9,10 @@ from typing import Any
 
 from prefect import flow
 from prefect.runtime import flow_run
+from pydantic import Field
 
-from flows.configuration.parameters import (
-    Corpus,
-    Dump,
-    Parameters,
-    PresetName,
-    Pretraining,
-    Shards,
-    Vocabulary,
-)
+from flows.configuration.parameters import Parameters, PresetName, Pretraining
+from flows.configuration.sections import take_fields
 from flows.configuration.study_file import StudyChoice
 from flows.dumps import labels
 from flows.runner.failures import FAILURE_HOOKS
@@ -112,30 +106,26 @@ def name_study_run() -> str:
     return name_run(f"study {choice.own.title if choice.is_own else Path(choice.file).stem}")
 
 
+class StudyForm(Parameters):
+    """What a run of a study is asked to do."""
+
+    study: StudyChoice = StudyChoice()
+    preset: PresetName = Field(default="tiny", description="Size of the encoder.")
+    pretraining: Pretraining = Field(
+        default=Pretraining(), description="Of the encoder that the study's arms start from."
+    )
+
+
+OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
+
+
 @flow(name="study", flow_run_name=name_study_run, **FAILURE_HOOKS)
-def study(
-    study: StudyChoice = StudyChoice(),  # noqa: B008 - frozen, and the form shows what it holds
-    dump: Dump = Dump(),  # noqa: B008
-    preset: PresetName = "tiny",
-    corpus: Corpus = Corpus(),  # noqa: B008
-    vocabulary: Vocabulary = Vocabulary(),  # noqa: B008
-    shards: Shards = Shards(),  # noqa: B008
-    pretraining: Pretraining = Pretraining(),  # noqa: B008
-    store: str = "store",
-) -> dict[str, Any]:
+@take_fields(StudyForm, "study", *OF_DATA)
+def study(**given: Any) -> dict[str, Any]:
     """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired
     test.
-
-    Args:
-        study: Which comparison is made.
-        dump: The reviews the tasks and the encoder come from.
-        preset: Size of the encoder.
-        corpus: How reviews become sentences, and who may see them.
-        vocabulary: WordPiece, trained on the pretrain split.
-        shards: Reviews packed into sequences of token ids.
-        pretraining: Of the encoder that the study's arms start from.
-        store: Folder of all results; a stage it holds is not made again.
     """
-    parameters = Parameters(**{name: v for name, v in locals().items() if name != "study"})
-    loaded = load_study(parameters, study)
+    choice = given.pop("study")
+    parameters = Parameters(**given)
+    loaded = load_study(parameters, choice)
     return run_graph(build_study_graph(loaded), parameters, reads_dump=bool(loaded.wanted))

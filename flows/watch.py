@@ -20,32 +20,18 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from prefect import flow
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from beam_jobs.config import CorpusOptions
 from beam_jobs.job.files import write_json
 from beam_jobs.job.locks import exclusive_lock
 from beam_jobs.job.storage import is_remote
 from flows import add_dump
 from flows.configuration.addresses import Address
-from flows.configuration.parameters import (
-    Addition,
-    Comparison,
-    Corpus,
-    Finetuning,
-    Format,
-    Increment,
-    Parameters,
-    PresetName,
-    Pretraining,
-    Promotion,
-    Shards,
-    Vocabulary,
-)
-from flows.configuration.sections import Section, make_form_field
+from flows.configuration.parameters import STORE, Addition, AdditionTemplate, RunTemplate
+from flows.configuration.sections import Section, take_fields
 from flows.dumps.arrivals import Arrival, find_arrivals
 from flows.dumps.promises import write_promise
 from flows.runner.failures import FAILURE_HOOKS
@@ -81,57 +67,27 @@ class Watch(Section):
     )
 
 
-class Reading(Section):
-    """How the files of every new dump are read."""
+class WatchForm(Section):
+    """What the watcher is asked to do."""
 
-    columns: str = make_form_field(CorpusOptions, "columns", default="")
-    format: Format = Field(default="", description="Empty: found out from the content")
-    encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
-
-
-class RunTemplate(Section):
-    """What whole runs are asked to do, as their own form has it; the dump is the new one."""
-
-    dump: Reading = Reading()
-    preset: PresetName = "tiny"
-    corpus: Corpus = Corpus()
-    vocabulary: Vocabulary = Vocabulary()
-    shards: Shards = Shards()
-    pretraining: Pretraining = Pretraining()
-    finetuning: Finetuning = Finetuning()
-    promotion: Promotion = Promotion()
-
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        """Refuse a mistake when the form is filled in, not when a dump arrives."""
-        Parameters.model_validate(self.fill("sample:1", "store"))
-        return self
-
-    def fill(self, path: str, store: str) -> dict[str, Any]:
-        """Return the parameters of a run on a dump, without what the form leaves as it is."""
-        chosen = self.model_dump(mode="json", exclude_defaults=True)
-        dump = {**chosen.pop("dump", {}), "paths": [path]}
-        return {**chosen, "preset": self.preset, "dump": dump, "store": store}
+    watch: Watch = Watch()
+    run: RunTemplate = RunTemplate()
+    addition: AdditionTemplate = AdditionTemplate()
+    announced: str = Field(
+        default="",
+        description="A dump in one of the places that is whole, as an event says; usually left "
+        "empty. It is taken at once. Like places, a relative one lies in the store.",
+    )
+    store: str = STORE
 
 
-class AdditionTemplate(Section):
-    """What runs that add a dump are asked to do; the base of the first one, and how it goes on."""
-
-    dump: Reading = Reading()
-    increment: Increment = Increment()
-    finetuning: Comparison = Comparison()
-    promotion: Promotion = Promotion()
-
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        self.fill("sample:1", "store")
-        return self
-
-    def fill(self, path: str, store: str) -> Addition:
-        """Return the form of a run that adds a dump."""
-        sections = {name: getattr(self, name) for name in ("increment", "finetuning", "promotion")}
-        dump = {**self.dump.model_dump(), "paths": [path]}
-        return Addition.model_validate({**sections, "dump": dump, "store": store})
+def fill_template(
+    template: RunTemplate | AdditionTemplate, path: str, store: Store
+) -> dict[str, Any]:
+    """Return the parameters of a run on a dump, without what the form leaves as it is."""
+    chosen = template.model_dump(mode="json", exclude_defaults=True)
+    chosen["dump"] = {**chosen.get("dump", {}), "paths": [path]}
+    return {**chosen, "store": str(store.root)}
 
 
 Note = dict[str, Any]
@@ -144,25 +100,11 @@ class NotStarted(RuntimeError):
 
 
 @flow(name="watch-dumps", flow_run_name="watch-dumps", **FAILURE_HOOKS)
-def watch_dumps(
-    watch: Watch = Watch(),  # noqa: B008 - frozen, and the form shows what it holds
-    run: RunTemplate = RunTemplate(),  # noqa: B008
-    addition: AdditionTemplate = AdditionTemplate(),  # noqa: B008
-    announced: str = "",
-    store: str = "store",
-) -> list[str]:
-    """Look for new dumps and start one run for each, once.
-
-    Args:
-        watch: Where new dumps appear, when one is taken for whole, and what is started for it.
-        run: What whole runs are asked to do.
-        addition: What runs that add a dump are asked to do.
-        announced: A dump in one of the places that is whole, as an event says; usually left empty.
-            It is taken at once.
-            Like places, a relative one lies in the store.
-        store: Folder of the results.
-    """
-    return look_for_dumps(Store(store), watch, run, addition, announced)
+@take_fields(WatchForm)
+def watch_dumps(**given: Any) -> list[str]:
+    """Look for new dumps and start one run for each, once."""
+    form = WatchForm(**given)
+    return look_for_dumps(Store(form.store), form.watch, form.run, form.addition, form.announced)
 
 
 def look_for_dumps(
@@ -181,8 +123,10 @@ def look_for_dumps(
 
     def build_note(arrival: Arrival) -> Note:
         if watch.each == "added":
-            return plan_addition(store, addition.fill(arrival.path, str(store.root)))
-        return {"parameters": run.fill(arrival.path, str(store.root))}
+            form = Addition(**fill_template(addition, arrival.path, store))
+            return plan_addition(store, form)
+        parameters = fill_template(run, arrival.path, store)
+        return {"parameters": {"preset": run.preset, **parameters}}
 
     def begin(arrival: Arrival) -> None:
         start_run(

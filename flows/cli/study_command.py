@@ -128,10 +128,9 @@ def run_flow(parameters: Any, choice: Any) -> None:
     """Run the study as `run` does: shown in this terminal, recorded by a Prefect server."""
 
     def run() -> dict[str, Any]:
-        from flows.study import study
+        from flows.study import OF_DATA, study
 
-        groups = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
-        return study(study=choice, **{name: getattr(parameters, name) for name in groups})
+        return study(study=choice, **{name: getattr(parameters, name) for name in OF_DATA})
 
     began = time.monotonic()
     made = terminal.run_in_terminal(parameters, run)

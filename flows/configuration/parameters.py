@@ -31,8 +31,13 @@ Task = Literal["polarity", "stars"]
 HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 
 
-class Dump(Section):
-    """The reviews to adapt to, as they were published."""
+STORE: Any = Field(
+    default="store", description="Folder of all results; a stage it holds is not made again."
+)
+
+
+class Files(Section):
+    """Where the reviews lie."""
 
     paths: list[Address] = Field(
         default=["sample:20000"],
@@ -42,10 +47,6 @@ class Dump(Section):
         "also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a synthetic dump "
         "of 20,000 reviews",
     )
-    columns: str = make_form_field(CorpusOptions, "columns", default="")
-    records: str = make_form_field(CorpusOptions, "records", default="")
-    format: Format = Field(default="", description="Empty: found out from the content")
-    encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
 
     @field_validator("paths")
     @classmethod
@@ -57,6 +58,15 @@ class Dump(Section):
             if path.startswith("sample:") and not (number.isdecimal() and int(number)):
                 raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
         return paths
+
+
+class Reading(Section):
+    """How the files of a dump are read."""
+
+    columns: str = make_form_field(CorpusOptions, "columns", default="")
+    records: str = make_form_field(CorpusOptions, "records", default="")
+    format: Format = Field(default="", description="Empty: found out from the content")
+    encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
 
     @field_validator("columns")
     @classmethod
@@ -75,6 +85,10 @@ class Dump(Section):
         except LookupError:
             raise ValueError("not an encoding Python knows") from None
         return encoding
+
+
+class Dump(Reading, Files):
+    """The reviews, as they were published."""
 
 
 class Corpus(Section):
@@ -334,18 +348,21 @@ def check_promotion(study: Finetuning, promotion: Promotion) -> None:
         raise ValueError(f"promotion.tasks: {', '.join(missing)} is not among finetuning.tasks")
 
 
-class Parameters(Section):
-    """All of it: what one run of the graph is asked to do."""
+class RunTemplate(Section):
+    """What a whole run is asked to do, whatever the dump."""
 
-    dump: Dump = Dump()
-    preset: PresetName = "tiny"
+    dump: Reading = Reading()
+    preset: PresetName = Field(
+        default="tiny",
+        description="Size of the model and length of its training; every number of it is in "
+        "model/presets.py.",
+    )
     corpus: Corpus = Corpus()
     vocabulary: Vocabulary = Vocabulary()
     shards: Shards = Shards()
     pretraining: Pretraining = Pretraining()
     finetuning: Finetuning = Finetuning()
     promotion: Promotion = Promotion()
-    store: str = "store"
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -357,19 +374,32 @@ class Parameters(Section):
         return self
 
 
-class Addition(Section):
-    """What a run that adds a new dump is asked to do; everything else it has from its base."""
+class Parameters(RunTemplate):
+    """All of it: what one run of the graph is asked to do."""
 
     dump: Dump = Dump()
+    store: str = STORE
+
+
+class AdditionTemplate(Section):
+    """What a run that adds a dump is asked to do, whatever the dump; all else is the base's."""
+
+    dump: Reading = Reading()
     increment: Increment = Increment()
     finetuning: Comparison = Comparison()
     promotion: Promotion = Promotion()
-    store: str = "store"
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         check_promotion(self.finetuning, self.promotion)
         return self
+
+
+class Addition(AdditionTemplate):
+    """What a run that adds a new dump is asked to do; everything else it has from its base."""
+
+    dump: Dump = Dump()
+    store: str = STORE
 
     def replace_base(self, base: str) -> "Addition":
         """Return the same form with another base."""

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from flows.configuration.parameters import Dump
+from flows.configuration.parameters import STORE, Dump
 from flows.configuration.sections import Section
 
 
@@ -20,4 +20,4 @@ class Scoring(Section):
 
     model: ScoringModel = ScoringModel()
     dump: Dump = Dump()
-    store: str = "store"
+    store: str = STORE

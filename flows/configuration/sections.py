@@ -1,13 +1,16 @@
-"""The groups of a form, and their fields as the jobs declare them."""
+"""The groups of a form, their fields as the jobs declare them, and the form as Prefect reads it."""
 
 import dataclasses
+import inspect
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from beam_jobs.job.settings import list_settings
 
+F = TypeVar("F", bound=Callable[..., Any])
 MOST_AT_ONCE = 64
 """Jobs that a user may have side by side."""
 
@@ -38,6 +41,29 @@ def make_preset_field(config: type, name: str, **changes: Any) -> Any:
     )
     field.metadata.append(AfterValidator(partial(_check_least, setting.ge or 0)))
     return field
+
+
+def take_fields(form: type[BaseModel], *names: str) -> Callable[[F], F]:
+    """Give a flow the fields of a form (all, or those named, in this order) as its parameters.
+
+    Prefect makes the form in its UI of the signature of a flow; here the model is that signature.
+    """
+    fields = form.model_fields
+
+    def sign(function: F) -> F:
+        parameters = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=fields[name],
+                annotation=fields[name].annotation,
+            )
+            for name in names or fields
+        ]
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return function
+
+    return sign
 
 
 def _check_least(least: float, number: int) -> int:

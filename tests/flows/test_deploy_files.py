@@ -50,7 +50,9 @@ def known_names():
         name for option in cli.server.params for name in [option.envvar] if isinstance(name, str)
     }
     code = "".join(
-        path.read_text() for folder in ("flows", "model") for path in (ROOT / folder).rglob("*.py")
+        path.read_text()
+        for folder in ("flows", "model", "beam_jobs")
+        for path in (ROOT / folder).rglob("*.py")
     )
     ours = set(re.findall(r"AMAZON_ELECTRA_[A-Z_]+", code))
     return prefect | mlflow | ours | SET_BY_IMAGE | {"DO_NOT_TRACK", "HF_HUB_OFFLINE"}

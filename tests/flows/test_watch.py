@@ -11,17 +11,17 @@ import time
 import pytest
 from pydantic import ValidationError
 
-from flows.configuration.parameters import Finetuning, Increment, Pretraining, Promotion
-from flows.runner.store import Store
-from flows.watch import (
+from flows.configuration.parameters import (
     AdditionTemplate,
-    NotStarted,
+    Finetuning,
+    Increment,
+    Pretraining,
+    Promotion,
     Reading,
     RunTemplate,
-    Watch,
-    list_notes,
-    look_for_dumps,
 )
+from flows.runner.store import Store
+from flows.watch import NotStarted, Watch, list_notes, look_for_dumps
 from tests.flows.dumps.test_arrivals import LONG_AGO, dump
 from tests.flows.made import made_run
 

@@ -159,12 +159,13 @@ def test_the_command_shows_its_plan(store, new, capsys):
     encoder = made_run(store.root)
     words = ["--dump", new, "--add-to", encoder[:8], "--store", str(store.root), "--dry-run"]
     assert run_command(*words, "--set", "increment.epochs=2", "--set", "finetuning.seeds=3") == 0
-    told, _, listed = capsys.readouterr().out.partition("\n}\n")
-    settings = json.loads(told + "\n}")
+    files, _, rest = capsys.readouterr().out.partition("\n{\n")
+    told, _, listed = rest.partition("\n}\n")
+    settings = json.loads("{" + told + "}")
     assert settings["increment"]["epochs"] == 2
     assert settings["finetuning"]["seeds"] == [3]
     assert settings["finetuning"]["arms"] == ["pre-trained", "champion", "published"]
-    assert f"file      {new}: json_lines" in listed
+    assert f"file      {new}: json_lines" in files
     assert "to do     corpus" in listed
     assert "base · polarity · seed 3" in listed
 

@@ -6,7 +6,6 @@ preset says", because forms have no way to say nothing. Sections and fields appe
 written here.
 """
 
-import codecs
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,18 +13,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from beam_jobs.config import CorpusOptions, ShardsOptions
-from beam_jobs.job.errors import UserError
-from beam_jobs.reading import fields
 from flows.configuration.addresses import Address
+from flows.configuration.dump import Dump, Reading
 from flows.configuration.sections import MOST_AT_ONCE, Section, make_form_field, make_preset_field
 from flows.configuration.study_file import Seed
 from model.config import PresetName, PretrainingConfig
 from model.options import Device, FinetuneOptions, VocabularyFitOptions, VocabularyOptions
 from model.presets import PRESETS, apply_settings
 
-Format = Literal[
-    "", "json_lines", "json_objects", "python_lines", "delimited", "fasttext", "snap", "parquet"
-]
 Arm = Literal["pre-trained", "random", "champion", "base", "published"]
 Task = Literal["polarity", "stars"]
 HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
@@ -34,61 +29,6 @@ HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 STORE: Any = Field(
     default="store", description="Folder of all results; a stage it holds is not made again."
 )
-
-
-class Files(Section):
-    """Where the reviews lie."""
-
-    paths: list[Address] = Field(
-        default=["sample:20000"],
-        min_length=1,
-        description="Files or globs of reviews: JSON (2014, 2018, 2023 releases), CSV, TSV, "
-        "fastText, SNAP, Parquet; "
-        "also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a synthetic dump "
-        "of 20,000 reviews",
-    )
-
-    @field_validator("paths")
-    @classmethod
-    def _check_paths(cls, paths: list[str]) -> list[str]:
-        for path in paths:
-            if not path.strip():
-                raise ValueError("an empty path; name a file, a glob or sample:NUMBER")
-            number = path.removeprefix("sample:")
-            if path.startswith("sample:") and not (number.isdecimal() and int(number)):
-                raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
-        return paths
-
-
-class Reading(Section):
-    """How the files of a dump are read."""
-
-    columns: str = make_form_field(CorpusOptions, "columns", default="")
-    records: str = make_form_field(CorpusOptions, "records", default="")
-    format: Format = Field(default="", description="Empty: found out from the content")
-    encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
-
-    @field_validator("columns")
-    @classmethod
-    def _check_columns(cls, columns: str) -> str:
-        try:
-            fields.parse_column_overrides(columns)
-        except UserError as mistake:
-            raise ValueError(str(mistake).removeprefix("--columns ")) from None
-        return columns
-
-    @field_validator("encoding")
-    @classmethod
-    def _check_encoding(cls, encoding: str) -> str:
-        try:
-            codecs.lookup(encoding or "utf-8")
-        except LookupError:
-            raise ValueError("not an encoding Python knows") from None
-        return encoding
-
-
-class Dump(Reading, Files):
-    """The reviews, as they were published."""
 
 
 class Corpus(Section):

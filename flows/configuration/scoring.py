@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from flows.configuration.parameters import STORE, Dump
+from flows.configuration.dump import Dump
+from flows.configuration.parameters import STORE
 from flows.configuration.sections import Section
 
 

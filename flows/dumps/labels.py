@@ -9,7 +9,7 @@ from functools import partial
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.reading import fields
-from flows.configuration.parameters import Dump
+from flows.configuration.dump import Dump
 from flows.dumps.preview import Preview, list_files, read_preview
 from flows.runner.stage_runner import Plan, StageMaker
 from flows.runner.store import Stage, Store

@@ -10,7 +10,7 @@ from typing import Any
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.hosts import check_host
-from flows.configuration.parameters import Dump
+from flows.configuration.dump import Dump
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage, Store
 

@@ -8,7 +8,8 @@ import pytest
 from beam_jobs.job.errors import UserError
 from flows import add_dump, domain_adaptation
 from flows.cli.main import attempt, build_parser
-from flows.configuration.parameters import Addition, Dump, Parameters
+from flows.configuration.dump import Dump
+from flows.configuration.parameters import Addition, Parameters
 from flows.configuration.settings import fill_form
 from flows.runner.stage_runner import Plan
 from flows.runner.store import ExistingStage, Store

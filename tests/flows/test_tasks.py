@@ -8,7 +8,7 @@ import pytest
 
 from beam_jobs.job.errors import UserError
 from flows import add_dump, partial_flows, score, study
-from flows.configuration.parameters import Dump
+from flows.configuration.dump import Dump
 from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import Study, StudyChoice
 from flows.runner.prefect_tasks import PrefectStageMaker

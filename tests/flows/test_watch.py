@@ -11,13 +11,13 @@ import time
 import pytest
 from pydantic import ValidationError
 
+from flows.configuration.dump import Reading
 from flows.configuration.parameters import (
     AdditionTemplate,
     Finetuning,
     Increment,
     Pretraining,
     Promotion,
-    Reading,
     RunTemplate,
 )
 from flows.runner.store import Store

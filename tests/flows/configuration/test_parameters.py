@@ -10,13 +10,8 @@ from beam_jobs.config import SHORTEST_SEQUENCE
 from beam_jobs.job.errors import UserError
 from beam_jobs.reading import layout
 from flows.configuration import study_file
-from flows.configuration.parameters import (
-    Addition,
-    Format,
-    Parameters,
-    PresetName,
-    Section,
-)
+from flows.configuration.dump import Format
+from flows.configuration.parameters import Addition, Parameters, PresetName, Section
 from flows.configuration.settings import fill_form, fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.watch import Watch

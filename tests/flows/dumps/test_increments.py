@@ -12,7 +12,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from beam_jobs.job.errors import UserError
-from flows.configuration.parameters import Addition, Dump
+from flows.configuration.dump import Dump
+from flows.configuration.parameters import Addition
 from flows.configuration.settings import fill_form, fill_parameters
 from flows.dumps import increments
 from flows.dumps.promises import Promise, write_promise

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.configuration.parameters import Dump
+from flows.configuration.dump import Dump
 from flows.dumps.preview import guess_reviews
 from flows.runner.stage_runner import Plan
 from flows.runner.store import MANIFEST, Stage, Store

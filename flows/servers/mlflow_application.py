@@ -29,7 +29,7 @@ def create_app() -> Any:
     from mlflow.server import app as pages
     from mlflow.server.fastapi_app import app
 
-    page = Path(pages.static_folder, "index.html").read_text(encoding="utf-8")
+    page = Path(str(pages.static_folder), "index.html").read_text(encoding="utf-8")
     first_page = page.replace("<head>", f"<head>{FIRST_PAGE}", 1)
     pages.view_functions["serve"] = lambda: first_page
     return app

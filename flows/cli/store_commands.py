@@ -55,7 +55,7 @@ def add_store_commands(commands: Any) -> None:
 
 def print_runs(arguments: argparse.Namespace) -> None:
     """Print a line per run, or per stage."""
-    from flows.runner.store_usage import find_folder, list_runs, measure_folder
+    from flows.runner.store_usage import find_folder, list_begun_runs, list_runs, measure_folder
     from flows.ui.summary import summarize_manifest
 
     store = open_store(arguments)
@@ -65,8 +65,8 @@ def print_runs(arguments: argparse.Namespace) -> None:
             cost = f"{manifest.get('seconds', 0):>9,.1f} s"
             print(f"{when}  {cost}  {manifest['title']:<36} {summarize_manifest(manifest)}")
         return
-    runs = list_runs(store)
-    if not runs:
+    runs, begun = list_runs(store), list(list_begun_runs(store))
+    if not runs and not begun:
         print(
             f"no run yet in {store.root}; start one: amazon-electra run --store {store.root} "
             f"--dump …"
@@ -74,6 +74,9 @@ def print_runs(arguments: argparse.Namespace) -> None:
     for run in runs:
         size = sum(measure_folder(find_folder(store, manifest)) for manifest in run.lineage)
         print(format_run(run, size))
+    for name, state in begun:
+        about = "the same command goes on where it was" if state == "killed" else ""
+        print(f"{state:<10}  {name}  {about}".rstrip())
 
 
 def format_run(run: "Run", size: int) -> str:

@@ -16,6 +16,8 @@ from flows.runner.store import MANIFEST, Manifest, Store
 
 RESULTS = ("report", "study", "scores", "pretraining", "shards", "corpus", "vocabulary")
 """Stages that a run may end with, in this order; the others are on the way to one of them."""
+RUN_MARK = "process.lock"
+"""In a run's folder of the store: locked for as long as the process of the run lives."""
 MLFLOW = "mlflow"
 CHECKPOINTS = "checkpoints"
 """Folder in a pre-training's (model/pretraining/outputs.py)."""
@@ -56,6 +58,21 @@ def list_runs(store: Store) -> list[Run]:
             key = manifest["fingerprint"] if run.state == "complete" else f"unfinished {dump}"
             runs[key] = run
     return list(runs.values())
+
+
+def list_run_marks(store: Store) -> list[Path]:
+    """Return the marks of the runs that have not ended, or were killed."""
+    return sorted(store.root.glob(f"runs/*/{RUN_MARK}"))
+
+
+def list_begun_runs(store: Store) -> Iterator[tuple[str, str]]:
+    """Yield name and state of the runs that have not ended: running, or killed if the process is
+    gone.
+    """
+    for mark in list_run_marks(store):
+        with open(mark, "a+") as file:
+            state = "killed" if try_lock(file) else "running"
+        yield mark.read_text() or mark.parent.name, state
 
 
 def list_file_states(folder: Path) -> list[os.stat_result]:

@@ -70,7 +70,7 @@ def run_graph(
     status = "FAILED"
     try:
         with (
-            mark_run(store, str(flow_run.id)),
+            mark_run(store, str(flow_run.id), flow_run.name or ""),
             end_children_on_error(),
             watch_for_cancellation(str(flow_run.id)),
         ):

@@ -14,17 +14,18 @@ from prefect.states import Crashed
 from beam_jobs.job.locks import exclusive_lock, try_lock
 from flows.runner.run_log import find_run_logger
 from flows.runner.store import Store
-
-MARK = "process.lock"
-"""In a run's folder of the store: locked for as long as the process of the run lives."""
+from flows.runner.store_usage import RUN_MARK, list_run_marks
 
 
 @contextmanager
-def mark_run(store: Store, run: str) -> Iterator[None]:
-    """Hold the mark of a run while the block lasts; it stays only if the process is killed."""
-    mark = store.root / "runs" / run / MARK
+def mark_run(store: Store, run: str, name: str = "") -> Iterator[None]:
+    """Hold the mark of a run, which has its name, while the block lasts; it stays only if the
+    process is killed.
+    """
+    mark = store.root / "runs" / run / RUN_MARK
     try:
         with exclusive_lock(mark):
+            mark.write_text(name)
             yield
     finally:
         mark.unlink(missing_ok=True)
@@ -33,7 +34,7 @@ def mark_run(store: Store, run: str) -> Iterator[None]:
 def crash_lost_runs(store: Store) -> list[str]:
     """Set the runs of this store whose process is gone to Crashed; return their ids."""
     lost = []
-    for mark in sorted(store.root.glob(f"runs/*/{MARK}")):
+    for mark in list_run_marks(store):
         with mark.open("a") as file:
             if try_lock(file) and crash_run(mark.parent.name):
                 lost.append(mark.parent.name)

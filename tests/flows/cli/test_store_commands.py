@@ -10,9 +10,18 @@ from mlflow import MlflowClient
 from flows.cli import main
 from flows.runner.store import Stage, Store
 from flows.runner.store_usage import list_runs, measure_folder, measure_kinds
+from flows.runs.lost_runs import mark_run
 from flows.servers.mlflow_server import resolve_mlflow_database
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import REGISTERED, Registry
+
+KILLED = """
+import os, signal, sys
+from flows.runner.store import Store
+from flows.runs.lost_runs import mark_run
+with mark_run(Store(sys.argv[1]), "a", "kettles"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def publish(store, stage, **files):
@@ -55,6 +64,18 @@ def test_runs_are_listed_with_dump_preset_result_size_and_state(store, capsys):
             assert word in line
     _, stages = run(store, capsys, "runs", "--stages")
     assert len(stages) == 6
+
+
+def test_runs_that_have_not_ended_are_running_or_killed(store, capsys):
+    subprocess.run([sys.executable, "-c", KILLED, str(store.root)])
+    with mark_run(store, "b", "lamps"):
+        _, lines = run(store, capsys, "runs")
+        assert [line.split()[:2] for line in lines[2:]] == [
+            ["killed", "kettles"],
+            ["running", "lamps"],
+        ]
+    _, lines = run(store, capsys, "runs")
+    assert [line.split()[:2] for line in lines[2:]] == [["killed", "kettles"]]
 
 
 def test_a_stage_is_shown_in_twenty_lines_with_its_lineage_first(store, capsys):

@@ -1,5 +1,8 @@
 """A fine-tuning that goes on from its checkpoint does what it would have done."""
 
+import pickle
+
+import pytest
 import torch
 
 from model.finetuning.training.attempt import Attempt
@@ -60,3 +63,21 @@ def test_where_nothing_was_saved_it_begins_at_the_start(tmp_path):
         position = resume_training(file, network, optimizer, Attempt(0.1), CPU)
         assert position == Position(0, 0, [])
     assert read_checkpoint_step(tmp_path / "checkpoint.pt") == 0
+
+
+class Planted:
+    """What a pickle would run when it is loaded."""
+
+    def __reduce__(self):
+        return print, ("planted code has run",)
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
+    file = tmp_path / "checkpoint.pt"
+    torch.save({"numbers": {"step": Planted()}, "network": Planted()}, file)
+    network, optimizer = build(0)
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        read_checkpoint_step(file)
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        resume_training(file, network, optimizer, Attempt(0.1), CPU)
+    assert "planted" not in capsys.readouterr().out

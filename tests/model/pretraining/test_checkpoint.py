@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 
 import pytest
 import torch
@@ -181,13 +182,15 @@ def test_training_waits_for_the_write_before_and_counts_the_time(tmp_path, monke
 
     monkeypatch.setattr(checkpoint, "save_state", save_later)
     writer = CheckpointWriter(tmp_path, keep=2)
+    started = time.monotonic()
     writer.write(state_of(1), best_step=1)
     assert names_in(tmp_path) == [], "training goes on before it is written"
-    assert writer.take_wait_seconds() < 30, "nothing was waited for"
+    assert writer.take_wait_seconds() <= time.monotonic() - started
     threading.Timer(0.2, release.set).start()
+    started = time.monotonic()
     writer.write(state_of(2), best_step=2)
     assert "step-00000001" in names_in(tmp_path)
     writer.wait()
-    assert 0.1 < writer.take_wait_seconds() < 60
+    assert 0.1 < writer.take_wait_seconds() <= time.monotonic() - started
     assert writer.take_wait_seconds() == 0.0
     assert json.loads((tmp_path / "step-00000002" / "state.json").read_text()) == {"step": 2}

@@ -8,6 +8,7 @@ from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import run_step
+from model.pretraining.optimizer import build_optimizer, compute_learning_rate
 from tests.model.synthetic_shards import write_shards
 
 SMALL = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "16", "batch": "8"}
@@ -45,3 +46,21 @@ def test_matrices_decay_and_biases_and_norms_do_not(shards, tmp_path):
     for before, after in take_step(shards, tmp_path, weight_decay="10", clip="1e-12").values():
         factor = 1 - 10 * RATE if before.ndim > 1 else 1.0
         torch.testing.assert_close(after, before * factor, rtol=2e-5, atol=1e-6)
+
+
+def test_the_rate_of_pretraining_rises_and_falls_in_lines():
+    config = apply_settings(PRESETS["tiny"], {"learning_rate": "2", "warmup": "0.1"}).pretraining
+    rates = [compute_learning_rate(config, progress) for progress in (0, 0.05, 0.1, 0.5, 1, 1.1)]
+    assert rates == pytest.approx([0, 0.95, 1.8, 1.0, 0, 0])
+    cold = apply_settings(PRESETS["tiny"], {"learning_rate": "2", "warmup": "0"}).pretraining
+    assert compute_learning_rate(cold, 0.0) == 2.0
+
+
+def test_adam_is_built_with_the_numbers_of_its_settings():
+    settings = {"adam_beta1": "0.8", "adam_beta2": "0.7", "adam_epsilon": "0.01"}
+    config = apply_settings(PRESETS["tiny"], settings | {"weight_decay": "0.3"}).pretraining
+    made = build_optimizer(torch.nn.Linear(2, 2), config, fused=False)
+    assert [group["weight_decay"] for group in made.param_groups] == [0.3, 0.0]
+    for group in made.param_groups:
+        assert (group["betas"], group["eps"]) == ((0.8, 0.7), 0.01)
+        assert group["lr"] == config.learning_rate

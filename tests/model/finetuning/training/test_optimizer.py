@@ -1,5 +1,7 @@
 """Learning rates by layer and by step, and what decays."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, ElectraConfig
@@ -50,3 +52,31 @@ def test_the_rate_rises_and_falls_in_lines():
         rates.append(sgd.param_groups[0]["lr"])
     assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert rates[4:] == pytest.approx([i / 16 for i in range(16, 0, -1)])
+
+
+@pytest.mark.parametrize(("config", "depth"), [({"n_layers": 6}, 6), ({}, 12)])
+def test_the_depth_is_what_the_config_calls_it_or_berts(config, depth):
+    """Of DistilBERT, and of an encoder whose config does not say."""
+    layers = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(depth)])
+    model = torch.nn.ModuleDict({"layers": layers})
+    model.config = SimpleNamespace(**config)
+    made = optimizer.build_optimizer(
+        torch.nn.ModuleList([model]), FinetuningSettings(layer_decay=0.5), 1.0
+    )
+    assert optimizer.get_learning_rate(made) == pytest.approx(0.25)
+    rates = sorted({group["lr"] for group in made.param_groups}, reverse=True)
+    assert rates == pytest.approx([0.5 ** (2 + below) for below in range(depth)])
+    assert all(group["peak"] == group["lr"] for group in made.param_groups)
+
+
+def test_without_warmup_the_first_step_has_the_whole_rate():
+    sgd = torch.optim.SGD(
+        [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0, "peak": 2.0}]
+    )
+    rates = []
+    for step in range(4):
+        optimizer.set_learning_rate(sgd, step, 4, 0.0)
+        rates.append(optimizer.get_learning_rate(sgd))
+    assert rates == pytest.approx([2.0, 1.5, 1.0, 0.5])
+    optimizer.set_learning_rate(sgd, 0, 1, 0.1)
+    assert optimizer.get_learning_rate(sgd) == pytest.approx(2.0), "of one step it is all there is"

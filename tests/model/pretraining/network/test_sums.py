@@ -1,0 +1,144 @@
+"""What a step adds up: equal for a batch and for its parts, and the means that are logged of it."""
+
+import numpy as np
+import pytest
+import torch
+
+from model.presets import PRESETS, apply_settings
+from model.pretraining.assembly import build_model
+from model.pretraining.input.batches import Batches, SpecialTokens, split_batch
+from model.pretraining.input.masking import Replacement
+from model.pretraining.network import electra
+from model.pretraining.network.encoder import initialize_weights
+from model.pretraining.network.masked_prediction import Batch
+from tests.model.pretraining.input.rows import CLS, MASK, SEP, build_rows
+
+SMALL = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "16", "dropout": "0"}
+WEIGHTS = {"generator_weight": "2", "discriminator_weight": "30"}
+ENTRIES = 60
+
+
+def build(objective) -> tuple[torch.nn.Module, dict[str, np.ndarray]]:
+    """A model with its initial weights, and a batch of four sequences."""
+    rng = np.random.default_rng(0)
+    documents = [
+        [[rng.integers(5, ENTRIES, n).tolist() for n in rng.integers(2, 6, 2)] for _ in range(2)]
+        for _ in range(4)
+    ]
+    rows = build_rows(documents, 32)
+    more = WEIGHTS if objective == "electra" else {}
+    preset = apply_settings(PRESETS["tiny"], SMALL | more | {"objective": objective})
+    model = build_model(preset, ENTRIES, torch.float32)
+    initialize_weights(model, seed=0)
+    batches = Batches(
+        stream=None,
+        size=4,
+        special=SpecialTokens(CLS, SEP, MASK),
+        fraction=0.3,
+        replacement=Replacement(MASK, 0.85, 0.0, ENTRIES),
+        seed=0,
+        pairs=objective == "mlm+nsp",
+    )
+    return model.eval(), batches.prepare_batch(rows, 0)
+
+
+def to_tensors(arrays) -> Batch:
+    return {name: torch.as_tensor(array) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_parts_of_a_batch_add_up_to_it(objective, size):
+    model, arrays = build(objective)
+    whole = model(to_tensors(arrays))
+    parts = [model(to_tensors(part)) for part in split_batch(arrays, size)]
+    assert sum(float(part.loss) for part in parts) == pytest.approx(float(whole.loss), rel=1e-5)
+    for name, total in whole.sums.items():
+        added = sum(float(part.sums[name]) for part in parts)
+        assert added == pytest.approx(float(total), rel=1e-5), name
+    sums = {name: float(total) for name, total in whole.sums.items()}
+    means = model.compute_means(sums)
+    assert means["loss"] == pytest.approx(float(whole.loss), rel=1e-5)
+    assert sums["real"] == (arrays["documents"] > 0).sum()
+    assert sums["masked"] == arrays["masked_weights"].sum()
+    doubled = model.compute_means({name: 2 * total for name, total in sums.items()})
+    assert doubled == pytest.approx(means), "means of two equal steps"
+
+
+def test_detections_are_counted_among_real_tokens():
+    logits = torch.tensor([[3.0, -1.0, 0.5, -2.0, 9.0], [-0.1, 0.1, 0.0, 2.0, -5.0]])
+    replaced = torch.tensor([[1.0, 1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0]])
+    real = torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0]])
+    counts = electra._count_detections(logits, replaced, real)
+    assert {name: float(count) for name, count in counts.items()} == {
+        "real": 8,
+        "discriminator_right": 5,
+        "replaced": 5,
+        "said_replaced": 4,
+        "found": 3,
+    }
+
+
+def test_means_of_electra_are_of_masked_and_of_real_tokens():
+    model, _ = build("electra")
+    means = model.compute_means(
+        {
+            "masked": 10.0,
+            "generator_loss": 25.0,
+            "generator_right": 4.0,
+            "discriminator_loss": 20.0,
+            "real": 80.0,
+            "discriminator_right": 60.0,
+            "replaced": 8.0,
+            "said_replaced": 16.0,
+            "found": 6.0,
+        }
+    )
+    assert means == {
+        "loss": 2 * 2.5 + 30 * 0.25,
+        "generator_loss": 2.5,
+        "generator_accuracy": 0.4,
+        "discriminator_loss": 0.25,
+        "discriminator_accuracy": 0.75,
+        "discriminator_precision": 0.375,
+        "discriminator_recall": 0.75,
+        "replaced_fraction": 0.1,
+    }
+
+
+def test_means_of_pairs_are_of_pairs():
+    model, _ = build("mlm+nsp")
+    sums = {"masked": 4.0, "mlm_loss": 6.0, "mlm_right": 1.0, "real": 9.0}
+    pairs = {"pairs": 8.0, "pair_loss": 4.0, "pair_right": 6.0}
+    assert model.compute_means(sums | pairs) == {
+        "loss": 2.0,
+        "mlm_loss": 1.5,
+        "mlm_accuracy": 0.25,
+        "nsp_loss": 0.5,
+        "nsp_accuracy": 0.75,
+    }
+    assert model.compute_means(sums) == {"loss": 1.5, "mlm_loss": 1.5, "mlm_accuracy": 0.25}
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm+nsp"])
+def test_nothing_seen_gives_means_of_zero(objective):
+    model, arrays = build(objective)
+    nothing = dict.fromkeys(model(to_tensors(arrays)).sums, 0.0)
+    assert set(model.compute_means(nothing).values()) == {0.0}
+
+
+def test_the_pair_loss_is_cross_entropy_over_the_pairs_there_are():
+    model, arrays = build("mlm+nsp")
+    batch = to_tensors(arrays)
+    states = torch.randn(*batch["input_ids"].shape, 32, generator=torch.Generator().manual_seed(0))
+    loss, sums = model._score_pairs(model.pair_head, states, batch)
+    expected, right = 0.0, 0
+    for i in range(len(states)):
+        for slot, weight in enumerate(arrays["pair_weights"][i]):
+            if weight:
+                logits = model.pair_head(states[i, arrays["pair_places"][i, slot]][None])[0]
+                label = int(arrays["pair_not_next"][i, slot])
+                expected -= float(torch.log_softmax(logits, 0)[label])
+                right += int(logits.argmax()) == label
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    assert (float(sums["pairs"]), float(sums["pair_right"])) == (8.0, right)

@@ -10,7 +10,7 @@ from model.config import FinetuningSettings
 
 
 def build_optimizer(
-    learning: nn.ModuleList, settings: FinetuningSettings, learning_rate: float, fused: bool = False
+    learning: nn.ModuleList, settings: FinetuningSettings, learning_rate: float, fused: bool
 ) -> torch.optim.AdamW:
     """Return AdamW with the learning rate falling from the head down (google: epsilon 1e-6, no
     decay on LayerNorm and biases).

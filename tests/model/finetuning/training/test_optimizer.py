@@ -25,7 +25,7 @@ def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():
     model = AutoModelForSequenceClassification.from_config(config)
     learning = torch.nn.ModuleList([model])
     made = optimizer.build_optimizer(
-        learning, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0
+        learning, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0, fused=False
     )
     rates = {
         id(p): (group["lr"], group["weight_decay"])
@@ -58,15 +58,18 @@ def test_the_rate_rises_and_falls_in_lines():
 def test_the_depth_is_what_the_config_calls_it_or_berts(config, depth):
     """Of DistilBERT, and of an encoder whose config does not say."""
     layers = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(depth)])
-    model = torch.nn.ModuleDict({"layers": layers})
+    head = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model = torch.nn.ModuleDict({"layers": layers, "head": head})
     model.config = SimpleNamespace(**config)
     made = optimizer.build_optimizer(
-        torch.nn.ModuleList([model]), FinetuningSettings(layer_decay=0.5), 1.0
+        torch.nn.ModuleList([model]), FinetuningSettings(layer_decay=0.5), 1.0, fused=False
     )
-    assert optimizer.get_learning_rate(made) == pytest.approx(0.25)
+    assert optimizer.get_learning_rate(made) == 1.0
     rates = sorted({group["lr"] for group in made.param_groups}, reverse=True)
-    assert rates == pytest.approx([0.5 ** (2 + below) for below in range(depth)])
-    assert all(group["peak"] == group["lr"] for group in made.param_groups)
+    assert rates == pytest.approx([1.0, *(0.5 ** (2 + below) for below in range(depth))])
+    for group in made.param_groups:
+        assert group["peak"] == group["lr"]
+        assert (group["eps"], group["fused"]) == (1e-6, False), "google's epsilon"
 
 
 def test_without_warmup_the_first_step_has_the_whole_rate():

@@ -50,7 +50,7 @@ def set_learning_rate(
     rising = max(1, round(steps * warmup)) if warmup else 0
     share = (step + 1) / rising if step < rising else (steps - step) / max(1, steps - rising)
     for group in optimizer.param_groups:
-        group["lr"] = group["peak"] * min(1.0, share)
+        group["lr"] = group["peak"] * share
 
 
 def get_learning_rate(optimizer: torch.optim.Optimizer) -> float:

@@ -3,9 +3,11 @@ seqeval.
 """
 
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from beam_jobs.job.errors import UserError
 from model.evaluation import spans
@@ -67,6 +69,86 @@ def test_where_answering_never_helps_nothing_is_answered():
     threshold, best = spans.find_best_threshold(said)
     assert threshold < -2.0
     assert best == 1.0
+
+
+def test_a_question_is_answered_up_to_its_threshold():
+    said = Predictions(
+        ids=list("abc"),
+        labels=[["x"], ["y"], []],
+        predictions=["x", "wrong", "z"],
+        loss=np.zeros(3),
+        scores={"no_answer": np.array([0.5, 0.5 + 1e-9, -3.0]), "answered": np.ones(3)},
+    )
+    applied = spans.apply_threshold(said, 0.5)
+    assert applied.predictions == ["x", "", "z"]
+    assert applied.scores["exact"].tolist() == [1.0, 0.0, 0.0]
+    assert applied.scores["answered"].tolist() == [1.0, 1.0, 1.0], "what is known besides stays"
+
+
+def test_where_all_are_answered_the_threshold_is_above_them_all():
+    said = Predictions(
+        ids=list("ab"),
+        labels=[["x"], ["y"]],
+        predictions=["x", "y"],
+        loss=np.zeros(2),
+        scores={
+            "answered_f1": np.ones(2),
+            "answered": np.ones(2),
+            "no_answer": np.array([7.0, -2.0]),
+        },
+    )
+    assert spans.find_best_threshold(said) == (8.0, 1.0)
+
+
+def test_the_loss_of_a_question_is_that_of_its_best_window_with_the_answer():
+    """Without an answer in any, the mean; each is the mean of two cross-entropies."""
+    logits = [torch.randn(2, 9, generator=torch.Generator().manual_seed(i)) * 5 for i in range(3)]
+
+    def loss_of(targets):
+        windows = [SimpleNamespace(target=target) for target in targets]
+        return spans._compute_loss(windows, [scores.numpy() for scores in logits])
+
+    def reference(i, target):
+        return float(torch.nn.functional.cross_entropy(logits[i], torch.tensor(target)))
+
+    targets = [[3, 5], [0, 0], [1, 8]]
+    both = reference(0, [3, 5]), reference(2, [1, 8])
+    assert loss_of(targets) == pytest.approx(min(both), rel=1e-5)
+    assert abs(both[0] - both[1]) > 0.1
+    nowhere = [reference(i, [0, 0]) for i in range(3)]
+    assert loss_of([[0, 0]] * 3) == pytest.approx(np.mean(nowhere), rel=1e-5)
+
+
+def test_no_answer_is_weighed_against_the_best_text_of_all_windows():
+    """The lowest of the windows' "no answer" counts; the question's own tokens are no text."""
+    example = Example("q", "lamp ?", "peter sat here")
+    offsets = np.array([[-1, -1], [-1, -1], [0, 5], [6, 9], [10, 14]])
+    features = [SimpleNamespace(example=0, offsets=offsets, target=[0, 0]) for _ in range(2)]
+    logits = [
+        np.array([[4.0, 99, 1, 2, 0], [5.0, 99, 0, 1, 3]]),
+        np.array([[2.0, 99, 0, 0, 0], [1.0, 99, 0, 0, 0]]),
+    ]
+    said = spans.predict_answers(logits, features, [example], -2.0, always_answered=False)
+    assert said.scores["no_answer"].tolist() == [(2 + 1) - (2 + 3)]
+    assert said.predictions == ["sat here"]
+    assert said.scores["answered"].tolist() == [1.0]
+    backwards = [np.array([[0.0, 0, 0, 0, 9], [0.0, 0, 9, 0, 0]])]
+    said = spans.predict_answers(backwards, features[:1], [example], 99.0, always_answered=False)
+    assert said.predictions[0] in ("here", "peter"), "an end before the start is no answer"
+
+
+def test_only_the_best_twenty_starts_and_ends_are_combined():
+    """BERT's n_best_size: the best pair that is allowed may lie beyond it."""
+    words = 60
+    example = Example("q", "?", " ".join(f"{i:03}" for i in range(words)))
+    offsets = np.array([[-1, -1], *([4 * i, 4 * i + 3] for i in range(words))])
+    feature = SimpleNamespace(example=0, offsets=offsets, target=[0, 0])
+    for ahead, text in ((19, "000"), (20, "")):
+        logits = np.full((2, words + 1), -50.0)
+        logits[0, 1 + words - ahead :], logits[1, 1] = 9.0, 9.0
+        logits[0, 1] = 5.0
+        said = spans.predict_answers([logits], [feature], [example], 99.0, always_answered=False)
+        assert (said.predictions[0] == "000") is (text == "000")
 
 
 @pytest.fixture(scope="module")

@@ -221,9 +221,9 @@ def has_nothing_new(store: Store, sentences: Stage) -> bool:
 
 
 def count_first_epochs(base: Base) -> float:
-    """Return how often the first round went through its shards."""
+    """Return how often the first round went through its shards, of whatever lengths."""
     first = base.rounds[0]
-    return first.encoder.result["sequences"] / first.shards.result["sequences"]
+    return first.encoder.result["tokens"] / first.shards.result["tokens"]
 
 
 def inherit_settings(form: Addition | AdditionParameters, base: Base) -> AdditionParameters:

@@ -69,6 +69,11 @@ def figures(text: str) -> dict:
         ("pretrain_checkpoint", ["--preset", "tiny"], set()),
         ("pretrain_memory", ["--steps", 600], set()),
         ("pretrain_step", ["--preset", "tiny", "--batch", 4, "--rounds", 1], set()),
+        (
+            "same_recipe",
+            ["--pretrainings", 6, "--finetunings", 2, "--studies", 5, "--steps", 3],
+            {"false_positives", "of_one_pretraining_an_arm"},
+        ),
         ("scoring", ["--model", "{model}", "--input", "{dump}", "--workers", 1], set()),
         (
             "small_budget",

@@ -63,7 +63,8 @@ def train(args: argparse.Namespace, work: Path) -> list[list[Predictions]]:
     recipe = ["--shards", shards, "--preset", "tiny", "--device", "cpu", "--threads", 1, *shape]
     recipe += ["--steps", args.steps]
     about = ["--task", "polarity", "--data", corpus, "--preset", "tiny", "--device", "cpu"]
-    about += ["--learning_rate", "2e-3", "--set=epochs=5", "--set=n_train=100", "--set=n_dev=50"]
+    about += ["--learning_rate", "4e-3", "--set=epochs=10", "--set=n_train=200", "--set=n_dev=50"]
+    about += ["--set=sampling=balanced", "--set=balanced_test=true"]
     trained = []
     for seed in range(args.pretrainings):
         run = work / f"pretraining-{seed}"

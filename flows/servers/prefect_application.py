@@ -1,9 +1,11 @@
-"""Prefect's own server with four changes: its names, its WebSockets, its SQLite, its start.
+"""Prefect's own server with five changes: names, WebSockets, what its pages load, SQLite, start.
 
 - It answers under its own names alone. A page that makes its own name stand for this machine's
   address would else pass for the UI, and start runs.
 - It refuses WebSockets to the pages of other origins. Neither the CSRF token nor CORS covers them,
   so any page in a browser on this machine could else send events and read the history.
+- Its pages may load and send nothing elsewhere: Prefect's newer UI brings a package that reports to
+  a third party, and the Markdown of an artifact may name an image of any server.
 - SQLite transactions begin with the write lock. Prefect begins most of them DEFERRED: they read
   first, and if another connection commits before they write, SQLite can't let them go on and
   refuses at once ("database is locked", no time-out helps). The API then answers 503; clients
@@ -14,6 +16,7 @@
 """
 
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -31,10 +34,10 @@ from prefect.settings import (
 )
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.status import WS_1008_POLICY_VIOLATION
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flows.servers.settings import LOST_RUNS, LOST_SECONDS
 
@@ -92,6 +95,41 @@ class WebSocketOriginMiddleware:
         )
 
 
+class ContentPolicyMiddleware:
+    """Has browsers load and send what the server's pages want only from and to these origins."""
+
+    def __init__(self, app: ASGIApp, origins: Iterable[str]):
+        self.app = app
+        self.policy = build_content_policy(origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_policy(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Content-Security-Policy"] = self.policy
+            await send(message)
+
+        await self.app(scope, receive, send_with_policy)
+
+
+def build_content_policy(origins: Iterable[str]) -> str:
+    """Return the Content-Security-Policy of pages whose API answers at the origins."""
+    sockets = [re.sub("^http", "ws", origin) for origin in origins]
+    return "; ".join(
+        [
+            "default-src 'self'",
+            " ".join(["connect-src 'self' data: blob:", *origins, *sockets]),
+            "font-src 'self' data:",
+            "img-src 'self' data: blob:",
+            "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
+            "style-src 'self' 'unsafe-inline'",
+            "worker-src 'self' blob:",
+            "base-uri 'self'",
+            "form-action 'self'",
+            "frame-ancestors 'self'",
+        ]
+    )
+
+
 def create_app() -> TrustedHostMiddleware:
     """Return Prefect's application behind checks of the name and the origin of a request.
 
@@ -102,7 +140,8 @@ def create_app() -> TrustedHostMiddleware:
         dependencies.set_database_config(ImmediateSqlite(connection_url=url))
     app = server.create_app()
     app.router.lifespan_context = renew_heartbeats_at_start(app.router.lifespan_context)
-    guarded = WebSocketOriginMiddleware(app, read_allowed_origins())
+    origins = read_allowed_origins()
+    guarded = WebSocketOriginMiddleware(ContentPolicyMiddleware(app, origins), origins)
     return TrustedHostMiddleware(guarded, list_host_names(), www_redirect=False)
 
 

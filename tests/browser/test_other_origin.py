@@ -43,6 +43,17 @@ def other_origin():
     server.server_close()
 
 
+@pytest.mark.parametrize("ui", ["", "/v2"])
+def test_pages_of_the_server_ask_nobody_else(servers, page, other_origin, picture, ui):
+    """The fixture of the page fails where one of its requests has left this machine."""
+    fetch = "address => fetch(address, {mode: 'no-cors'}).then(() => 'sent', () => 'refused')"
+    page.goto(f"{servers.prefect}{ui}/deployments")
+    page.get_by_text("domain-adaptation").first.wait_for()
+    picture(page, f"deployments{ui.replace('/', '-')}")
+    assert page.evaluate(fetch, other_origin) == "refused"
+    assert page.evaluate(fetch, f"{servers.prefect}/api/health") == "sent"
+
+
 @pytest.mark.parametrize("path", ["/api/events/in", "/api/events/out"])
 def test_a_page_of_another_origin_opens_no_websocket(servers, page, other_origin, path):
     event = {

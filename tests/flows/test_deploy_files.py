@@ -116,7 +116,7 @@ def test_the_scoring_image_has_what_was_tried_and_the_job_takes_it():
     lines = (DEPLOY / "dataflow" / "Dockerfile.scoring").read_text()
     constraints = (ROOT / "constraints.txt").read_text()
     (beam,) = re.findall(r"^apache-beam==(.+)$", constraints, re.MULTILINE)
-    assert f"FROM apache/beam_python3.11_sdk:{beam}\n" in lines
+    assert f"=apache/beam_python3.11_sdk:{beam}\n" in lines
     (torch,) = re.findall(r'"\$\((sed .+)\)"', lines)
     asked = subprocess.run(torch, shell=True, cwd=ROOT, capture_output=True, text=True).stdout
     assert re.fullmatch(r"torch==[\d.]+\+cpu\n", asked)
@@ -285,3 +285,16 @@ def test_pods_have_no_rights_they_do_not_need():
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
             }
+
+
+def test_the_digest_of_every_base_image_can_be_given():
+    for name in ("Dockerfile", "dataflow/Dockerfile", "dataflow/Dockerfile.scoring"):
+        lines = (DEPLOY / name).read_text()
+        bases = re.findall(r"^FROM (\S+)", lines, re.MULTILINE)
+        assert bases
+        assert all(f"ARG {base[2:-1]}=" in lines for base in bases), bases
+    assert COMPOSE["x-image"]["build"]["args"] == {
+        "PYTHON_IMAGE": "${PYTHON_IMAGE:-python:3.11-slim}"
+    }
+    assert SERVICES["database"]["image"] == "${POSTGRES_IMAGE:-postgres:16}"
+    assert "docker buildx imagetools inspect" in (DEPLOY / "README.md").read_text()

@@ -118,6 +118,20 @@ def test_no_page_but_the_ui_opens_a_websocket(prefect_home):
             assert refusal.value.response.status_code == 403, origin
 
 
+def test_the_pages_may_load_and_send_nothing_elsewhere(prefect_home):
+    own = os.environ["PREFECT_API_URL"].removesuffix("/api")
+    for path in ("/dashboard", "/v2/dashboard", "/api/health"):
+        policy = httpx.get(f"{own}{path}", timeout=PATIENCE_SECONDS).headers[
+            "content-security-policy"
+        ]
+        rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+        assert rules["default-src"] == "'self'"
+        assert own.replace("http", "ws").replace("127.0.0.1", "localhost") in rules["connect-src"]
+        sources = {source for rule in rules.values() for source in rule.split()}
+        hosts = {source for source in sources if "://" in source or source in ("*", "https:")}
+        assert {host.split("//")[1].split(":")[0] for host in hosts} == {"127.0.0.1", "localhost"}
+
+
 def test_a_change_without_a_token_of_its_client_is_refused(prefect_home):
     client = str(uuid.uuid4())
     with httpx.Client(base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS) as api:

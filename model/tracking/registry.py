@@ -62,6 +62,12 @@ class Registry:
         with self._translate_errors():
             return [dict(known.tags) for known in self._list_versions()]
 
+    def list_aliases(self) -> list[str]:
+        """Return the aliases that versions have."""
+        with self._translate_errors():
+            model = self._get_or_none(lambda: self._client.get_registered_model(self.name))
+        return sorted(model.aliases) if model else []
+
     def set_tag(self, version: str, name: str, value: str) -> None:
         """Set a tag of a version."""
         with self._translate_errors():

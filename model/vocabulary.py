@@ -58,9 +58,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             f"--corpus: {corpus} has no review in its pretrain split; give a larger dump"
         )
     untrained_like = make_untrained_tokenizer(folds_case, strip_accents)
-    others = {
-        path: vocabulary_report.read_vocabulary(path, untrained_like) for path in options.compare
-    }
+    others = {p: vocabulary_report.read_vocabulary(p, untrained_like) for p in options.compare}
     tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
     report = {
         "size": tokenizer.get_vocab_size(),
@@ -118,9 +116,7 @@ class ReviewSample:
             for batch in _open_parquet(file).iter_batches(
                 BATCH_ROWS, columns=["text_hash", "split", "sentences"]
             ):
-                kept = np.array(
-                    [split == self._split for split in batch["split"].to_pylist()], bool
-                )
+                kept = np.array([s == self._split for s in batch["split"].to_pylist()], bool)
                 if self._share < 1:
                     kept &= _hash_to_fraction(batch["text_hash"]) < self._share
                 sentences = batch.filter(kept)["sentences"].flatten().to_pylist()
@@ -205,9 +201,7 @@ def build_tokenizer(
     """Return the tokenizer as it is stored: [CLS] a [SEP] and [CLS] a [SEP] b [SEP]."""
     tokenizer = make_untrained_tokenizer(lower_case, strip_accents)
     entries = SPECIAL + [f"[unused{i}]" for i in range(unused)] + pieces
-    tokenizer.model = models.WordPiece(
-        {piece: i for i, piece in enumerate(entries)}, unk_token="[UNK]"
-    )
+    tokenizer.model = models.WordPiece({p: i for i, p in enumerate(entries)}, unk_token="[UNK]")
     tokenizer.add_special_tokens(SPECIAL)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",

@@ -48,9 +48,7 @@ def read_vocabulary(path: str, like: Tokenizer) -> Tokenizer:
         raise UserError(
             f"--compare: {path} has no {UNKNOWN}; give a WordPiece vocab.txt, one entry a line"
         )
-    made = Tokenizer(
-        models.WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token=UNKNOWN)
-    )
+    made = Tokenizer(models.WordPiece({e: i for i, e in enumerate(entries)}, unk_token=UNKNOWN))
     made.normalizer, made.pre_tokenizer = like.normalizer, like.pre_tokenizer
     return made
 

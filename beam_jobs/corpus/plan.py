@@ -146,11 +146,7 @@ def plan_text_preparation(args: TextOptions, folders: Folders) -> Preparation:
 
 def list_settings(args: TextOptions) -> dict[str, Any]:
     """Return what decides the bytes of the corpus beside the dump."""
-    return {
-        name: value
-        for name, value in asdict(args).items()
-        if name not in {"input", "output", "seen"}
-    }
+    return {name: v for name, v in asdict(args).items() if name not in {"input", "output", "seen"}}
 
 
 def list_shared_settings(

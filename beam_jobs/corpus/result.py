@@ -103,7 +103,4 @@ def count_file(
 ) -> dict[str, int]:
     """Return the reviews read and kept of one file of the dump."""
     units = [pair for pair in zip(prepared, written, strict=True) if pair[0]["file"] == name]
-    return {
-        "read": sum(first["read"] for first, _ in units),
-        "kept": sum(second["kept"] for _, second in units),
-    }
+    return {"read": sum(f["read"] for f, _ in units), "kept": sum(s["kept"] for _, s in units)}

@@ -46,9 +46,7 @@ class WriteUnits(beam.DoFn):
             self.splitter = sentences.SentenceSplitter(sentences.decode_punkt(punkt))
         _, joined = element
         (counts,) = joined["counts"]
-        dropped = DroppedRows(
-            *(unpack_rows(joined.get(kind, [])) for kind in ("exact", "near", "seen"))
-        )
+        dropped = DroppedRows(*(unpack_rows(joined.get(k, [])) for k in ("exact", "near", "seen")))
         lines_before = sum(
             other["lines"]
             for other in all_counts
@@ -178,9 +176,7 @@ class UnitTables:
         stars = batch.column("stars").fill_null(0).to_numpy(zero_copy_only=False)
         for code, count in zip(*np.unique(sides * 8 + stars, return_counts=True), strict=True):
             self.stars[f"{SPLITS[code // 8]}.{code % 8 or 'none'}"] += int(count)
-        columns = {
-            name: batch.column(name) for name in ("review_id", "text_hash", "stars", "verified")
-        }
+        columns = {n: batch.column(n) for n in ("review_id", "text_hash", "stars", "verified")}
         columns["source"] = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(batch.num_rows, np.int32)), [self.source]
         )

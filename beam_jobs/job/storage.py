@@ -42,11 +42,9 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 
 def join_path(folder: str | os.PathLike, *names: str) -> str:
-    return (
-        "/".join([str(folder).rstrip("/"), *names])
-        if is_remote(folder)
-        else os.path.join(folder, *names)
-    )
+    if is_remote(folder):
+        return "/".join([str(folder).rstrip("/"), *names])
+    return os.path.join(folder, *names)
 
 
 def open_bytes(path: str) -> BinaryIO:
@@ -83,11 +81,9 @@ def list_names(folder: str) -> list[str]:
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     fs, inner = fsspec.core.url_to_fs(folder)
     fs.invalidate_cache()
-    return (
-        sorted(p.rstrip("/").rsplit("/", 1)[-1] for p in fs.ls(inner, detail=False))
-        if fs.exists(inner)
-        else []
-    )
+    if fs.exists(inner):
+        return sorted(p.rstrip("/").rsplit("/", 1)[-1] for p in fs.ls(inner, detail=False))
+    return []
 
 
 def remove_path(path: str) -> None:
@@ -213,11 +209,7 @@ def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
         with report_unreachable(pattern, option):
             fs, inner = fsspec.core.url_to_fs(pattern)
             found = match_remote(fs, inner).items()
-            paths = [
-                p
-                for name, info in found
-                for p in ([name] if info["type"] == "file" else fs.find(name))
-            ]
+            paths = [p for n, i in found for p in ([n] if i["type"] == "file" else fs.find(n))]
             return [str(fs.unstrip_protocol(p)) for p in paths if _is_shown(p, inner)]
     paths = [
         path

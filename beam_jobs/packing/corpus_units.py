@@ -88,9 +88,7 @@ def plan_corpus_units(corpus: str, option: str = "--corpus") -> list[CorpusUnit]
             RowGroups(path, i, i + 1, metadata.row_group(i).num_rows)
             for i in range(metadata.num_row_groups)
         ]
-    wanted = min(
-        max(sum(group.rows for group in groups) // TARGET_UNITS, MIN_UNIT_ROWS), MAX_UNIT_ROWS
-    )
+    wanted = min(max(sum(g.rows for g in groups) // TARGET_UNITS, MIN_UNIT_ROWS), MAX_UNIT_ROWS)
     return [
         CorpusUnit(number, parts, hash_parts(parts, digests))
         for number, parts in enumerate(group_row_groups(groups, wanted))
@@ -102,9 +100,7 @@ def read_held_out_texts(corpus: str) -> Iterator[str]:
     for unit in plan_corpus_units(corpus, "--withhold-corpus"):
         for batch in read_batches(unit):
             chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
-            yield from (
-                " ".join(sentences) for sentences in batch["sentences"].filter(chosen).to_pylist()
-            )
+            yield from (" ".join(s) for s in batch["sentences"].filter(chosen).to_pylist())
 
 
 def read_metadata(path: str, option: str) -> tuple[pq.FileMetaData, str]:

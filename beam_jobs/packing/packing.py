@@ -41,9 +41,7 @@ class Counts:
     cut_sentences: int = 0  # cuts inside a sentence
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            *(getattr(self, name) + getattr(other, name) for name in Counts.__dataclass_fields__)
-        )
+        return Counts(*(getattr(self, n) + getattr(other, n) for n in Counts.__dataclass_fields__))
 
 
 def pack_documents(

@@ -16,9 +16,7 @@ from beam_jobs.packing.shard_files import list_shards, parse_counts
 def update_bar(bar: Progress, plan: ShardsPlan, done: int | None = None) -> None:
     """Show how many units have a shard (or `done`, for some give none), and what is in them."""
     shards = set(list_shards(plan.packing.output))
-    finished = [
-        unit for unit in plan.units if os.path.basename(plan.packing.shard_path(unit)) in shards
-    ]
+    finished = [u for u in plan.units if os.path.basename(plan.packing.shard_path(u)) in shards]
     rows = sum(unit.rows for unit in finished)
     bar.update(done or len(finished), **{plan.units[0].rows_are: rows})
 

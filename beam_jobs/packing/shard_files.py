@@ -81,9 +81,7 @@ class PackedWindows:
 
 def remove_strays(packing: Packing, units: Sequence[Unit]) -> None:
     """Remove what is not a finished shard of exactly this job: another job's, a killed worker's."""
-    expected = {
-        os.path.basename(packing.shard_path(unit)): packing.describe_shard(unit) for unit in units
-    }
+    expected = {os.path.basename(packing.shard_path(u)): packing.describe_shard(u) for u in units}
     storage.remove_matching(packing.output, rf"\.{SHARD_NAME}\.\d+\.tmp")
     for name in list_shards(packing.output):
         path = storage.join_path(packing.output, name)

@@ -101,10 +101,7 @@ class WordIds:
         return rows
 
     def _learn_other(self, chunks: list[str]) -> np.ndarray:
-        ids = [
-            encoding.ids
-            for encoding in self._tokenizer.encode_batch_fast(chunks, add_special_tokens=False)
-        ]
+        ids = [e.ids for e in self._tokenizer.encode_batch_fast(chunks, add_special_tokens=False)]
         return self._chunks.add_rows(chunks, *flatten_ids(ids))
 
     def _learn_plain(self, chunks: pa.Array) -> np.ndarray:

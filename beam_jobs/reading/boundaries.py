@@ -22,11 +22,9 @@ def find_boundary(stretch: bytes, least: int, found: Layout) -> int:
         first = len(found.prefix) if stretch.startswith(found.prefix) else 0
         objects = json_records.find_whole_objects(stretch, first)
         at = next((stop for _, stop in objects if stop >= least), -1)
-        return (
-            at
-            if at >= 0 or len(stretch) < GIVE_UP_FACTOR * least
-            else json_records.find_next_object(stretch, least)
-        )
+        if at >= 0 or len(stretch) < GIVE_UP_FACTOR * least:
+            return at
+        return json_records.find_next_object(stretch, least)
     if found.name == "delimited" and found.has_quotes:
         at = _find_line_end_outside_quotes(stretch, least, found)
         if 0 <= at <= GIVE_UP_FACTOR * least or len(stretch) < GIVE_UP_FACTOR * least:

@@ -176,9 +176,7 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
 
 def make_review_reader(mapping: dict[str, str]) -> Callable[[dict[str, Any]], Review | None]:
     """Return a function from a record to a Review, or to None if an identifier is not usable."""
-    text, title, stars, item, user, time, verified = (
-        mapping.get(field, ABSENT) for field in FIELDS
-    )
+    text, title, stars, item, user, time, verified = (mapping.get(f, ABSENT) for f in FIELDS)
 
     def read_review(record: dict[str, Any]) -> Review | None:
         get = record.get

@@ -41,9 +41,7 @@ class RowReader:
         names = sorted({column for _, column in layout.mapping})
         schema = pq.ParquetFile(file).schema_arrow
         self._longest = layout.max_record_bytes
-        self._unread = [
-            name for name in names if not _is_flat(schema.field(name).type, self._longest)
-        ]
+        self._unread = [n for n in names if not _is_flat(schema.field(n).type, self._longest)]
         self._columns = [name for name in names if name not in self._unread]
         limits = Limits(self._longest, max_expansion)
         self.source = BoundedParquet(file, name, limits, self._columns)

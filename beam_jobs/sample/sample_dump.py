@@ -343,9 +343,7 @@ def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:
     writer = ReviewWriter(seed)
     with _open_output(path) as stream:
         for start in range(0, reviews, 1_000):
-            block = [
-                writer.write_line(index) for index in range(start, min(start + 1_000, reviews))
-            ]
+            block = [writer.write_line(i) for i in range(start, min(start + 1_000, reviews))]
             stream.write(("\n".join(block) + "\n").encode())
     return {
         "path": str(path),

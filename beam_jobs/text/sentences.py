@@ -99,9 +99,7 @@ def read_punkt_tab(folder: str) -> PunktParameters:
     names = ("abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab")
     if missing := [name for name in names if not storage.exists(storage.join_path(folder, name))]:
         raise UserError(f"--punkt {folder}: has no {', '.join(missing)}")
-    texts = [
-        storage.read_bytes(storage.join_path(folder, name)).decode().split("\n") for name in names
-    ]
+    texts = [storage.read_bytes(storage.join_path(folder, n)).decode().split("\n") for n in names]
     rows = [[line.split("\t") for line in lines if line] for lines in texts]
     parameters = PunktParameters()
     parameters.abbrev_types = {word for (word,) in rows[0]}

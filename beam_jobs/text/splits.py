@@ -11,9 +11,7 @@ DEFAULT_SHARES = "pretrain=80,train=8,dev=4,test=8"
 def parse_shares(text: str) -> tuple[float, ...]:
     """Turn `pretrain=80,train=8,dev=4,test=8` into the upper bounds of the splits in [0, 1]."""
     try:
-        shares = {
-            name: float(share) for name, share in (part.split("=") for part in text.split(","))
-        }
+        shares = {name: float(s) for name, s in (part.split("=") for part in text.split(","))}
     except ValueError:
         raise UserError(f"--split {text}: write it like {DEFAULT_SHARES}") from None
     if unknown := set(shares) - set(SPLITS):

@@ -134,9 +134,7 @@ def _compute_rank_moments(predictions: Predictions) -> np.ndarray:
 
 def _stack_entity_counts(predictions: Predictions) -> np.ndarray:
     """Return how many entities of each sentence are right, predicted and labelled [n, 3]."""
-    return np.stack(
-        [predictions.scores[name] for name in ("right", "predicted", "labelled")], axis=1
-    )
+    return np.stack([predictions.scores[n] for n in ("right", "predicted", "labelled")], axis=1)
 
 
 def _compute_entity_f1(sums: np.ndarray) -> np.ndarray:

@@ -303,10 +303,7 @@ def _estimate_variance(full: np.ndarray, resampled: np.ndarray, n: int) -> tuple
         return examples, n - 1.0
     pretraining, finetuning, both = map(float, _compute_mean_squares(full))
     deviations = resampled - resampled.mean(-1, keepdims=True)
-    noise = [
-        float(squares.sum()) / (deviations.shape[-1] - 1)
-        for squares in _compute_mean_squares(deviations)
-    ]
+    noise = [float(s.sum()) / (deviations.shape[-1] - 1) for s in _compute_mean_squares(deviations)]
     own_way = (noise[0] + noise[1] - noise[2]) / full.size
     between = max(pretraining, finetuning, pretraining + finetuning - both) / full.size
     variance = examples + max(0.0, between - own_way)

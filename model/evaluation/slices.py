@@ -23,9 +23,7 @@ def add_common_slices(
     predictions: Predictions, examples: Sequence[Example], task: Task
 ) -> Predictions:
     """Add the slices that need no data of the task: number of words, and answer or none."""
-    own: dict[str, list[str | float | None]] = {
-        "words": [_count_words(example) for example in examples]
-    }
+    own: dict[str, list[str | float | None]] = {"words": [_count_words(e) for e in examples]}
     if task.shape == "span" and not task.always_answered:
         own["answer"] = ["in the text" if example.answers else "none" for example in examples]
     return replace(predictions, slices={**own, **predictions.slices})
@@ -44,9 +42,7 @@ def measure_slices(predictions: Predictions, names: Sequence[str]) -> dict[str, 
     rows_of: dict[str, list[dict]] = {}
     for name, values in predictions.slices.items():
         parts = np.array(_assign_parts(values))
-        groups = {
-            part: predictions.take_rows(np.flatnonzero(parts == part)) for part in np.unique(parts)
-        }
+        groups = {p: predictions.take_rows(np.flatnonzero(parts == p)) for p in np.unique(parts)}
         rows = [
             {"part": str(part), "n": len(group), **_measure_part(group, names)}
             for part, group in groups.items()
@@ -63,9 +59,7 @@ def _measure_part(part: Predictions, names: Sequence[str]) -> dict[str, dict[str
         for name in names
         if name not in METRICS_OF_SEVERAL_CLASSES or len(set(part.labels)) > 1
     ]
-    return {
-        name: compute_interval(METRICS[name], part, samples=SLICE_SAMPLES) for name in measurable
-    }
+    return {n: compute_interval(METRICS[n], part, samples=SLICE_SAMPLES) for n in measurable}
 
 
 def _assign_parts(values: Sequence[str | float | None]) -> list[str]:

@@ -117,9 +117,7 @@ def score_answers(texts: Sequence[str], golds: Sequence[Sequence[str]]) -> dict[
     exact, f1 = [], []
     for text, right in zip(texts, golds, strict=True):
         accepted = [answer for answer in right if normalize_answer(answer)] or [""]
-        exact.append(
-            float(max(normalize_answer(answer) == normalize_answer(text) for answer in accepted))
-        )
+        exact.append(float(max(normalize_answer(a) == normalize_answer(text) for a in accepted)))
         f1.append(max(compute_overlap_f1(answer, text) for answer in accepted))
     return {"exact": np.array(exact), "f1": np.array(f1)}
 
@@ -133,9 +131,7 @@ def score_always_answered(
     """
     exact, f1 = [], []
     for text, right in zip(texts, golds, strict=True):
-        exact.append(
-            float(max(normalize_answer(answer) == normalize_answer(text) for answer in right))
-        )
+        exact.append(float(max(normalize_answer(a) == normalize_answer(text) for a in right)))
         f1.append(
             max(
                 compute_overlap_f1(answer, text) if normalize_answer(answer) else 0.0
@@ -163,10 +159,7 @@ def compute_overlap_f1(gold: str, text: str) -> float:
 def apply_threshold(predictions: Predictions, threshold: float) -> Predictions:
     """Return predictions that were made with an infinite threshold as they are at this one."""
     is_answered = predictions.scores["no_answer"] <= threshold
-    texts = [
-        text if here else ""
-        for text, here in zip(predictions.predictions, is_answered, strict=True)
-    ]
+    texts = [t if h else "" for t, h in zip(predictions.predictions, is_answered, strict=True)]
     return replace(
         predictions,
         predictions=texts,

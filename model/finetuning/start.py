@@ -32,11 +32,9 @@ class Start:
 
     def choose_pooling(self, settings: FinetuningSettings) -> str:
         """Return the pooling: half a teacher is pooled as the teacher is."""
-        return (
-            encoders.read_task_head(self._require_teacher()).pooling
-            if self.encoder == "half"
-            else settings.pooling
-        )
+        if self.encoder == "half":
+            return encoders.read_task_head(self._require_teacher()).pooling
+        return settings.pooling
 
     def build_network(self, task: Task, settings: FinetuningSettings) -> nn.Module:
         if self.encoder == "half":

@@ -76,9 +76,7 @@ class Training:
         self.optimizer = optimizers.build_optimizer(
             self.model, self.config, self.device.fused_optimizer
         )
-        self.names: dict[Tensor, str] = {
-            parameter: name for name, parameter in self.model.named_parameters()
-        }
+        self.names: dict[Tensor, str] = {p: name for name, p in self.model.named_parameters()}
         self.forward = (
             torch.compile(self.model)
             if self.config.compile and self.device.compiles
@@ -199,10 +197,7 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
         model.noise.begin_step(config.seed, number, i * device.world_size + device.rank)
         result = training.forward(put_batch(device, part))
         result.loss.backward()
-        sums = {
-            name: value + sums[name] if name in sums else value
-            for name, value in result.sums.items()
-        }
+        sums = {name: v + sums[name] if name in sums else v for name, v in result.sums.items()}
     device.all_reduce_sum(p.grad for p in model.parameters() if p.grad is not None)
     norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip).detach()
     training.optimizer.step()
@@ -303,9 +298,7 @@ def copy_state(training: Training) -> checkpoint.State:
     for parameter, moments in training.optimizer.state.items():
         for kind, tensor in moments.items():
             tensors[f"optimizer.{kind}.{training.names[parameter]}"] = tensor
-    copies = {
-        name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
-    }
+    copies = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
     numbers = {
         "totals": vars(training.totals).copy(),
         "identity": training.identity,

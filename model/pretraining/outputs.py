@@ -40,11 +40,7 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
     totals = training.totals
     last: dict[str, float] = {}
     for line in read_metrics(training.folder):
-        last |= {
-            name: value
-            for name, value in line.items()
-            if "loss" in name or "auc" in name or "accuracy" in name
-        }
+        last |= {n: v for n, v in line.items() if "loss" in n or "auc" in n or "accuracy" in n}
     return {
         "steps": totals.step,
         "sequences": totals.sequences,

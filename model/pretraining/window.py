@@ -27,9 +27,7 @@ class Window:
 
     def add(self, sums: Sums, gradient_norm: torch.Tensor, matrix_flops: float) -> None:
         """Add the sums of one step, unread."""
-        self._sums = {
-            name: value + self._sums[name] if self._sums else value for name, value in sums.items()
-        }
+        self._sums = {name: v + self._sums[name] if self._sums else v for name, v in sums.items()}
         self._norms.append(gradient_norm)
         self.matrix_flops += matrix_flops
 

@@ -47,9 +47,7 @@ def _draw_quality_charts(study: Mapping[str, Any], results: Results) -> list[Blo
                 for arm in results.arms
                 if arm in costs and (pooled := results.pool_metrics(arm, task))
             ]
-            others = [
-                arm for arm in results.arms if arm not in costs and results.pool_metrics(arm, task)
-            ]
+            others = [a for a in results.arms if a not in costs and results.pool_metrics(a, task)]
             lines = [
                 (arm, scale * results.pool_metrics(arm, task)[main]["value"]) for arm in others
             ]
@@ -89,10 +87,7 @@ def _build_label_curves(study: Mapping[str, Any], results: Results) -> list[Bloc
         if svg:
             blocks.append(Figure(svg, f"{line}: {get_title(main)} against the number of labels"))
         header = ("arm", *(f"{n:,} labels" for n in named))
-        rows = [
-            (arm, *(format_number(main, y / scale) for _, y in points))
-            for arm, points in curves.items()
-        ]
+        rows = [(arm, *(format_number(main, y / scale) for _, y in p)) for arm, p in curves.items()]
         blocks.append(Table(header, rows, f"{line}: {get_title(main)} by the number of labels"))
     return blocks
 

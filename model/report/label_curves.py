@@ -53,13 +53,7 @@ def _split_by_epochs(group: list[Mapping[str, Any]]) -> list[list[Mapping[str, A
 def _compose_title(task: Mapping[str, Any], groups: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     """Return for example `polarity, pooling cls`, where another line has mean pooling."""
     others = [group[0] for group in groups if group[0]["task"] == task["task"]]
-    tied = (
-        sum(_encode_shared_settings(other) == _encode_shared_settings(task) for other in others) > 1
-    )
-    names = [
-        name
-        for name in task
-        if name not in VARYING_SETTINGS | {"task"} or (tied and name == "epochs")
-    ]
+    tied = sum(_encode_shared_settings(o) == _encode_shared_settings(task) for o in others) > 1
+    names = [n for n in task if n not in VARYING_SETTINGS | {"task"} or (tied and n == "epochs")]
     differing = [name for name in names if any(other.get(name) != task[name] for other in others)]
     return ", ".join([str(task["task"]), *(f"{name} {task[name]}" for name in differing)])

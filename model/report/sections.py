@@ -257,11 +257,9 @@ def _format_part(metric: str, value: Mapping[str, float] | float | None) -> str:
     """Return a part's metric, with its interval where the evaluation has one, or a dash."""
     if value is None:
         return "–"
-    return (
-        format_number(metric, value)
-        if isinstance(value, int | float)
-        else format_with_interval(metric, value)
-    )
+    if isinstance(value, int | float):
+        return format_number(metric, value)
+    return format_with_interval(metric, value)
 
 
 def _format_answer(answer: Any) -> str:

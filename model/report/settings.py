@@ -67,10 +67,7 @@ def _merge_rows(
     every_arm, every_task = ({cell[i] for cell in cells} for i in (0, 1))
     for (arm, values), of_arm in tasks.items():
         arms.setdefault((_join_names(of_arm, every_task), values), []).append(arm)
-    return [
-        (_join_names(these, every_arm), tasks_named, *values)
-        for (tasks_named, values), these in arms.items()
-    ]
+    return [(_join_names(these, every_arm), t, *values) for (t, values), these in arms.items()]
 
 
 def _join_names(some: list[str], every: set[str]) -> str:

@@ -188,9 +188,7 @@ class Tracking:
         all_tags = {**tags, **nested, "mlflow.user": os.environ.get("USER", "")}
         created = self._client.create_run(self._experiment_id, tags=all_tags, run_name=run.name)
         run.id, run.sent = created.info.run_id, {}
-        values = [
-            Param(name, str(value)[:PARAMETER_CHARACTERS]) for name, value in parameters.items()
-        ]
+        values = [Param(name, str(v)[:PARAMETER_CHARACTERS]) for name, v in parameters.items()]
         for start in range(0, len(values), BATCH_PARAMETERS):
             self._client.log_batch(run.id, params=values[start : start + BATCH_PARAMETERS])
         if dataset:

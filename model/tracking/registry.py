@@ -117,9 +117,7 @@ class Registry:
         ValueError where there is none, or more than one.
         """
         with self._translate_errors():
-            encoders = {
-                str(known.version): known.tags.get("encoder", "") for known in self._list_versions()
-            }
+            encoders = {str(k.version): k.tags.get("encoder", "") for k in self._list_versions()}
         if version in encoders:
             return version
         matches = [number for number, encoder in encoders.items() if encoder.startswith(version)]

@@ -71,11 +71,9 @@ def build_network(
     config = _load_config(folder, task, dropout)
     auto = _choose_auto_class(task.shape, pooling)
     model = auto.from_config(config) if encoder == "random" else _load_encoder(auto, folder, config)
-    return (
-        MeanPooledClassifier(model, config.num_labels)
-        if is_mean_pooled(task.shape, pooling)
-        else model
-    )
+    if is_mean_pooled(task.shape, pooling):
+        return MeanPooledClassifier(model, config.num_labels)
+    return model
 
 
 def use_unfused_attention(model: nn.Module) -> None:

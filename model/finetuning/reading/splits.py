@@ -33,9 +33,7 @@ SPLIT_WORDS: Mapping[Split, tuple[str, ...]] = {
     "test": ("test", "testing", "testset", "testdata", "testb"),
 }
 """Words of a file's name, in any case: latest_train.csv is train, devices.csv is nothing."""
-SPLIT_OF: Mapping[str, Split] = {
-    word: split for split, words in SPLIT_WORDS.items() for word in words
-}
+SPLIT_OF: Mapping[str, Split] = {word: split for split, w in SPLIT_WORDS.items() for word in w}
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 NOTES = frozenset(("readme", "license", "licence", "citation", "notice", "changelog", "copying"))
 NOT_DATA = frozenset(
@@ -77,9 +75,7 @@ def _is_data_file(path: Path, leave_out: Iterable[str]) -> bool:
     if name.startswith(".") or not path.is_file() or name.partition(".")[0] in NOTES:
         return False
     plain = name.removesuffix(".gz").removesuffix(".bz2")
-    return Path(plain).suffix not in NOT_DATA and not any(
-        Path(name).match(pattern) for pattern in leave_out
-    )
+    return Path(plain).suffix not in NOT_DATA and not any(Path(name).match(p) for p in leave_out)
 
 
 def _is_hidden(path: Path, data: Path) -> bool:

@@ -53,10 +53,7 @@ def write_attempt(attempt: Attempt, folder: Path) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(
-        {name: tensor.clone() for name, tensor in attempt.state.items()},
-        folder / "state.safetensors",
-    )
+    save_file({name: t.clone() for name, t in attempt.state.items()}, folder / "state.safetensors")
     write_json(folder / "attempt.json", attempt.summarize())
 
 

@@ -176,18 +176,14 @@ def _evaluate_on_dev(
     if rank_dev_metrics(dev)[0] == -math.inf:
         attempt.diverged = True
         return
-    numbers = {"train_loss": loss, "learning_rate": rate} | {
-        f"dev_{name}": value for name, value in dev.items()
-    }
+    numbers = {"train_loss": loss, "learning_rate": rate} | {f"dev_{n}": v for n, v in dev.items()}
     training.report(position.step, numbers)
     if attempt.state and rank_dev_metrics(dev) <= attempt.rank_key():
         position.worse += 1
         return
     position.worse = 0
     attempt.dev, attempt.best_step = dev, position.step
-    attempt.state = {
-        name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()
-    }
+    attempt.state = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
 
 
 def _is_finite(model: nn.Module) -> bool:

@@ -121,9 +121,7 @@ class Shards:
             )
         _check_totals(folder, footers, option)
         _check_vocabulary(folder, first["vocabulary_fingerprint"])
-        listing = [
-            [p.name, p.stat().st_size, footer] for p, footer in zip(paths, footers, strict=True)
-        ]
+        listing = [[p.name, p.stat().st_size, f] for p, f in zip(paths, footers, strict=True)]
         return Shards(
             folder=folder,
             row_groups=tuple(group for path in paths for group in _list_row_groups(path)),

@@ -163,9 +163,7 @@ def _check_shape(source: Source, weights: Weights) -> None:
         if (match := re.match(r"electra\.encoder\.layer\.(\d+)\.", name))
     ]
     theirs["layers"] = max(numbers, default=-1) + 1
-    differing = {
-        name: number for name, number in theirs.items() if number != getattr(source.shape, name)
-    }
+    differing = {name: n for name, n in theirs.items() if n != getattr(source.shape, name)}
     if differing:
         there = ", ".join(f"{name}={number}" for name, number in differing.items())
         here = ", ".join(f"{name}={getattr(source.shape, name)}" for name in differing)
@@ -304,9 +302,7 @@ def _fit_vocabulary(weights: Weights, source: Source, new: list[str]) -> Weights
     old = _read_vocabulary(source)
     if old == new:
         return weights
-    entries = min(
-        (len(tensor) for name, tensor in weights.items() if name in BY_ENTRY), default=len(old)
-    )
+    entries = min((len(t) for name, t in weights.items() if name in BY_ENTRY), default=len(old))
     if entries < len(old) or "[UNK]" not in old:
         raise source.make_error(
             f"its vocab.txt ({len(old)} lines) is not that of the weights ({entries} entries)"
@@ -325,9 +321,7 @@ def map_vocabulary(old: list[str], new: list[str]) -> list[list[int]]:
     """
     ids = {token: i for i, token in enumerate(old)}
     unknown = [ids["[UNK]"]]
-    return [
-        [ids[token]] if token in ids else split_into_pieces(token, ids) or unknown for token in new
-    ]
+    return [[ids[t]] if t in ids else split_into_pieces(t, ids) or unknown for t in new]
 
 
 def split_into_pieces(token: str, ids: dict[str, int]) -> list[int]:

@@ -25,6 +25,7 @@ from typing import Any, Literal
 from prefect import flow
 from pydantic import Field
 
+from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from beam_jobs.job.locks import exclusive_lock
 from beam_jobs.job.storage import is_remote
@@ -32,6 +33,7 @@ from flows import add_dump
 from flows.configuration.addresses import Address
 from flows.configuration.parameters import STORE, Addition, AdditionTemplate, RunTemplate
 from flows.configuration.sections import Section, take_fields
+from flows.configuration.settings import list_changes
 from flows.dumps.arrivals import Arrival, find_arrivals
 from flows.dumps.promises import write_promise
 from flows.runner.failures import FAILURE_HOOKS
@@ -115,6 +117,7 @@ def look_for_dumps(
     announced: str = "",
 ) -> list[str]:
     """Start what is new and return its paths; raise NotStarted at the end if some failed."""
+    check_templates(watch, run, addition)
     restrict_store(store.root)
     places = [_resolve_place(store, place) for place in watch.places]
     if INBOX in watch.places:
@@ -157,6 +160,15 @@ def look_for_dumps(
     find_run_logger().info("%d dumps there, %d of them new", len(found.whole), len(new))
     raise_failures(found.unreachable, failed)
     return [arrival.path for arrival in new]
+
+
+def check_templates(watch: Watch, run: RunTemplate, addition: AdditionTemplate) -> None:
+    """Raise UserError where the template is changed of a kind of run that is not started."""
+    name, idle = ("addition", addition) if watch.each == "whole run" else ("run", run)
+    if changed := list_changes(idle):
+        raise UserError(
+            f"{name}.{changed[0]} has no effect where watch.each is {watch.each}: leave it out"
+        )
 
 
 def raise_failures(unreachable: Sequence[str], failed: Mapping[str, str]) -> None:

@@ -24,6 +24,13 @@ PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 
 AUTO_PRECISION = "arithmetic; auto: bf16 where the device multiplies it in hardware"
 
+ELECTRA = {"objective": ("electra",)}
+VALIDATION = {"dev shards": ("given",)}
+CLASSIFICATION = {"shape": ("classification",)}
+SPAN = {"shape": ("span",)}
+DISTILLATION = {"teacher": ("given",)}
+"""What settings need to be read at all."""
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -35,7 +42,7 @@ class Architecture:
     heads: int = setting("attention heads", ge=1)
     embedding: int = setting("width of the token embeddings", ge=1)
     generator_multiplier: float = setting(
-        "width of the generator as a fraction of `hidden`, at the same depth"
+        "width of the generator as a fraction of `hidden`, at the same depth", needs=ELECTRA
     )
     max_positions: int = setting("longest sequence, in tokens (google)", 512, ge=1)
     type_vocabulary_size: int = setting("kinds of segments (google)", 2, ge=1)
@@ -83,7 +90,11 @@ class PretrainingConfig:
         "share of the tokens that are not special (paper: of all; masking.py)", 0.15, gt=0, le=1
     )
     segment_probability: float = setting(
-        "that a document is cut into A and B (google: an example, 0.9)", 0.5, ge=0, le=1
+        "that a document is cut into A and B (google: an example, 0.9)",
+        0.5,
+        ge=0,
+        le=1,
+        needs={"objective": ("electra", "mlm")},
     )
     long_share: float = setting(
         "share of the steps, the last ones, that take longer sequences where --long-shards names "
@@ -94,16 +105,19 @@ class PretrainingConfig:
     )
     warmup: float = setting("share of the steps (google: 10,000 of 1,000,000)", 0.01, ge=0, le=1)
     objective: Objective = setting("what is learnt", "electra")
-    discriminator_weight: float = setting("of the discriminator's loss (paper)", 50.0, ge=0)
-    generator_weight: float = setting("of the generator's loss (paper)", 1.0, ge=0)
+    discriminator_weight: float = setting(
+        "of the discriminator's loss (paper)", 50.0, ge=0, needs=ELECTRA
+    )
+    generator_weight: float = setting("of the generator's loss (paper)", 1.0, ge=0, needs=ELECTRA)
     mask_token_fraction: float = setting(
         "share of the chosen positions that become [MASK], the rest keeps its token (google); MLM "
         "has bert's 80/10/10",
         0.85,
         ge=0,
         le=1,
+        needs=ELECTRA,
     )
-    temperature: float = setting("of the generator's samples (google)", 1.0, gt=0)
+    temperature: float = setting("of the generator's samples (google)", 1.0, gt=0, needs=ELECTRA)
     dropout: float = setting("of hidden states and attention (paper)", 0.1, ge=0, lt=1)
     weight_decay: float = setting("not of LayerNorm and biases (paper)", 0.01, ge=0)
     adam_beta1: float = setting("Adam's first decay rate (paper)", 0.9, ge=0, lt=1)
@@ -124,8 +138,8 @@ class PretrainingConfig:
         "sequences a device takes at once, accumulated; 0: its whole share", 0, ge=0
     )
     log_every: int = setting("steps from one line of metrics to the next", 50, ge=1)
-    validate_every: int = setting("steps; 0: only at the end", 0, ge=0)
-    validate_sequences: int = setting("the first of the dev shards", 1024, ge=1)
+    validate_every: int = setting("steps; 0: only at the end", 0, ge=0, needs=VALIDATION)
+    validate_sequences: int = setting("the first of the dev shards", 1024, ge=1, needs=VALIDATION)
     checkpoint_every: int = setting("steps from one checkpoint to the next", 500, ge=1)
     keep_checkpoints: int = setting(
         "the newest ones, besides the best; a stage keeps none once it is complete, unless this "
@@ -197,6 +211,7 @@ class FinetuningSettings:
         1.0,
         ge=0,
         le=1000,
+        needs=SPAN,
     )
     stride: int = setting(
         "tokens two neighbouring windows of a passage share, at most half of those a question "
@@ -204,6 +219,7 @@ class FinetuningSettings:
         64,
         ge=0,
         le=8192,
+        needs=SPAN,
     )
     n_train: int | None = setting(
         "training examples at most, chosen by a hash; none: all. The defaults take all of every "
@@ -216,13 +232,15 @@ class FinetuningSettings:
     )
     n_test: int | None = setting("test examples at most; none: all", 50_000, ge=2)
     sampling: Literal["balanced", "natural"] = setting(
-        "of the training examples; dev and test are natural unless `balanced_test`", "natural"
+        "of the training examples; dev and test are natural unless `balanced_test`",
+        "natural",
     )
     balanced_test: bool = setting("balance dev and test too", False)
     sample_seed: int = setting("chooses dev and test, the same for all arms and seeds", 0)
     loss: Literal["cross_entropy", "focal"] = setting(
         "focal (Lin et al. 2017, arXiv 1708.02002): of classification, tokens and choice",
         "cross_entropy",
+        needs={"shape": ("classification", "tokens", "choice")},
     )
     focal_alpha: tuple[float, ...] = setting(
         "the weight of each class in focal loss; one number: of the second of two classes, the "
@@ -230,22 +248,39 @@ class FinetuningSettings:
         (),
         ge=0,
         le=1,
+        needs={"shape": ("classification", "tokens"), "loss": ("focal",)},
     )
-    focal_gamma: float = setting("of focal loss", 2.0, ge=0, le=100)
+    focal_gamma: float = setting("of focal loss", 2.0, ge=0, le=100, needs={"loss": ("focal",)})
     class_weights: Literal["none", "balanced"] = setting(
-        "balanced: inverse to a class's frequency; of classification", "none"
+        "balanced: inverse to a class's frequency; of classification", "none", needs=CLASSIFICATION
     )
     temperature: float = setting(
-        "of the teacher's and the student's probabilities in distillation", 2.0, ge=0.01, le=1000
+        "of the teacher's and the student's probabilities in distillation",
+        2.0,
+        ge=0.01,
+        le=1000,
+        needs=DISTILLATION,
     )
     soft_weight: float = setting(
-        "of the teacher's outputs in distillation, the labels have the rest", 0.5, ge=0, le=1
+        "of the teacher's outputs in distillation, the labels have the rest",
+        0.5,
+        ge=0,
+        le=1,
+        needs=DISTILLATION,
     )
     hidden_weight: float = setting(
-        "of the teacher's hidden states in distillation (TinyBERT)", 0.0, ge=0, le=1_000_000
+        "of the teacher's hidden states in distillation (TinyBERT)",
+        0.0,
+        ge=0,
+        le=1_000_000,
+        needs=DISTILLATION,
     )
     attention_weight: float = setting(
-        "of the teacher's attention in distillation (TinyBERT)", 0.0, ge=0, le=1_000_000
+        "of the teacher's attention in distillation (TinyBERT)",
+        0.0,
+        ge=0,
+        le=1_000_000,
+        needs=DISTILLATION,
     )
     patience: int | None = setting(
         "evaluations on dev without an improvement after which a learning rate is given up; none: "
@@ -263,7 +298,9 @@ class FinetuningSettings:
     )
     precision: Precision = setting(AUTO_PRECISION, "auto")
     clean: Literal["none", "letters"] = setting(
-        "letters: without numbers and punctuation; of classification and regression", "none"
+        "letters: without numbers and punctuation; of classification and regression",
+        "none",
+        needs={"shape": ("classification", "regression")},
     )
 
     def __post_init__(self) -> None:

@@ -10,11 +10,11 @@ Sources, by their short names below:
   ours     measured in this project on two CPU cores
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import replace_settings
+from beam_jobs.job.settings import find_unread, replace_settings
 from model.config import Architecture, FinetuningSettings, PresetName, PretrainingConfig
 
 RENAMED_FIELDS = {"masked_fraction": "mask_probability", "initial_deviation": "initializer_range"}
@@ -162,3 +162,19 @@ def apply_settings(preset: Preset, settings: Mapping[str, str]) -> Preset:
     configs = [preset.architecture, preset.pretraining]
     architecture, pretraining = replace_settings(configs, settings, "pretraining")
     return replace(preset, architecture=architecture, pretraining=pretraining)
+
+
+def find_unread_settings(
+    preset: Preset, names: Iterable[str], dev_shards: str = "none"
+) -> Iterator[str]:
+    """Yield why nothing reads one of these settings of a pre-training; stages of a graph have no
+    dev shards.
+    """
+    configs = [preset.architecture, preset.pretraining]
+    yield from find_unread(configs, names, {"dev shards": dev_shards})
+
+
+def check_settings_are_read(preset: Preset, names: Iterable[str], dev_shards: str = "none") -> None:
+    """Raise UserError for the first of these settings that no pre-training like this one reads."""
+    for mistake in find_unread_settings(preset, names, dev_shards):
+        raise UserError(mistake)

@@ -13,7 +13,7 @@ from beam_jobs.job.settings import parse_assignments, read_options
 from model.config import PretrainingConfig
 from model.device import open_device
 from model.options import PretrainOptions
-from model.presets import PRESETS, Preset, apply_settings
+from model.presets import PRESETS, Preset, apply_settings, check_settings_are_read
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.assembly import build_training
 from model.pretraining.budget import describe_small_budget, parse_budget
@@ -34,9 +34,12 @@ def configure_preset(arguments: PretrainOptions) -> Preset:
     if arguments.steps is not None:
         settings["steps"] = str(arguments.steps)
     try:
-        return apply_settings(PRESETS[arguments.preset], settings)
+        preset = apply_settings(PRESETS[arguments.preset], settings)
+        dev_shards = "given" if arguments.validation else "none"
+        check_settings_are_read(preset, settings, dev_shards)
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None
+    return preset
 
 
 def read_origin(arguments: PretrainOptions, preset: Preset) -> Origin | None:

@@ -16,7 +16,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
@@ -56,6 +56,8 @@ class Setting:
     is_flag: bool = False
     """A boolean that is true as soon as the command line names it."""
     is_positional: bool = False
+    needs: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    """Another setting, or what a job says of itself → its values with which this one is read."""
 
     def describe_bounds(self) -> str:
         """Return the bounds in words, or nothing where there are none."""
@@ -90,6 +92,37 @@ def list_settings(config: Any) -> dict[str, tuple[Any, Setting]]:
     hints = get_type_hints(config)
     settings = {f.name: f.metadata.get("setting") for f in dataclasses.fields(config)}
     return {name: (hints[name], setting) for name, setting in settings.items() if setting}
+
+
+def find_unread(
+    configs: Sequence[Any], given: Iterable[str], facts: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield why nothing reads what was given: a line that begins with the setting.
+
+    `facts` are what a job says besides the configs' own values; what nobody says is not asked.
+    """
+    fields = {name: config for config in configs for name in list_settings(type(config))}
+    values = {**{name: getattr(config, name) for name, config in fields.items()}, **facts}
+    for name in given:
+        if name in fields:
+            needs = list_settings(type(fields[name]))[name][1].needs
+            yield from describe_unmet_needs(name, needs, values)
+
+
+def describe_unmet_needs(
+    name: str, needs: Mapping[str, Sequence[Any]], values: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield a line for everything that a setting needs and that is otherwise."""
+    for other, allowed in needs.items():
+        value = values.get(other, allowed[0])
+        there = value if isinstance(value, list | tuple) else [value]
+        if not set(there) & set(allowed):
+            verb = "has" if isinstance(value, list | tuple) else "is"
+            words = " or ".join(map(format_value, allowed))
+            yield (
+                f"{name} has no effect where {other} is {format_value(value)}, only where it "
+                f"{verb} {words}: leave it out"
+            )
 
 
 def check_settings(config: Any) -> None:

@@ -19,10 +19,11 @@ from flows.configuration.sections import MOST_AT_ONCE, Section, make_form_field,
 from flows.configuration.study_file import Seed
 from model.config import PresetName, PretrainingConfig
 from model.options import Device, FinetuneOptions, VocabularyFitOptions, VocabularyOptions
-from model.presets import PRESETS, apply_settings
+from model.presets import PRESETS, apply_settings, check_settings_are_read
 
 Arm = Literal["pre-trained", "random", "champion", "base", "published"]
 Task = Literal["polarity", "stars"]
+REGISTERED: dict[str, Any] = {"needs": {"mode": ["automatic", "ask"]}}
 HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 
 
@@ -118,6 +119,7 @@ class Finetuning(Section):
     published: Address = Field(
         default="",
         description="Of the arm `published`: a transformers folder, or a hub name in the cache",
+        json_schema_extra={"needs": {"arms": ["published"]}},
     )
     tasks: list[Task] = Field(
         default=["polarity", "stars"],
@@ -201,6 +203,7 @@ class Increment(Section):
         ge=0,
         le=1000,
         description="How often the new dump is gone through; 0: as often as the first was",
+        json_schema_extra={"needs": {"steps": [0]}},
     )
     steps: int = Field(
         default=0, ge=0, le=10_000_000, description="Optimizer steps; 0: as many as the epochs need"
@@ -220,13 +223,6 @@ class Increment(Section):
         description='Where pre-training is to differ from the base, for example {"learning_rate": '
         '"1e-4"}',
     )
-
-    @field_validator("settings")
-    @classmethod
-    def _check_settings(cls, settings: dict[str, str]) -> dict[str, str]:
-        """Check names and kinds; whether the settings suit the base is known with the base."""
-        apply_settings(PRESETS["tiny"], settings)
-        return settings
 
     workers: int = Field(
         default=0, ge=0, le=1024, description="Processes of the Beam jobs; 0: one per core"
@@ -267,13 +263,30 @@ class Promotion(Section):
         default=["polarity"],
         min_length=1,
         description="It must be better than the champion on each of these",
+        json_schema_extra=REGISTERED,
     )
     margin: float = Field(
         default=0.0,
         ge=0,
         le=100,
         description="Points of accuracy; more than 0: not worse by more than that is enough",
+        json_schema_extra=REGISTERED,
     )
+
+
+def check_trainer_settings(
+    preset: PresetName, chosen: "Pretraining | Increment", section: str
+) -> None:
+    """Raise ValueError for settings of the trainer that are wrong, that the form has a field of
+    its own for, or that nothing reads.
+    """
+    for name in chosen.settings:
+        if name in type(chosen).model_fields:
+            raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
+    try:
+        check_settings_are_read(apply_settings(PRESETS[preset], chosen.settings), chosen.settings)
+    except ValueError as wrong:
+        raise ValueError(f"{section}.settings: {wrong}") from None
 
 
 def check_promotion(study: Finetuning, promotion: Promotion) -> None:
@@ -306,10 +319,7 @@ class RunTemplate(Section):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        try:
-            apply_settings(PRESETS[self.preset], self.pretraining.settings)
-        except ValueError as wrong:
-            raise ValueError(f"pretraining.settings: {wrong}") from None
+        check_trainer_settings(self.preset, self.pretraining, "pretraining")
         check_promotion(self.finetuning, self.promotion)
         return self
 
@@ -331,6 +341,7 @@ class AdditionTemplate(Section):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
+        check_trainer_settings("tiny", self.increment, "increment")  # the base may say otherwise
         check_promotion(self.finetuning, self.promotion)
         return self
 

@@ -4,11 +4,11 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from beam_jobs.job.settings import list_settings
+from beam_jobs.job.settings import describe_unmet_needs, list_settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_AT_ONCE = 64
@@ -21,6 +21,18 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True
     )
+
+    @model_validator(mode="after")
+    def _check_needs(self) -> Self:
+        """Refuse what was changed and nothing reads: `needs` names the fields that decide it."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        for name, field in type(self).model_fields.items():
+            extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+            needs: Any = extra.get("needs", {})
+            if needs and values[name] != field.default:
+                for mistake in describe_unmet_needs(name, needs, values):
+                    raise ValueError(mistake)
+        return self
 
 
 def make_form_field(config: type, name: str, **changes: Any) -> Any:

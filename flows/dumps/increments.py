@@ -24,6 +24,7 @@ from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import ExistingStage, Manifest, Stage, Store, read_manifest
 from flows.stages import corpus, dump, pretraining, shards, vocabulary
+from model.presets import find_unread_settings
 
 
 @dataclass(frozen=True)
@@ -240,13 +241,17 @@ def inherit_settings(form: Addition | AdditionParameters, base: Base) -> Additio
             f"increment.base: put back {gone[0]}; its texts were withheld from the base, and must "
             "be again"
         )
-    made = first.corpus.parameters
+    made, trainer = first.corpus.parameters, pretraining.resolve_preset(base.encoder)
     if made.get("near_duplicates"):
         raise UserError(
             "increment.base: its corpus is without near duplicates (corpus.near_duplicates), and "
             "keeps nothing to tell by whether a new text is one; run all dumps anew"
         )
-    inherited = {k: v for k, v in before["settings"].items() if k != "long_share"}
+    inherited = {
+        name: text
+        for name, text in before["settings"].items()
+        if name != "long_share" and not any(find_unread_settings(trainer, [name]))
+    }
     return AdditionParameters(
         dump=form.dump,
         preset=before["preset"],

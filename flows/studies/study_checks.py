@@ -22,7 +22,7 @@ from model.finetuning import search_space
 from model.finetuning.features.examples import Task
 from model.finetuning.task_settings import check_for_task
 from model.finetuning.tasks import TASKS, find_task, table
-from model.presets import PRESETS, apply_settings
+from model.presets import PRESETS, apply_settings, check_settings_are_read
 
 NO_FOLDERS = ("random", "half")
 
@@ -157,9 +157,8 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
         yield f"pretraining.preset: no preset {own.preset!r}; there are {', '.join(PRESETS)}"
         return
     try:
-        apply_settings(
-            PRESETS[own.preset], {name: format_value(value) for name, value in own.set.items()}
-        )
+        texts = {name: format_value(value) for name, value in own.set.items()}
+        check_settings_are_read(apply_settings(PRESETS[own.preset], texts), texts)
     except ValueError as mistake:
         yield f"pretraining.set: {mistake}"
     if "seed" in own.set:
@@ -227,19 +226,23 @@ def _check_settings(study: Study) -> Iterator[str]:
         for arm in expand_grid(study):
             together = {**study.settings, **task.settings, **arm.settings}
             yield from _check_values(
-                base, f"{arm.name} on {task.name}", together, TASKS.get(task.task)
+                base, f"{arm.name} on {task.name}", together, TASKS.get(task.task), arm
             )
 
 
 def _check_values(
-    base: FinetuningSettings, field: str, settings: Mapping[str, Any], task: Task | None = None
+    base: FinetuningSettings,
+    field: str,
+    settings: Mapping[str, Any],
+    task: Task | None = None,
+    arm: Arm | None = None,
 ) -> Iterator[str]:
     """Yield what the settings ask that fine-tuning, or the task, does not take."""
     texts = {name: format_value(value) for name, value in settings.items()}
     try:
         [chosen] = replace_settings([base], texts, "finetuning")
-        if task:
-            check_for_task(chosen, task)
+        if task and arm:
+            check_for_task(chosen, task, bool(arm.teacher))
     except UserError as mistake:
         yield f"{field}: {str(mistake).removeprefix(field.rpartition('.')[2] + ': ')}"
 

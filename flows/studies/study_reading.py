@@ -69,6 +69,11 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
     steps = str(parameters.pretraining.steps or STEPS)
     values = {"steps": steps, **{v: f"<{v}>" for v in wanted}, **choice.variables}
     study = parse_study(fill_variables(content, values, name), name, choice.settings)
+    if choice.general_text and "general_shards" not in wanted:
+        raise UserError(
+            f"--general {choice.general_text[0]}: no arm of the study {name} pre-trains on general "
+            "text; leave it out"
+        )
     left_out = {} if choice.general_text else find_arms_without_text(study)
     if left_out:
         study = drop_arms(study, left_out, name)
@@ -252,6 +257,10 @@ def check_unread_settings(
         read |= {"vocabulary", "shards"}
     if "encoder" in wanted:
         read |= {"pretraining"}
+    if parameters.preset != Parameters().preset and not read & {"vocabulary", "pretraining"}:
+        raise UserError(
+            f"--preset {parameters.preset}: no stage of the study {name} reads it; leave it out"
+        )
     for setting in list_changes(parameters):
         field = setting.partition("=")[0]
         if not {field, field.partition(".")[0]} & read:

@@ -52,11 +52,8 @@ def list_kinds(estimate: Estimate) -> Iterator[tuple[str, int, str]]:
     for kind, n in numbers.items():
         took = [estimate.seconds[s.fingerprint] for s in estimate.todo if s.name == kind]
         known = [seconds for seconds in took if seconds is not None]
-        if not known:
-            yield NAMES.get(kind, kind), n, "not known"
-        elif sum(known):
-            shared = estimate.sum_seconds(kind)
-            yield NAMES.get(kind, kind), n, format_duration(shared)
+        time = format_duration(estimate.sum_seconds(kind)) if any(known) else "–"
+        yield NAMES.get(kind, kind), n, time if known else "not known"
 
 
 def render_plan(estimate: Estimate) -> str:

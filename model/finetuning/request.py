@@ -33,7 +33,7 @@ class Request:
 
     def check(self) -> None:
         """Raise a UserError for what can be refused before anything is read."""
-        check_for_task(self.settings, self.task)
+        check_for_task(self.settings, self.task, self.start.teacher is not None)
         if not 0 <= self.seed < 2**32:
             raise UserError(f"--seed {self.seed}: give a number from 0 to {2**32 - 1}")
 

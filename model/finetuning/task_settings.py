@@ -3,31 +3,18 @@
 from dataclasses import fields
 
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import find_unread
 from model.config import FinetuningSettings
 from model.finetuning.features.examples import Sampling, Split, Task
 
-SHAPES_WITH_SETTING: dict[str, tuple[str, ...]] = {
-    "loss": ("classification", "tokens", "choice"),
-    "focal_alpha": ("classification", "tokens"),
-    "class_weights": ("classification",),
-    "clean": ("classification", "regression"),
-    "empty_windows": ("span",),
-}
-"""Shapes of tasks on which a setting has an effect."""
 
-
-def check_for_task(settings: FinetuningSettings, task: Task) -> None:
+def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) -> None:
     """Raise a UserError for a setting that the task would silently pass over."""
-    defaults = {field.name: field.default for field in fields(FinetuningSettings)}
-    for name, shapes in SHAPES_WITH_SETTING.items():
-        if getattr(settings, name) != defaults[name] and task.shape not in shapes:
-            raise UserError(
-                f"{name} has no effect on {task.name}, a task of shape {task.shape}: "
-                f"leave it out (it is for {', '.join(shapes)})"
-            )
+    given = [f.name for f in fields(settings) if getattr(settings, f.name) != f.default]
+    facts = {"shape": task.shape, "teacher": "given" if has_teacher else "none"}
+    for mistake in find_unread([settings], given, facts):
+        raise UserError(mistake)
     alphas, classes = len(settings.focal_alpha), len(task.labels)
-    if alphas and settings.loss != "focal":
-        raise UserError("focal_alpha has no effect without loss=focal: leave it out")
     if alphas and alphas != classes and (alphas, classes) != (1, 2):
         raise UserError(
             f"focal_alpha: give a weight for each of the {classes} classes {', '.join(task.labels)}"

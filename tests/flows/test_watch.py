@@ -11,6 +11,7 @@ import time
 import pytest
 from pydantic import ValidationError
 
+from beam_jobs.job.errors import UserError
 from flows.configuration.dump import Reading
 from flows.configuration.parameters import (
     AdditionTemplate,
@@ -225,3 +226,14 @@ def test_a_mistake_in_the_form_is_told_before_any_dump_arrives():
         )
     with pytest.raises(ValidationError, match="not an encoding Python knows"):
         AdditionTemplate(dump=Reading(encoding="nonsense"))
+
+
+def test_a_template_of_what_is_not_started_is_refused(tmp_path):
+    store = Store(tmp_path)
+    changed = RunTemplate.model_validate({"pretraining": {"steps": 60}})
+    with pytest.raises(UserError, match=r"run\.pretraining\.steps=60 has no effect where watch"):
+        look_for_dumps(store, Watch(each="added"), changed)
+    added = AdditionTemplate.model_validate({"increment": {"steps": 60}})
+    with pytest.raises(UserError, match=r"addition\.increment\.steps=60 has no effect where"):
+        look_for_dumps(store, Watch(), addition=added)
+    assert not (tmp_path / "inbox").exists()

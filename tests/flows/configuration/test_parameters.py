@@ -14,7 +14,7 @@ from flows.configuration.dump import Format
 from flows.configuration.parameters import Addition, Parameters, PresetName, Section
 from flows.configuration.settings import fill_form, fill_parameters
 from flows.configuration.study_file import StudyChoice
-from flows.watch import Watch
+from flows.watch import RunTemplate, Watch
 from model.options import SMALLEST_VOCABULARY
 from model.presets import PRESETS
 
@@ -142,6 +142,45 @@ def test_a_mistake_names_the_field(setting, words):
     with pytest.raises(UserError, match=words) as told:
         fill_parameters([setting])
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["finetuning.published=google/electra-small"], "finetuning: published has no effect where "
+         "arms is pre-trained,random, only where it has published: leave it out"),
+        (["promotion.margin=2"], "promotion: margin has no effect where mode is off, only where it "
+         "is automatic or ask: leave it out"),
+        (["promotion.tasks=stars"], "promotion: tasks has no effect where mode is off"),
+        (["pretraining.validate_every=50"], "pretraining.settings: validate_every has no effect "
+         "where dev shards is none"),
+        (["pretraining.objective=mlm", "pretraining.generator_multiplier=0.5"],
+         "pretraining.settings: generator_multiplier has no effect where objective is mlm"),
+        (["pretraining.objective=mlm+nsp", "pretraining.segment_probability=0.9"],
+         "segment_probability has no effect where objective is mlm.nsp"),
+        (['pretraining.settings={"steps": "5"}'], "pretraining.settings: steps: write it as "
+         "pretraining.steps"),
+    ],
+)  # fmt: skip
+def test_what_nothing_reads_is_refused(settings, words):
+    """The user's `study where_it_pays --set pretraining.steps=60` changed nothing."""
+    with pytest.raises(UserError, match=words) as told:
+        fill_parameters(settings)
+    assert "\n" not in str(told.value)
+    with pytest.raises(UserError, match=words):
+        fill_form(RunTemplate, settings)
+
+
+def test_what_is_read_after_all_is_taken():
+    """Of an arm that is run, a promotion that is asked for, an objective with a generator."""
+    taken = fill_parameters(
+        ["promotion.mode=ask", "promotion.margin=2", "pretraining.generator_multiplier=0.5"]
+    )
+    assert taken.promotion.margin == 2
+    with pytest.raises(UserError, match="increment: epochs has no effect where steps is 5"):
+        fill_form(Addition, ["increment.steps=5", "increment.epochs=2"])
+    with pytest.raises(UserError, match=r"settings: warmup: write it as increment\.warmup"):
+        fill_form(Addition, ['increment.settings={"warmup": "0.1"}'])
 
 
 def test_the_least_values_of_the_form_are_the_jobs():

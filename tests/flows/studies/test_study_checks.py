@@ -96,7 +96,7 @@ def space(**choices):
         ),
         (
             {"settings": {"loss": "focal"}, "tasks": [{"task": "squad2", "data": "d"}]},
-            "here: one on squad2: loss has no effect on squad2, a task of shape span",
+            "here: one on squad2: loss has no effect where shape is span",
         ),
         (space(loss=["focall"]), "here: search.space.loss: loss=focall: expected"),
         (space(max_length=[64]), "here: search.space.max_length: has no effect in a search"),

@@ -214,6 +214,18 @@ def test_a_dry_run_lists_stages_and_cells(place, capsys):
             "no stage of the study where_it_pays reads pretraining.steps",
         ),
         (
+            ["losses", "--dump", "sample:9", "--general", "README.md"],
+            "--general README.md: no arm of the study losses pre-trains on general text",
+        ),
+        (
+            ["losses", "--set", "encoder=x", "--set", "corpus=x", "--preset", "small"],
+            "losses: tasks[0].data: x: no such file",
+        ),
+        (
+            ["losses", "--dump", "sample:9", "--set", "temperature=3"],
+            "losses: cross-entropy on polarity: temperature has no effect where teacher is none",
+        ),
+        (
             ["losses", "--set", "encoder=/none", "--set", "corpus=/none", "--set", "seeds=x"],
             "expected whole numbers",
         ),

@@ -60,12 +60,19 @@ def test_settings_of_a_run_are_read_back(tmp_path):
 @pytest.mark.parametrize(
     ("shape", "settings", "words"),
     [
-        ("span", {"loss": "focal"}, "loss has no effect on t, a task of shape span"),
+        (
+            "span",
+            {"loss": "focal"},
+            "loss has no effect where shape is span, only",
+        ),
         ("regression", {"loss": "focal"}, "loss has no effect"),
         ("tokens", {"class_weights": "balanced"}, "class_weights has no effect"),
         ("choice", {"clean": "letters"}, "clean has no effect"),
         ("choice", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha has no effect"),
-        ("classification", {"focal_alpha": (0.5,)}, "without loss=focal"),
+        ("classification", {"focal_alpha": (0.5,)}, "where loss is cross_entropy, only where"),
+        ("classification", {"focal_gamma": 5.0}, "focal_gamma has no effect where loss is cross"),
+        ("classification", {"stride": 32}, "stride has no effect where shape is classification"),
+        ("classification", {"soft_weight": 0.7}, "soft_weight has no effect where teacher is none"),
         (
             "classification",
             {"loss": "focal", "focal_alpha": (0.5,)},
@@ -76,9 +83,10 @@ def test_settings_of_a_run_are_read_back(tmp_path):
 def test_what_a_task_would_pass_over_is_refused(shape, settings, words):
     task = Task("t", shape, ("a", "b", "c"), ("accuracy",), lambda *_: [], "")
     with pytest.raises(UserError, match=words):
-        check_for_task(FinetuningSettings(**settings), task)
+        check_for_task(FinetuningSettings(**settings), task, has_teacher=False)
     several = FinetuningSettings(loss="focal", focal_alpha=(0.1, 0.1, 0.8))
-    check_for_task(several, replace(task, shape="tokens"))
+    check_for_task(several, replace(task, shape="tokens"), has_teacher=False)
+    check_for_task(FinetuningSettings(soft_weight=0.7), task, has_teacher=True)
 
 
 def test_focal_loss_without_focus_is_cross_entropy():

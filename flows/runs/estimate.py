@@ -7,6 +7,7 @@ store's manifests recorded, over what the table says of the same work, is this m
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -49,6 +50,7 @@ FILE_SHARES = {"train": 80, "dev": 10, "test": 10}
 """Percent of a file's examples, about."""
 SEARCH_SHARE = 0.5
 """Of a search's trials that are not pruned, about."""
+SHAPE = ("layers", "hidden", "intermediate")
 NEWEST = 5
 """Manifests of a kind that tell this machine's speed."""
 
@@ -129,8 +131,9 @@ def measure_factors(store: Store, is_accelerated: bool) -> dict[str, float]:
             continue
         device = manifest["result"].get("device", "cpu")
         if kind not in TRAINED or is_accelerated != (device == "cpu"):
-            work = count_work(resolve_manifest(manifest, store), 0)
-            found.append(manifest["seconds"] / get_reference_seconds(kind, work))
+            with suppress(LookupError, TypeError, ValueError):  # one of an earlier version
+                work = count_work(resolve_manifest(manifest, store), 0)
+                found.append(manifest["seconds"] / get_reference_seconds(kind, work))
     return {kind: median(found) for kind, found in ratios.items() if found}
 
 
@@ -200,10 +203,10 @@ def read_shards(shards: Stage) -> Mapping[str, Any]:
 
 def count_finetuning_operations(stage: Stage, reviews: int) -> float:
     """Return the operations of a fine-tuning with its evaluations on dev and test."""
-    told, data = stage.parameters["settings"], stage.inputs["data"]
+    told, data = stage.parameters["settings"], stage.inputs.get("data")
     n = {
         split: stage.result.get(f"n_{split}")
-        or min(told[f"n_{split}"] or float("inf"), count_examples(data, split, reviews))
+        or min(told[f"n_{split}"] or float("inf"), count_examples(stage, data, split, reviews))
         for split in FILE_SHARES
     }
     passes = told["epochs"] * len(told["learning_rates"])
@@ -215,15 +218,19 @@ def count_finetuning_operations(stage: Stage, reviews: int) -> float:
     return examples * 2 * count_trunk_parameters(stage) * TOKENS + steps * STEP_OPERATIONS
 
 
-def count_examples(data: Stage, split: str, reviews: int) -> float:
-    """Return about how many examples a split of a corpus, or of a file, has."""
-    if data.name == "corpus":
+def count_examples(stage: Stage, data: Stage | None, split: str, reviews: int) -> float:
+    """Return about how many examples a split of a corpus, or of a file, has; what a manifest was
+    made of is named in its result.
+    """
+    if data and data.name == "corpus":
         if "splits" in data.result:
             return float(data.result["splits"].get(split, 0))
         shares = dict(part.split("=") for part in data.parameters["split"].split(","))
         return count_reviews(data, reviews) * int(shares[split]) / 100
-    place = Path(str(data.result.get("path", "")))
-    files = [place] if place.is_file() else place.rglob("*") if place.is_dir() else []
+    given = str(data.result.get("path", "") if data else stage.result.get("data", ""))
+    place = Path(given)
+    inside = place.rglob("*") if given and place.is_dir() else []
+    files = [place] if place.is_file() else inside
     size = sum(file.stat().st_size for file in files if file.is_file())
     return size / EXAMPLE_BYTES * FILE_SHARES[split] / 100
 
@@ -238,16 +245,15 @@ def count_trunk_parameters(stage: Stage) -> float:
         shape = encoder.parameters["preset.architecture"] | {
             name: int(value)
             for name, value in encoder.parameters["settings"].items()
-            if name in ("layers", "hidden", "intermediate")
+            if name in SHAPE
         }
-    if not shape and encoder:
-        file = Path(str(encoder.result.get("path", ""))) / "config.json"
+    named = [stage.result.get("architecture"), stage.result.get("encoder")]
+    places = [encoder.result.get("path")] if encoder else named
+    for file in [Path(str(place)) / "config.json" for place in places if place and not shape]:
         about = json.loads(file.read_text()) if file.exists() else {}
-        shape = {
-            "layers": about.get("num_hidden_layers", 2),
-            "hidden": about.get("hidden_size", 128),
-            "intermediate": about.get("intermediate_size", 512),
-        }
+        sizes = ("num_hidden_layers", "hidden_size", "intermediate_size")
+        if all(name in about for name in sizes):
+            shape = dict(zip(SHAPE, (about[name] for name in sizes), strict=True))
     if not shape:
         return count_trunk_parameters(stage.inputs["teacher"]) if "teacher" in stage.inputs else 4e5
     hidden = shape["hidden"]

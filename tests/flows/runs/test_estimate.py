@@ -13,7 +13,7 @@ from flows.configuration.dump import Dump
 from flows.dumps.preview import guess_reviews
 from flows.runner.stage_runner import Plan
 from flows.runner.store import MANIFEST, Stage, Store
-from flows.runs.estimate import estimate_plan
+from flows.runs.estimate import estimate_plan, measure_factors
 from flows.stages.dump import build_dump_stage
 from flows.ui import plan_page
 
@@ -61,6 +61,36 @@ def test_what_is_complete_takes_no_time(tmp_path):
     estimate = estimate_plan(plan_again(Store(tmp_path), "demo"), 0)
     assert estimate.sum_seconds() == 0
     assert plan_page.format_total(estimate) == "nothing to do: every stage is complete"
+
+
+def test_a_fine_tuning_on_a_file_tells_the_speed_too(tmp_path):
+    """Files and models from elsewhere have no manifest: a run ended at this one."""
+    store = Store(tmp_path / "store")
+    write_run(store, "demo")
+    (tmp_path / "mini").mkdir()
+    about = {"num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536}
+    (tmp_path / "mini" / "config.json").write_text(json.dumps(about))
+    [*_, told] = [manifest for manifest in RUNS["demo"] if manifest["stage"] == "finetuning"]
+    other = {"stage": "external", "fingerprint": "0" * 16}
+    for i in range(5):
+        manifest = {
+            **told,
+            "fingerprint": f"{i:016x}",
+            "inputs": {"data": other, "encoder": other},
+            "parameters": {**told["parameters"], "architecture": {}},
+            "result": {**told["result"], "encoder": str(tmp_path / "mini")},
+            "finished": "2999-01-01T00:00:00Z",
+            "seconds": 300.0,
+        }
+        folder = store.root / "finetuning" / manifest["fingerprint"]
+        folder.mkdir()
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+    factor = measure_factors(store, is_accelerated=False)["finetuning"]
+    assert 0.5 <= factor <= 2
+    folder = store.root / "finetuning" / ("f" * 16)
+    folder.mkdir()
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "parameters": {}, "version": 0}))
+    assert measure_factors(store, is_accelerated=False)["finetuning"] == factor
 
 
 def test_a_machine_ten_times_as_slow_takes_ten_times_as_long(tmp_path):

@@ -5,7 +5,6 @@ from typing import Any
 
 from prefect import flow
 
-from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Parameters
 from flows.configuration.scoring import Scoring
 from flows.configuration.sections import take_fields
@@ -38,13 +37,7 @@ def score(**given: Any) -> dict[str, Any]:
 
 def find_model_version(alias: str, store: Store) -> dict[str, str]:
     """Return version and tags of the model with this alias."""
-    version = Registry(mlflow_server.resolve_mlflow_uri(store.root)).get_by_alias(alias)
-    if not version.get("scorer"):
-        raise UserError(
-            f"model.alias: no {alias} in the registry; "
-            "run domain-adaptation with promotion.mode=automatic"
-        )
-    return version
+    return Registry(mlflow_server.resolve_mlflow_uri(store.root)).find_scorer(alias)
 
 
 def build_scoring_graph(version: dict[str, str], workers: int) -> Any:

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from flows.cli.options import add_command, add_dump_options, demand_dump, find_store_root
+from flows.cli.options import (
+    add_command,
+    add_dump_options,
+    demand_dump,
+    find_store_root,
+    open_registry,
+)
 from flows.ui import terminal
 from model.presets import PRESETS
 
@@ -183,6 +189,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
 
     parameters = Parameters(dump=form.dump, store=form.store)
     build_dump_stage(parameters.dump, Store(form.store))  # refuses wrong paths at once
+    open_registry(arguments).find_scorer(form.model.alias)
 
     def run() -> dict[str, Any]:
         from flows.score import score

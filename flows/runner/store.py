@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from beam_jobs.job.locks import exclusive_lock
 log = logging.getLogger("amazon_electra")
 
 MANIFEST = "manifest.json"
+PARTS = {"stage", "version", "fingerprint", "title", "parameters", "inputs", "result", "finished"}
+"""Of a manifest, without which nobody can use it."""
 ACCELERATOR = "accelerator"
 """Tag of the stages that need the machine's one GPU, TPU or all its cores."""
 NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json", "system.jsonl"}
@@ -238,12 +240,21 @@ def read_manifest(folder: Path) -> Manifest | None:
     stage is made again.
     """
     try:
-        return json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads((folder / MANIFEST).read_text())
+        if missing := PARTS - set(manifest):
+            raise ValueError(f"no {', '.join(sorted(missing))}")
     except FileNotFoundError:
         return None
-    except ValueError as damage:
-        log.warning("%s is damaged (%s): the stage is made again", folder / MANIFEST, damage)
+    except (TypeError, ValueError) as damage:
+        warn_of_damage(folder / MANIFEST, str(damage))
         return None
+    return manifest
+
+
+@cache
+def warn_of_damage(manifest: Path, damage: str) -> None:
+    """Say once in a process that a manifest is damaged."""
+    log.warning("%s is damaged (%s): the stage is made again", manifest, damage)
 
 
 def read_package_versions() -> dict[str, str]:

@@ -30,7 +30,9 @@ def restrict_store(root: Path) -> None:
         if not os.access(root, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise UserError(f"--store {root}: {error.strerror}; choose another folder") from None
+        raise UserError(
+            f"--store {root}: cannot be written: {error.strerror}; choose another folder"
+        ) from None
     for folder in (root / name for name in OURS):
         if folder.is_dir() and folder.stat().st_uid == os.getuid():
             folder.chmod(folder.stat().st_mode & ~umask & 0o7777)

@@ -58,7 +58,9 @@ def hold_store(store: Path) -> Iterator[None]:
         store.mkdir(parents=True, exist_ok=True)
         lock = open(store / "up.lock", "a+")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise UserError(f"--store {store}: {error.strerror}; choose another folder") from None
+        raise UserError(
+            f"--store {store}: cannot be written: {error.strerror}; choose another folder"
+        ) from None
     with lock:
         if not try_lock(lock):
             raise store_in_use_error(store)

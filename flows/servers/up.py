@@ -130,7 +130,9 @@ def start_detached(store: Path, words: list[str]) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         output = open(log, "ab")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise UserError(f"--store {store}: {error.strerror}; choose another folder") from None
+        raise UserError(
+            f"--store {store}: cannot be written: {error.strerror}; choose another folder"
+        ) from None
     with output:
         log_start = output.tell()
         command = [sys.executable, "-m", "flows.cli.main", "up", *words]

@@ -53,6 +53,21 @@ class Registry:
             return {}
         return {**known.tags, "version": str(known.version), "source": str(known.source)}
 
+    def find_scorer(self, alias: str) -> dict[str, str]:
+        """Return the version with the alias, which can label reviews; UserError where there is
+        none.
+        """
+        version = self.get_by_alias(alias)
+        if not version.get("scorer"):
+            with self._translate_errors():
+                known = self._get_or_none(lambda: self._client.get_registered_model(self.name))
+            there = ", ".join(sorted(known.aliases)) if known else ""
+            raise UserError(
+                f"model.alias: no {alias} in the registry (there: {there or 'none'}); a run with "
+                "--set promotion.mode=automatic (in a form promotion.mode) registers its model"
+            )
+        return version
+
     def get_tags(self, version: str) -> dict[str, str]:
         with self._translate_errors():
             return dict(self._client.get_model_version(self.name, version).tags)

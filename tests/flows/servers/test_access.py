@@ -96,4 +96,7 @@ def test_a_store_that_cannot_be_made_is_told_by_its_setting(capsys, words):
     arguments = main.build_parser().parse_args([*words, "--store", "/proc/foo"])
     assert main.attempt(arguments) == 2
     told = capsys.readouterr().err
-    assert told == "error: --store /proc/foo: No such file or directory; choose another folder\n"
+    assert (
+        told
+        == "error: --store /proc/foo: cannot be written: No such file or directory; choose another folder\n"
+    )

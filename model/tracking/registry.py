@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from beam_jobs.job.errors import UserError
 from model.tracking.mlflow_client import create_client, hide_credentials
 
 REGISTERED = "amazon-electra"

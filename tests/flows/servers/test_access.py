@@ -96,7 +96,5 @@ def test_a_store_that_cannot_be_made_is_told_by_its_setting(capsys, words):
     arguments = main.build_parser().parse_args([*words, "--store", "/proc/foo"])
     assert main.attempt(arguments) == 2
     told = capsys.readouterr().err
-    assert (
-        told
-        == "error: --store /proc/foo: cannot be written: No such file or directory; choose another folder\n"
-    )
+    why = "cannot be written: No such file or directory; choose another folder"
+    assert told == f"error: --store /proc/foo: {why}\n"

@@ -92,6 +92,17 @@ def test_the_last_bin_holds_what_is_certain():
     assert compute_metric("ece", said) == pytest.approx((0.45 + 1) / 4)
 
 
+def test_errors_of_different_bins_do_not_cancel():
+    """Too sure at 0.95, not sure enough at 0.55."""
+    said = replace(
+        classes(n=2, k=2),
+        labels=[1, 0],
+        predictions=[0, 0],
+        probabilities=np.array([[0.95, 0.05], [0.55, 0.45]], dtype=np.float32),
+    )
+    assert compute_metric("ece", said) == pytest.approx((0.95 + 0.45) / 2)
+
+
 def test_correlations_of_numbers_far_from_zero():
     """Sums of squares of such numbers would lose all digits if they were not centred."""
     said = numbers()

@@ -213,6 +213,8 @@ def test_the_freedom_of_a_grid_is_satterthwaites():
     rows, columns = (3 - 0.5 * 3) / 9, 3 / 9
     uncertainty = known**2 / 99 + rows**2 / 2 + columns**2 / 2
     assert freedom == pytest.approx((4 / 3) ** 2 / uncertainty, rel=1e-3)
+    smaller = significance._estimate_variance(grid / 100, resampled / 100, 100)
+    assert smaller == pytest.approx((variance / 100**2, freedom)), "whatever the unit"
 
 
 def test_one_seed_has_the_freedom_of_its_examples():

@@ -1,4 +1,4 @@
-"""Attempts at several learning rates: where they lie, how their steps are numbered, which is best."""
+"""Attempts at several learning rates: their folders, their steps, and which is best."""
 
 import math
 from types import SimpleNamespace

@@ -1,5 +1,6 @@
 """Which copy stays, exact and near, whatever the order and the cut of the dump."""
 
+import itertools
 import random
 
 import numpy as np
@@ -191,15 +192,16 @@ def test_each_near_copy_is_found_in_the_bucket_of_its_band(tmp_path, of):
             "c": [text_of(99, 8), f"{texts[35]} Really."],
         },
     )
-    found = [
-        copy
-        for band in range(near_duplicates.choose_bands(0.8)[0])
-        for bucket in range(of)
-        for copy in duplicate_buckets.find_near_duplicates(
+    found, of_bucket = [], set()
+    for band, bucket in itertools.product(range(near_duplicates.choose_bands(0.8)[0]), range(of)):
+        copies = duplicate_buckets.find_near_duplicates(
             (band, bucket, of), str(tmp_path), 0.8, counts
         )
-    ]
+        for copy in copies:
+            found.append(copy)
+            of_bucket.add(bucket)
     assert rows_by_unit(found) == {"a": set(range(30)), "c": {1}}
+    assert of_bucket == set(range(of)), "each bucket has its share"
 
 
 def test_rows_are_read_from_where_they_lie(tmp_path):

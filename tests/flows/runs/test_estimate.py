@@ -160,3 +160,12 @@ def test_the_reviews_of_a_dump_are_guessed_from_its_first_records(tmp_path):
     dump = Dump(paths=paths)
     stage = build_dump_stage(dump, Store(tmp_path / "store"))
     assert guess_reviews(dump, stage) == pytest.approx(240_000, rel=0.05)
+
+
+def test_a_stage_made_of_what_is_not_in_the_store_tells_no_speed(tmp_path):
+    """As a cell of a study on a folder of one's own, which every later run finds there."""
+    store = Store(tmp_path / "store")
+    data = Stage("external", 1, {"content": "0"}, result={"path": str(tmp_path)})
+    told = {"task": "polarity", "seed": 0, "settings": {"epochs": 1}}
+    store.publish(Stage("finetuning", 1, told, {"data": data}), {"device": "cpu"}, seconds=3.0)
+    assert measure_factors(store, is_accelerated=False) == {}

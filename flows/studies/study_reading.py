@@ -78,9 +78,10 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
     if left_out:
         study = drop_arms(study, left_out, name)
         wanted = frozenset(wanted - {"general_shards"})
-    check_places(study, name)
     check_unread_settings(parameters, name, wanted, "steps" in variables)
-    return LoadedStudy(study, choice, wanted, left_out)
+    loaded = LoadedStudy(study, choice, wanted, left_out)
+    check_places(loaded.study, name)
+    return loaded
 
 
 def read_content(choice: StudyChoice) -> tuple[str, Any]:

@@ -109,8 +109,9 @@ def estimate_plan(plan: Plan, reviews: int, is_accelerated: bool = False) -> Est
             continue
         took = None
         if stage.name in factors or not (is_accelerated and stage.name in TRAINED):
-            work = count_work(resolve_stage(stage, plan.store), reviews)
-            took = factors.get(stage.name, other) * get_reference_seconds(stage.name, work)
+            with suppress(LookupError):  # a stage of another graph than ours
+                work = count_work(resolve_stage(stage, plan.store), reviews)
+                took = factors.get(stage.name, other) * get_reference_seconds(stage.name, work)
         seconds[stage.fingerprint] = took
     return Estimate(plan, seconds, frozenset(factors))
 

@@ -5,6 +5,12 @@ import re
 
 import fsspec
 import pytest
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    FlowRunFilter,
+)
+from prefect.client.schemas.sorting import FlowRunSort
 
 from beam_jobs.job.errors import UserError
 from flows import add_dump, partial_flows, score, study
@@ -87,15 +93,22 @@ def test_a_report_that_mlflow_did_not_take_is_sent_by_the_next_run_that_makes_no
     assert "mlflow.parentRunId" not in with_report.data.tags
 
 
+def read_flow_runs(client, store):
+    """The flow runs of a store, among the newest of a server that other tests use too."""
+    newest = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=200)
+    return [run for run in newest if run.parameters.get("store") == str(store)]
+
+
 def test_prefect_shows_progress_counts_and_the_name_of_the_run(store):
     from prefect.client.orchestration import get_client
 
     run_toy(store, {})
     with get_client(sync_client=True) as client:
-        names = {artifact.key for artifact in client.read_artifacts(limit=200)}
-        runs = client.read_flow_runs(limit=200)
+        [run] = read_flow_runs(client, store)
+        of_run = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id]))
+        names = {artifact.key for artifact in client.read_artifacts(artifact_filter=of_run)}
     assert {"corpus-progress", "corpus-counts", "pretraining-progress", "stages"} <= names
-    assert any(run.name.startswith("sample-100 · tiny · 2") for run in runs)
+    assert run.name.startswith("sample-100 · tiny · 2")
 
 
 @pytest.mark.parametrize(
@@ -225,14 +238,10 @@ def test_fine_tunings_side_by_side_take_the_accelerator_once_and_none_where_all_
     for _ in range(2):
         run_toy(store, {})
     with get_client(sync_client=True) as client:
-        flows = [
-            run.id
-            for run in client.read_flow_runs(limit=200)
-            if run.parameters.get("store") == str(store)
-        ]
+        both = FlowRunFilter(id={"any_": [run.id for run in read_flow_runs(client, store)]})
 
         def made():
-            return [run for run in client.read_task_runs(limit=200) if run.flow_run_id in flows]
+            return client.read_task_runs(flow_run_filter=both)
 
         eventually(lambda: len(made()) == 2 * 6 + 1)  # Prefect writes them down a moment later
         tagged = [run.name for run in made() if ACCELERATOR in run.tags]

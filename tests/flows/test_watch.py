@@ -43,15 +43,12 @@ def store(tmp_path, prefect_home):
 def runs(store):
     """The runs that were started for dumps of this store, in the order of their creation."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.sorting import FlowRunSort
+    from prefect.client.schemas.filters import FlowRunFilter
 
+    started = FlowRunFilter(tags={"all_": ["new-dump"]})
     with get_client(sync_client=True) as client:
-        found = client.read_flow_runs(limit=200, sort=FlowRunSort.EXPECTED_START_TIME_ASC)
-    mine = [
-        run
-        for run in found
-        if "new-dump" in run.tags and run.parameters["store"] == str(store.root)
-    ]
+        found = client.read_flow_runs(flow_run_filter=started, limit=200)
+    mine = [run for run in found if run.parameters["store"] == str(store.root)]
     return sorted(mine, key=lambda run: run.created)
 
 

@@ -59,8 +59,10 @@ _LARGE = Architecture(
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
     for preset in (
-        # ours: 4 million tokens, 185 CPU seconds of `python -m model.pretrain --preset tiny
-        # --threads 1` on the 20,000 reviews of `amazon-electra sample`. At this width a deviation
+        # ours: 2.4 million tokens of the 20,000 reviews of `amazon-electra sample`; accuracy on test
+        # in-domain against random: polarity 0.992 against 0.806, +0.186 [0.086, 0.286], stars 0.671
+        # against 0.594, +0.077 [0.013, 0.141]. What follows was found with 2,000 steps, 185 CPU
+        # seconds of `python -m model.pretrain --preset tiny --threads 1`. At this width a deviation
         # of 0.02 (with dropout 0.1) makes the start a plateau: after 400 steps the discriminator
         # finds 5% of the replaced tokens, with 0.07 and no dropout 14%, after 900 41%. A learning
         # rate of 2e-3 trains the generator faster and the discriminator never (3% after 700 steps).
@@ -79,7 +81,7 @@ PRESETS: Mapping[str, Preset] = {
             vocabulary_size=4_000,
             max_length=128,
             pretraining=PretrainingConfig(
-                steps=2_000,
+                steps=1_200,
                 batch=16,
                 learning_rate=1e-3,
                 warmup=0.1,

@@ -74,6 +74,7 @@ def figures(text: str) -> dict:
             ["--pretrainings", 6, "--finetunings", 2, "--studies", 5, "--steps", 3],
             {"false_positives", "of_one_pretraining_an_arm"},
         ),
+        ("study_cells", ["--cells", 6], {"first_run_seconds_a_cell"}),
         ("scoring", ["--model", "{model}", "--input", "{dump}", "--workers", 1], set()),
         (
             "small_budget",

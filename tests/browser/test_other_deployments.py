@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from playwright.sync_api import expect
 
 from model.tracking.registry import Registry
+from tests.browser.test_prefect_ui import open_run
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -82,13 +84,13 @@ def test_the_champion_scores_a_dump(adapted, dump):
     assert [reject["line"] for reject in rejects] == [11, REVIEWS + 2]
 
 
-def test_a_study_of_ones_own_file(adapted, tmp_path):
+def test_a_study_of_ones_own_file(servers, page, picture, tmp_path):
     file = tmp_path / "with-and-without.yaml"
     file.write_text(yaml.safe_dump(STUDY))
     parameters = {"dump": {"paths": ["sample:600"]}, "pretraining": {"steps": 20}}
-    run = adapted.start("study", study={"file": str(file), "at_once": 1}, **parameters)
-    adapted.wait(run, "Completed")
-    [study] = [path.parent for path in adapted.store.glob("study/*/manifest.json")]
+    run = servers.start("study", study={"file": str(file), "at_once": 1}, **parameters)
+    servers.wait(run, "Completed")
+    [study] = [path.parent for path in servers.store.glob("study/*/manifest.json")]
     report = json.loads((study / "report.json").read_text())
     assert {(row["arm"], row["task"]) for row in report["results"]} == {
         ("pre-trained", "polarity"),
@@ -97,3 +99,11 @@ def test_a_study_of_ones_own_file(adapted, tmp_path):
     [difference] = report["differences"]
     assert difference["low"] <= difference["difference"] <= difference["high"]
     assert Path(study / "report.html").stat().st_size > 1_000
+    open_run(page, servers, run)
+    page.get_by_text("Task Runs", exact=True).first.click()
+    for arm in ("pre-trained", "random"):
+        for seed in STUDY["seeds"]:
+            cell = page.get_by_text(f"{arm} · polarity · seed {seed}", exact=True).first
+            expect(cell).to_be_visible()
+    page.wait_for_timeout(3000)
+    picture(page, "study")

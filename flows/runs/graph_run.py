@@ -11,11 +11,11 @@ from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from beam_jobs.job.storage import is_remote
 from flows.configuration.parameters import Parameters
 from flows.runner.cancellation import watch_for_cancellation
-from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
+from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import end_children_on_error
+from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import (
     Plan,
     ProgressListener,
@@ -25,7 +25,7 @@ from flows.runner.stage_runner import (
 )
 from flows.runner.store import Stage, Store
 from flows.runs.champion import ChampionLookup, find_champion, register_model
-from flows.runs.estimate import Estimate, estimate_run
+from flows.runs.estimate import estimate_run
 from flows.runs.lost_runs import crash_lost_runs, mark_run
 from flows.runs.run_results import publish_results
 from flows.servers import mlflow_server
@@ -97,15 +97,17 @@ def show_plan(
     champion: Champion,
     runner: StageRunner,
 ) -> None:
-    """Show what the graph is going to make, and about how long that takes."""
+    """Show what the graph is going to make, and about how long that takes.
+
+    It cannot stop a run: what is wrong with the graph is told, and tried again, where it is made.
+    """
     plan = Plan(runner.store, champion.encoder)
-
-    def estimate() -> Estimate:
+    try:
         graph(parameters, plan)
-        return estimate_run(plan, parameters)
-
-    is_far = any(is_remote(path) for path in parameters.dump.paths)
-    made = call_with_retries("plan", estimate) if is_far else estimate()
+        made = estimate_run(plan, parameters)
+    except Exception as unknown:
+        find_run_logger().warning("how long this takes is not known: %s", unknown)
+        return
     runner.show_plan(plan_page.format_total(made), plan_page.render_plan(made))
 
 

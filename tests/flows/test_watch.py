@@ -199,9 +199,9 @@ def test_runs_are_started_with_the_settings_of_the_form(store):
     )
     addition = AdditionTemplate(dump=reading, increment=Increment(steps=9), promotion=promotion)
     first = dump(store.root / "inbox" / "a.json")
-    look_for_dumps(store, Watch(), whole, addition)
+    look_for_dumps(store, Watch(), whole)
     second = dump(store.root / "inbox" / "b.json", changed=LONG_AGO + 1)
-    look_for_dumps(store, Watch(each="added"), whole, addition)
+    look_for_dumps(store, Watch(each="added"), addition=addition)
     one, two = [run.parameters for run in runs(store)]
     common = {"promotion": {"mode": "ask"}, "store": str(store.root)}
     assert one == {

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from flows.configuration.dump import Dump
+from flows.configuration.parameters import Parameters
 from flows.dumps.preview import guess_reviews
-from flows.runner.stage_runner import Plan
+from flows.runner.stage_runner import Plan, StageRunner
 from flows.runner.store import MANIFEST, Stage, Store
+from flows.runs import graph_run
 from flows.runs.estimate import estimate_plan, measure_factors
 from flows.stages.dump import build_dump_stage
 from flows.ui import plan_page
+from flows.ui.promotion import Champion
 
 RUNS = json.loads((Path(__file__).parent / "recorded.json").read_text())
 READ = {"small": 4_000, "demo": 20_000}
@@ -169,3 +172,22 @@ def test_a_stage_made_of_what_is_not_in_the_store_tells_no_speed(tmp_path):
     told = {"task": "polarity", "seed": 0, "settings": {"epochs": 1}}
     store.publish(Stage("finetuning", 1, told, {"data": data}), {"device": "cpu"}, seconds=3.0)
     assert measure_factors(store, is_accelerated=False) == {}
+
+
+def test_a_plan_that_cannot_be_made_stops_no_run(tmp_path, heard):
+    class Listener:
+        def on_plan(self, line, page):
+            lines.append(line)
+
+    lines: list[str] = []
+    runner = StageRunner(Store(tmp_path), [Listener()], tracking=None)
+    form = Parameters(store=str(tmp_path))
+
+    def break_down(parameters, make):
+        raise ConnectionError("the store of objects is away")
+
+    graph_run.show_plan(break_down, form, Champion(), runner)
+    assert lines == []
+    assert "the store of objects is away" in heard.text
+    graph_run.show_plan(lambda p, make: make(Stage("report", 1, {})), form, Champion(), runner)
+    assert lines == ["1 stages to do, about 3 s"]

@@ -59,9 +59,9 @@ _LARGE = Architecture(
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
     for preset in (
-        # ours: 2.4 million tokens of the 20,000 reviews of `amazon-electra sample`; on test, polarity
-        # 0.992 against 0.806 of the random arm, +0.186 [0.086, 0.286], stars 0.671 against 0.594,
-        # +0.077 [0.013, 0.141]. What follows was found with 2,000 steps, 185 CPU
+        # ours: 2.4 million tokens of the 20,000 reviews of `amazon-electra sample`; on test,
+        # polarity 0.992 against 0.806 of the random arm, +0.186 [0.086, 0.286], stars 0.671 against
+        # 0.594, +0.077 [0.013, 0.141]. What follows was found with 2,000 steps, 185 CPU
         # seconds of `python -m model.pretrain --preset tiny --threads 1`. At this width a deviation
         # of 0.02 (with dropout 0.1) makes the start a plateau: after 400 steps the discriminator
         # finds 5% of the replaced tokens, with 0.07 and no dropout 14%, after 900 41%. A learning

@@ -48,7 +48,9 @@ BATCH_ROWS = 4096
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Train, and write vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json."""
-    options = parse_vocabulary_options(argv)
+    description = "Trains a WordPiece vocabulary on a corpus."
+    options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
+    check_vocabulary_options(options)
     started, cpu_started = time.monotonic(), _measure_cpu_seconds()
     corpus, folds_case = options.corpus, options.lower_case
     strip_accents = folds_case if options.strip_accents is None else options.strip_accents
@@ -73,10 +75,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     return write_vocabulary(options.output, tokenizer, report, started, cpu_started)
 
 
-def parse_vocabulary_options(argv: list[str] | None) -> VocabularyOptions:
-    """Return the options; UserError where they exclude each other."""
-    description = "Trains a WordPiece vocabulary on a corpus."
-    options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
+def check_vocabulary_options(options: VocabularyOptions) -> None:
+    """Refuse options that exclude each other."""
     if options.output.exists() and not options.output.is_dir():
         raise UserError(f"--output: {options.output} is a file; give a folder")
     if options.size - options.unused < SMALLEST_VOCABULARY:
@@ -85,7 +85,6 @@ def parse_vocabulary_options(argv: list[str] | None) -> VocabularyOptions:
             f"for words; give --size {SMALLEST_VOCABULARY + options.unused} or more, or fewer "
             "--unused"
         )
-    return options
 
 
 class ReviewSample:

@@ -208,22 +208,6 @@ def list_pairs(study: Study) -> list[tuple[str, str]]:
     return found
 
 
-def list_places(study: Study) -> list[str]:
-    """Return every folder and file that the study names, and hub names: what its results depend on
-    besides the file.
-    """
-    named = [task.data for task in study.tasks]
-    for arm in study.arms:
-        named += [arm.encoder, arm.architecture, arm.pretraining.shards, arm.teacher]
-    return sorted(
-        {
-            name
-            for name in named
-            if name and name not in ("random", "half") and not name.startswith("arm:")
-        }
-    )
-
-
 class StudyChoice(Section):
     """Which comparison is made."""
 

@@ -15,7 +15,7 @@ from flows.configuration.parameters import Arm, Parameters
 from flows.runner.store import ACCELERATOR, Stage, Store
 from flows.stages.external import build_external_stage, locate_encoder, locate_stage
 from flows.stages.pretraining import (
-    find_objective,
+    describe_training,
     has_accelerator,
     locate_shards,
     resolve_preset,
@@ -104,7 +104,7 @@ def check_objective(parameters: Parameters) -> None:
     """Raise UserError where the encoder is no ELECTRA's discriminator: what is fine-tuned, promoted
     and described is one.
     """
-    asked = find_objective(parameters)
+    asked = describe_training(parameters).resolved.pretraining.objective
     if asked != "electra":
         raise UserError(
             f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment "

@@ -208,10 +208,6 @@ def name_exported_folder(stage: Stage) -> str:
     return "discriminator" if is_electra else "encoder"
 
 
-def find_objective(parameters: Parameters) -> str:
-    return describe_training(parameters).resolved.pretraining.objective
-
-
 def count_steps(
     training: PretrainingRequest, increment: Increment, shards: Manifest, epochs_of_the_first: float
 ) -> int:

@@ -12,7 +12,7 @@ from flows.dumps.increments import read_history
 from flows.runner.store import Store
 from model.tracking.registry import Registry
 from tests.beam_jobs.dumps import review, text_of, write_lines
-from tests.served import cockpit
+from tests.served import serve
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -29,7 +29,7 @@ def set_all(settings):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with cockpit(tmp_path_factory.mktemp("champion") / "store") as up:
+    with serve(tmp_path_factory.mktemp("champion") / "store") as up:
         yield up
 
 

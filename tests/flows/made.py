@@ -13,7 +13,7 @@ RESULTS = {
     "corpus": {"read": 100, "kept": 90, "splits": {"pretrain": 72, "test": 7}},
     "vocabulary": {"size": 4000},
     "shards": {"sequences": 400, "tokens": 50_000},
-    "pretraining": {"steps": 100, "sequences": 1_600},
+    "pretraining": {"steps": 100, "sequences": 1_600, "tokens": 200_000},
 }
 """1,600 of 400 sequences: four epochs."""
 

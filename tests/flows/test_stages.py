@@ -19,9 +19,9 @@ from model import presets
 def fingerprints(tmp_path):
     store = Store(tmp_path / "store")
 
-    def of(*settings):
+    def of(*settings, dump="sample:50"):
         plan = Plan(store)
-        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}), plan)
+        graph(fill_parameters(settings, dump={"paths": [str(dump)]}), plan)
         return {stage.label: stage.fingerprint for stage, _ in plan.stages}
 
     return of
@@ -80,35 +80,41 @@ def corpus(tmp_path):
     """The words that the corpus job is started with, by the settings of a run."""
     store = Store(tmp_path / "store")
 
-    def of(*settings):
+    def of(*settings, dump):
         plan = Plan(store)
-        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}), plan)
+        graph(fill_parameters(settings, dump={"paths": [str(dump)]}), plan)
         [stage] = [stage for stage, _ in plan.stages if stage.name == "corpus"]
         return stage.arguments(store, tmp_path)
 
     return of
 
 
-def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(fingerprints, corpus):
+def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
+    fingerprints, corpus, tmp_path
+):
+    dump = tmp_path / "reviews.csv"
+    rows = [f"text {i},{i % 5 + 1},body {i},{i % 5 + 1}\n" for i in range(20)]
+    dump.write_text("".join(["text,stars,body,score\n", *rows]))
     settings = (
         "dump.columns=text=body,stars=score",
         "dump.format=delimited",
         "dump.encoding=cp1252",
     )
     chosen = ("corpus.languages=es,en", "corpus.near_duplicates=0.8", "corpus.withhold_own=false")
-    words = " ".join(corpus(*settings, *chosen))
+    words = " ".join(corpus(*settings, *chosen, dump=dump))
     assert "--columns text=body,stars=score --format delimited --encoding cp1252" in words
     assert "--languages en es --near_duplicates 0.8 --withhold_own false" in words
-    added = set(words.split()) - set(corpus())
+    added = set(words.split()) - set(corpus(dump=dump))
     assert {name for name in added if name.startswith("--")} == {
         *("--columns", "--format", "--encoding"),
         *("--languages", "--near_duplicates", "--withhold_own"),
     }
-    before = fingerprints()
+    before = fingerprints(dump=dump)
     for setting in (*settings, *chosen):
-        assert "corpus" in changed(before, fingerprints(setting))
-    assert "dump" not in changed(before, fingerprints(*settings))
-    read, rest = read_known_options(CorpusOptions, corpus(*settings, *chosen), "corpus_job", "")
+        assert "corpus" in changed(before, fingerprints(setting, dump=dump))
+    assert "dump" not in changed(before, fingerprints(*settings, dump=dump))
+    words = corpus(*settings, *chosen, dump=dump)
+    read, rest = read_known_options(CorpusOptions, words, "corpus_job", "")
     assert (read.columns, read.format, read.encoding) == (
         "text=body,stars=score",
         "delimited",

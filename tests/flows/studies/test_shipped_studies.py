@@ -89,11 +89,11 @@ def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch)
     own = {
         task: str(place / task) for task in ("imdb", "sst2", "subjqa") if task in file.read_text()
     }
-    choice = StudyChoice(
-        file=str(file), variables=own, general_text=[str(place / "general.txt")], at_once=1
-    )
+    variables = set(list_variables(written))
+    general = [str(place / "general.txt")] if "general_shards" in variables else []
+    choice = StudyChoice(file=str(file), variables=own, general_text=general, at_once=1)
     settings = ["shards.max_length=96", "vocabulary.size=1000"]
-    if {"steps", "encoder"} & set(list_variables(written)):
+    if {"steps", "encoder"} & variables:
         settings.append("pretraining.steps=2")
     store = str(place / "store")
     parameters = fill_parameters(settings, dump={"paths": ["sample:1200"]}, store=store)

@@ -1,10 +1,17 @@
+from math import log
+
 import pytest
 import torch
 from torch.nn import functional
 
 from model.device import open_device
 from model.pretraining.network import vocabulary_loss
-from model.pretraining.network.vocabulary_loss import VocabularyLoss, draw_gumbel, draw_ids
+from model.pretraining.network.vocabulary_loss import (
+    VocabularyLoss,
+    _hash_bits,
+    draw_gumbel,
+    draw_ids,
+)
 
 
 @pytest.mark.parametrize("entries", [7, 256, 1000])
@@ -71,3 +78,36 @@ def test_temperature_sharpens():
     )[1]
     expected = (logits / 0.5).softmax(1)[0, 2].item()
     assert (cold == 2).float().mean().item() == pytest.approx(expected, abs=0.02)
+
+
+def hash_plainly(x: int) -> int:
+    """C. Wellons' lowbias32, as he writes it in C."""
+    x ^= x >> 16
+    x = x * 0x7FEB352D % 2**32
+    x ^= x >> 15
+    x = x * 0x846CA68B % 2**32
+    return x ^ x >> 16
+
+
+def unhash(x: int) -> int:
+    """Its inverse, by the same author."""
+    x ^= x >> 16
+    x = x * 0x43021123 % 2**32
+    x ^= x >> 15 ^ x >> 30
+    x = x * 0x1D69E2A5 % 2**32
+    return x ^ x >> 16
+
+
+def test_bits_are_hashed_as_their_author_does():
+    numbers = [0, 1, 15, 16, 2**16, 2**31, 2**32 - 1, *range(10**6, 2**32, 10**8)]
+    hashed = _hash_bits(torch.tensor(numbers)).tolist()
+    assert hashed == [hash_plainly(number) for number in numbers]
+    assert [unhash(number) for number in hashed] == numbers
+
+
+def test_the_largest_uniform_number_gives_a_finite_gumbel_number():
+    """Its 24 bits and a half are 1 in float32, whose logarithm of a logarithm is infinite."""
+    key = unhash((unhash(2**32 - 1) - 0x9E3779B9) % 2**32)
+    [[largest, other]] = draw_gumbel(torch.tensor([key]), 2).tolist()
+    assert largest == pytest.approx(-log(-log(1 - 2**-24)))
+    assert other < largest

@@ -131,11 +131,11 @@ class CheckpointWriter:
         try:
             save_state(self.folder, state)
             prune_checkpoints(self.folder, self._keep, best_step)
-        except (OSError, SafetensorError) as error:
+        except Exception as error:
             self._error = error
 
     def wait(self) -> None:
-        """Block until the write in progress is on disk; UserError if it failed."""
+        """Block until the write in progress is on disk; UserError if the disk refused it."""
         started = time.monotonic()
         if self._thread:
             self._thread.join()
@@ -143,6 +143,8 @@ class CheckpointWriter:
         self._waited += time.monotonic() - started
         if self._error:
             error, self._error = self._error, None
+            if not isinstance(error, (OSError, SafetensorError)):
+                raise error
             kept = list_checkpoints(self.folder)
             raise UserError(
                 f"no checkpoint could be written to {self.folder}: "

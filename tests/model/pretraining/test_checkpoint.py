@@ -194,3 +194,11 @@ def test_training_waits_for_the_write_before_and_counts_the_time(tmp_path, monke
     assert 0.1 < writer.take_wait_seconds() <= time.monotonic() - started
     assert writer.take_wait_seconds() == 0.0
     assert json.loads((tmp_path / "step-00000002" / "state.json").read_text()) == {"step": 2}
+
+
+def test_a_state_that_cannot_be_written_ends_the_training_and_not_the_thread_alone(tmp_path):
+    writer = CheckpointWriter(tmp_path, keep=1)
+    writer.write(state_of(1, optimizer={1, 2}), best_step=1)
+    with pytest.raises(TypeError, match="set"):
+        writer.wait()
+    assert list_checkpoints(tmp_path) == []

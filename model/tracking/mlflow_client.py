@@ -3,7 +3,9 @@
 import logging
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -26,7 +28,26 @@ def create_client(uri: str) -> Any:
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    create_database(uri)
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def create_database(uri: str) -> None:
+    """Make a new SQLite file whole or not at all: MLflow opens none whose creation was broken off.
+
+    Of two processes that make it at once the first one's stays.
+    """
+    from mlflow import MlflowClient
+
+    file = Path(uri.removeprefix("sqlite:///"))
+    if not uri.startswith("sqlite:///") or file.exists():
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
+        whole = Path(folder) / file.name
+        MlflowClient(f"sqlite:///{whole}").search_experiments(max_results=1)
+        with suppress(FileExistsError):
+            os.link(whole, file)
 
 
 def hide_credentials(text: str) -> str:

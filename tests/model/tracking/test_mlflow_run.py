@@ -4,12 +4,16 @@ import json
 import logging
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from flows.servers.health import find_free_port
+from model.tracking.mlflow_client import create_client
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import Registry
 from tests.patience import PATIENCE_SECONDS
@@ -59,6 +63,28 @@ def test_a_run_that_begins_again_is_the_same_one(tmp_path):
         ids.append(tracking.parent.id)
         assert MlflowClient(tracking.uri).get_run(ids[0]).info.status == status
     assert ids[0] == ids[1]
+
+
+KILLED = """
+import os, signal, sys
+from alembic.ddl.impl import DefaultImpl
+from model.tracking.mlflow_client import create_client
+execute = DefaultImpl._exec
+def kill_after(self, construct, *more, **named):
+    execute(self, construct, *more, **named)
+    if "CREATE TABLE _alembic_tmp_experiments" in str(construct):
+        os.kill(os.getpid(), signal.SIGKILL)
+DefaultImpl._exec = kill_after
+create_client(sys.argv[1]).search_experiments()
+"""
+
+
+def test_a_database_whose_creation_was_killed_is_made_by_the_next_run(tmp_path):
+    uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
+    (tmp_path / "mlflow").mkdir()
+    killed = subprocess.run([sys.executable, "-c", KILLED, uri])
+    assert killed.returncode == -signal.SIGKILL
+    assert create_client(uri).get_experiment_by_name("x") is None
 
 
 def test_what_did_not_arrive_is_not_taken_for_sent(tmp_path, monkeypatch):

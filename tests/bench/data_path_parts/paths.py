@@ -117,6 +117,7 @@ def pool_corpus(pool, dump: Path, output: Path) -> None:
     write = partial(write_unit, punkt=punkt, folders=plan.folders)
     pool.map(write, [(c, copies.get(c["unit"], [])) for c in counts], chunksize=1)
     storage.remove_path(plan.folders.work)
+    storage.write_json(storage.join_path(plan.folders.output, "corpus.json"), {})
 
 
 def find_duplicates(

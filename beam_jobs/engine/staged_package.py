@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 REQUIREMENTS = (
+    "aiohttp",
     "datasketch",
     "fsspec",
     "gcsfs",

@@ -218,7 +218,7 @@ def test_a_dry_run_lists_stages_and_cells(place, capsys):
             "--general README.md: no arm of the study losses pre-trains on general text",
         ),
         (
-            ["losses", "--set", "encoder=x", "--set", "corpus=x", "--preset", "small"],
+            ["losses", "--set", "encoder=x", "--set", "corpus=x"],
             "losses: tasks[0].data: x: no such file",
         ),
         (

@@ -20,6 +20,7 @@ from typing import Any
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
+from beam_jobs.job.nesting import list_strings
 from beam_jobs.job.parquet import bounded
 from beam_jobs.reading.compression import (
     Compression,
@@ -121,12 +122,12 @@ def _read_json_texts(lines: Lines) -> Iterator[str]:
     if _parse_json(first) is None:
         content = "\n".join(lines())
         with suppress(ValueError):
-            yield from _list_strings(json.loads(content))
+            yield from list_strings(json.loads(content))
             return
     for line in lines():
         value = _parse_json(line)
         if value is not None:
-            yield from _list_strings(value)
+            yield from list_strings(value)
         elif line.strip(" ,[]\t\r"):
             yield line
 
@@ -161,17 +162,6 @@ def _read_tagged_words(lines: Lines) -> Iterator[str]:
             yield " ".join(cells[0] for cells in block if cells[0] != "-DOCSTART-")
 
 
-def _list_strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _list_strings(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _list_strings(inner)
-
-
 def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
     """Yield whole lines and, of what may be a TSV or CSV, fields, with quotes tried both ways.
 
@@ -203,4 +193,4 @@ def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
 def _read_parquet_texts(path: str, limits: Limits) -> Iterator[str]:
     with storage.open_bytes(path) as file:
         for row in bounded.read_rows(file, f"--withhold {path}", limits, strings_only=True):
-            yield from _drop_short_texts(_list_strings(row))
+            yield from _drop_short_texts(list_strings(row))

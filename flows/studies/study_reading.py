@@ -3,7 +3,7 @@ everything checked that can be checked before something is made.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.nesting import list_strings
 from beam_jobs.job.settings import parse_field
 from flows.configuration.parameters import Parameters
 from flows.configuration.settings import list_changes
@@ -128,18 +129,7 @@ def list_shipped_studies() -> list[str]:
 
 def list_variables(content: Any) -> list[str]:
     """Return the names that the content of a study file holds as `${name}`."""
-    return sorted({name for text in _list_texts(content) for name in VARIABLE.findall(text)})
-
-
-def _list_texts(content: Any) -> Iterator[str]:
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, dict):
-        for value in content.values():
-            yield from _list_texts(value)
-    elif isinstance(content, list | tuple):
-        for value in content:
-            yield from _list_texts(value)
+    return sorted({name for text in list_strings(content) for name in VARIABLE.findall(text)})
 
 
 def fill_variables(content: Any, values: Mapping[str, str], name: str) -> Any:

@@ -35,7 +35,8 @@ def create_client(uri: str) -> Any:
 def create_database(uri: str) -> None:
     """Make a new SQLite file whole or not at all: MLflow opens none whose creation was broken off.
 
-    Of two processes that make it at once the first one's stays.
+    Of two processes that make it at once the first one's stays. Where links cannot be, MLflow makes
+    its own.
     """
     from mlflow import MlflowClient
 
@@ -46,7 +47,7 @@ def create_database(uri: str) -> None:
     with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
         whole = Path(folder) / file.name
         MlflowClient(f"sqlite:///{whole}").search_experiments(max_results=1)
-        with suppress(FileExistsError):
+        with suppress(OSError):
             os.link(whole, file)
 
 

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
 VENV_XLA := .venv-xla
 VENV_MUTANTS := .venv-mutants
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -11,18 +12,23 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-faults test-dataflow test-browser test-xla test-bench test-demo bench mutants up requirements clean
+.PHONY: help install install-dev demo check test test-faults test-dataflow test-browser test-xla test-bench test-demo bench mutants up requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
 
-install: $(INSTALLED)  ## make .venv and install the pinned packages
-$(INSTALLED): pyproject.toml constraints.txt deploy/requirements.txt deploy/requirements-dev.txt
+install: $(INSTALLED)  ## make .venv and install the pinned packages of one machine
+$(INSTALLED): pyproject.toml constraints.txt deploy/requirements-local.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --no-deps --require-hashes -r deploy/requirements-dev.txt
+	$(PIP) --no-deps --require-hashes -r deploy/requirements-local.txt
 	$(PIP) -c constraints.txt torch
 	$(PIP) --no-deps --no-build-isolation -e .
+	touch $@
+
+install-dev: $(INSTALLED_DEV)  ## the packages of the tests, of servers and of object stores too
+$(INSTALLED_DEV): $(INSTALLED) deploy/requirements.txt deploy/requirements-dev.txt
+	$(PIP) --no-deps --require-hashes -r deploy/requirements-dev.txt
 	touch $@
 
 demo: $(INSTALLED)  ## the whole graph on a synthetic dump, at most 5 minutes on 2 cores
@@ -32,28 +38,28 @@ demo: $(INSTALLED)  ## the whole graph on a synthetic dump, at most 5 minutes on
 up: $(INSTALLED)  ## the Prefect and MLflow UIs of the store, until Ctrl-C
 	$(BIN)/amazon-electra up --store $(STORE)
 
-check: $(INSTALLED)  ## ruff, ruff format, mypy, the import rules
+check: $(INSTALLED_DEV)  ## ruff, ruff format, mypy, the import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_import_rules.py
 
-test: $(INSTALLED)  ## the tests (the slow ones have the targets below)
+test: $(INSTALLED_DEV)  ## the tests (the slow ones have the targets below)
 	$(PYTEST) $(SIDE_BY_SIDE)
 
-test-faults: $(INSTALLED)  ## kills, full disks, broken files: nothing is lost, nothing hangs
+test-faults: $(INSTALLED_DEV)  ## kills, full disks, broken files: nothing is lost, nothing hangs
 	$(PYTEST) $(SIDE_BY_SIDE) tests/faults
 
-test-dataflow: $(INSTALLED)  ## what Dataflow would upload, replayed by a worker that has nothing else
+test-dataflow: $(INSTALLED_DEV)  ## what Dataflow would upload, replayed by a worker that has nothing else
 	$(BIN)/python -m pytest tests/dataflow_replay
 
-test-demo: demo  ## the demo, and whether it shows what the README says
+test-demo: demo $(INSTALLED_DEV)  ## the demo, and whether it shows what the README says
 	AMAZON_ELECTRA_DEMO_STORE=$(STORE) $(BIN)/python -m pytest tests/demo
 
-test-bench: $(INSTALLED)  ## every bench of tests/bench on 400 reviews
+test-bench: $(INSTALLED_DEV)  ## every bench of tests/bench on 400 reviews
 	$(BIN)/python -m pytest tests/bench
 
-test-browser: $(INSTALLED)  ## the UIs in headless Chromium (Debian: apt-get install chromium)
+test-browser: $(INSTALLED_DEV)  ## the UIs in headless Chromium (Debian: apt-get install chromium)
 	AMAZON_ELECTRA_BROWSER=1 $(BIN)/python -m pytest tests/browser
 
 test-xla: $(VENV_XLA)/.installed  ## pre-training on XLA's CPU client, in an environment of its own (6 GB)
@@ -70,17 +76,17 @@ SAMPLE ?= 40
 mutants: $(VENV_MUTANTS)/.installed  ## change the code that decides numbers and bytes: do its tests notice? (tests/README.md)
 	OMP_NUM_THREADS=1 $(VENV_MUTANTS)/bin/python tests/mutants/run.py $(MODULE) --sample $(SAMPLE)
 
-$(VENV_MUTANTS)/.installed: $(INSTALLED) constraints.txt
+$(VENV_MUTANTS)/.installed: $(INSTALLED_DEV) constraints.txt
 	test -x $(VENV_MUTANTS)/bin/python || $(BIN)/python -m venv $(VENV_MUTANTS)
 	$(VENV_MUTANTS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'cosmic-ray==8.7.*'
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		> "$$($(VENV_MUTANTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
 	touch $@
 
-bench: $(INSTALLED)  ## measure speed: prints tables (tests/bench has more, each with --help)
+bench: $(INSTALLED_DEV)  ## measure speed: prints tables (tests/bench has more, each with --help)
 	for bench in data_path pretrain_step finetune_batches; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
 
-requirements: $(INSTALLED)  ## hashes of the pinned packages, after a change of constraints.txt
+requirements: $(INSTALLED_DEV)  ## hashes of the pinned packages, after a change of constraints.txt
 	$(PIP) uv
 	PYTHONPATH=. $(BIN)/python deploy/hash_pins.py
 

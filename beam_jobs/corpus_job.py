@@ -20,6 +20,9 @@ import time
 from functools import partial
 from typing import Any
 
+from beam_jobs.engine import local_command  # noqa: F401  # before all that imports Beam
+
+# isort: split
 import apache_beam as beam
 
 from beam_jobs.config import CorpusOptions
@@ -61,6 +64,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             corpus.engine,
             partial(build_corpus_graph, plan=corpus),
             lambda: progress.update_bar(bar),
+            corpus.folders.output,
         )
         if beam_options.is_staged_only(corpus.engine):
             return {"staged": engine}

@@ -15,6 +15,9 @@ import time
 from functools import partial
 from typing import Any
 
+from beam_jobs.engine import local_command  # noqa: F401  # before all that imports Beam
+
+# isort: split
 import apache_beam as beam
 from apache_beam.ml.inference.base import RunInference
 

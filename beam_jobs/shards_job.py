@@ -17,6 +17,9 @@ import time
 from functools import partial
 from typing import Any
 
+from beam_jobs.engine import local_command  # noqa: F401  # before all that imports Beam
+
+# isort: split
 import apache_beam as beam
 
 from beam_jobs.config import ShardsOptions
@@ -41,7 +44,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     remove_strays(plan.packing, plan.units)
     with track_progress(units, "units", f"shards ({engine})") as bar:
         graph_runner.run_beam_graph(
-            plan.engine, partial(build_shards_graph, plan=plan), lambda: update_bar(bar, plan)
+            plan.engine,
+            partial(build_shards_graph, plan=plan),
+            lambda: update_bar(bar, plan),
+            plan.packing.output,
         )
         if beam_options.is_staged_only(plan.engine):
             return {"staged": engine, "units": units}

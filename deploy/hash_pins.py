@@ -1,9 +1,10 @@
 """Writes the hashes of the packages that constraints.txt pins: `python deploy/hash_pins.py`.
 
 Run it again after a change of constraints.txt or of the dependencies; it needs `pip install uv` and
-the package index. requirements.txt is what servers and workers run on, requirements-dev.txt what
-the tests need besides, dataflow/requirements.txt what the workers of the Beam jobs need. None has
-torch and what it brings along: its build depends on the machine.
+the package index. requirements-local.txt is what one machine needs, requirements.txt what servers
+and workers run on besides (object stores, PostgreSQL, TensorBoard), requirements-dev.txt what the
+tests need besides, dataflow/requirements.txt what the workers of the Beam jobs need. None has torch
+and what it brings along: its build depends on the machine.
 """
 
 import re
@@ -16,7 +17,10 @@ from beam_jobs.engine.staged_package import REQUIREMENTS
 
 DEPLOY = Path(__file__).parent
 ROOT = DEPLOY.parent
+LOCAL_EXTRAS = ("auth",)
 RUNTIME_EXTRAS = ("auth", "aws", "gcp", "postgres", "tensorboard")
+TO_INSTALL = "setuptools>=77"
+"""What installs the project itself, without a network."""
 WITHOUT_TORCH = "torch; python_version < '0'\n"
 """An override that nothing is true of: torch is left out with all it needs."""
 
@@ -27,7 +31,7 @@ def compile_pins(requirements: str, output: Path, extras: tuple[str, ...] = ()) 
         source, override = Path(folder, "requirements.in"), Path(folder, "override.txt")
         source.write_text(requirements)
         override.write_text(WITHOUT_TORCH)
-        words = [str(ROOT / "pyproject.toml") if extras else str(source)]
+        words = [*([str(ROOT / "pyproject.toml")] if extras else []), str(source)]
         words += [word for extra in extras for word in ("--extra", extra)]
         words += ["--override", str(override), "--constraint", str(ROOT / "constraints.txt")]
         words += ["--generate-hashes", "--no-annotate", "--no-header", "--quiet"]
@@ -42,24 +46,32 @@ def read_names(path: Path) -> set[str]:
     return {re.sub(r"[-_.]+", "-", name).lower() for name in names}
 
 
-def write_all() -> None:
-    """Write the three files."""
-    runtime, dev = DEPLOY / "requirements.txt", DEPLOY / "requirements-dev.txt"
-    beam = DEPLOY / "dataflow" / "requirements.txt"
-    for path in (runtime, dev, beam):
-        path.unlink(missing_ok=True)  # uv keeps what an earlier file pins
-    compile_pins("", runtime, RUNTIME_EXTRAS)
-    compile_pins("\n".join(["apache-beam[gcp]", *REQUIREMENTS]), beam)
-    compile_pins("", dev, ("dev",))
-    blocks = re.split(r"^(?=[\w])", dev.read_text(), flags=re.MULTILINE)
-    known = read_names(runtime)
+def leave_out_pins(path: Path, earlier: Path, known: set[str]) -> None:
+    """Leave out of a file what an earlier one pins, and have it begin with that one."""
+    blocks = re.split(r"^(?=[\w])", path.read_text(), flags=re.MULTILINE)
     name_of = re.compile(r"[\w.-]+")
     kept = [
         block
         for block in blocks
         if (name := name_of.match(block)) and re.sub(r"[-_.]+", "-", name[0]).lower() not in known
     ]
-    dev.write_text("-r requirements.txt\n" + "".join(kept))
+    path.write_text(f"-r {earlier.name}\n" + "".join(kept))
+
+
+def write_all() -> None:
+    """Write the four files."""
+    names = "requirements-local.txt", "requirements.txt", "requirements-dev.txt"
+    local, runtime, dev = (DEPLOY / name for name in names)
+    beam = DEPLOY / "dataflow" / "requirements.txt"
+    for path in (local, runtime, dev, beam):
+        path.unlink(missing_ok=True)  # uv keeps what an earlier file pins
+    compile_pins(TO_INSTALL, local, LOCAL_EXTRAS)
+    compile_pins(TO_INSTALL, runtime, RUNTIME_EXTRAS)
+    compile_pins("\n".join(["apache-beam[gcp]", *REQUIREMENTS]), beam)
+    compile_pins(TO_INSTALL, dev, ("dev",))
+    of_local, of_runtime = read_names(local), read_names(runtime)
+    leave_out_pins(dev, runtime, of_local | of_runtime)
+    leave_out_pins(runtime, local, of_local)
 
 
 if __name__ == "__main__":

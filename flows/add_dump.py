@@ -23,9 +23,8 @@ from flows.runner.store import Stage, Store
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run, read_flow_parameter
 from flows.servers import mlflow_server
+from flows.stages import arms, report
 from flows.stages import dump as dump_stage
-from flows.stages import finetuning as finetuning_stage
-from flows.stages import report
 from model.tracking.registry import Registry
 
 
@@ -54,7 +53,7 @@ def prepare_addition(form: Addition, plan: Plan) -> AdditionParameters:
 
 def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     """Base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning → report."""
-    finetuning_stage.check_parameters(p)
+    arms.check_parameters(p)
     base = increments.resolve_base(p.increment.base, make)
     p = increments.inherit_settings(p, base)  # of a promised base some dump may have been left out
     labels.check_corpus(p.finetuning.tasks, base.rounds[0].corpus, make.store)
@@ -62,11 +61,12 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     if grown is base:
         return base.encoder
     new, first = grown.rounds[-1], base.rounds[0]
-    compared = new.encoder, make.champion, base.encoder
-    cells = list(finetuning_stage.list_cells(p, make.store, first.corpus, *compared))
+    compared = new.encoder, make.champion, base.encoder, base.origin
+    cells = list(arms.list_cells(p, make.store, first.corpus, *compared))
     make.make_side_by_side([cell.chain for cell in cells], p.finetuning.at_once)
     command = report.format_command(p.form)
-    described = command, p.preset, new.dump, new.stages, new.encoder, cells
+    begun = [base.origin] if base.origin else []
+    described = command, p.preset, new.dump, [*begun, *new.stages], new.encoder, cells
     return make(report.build_report_stage(*described))
 
 

@@ -19,29 +19,34 @@ from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run_by_preset
-from flows.stages import corpus, finetuning, pretraining, report, shards, vocabulary
+from flows.stages import arms, corpus, pretraining, report, shards, vocabulary
 from flows.stages.dump import list_dump
+from flows.stages.origin import make_origin
 
 
 def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
-    finetuning.check_parameters(p)
+    arms.check_parameters(p)
+    origin = make_origin(p, make)
     reviews = make(list_dump(p.dump, make))
     labels.check_dump(p.finetuning.tasks, p.dump, reviews, make)
     sentences = make(corpus.build_corpus_stage(p, reviews, make.store))
     labels.check_corpus(p.finetuning.tasks, sentences, make.store)
-    words = make(vocabulary.build_vocabulary_stage(p, sentences))
+    words = make(vocabulary.build_vocabulary_stage(p, sentences, origin))
     sequences = make(shards.build_shards_stage(p, sentences, words))
     longer = [make(stage) for stage in shards.list_long_stages(p, sentences, words)]
     at_once = p.finetuning.at_once
-    encoder = pretraining.build_pretraining_stage(p, sequences, *longer, beside=at_once - 1)
-    list_cells = partial(finetuning.list_cells, p, make.store, sentences, encoder)
-    early = finetuning.list_early_cells(p, list_cells(champion=None), encoder)
+    encoder = pretraining.build_pretraining_stage(
+        p, sequences, *longer, origin=origin, beside=at_once - 1
+    )
+    list_cells = partial(arms.list_cells, p, make.store, sentences, encoder, origin=origin)
+    early = arms.list_early_cells(p, list_cells(champion=None), encoder)
     make.make_side_by_side([(encoder,), *(cell.chain for cell in early)], at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
     make.make_side_by_side([cell.chain for cell in late], at_once)
-    made = [reviews, sentences, words, sequences, *longer, encoder]
+    begun = [origin] if origin and words is not origin else []
+    made = [*begun, reviews, sentences, words, sequences, *longer, encoder]
     command = report.format_command(p)
     return make(report.build_report_stage(command, p.preset, reviews, made, encoder, cells))
 

@@ -16,13 +16,14 @@ from flows.stages import pretraining as pretraining_stage
 from flows.stages import shards as shards_stage
 from flows.stages import vocabulary as vocabulary_stage
 from flows.stages.dump import list_dump
+from flows.stages.origin import make_origin
 
 
-def make_shards(p: Parameters, make: StageMaker) -> list[Stage]:
+def make_shards(p: Parameters, make: StageMaker, origin: Stage | None = None) -> list[Stage]:
     """Dump → corpus → vocabulary → shards, and longer ones for the last steps if wanted."""
     reviews = make(list_dump(p.dump, make))
     sentences = make(corpus_stage.build_corpus_stage(p, reviews, make.store))
-    words = make(vocabulary_stage.build_vocabulary_stage(p, sentences))
+    words = make(vocabulary_stage.build_vocabulary_stage(p, sentences, origin))
     lengths = [
         shards_stage.build_shards_stage(p, sentences, words),
         *shards_stage.list_long_stages(p, sentences, words),
@@ -35,8 +36,10 @@ def data_graph(p: Parameters, make: StageMaker) -> Stage:
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
-    """Dump → … → pre-training."""
-    return make(pretraining_stage.build_pretraining_stage(p, *make_shards(p, make)))
+    """Published start, if any → dump → … → pre-training."""
+    origin = make_origin(p, make)
+    sequences = make_shards(p, make, origin)
+    return make(pretraining_stage.build_pretraining_stage(p, *sequences, origin=origin))
 
 
 @flow(name="prepare-data", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)

@@ -6,7 +6,7 @@ from typing import Any
 from prefect import flow
 
 from flows.configuration.parameters import Parameters
-from flows.configuration.scoring import Scoring
+from flows.configuration.scoring import Scoring, ScoringModel
 from flows.configuration.sections import take_fields
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries
@@ -32,7 +32,7 @@ def score(**given: Any) -> dict[str, Any]:
     find = partial(find_model_version, form.model.alias, Store(form.store))
     version = call_with_retries(form.model.alias, find)
     parameters = Parameters(dump=form.dump, store=form.store)
-    return run_graph(build_scoring_graph(version, form.model.workers), parameters)
+    return run_graph(build_scoring_graph(version, form.model), parameters)
 
 
 def find_model_version(alias: str, store: Store) -> dict[str, str]:
@@ -40,18 +40,18 @@ def find_model_version(alias: str, store: Store) -> dict[str, str]:
     return Registry(mlflow_server.resolve_mlflow_uri(store.root)).find_scorer(alias)
 
 
-def build_scoring_graph(version: dict[str, str], workers: int) -> Any:
+def build_scoring_graph(version: dict[str, str], model: ScoringModel) -> Any:
     """Return the graph: dump and model → exported program → scores."""
 
     def graph(p: Parameters, make: StageMaker) -> Stage:
         reviews = make(dump_stage.list_dump(p.dump, make))
-        program = make(build_scorer_stage(version))
+        program = make(build_scorer_stage(version, model.form))
         return make(
             build_scores_stage(
                 version["version"],
                 reviews,
                 program,
-                workers,
+                model.workers,
                 dump_stage.list_reading_options(p.dump),
             )
         )
@@ -59,15 +59,18 @@ def build_scoring_graph(version: dict[str, str], workers: int) -> Any:
     return graph
 
 
-def build_scorer_stage(version: dict[str, str]) -> Stage:
+def build_scorer_stage(version: dict[str, str], form: str) -> Stage:
     model = ExistingStage("finetuning", 0, {}, known=version["scorer"])
     return Stage(
         "scorer",
-        2,
-        {},
+        3,
+        {"form": form},
         {"model": model},
         "model.scorer",
-        lambda store, folder: ["--model", str(store.folder(model)), "--output", str(folder)],
+        lambda store, folder: [
+            *["--model", str(store.fetch(model)), "--output", str(folder)],
+            *["--form", form],
+        ],
     )
 
 
@@ -87,12 +90,12 @@ def build_scores_stage(
 ) -> Stage:
     return Stage(
         "scores",
-        2,
+        3,
         {"version": version, **reading},
         {"dump": reviews, "scorer": program},
         "beam_jobs.scoring_job",
         lambda store, folder: [
-            *["--scorer", str(store.folder(program)), "--model-version", version],
+            *["--scorer", str(store.fetch(program)), "--model-version", version],
             *["--scorer-sha256", read_program_digest(store, program)],
             *["--input", *reviews.result["paths"], "--output", str(folder)],
             *dump_stage.format_options(reading),

@@ -4,6 +4,7 @@ tasks × seeds → report. Each is a stage of its own, made once for all studies
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,13 @@ from flows.stages import shards as shards_stage
 from flows.stages import vocabulary as vocabulary_stage
 from flows.stages.dump import list_dump, list_files
 from flows.stages.external import list_place_files
-from flows.studies.study_reading import LoadedStudy, load_study
+from flows.stages.origin import make_origin
+from flows.studies.study_reading import (
+    LoadedStudy,
+    find_wanted_stages,
+    load_study,
+    reads_preset,
+)
 from flows.studies.study_report import build_study_report
 from flows.studies.study_stages import StudyStages
 
@@ -40,6 +47,9 @@ def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker],
         stages = StudyStages(loaded, sources, make.store, p.pretraining.device, threads)
         report = build_study_report(stages, p, list(sources.values()))
         is_shared = make.store.manifest(report) is None
+        for origin in stages.origins:
+            if origin not in sources.values():
+                make(origin)
         if trainings := stages.list_training_chains(is_shared):
             make.make_side_by_side(trainings, at_once)
         make.make_side_by_side(stages.list_chains(is_shared), loaded.choice.at_once)
@@ -57,12 +67,23 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
         return {}
     withheld = [*p.corpus.withhold, *list_evaluation_files(loaded)]
     p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": withheld})})
-    made = {"dump": make(list_dump(p.dump, make))}
+    made = {"origin": origin} if (origin := make_origin(p, make)) else {}
+    if wanted == {"origin"}:
+        return made
+    made["dump"] = make(list_dump(p.dump, make))
     labels.check_dump(loaded.labelled_tasks, p.dump, made["dump"], make)
     made["corpus"] = make(corpus_stage.build_corpus_stage(p, made["dump"], make.store))
     labels.check_corpus(loaded.labelled_tasks, made["corpus"], make.store)
-    if wanted > {"corpus"} or "corpus" not in wanted:
-        made["vocabulary"] = make(vocabulary_stage.build_vocabulary_stage(p, made["corpus"]))
+    if wanted & {"shards", "general_shards", "encoder"}:
+        plain = keep_vocabulary_plain(p) if "extended_shards" in wanted else p
+        words = vocabulary_stage.build_vocabulary_stage(plain, made["corpus"], origin)
+        made["vocabulary"] = make(words)
+    if "extended_shards" in wanted and origin:
+        n = p.vocabulary.extend_words or EXTENDED_WORDS
+        words = vocabulary_stage.build_kept_vocabulary_stage(made["corpus"], origin, n)
+        made["extended_vocabulary"] = make(words)
+        extended = shards_stage.build_shards_stage(p, made["corpus"], words)
+        made["extended_shards"] = make(replace(extended, title="shards, extended vocabulary"))
     if wanted & {"shards", "encoder"}:
         words = made["vocabulary"]
         made["shards"] = make(shards_stage.build_shards_stage(p, made["corpus"], words))
@@ -76,9 +97,15 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
         stages = shards_stage.list_long_stages(p, made["corpus"], made["vocabulary"])
         longer = [make(stage) for stage in stages]
         made["encoder"] = make(
-            pretraining_stage.build_pretraining_stage(p, made["shards"], *longer)
+            pretraining_stage.build_pretraining_stage(p, made["shards"], *longer, origin=origin)
         )
     return made
+
+
+def keep_vocabulary_plain(p: Parameters) -> Parameters:
+    """Return the form without words for the vocabulary that other shards than the extended have."""
+    words = p.vocabulary.model_copy(update={"extend_words": 0})
+    return p.model_copy(update={"vocabulary": words})
 
 
 def list_evaluation_files(loaded: LoadedStudy) -> list[str]:
@@ -101,9 +128,12 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
 
 
 def name_study_run() -> str:
-    """Return dump, study and date."""
+    """Return dump, study, preset and date, without dump and preset if no stage reads them."""
     choice = StudyChoice.model_validate(flow_run.parameters.get("study") or {})
-    return name_run(f"study {choice.own.title if choice.is_own else Path(choice.file).stem}")
+    wanted = find_wanted_stages(choice)
+    preset = flow_run.parameters.get("preset", "tiny")
+    what = [choice.title, *([preset] if reads_preset(wanted) else [])]
+    return name_run(*what, reads_dump=bool(wanted))
 
 
 class StudyForm(Parameters):
@@ -116,6 +146,8 @@ class StudyForm(Parameters):
     )
 
 
+EXTENDED_WORDS = 1000
+"""Words of the dump that an extended vocabulary gets where nobody says how many."""
 OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
 
 
@@ -128,4 +160,4 @@ def study(**given: Any) -> dict[str, Any]:
     choice = given.pop("study")
     parameters = Parameters(**given)
     loaded = load_study(parameters, choice)
-    return run_graph(build_study_graph(loaded), parameters, reads_dump=bool(loaded.wanted))
+    return run_graph(build_study_graph(loaded), parameters, reads_dump=loaded.reads_dump)

@@ -89,7 +89,7 @@ def fill_template(
     """Return the parameters of a run on a dump, without what the form leaves as it is."""
     chosen = template.model_dump(mode="json", exclude_defaults=True)
     chosen["dump"] = {**chosen.get("dump", {}), "paths": [path]}
-    return {**chosen, "store": str(store.root)}
+    return {**chosen, "store": store.address}
 
 
 Note = dict[str, Any]
@@ -249,7 +249,7 @@ def start_run(store: Store, note: Note) -> None:
 
 def compute_idempotency_key(store: Store, note: Note) -> str:
     """Return the key of a run: two stores on one server have a run each of the same dump."""
-    identity = json.dumps([str(store.root), note["deployment"], note["key"]])
+    identity = json.dumps([store.address, note["deployment"], note["key"]])
     return f"dump-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 

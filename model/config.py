@@ -11,7 +11,7 @@ the same fields.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from beam_jobs.job.errors import UserError
@@ -22,6 +22,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 Pooling = Literal["cls", "mean"]
 PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 
+LAYER_NORM_EPSILON = 1e-12  # google, transformers
 AUTO_PRECISION = "arithmetic; auto: bf16 where the device multiplies it in hardware"
 
 ELECTRA = {"objective": ("electra",)}
@@ -46,6 +47,9 @@ class Architecture:
     )
     max_positions: int = setting("longest sequence, in tokens (google)", 512, ge=1)
     type_vocabulary_size: int = setting("kinds of segments (google)", 2, ge=1)
+    layer_norm_eps: float = setting(
+        "added to the variance in every LayerNorm (google)", LAYER_NORM_EPSILON, gt=0
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -55,6 +59,17 @@ class Architecture:
             self.hidden,
             f"a multiple of heads={self.heads}",
         )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fields by which runs are told apart.
+
+        The epsilon counts only where it is another than google's, which was once the only one: what
+        was made then is still the same.
+        """
+        told = asdict(self)
+        if self.layer_norm_eps == LAYER_NORM_EPSILON:
+            del told["layer_norm_eps"]
+        return told
 
     def derive_generator(self) -> "Architecture":
         """Return the generator: as deep, narrower, heads of 64 wide (google).

@@ -59,7 +59,7 @@ class Device:
             distributed.init_process_group(self.backend)
 
     def _has_bf16(self) -> bool:
-        return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+        return has_bf16_products()
 
     @property
     def is_rank0(self) -> bool:
@@ -171,6 +171,11 @@ class Cuda(Device):
 
     def measure_peak_flops(self) -> float:
         return find_peak_flops(torch.cuda.get_device_name(self.torch))
+
+
+def has_bf16_products() -> bool:
+    """Return whether this CPU multiplies bf16 in hardware."""
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 def find_peak_flops(name: str) -> float:

@@ -6,12 +6,14 @@ from typing import Literal
 
 from beam_jobs.job.settings import setting
 from model.config import PresetName
+from model.published.place_forms import FORMS
 
 SMALLEST_VOCABULARY = 200
 """Entries; fewer leave no room for words beside letters."""
 DEV_REVIEWS = 20_000
 """Enough for the third digit of a rate."""
 
+ScorerForm = Literal["auto", "fp32", "bf16", "int8"]
 Device = Literal["auto", "cpu", "cuda", "xla"]
 DEVICE = "where it is computed: auto takes a GPU where there is one; a TPU is xla"
 TASK = "its name: model/finetuning/tasks/README.md, or table:text=…,label=…"
@@ -28,8 +30,18 @@ class VocabularyOptions:
     strip_accents: bool | None = setting("remove accents; none: as --lower-case says", None)
     unused: int = setting("[unused…] slots kept free for later", 100, ge=0)
     sample_reviews: int = setting("train on about so many reviews", 1_000_000, ge=1)
+    extend: Path | None = setting(
+        "keep this vocabulary (a folder that model.origin or model.vocabulary wrote) and add the "
+        "corpus's most costly words, instead of training one",
+        None,
+        metavar="DIR",
+    )
+    words: int = setting("with --extend: so many words at most", 1_000, ge=1)
     compare: tuple[str, ...] = setting(
-        "other vocab.txt files to measure on the dev split", (), metavar="FILE"
+        "other vocabularies to measure on the dev split: vocab.txt files or folders with a "
+        "tokenizer.json",
+        (),
+        metavar="PLACE",
     )
 
 
@@ -55,6 +67,17 @@ class VocabularyFitOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OriginOptions:
+    """Options of model.origin."""
+
+    place: str = setting(f"the published encoder: {FORMS}", metavar="PLACE")
+    generator: str | None = setting(
+        "the published generator of an ELECTRA, likewise", None, metavar="PLACE"
+    )
+    output: Path = setting("where its folder goes", metavar="DIR")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PretrainOptions:
     """Options of model.pretrain."""
 
@@ -75,20 +98,30 @@ class PretrainOptions:
     validation: Path | None = setting(
         "shards of the dev split, measured every validate_every steps", None, metavar="DIR"
     )
-    start_from: Path | None = setting(
-        "weights to begin with: a transformers folder or a checkpoint of google-research/electra "
-        "(folder or prefix)",
+    start_from: str | None = setting(
+        "weights to begin with, which decide the shape: what model.origin wrote, or a published "
+        f"BERT, ELECTRA, DistilBERT or RoBERTa ({FORMS}), or a checkpoint of "
+        "google-research/electra (folder or prefix)",
+        None,
+        metavar="PLACE",
+    )
+    start_generator_from: Path | None = setting(
+        "the generator's transformers folder, if --start-from has none beside it",
         None,
         metavar="DIR",
     )
-    start_generator_from: Path | None = setting(
-        "the generator's transformers folder; with --start-from", None, metavar="DIR"
+    probe: Path | None = setting(
+        "with --start-from: a corpus on whose train and dev labels the loaded weights and those "
+        "that training makes of them are compared; the best are written",
+        None,
+        metavar="DIR",
     )
     device: Literal["auto", "cpu", "cuda", "xla", "xla-spmd"] = setting(DEVICE, "auto")
     threads: int | None = setting("threads of the CPU; none: all cores", None, ge=1)
     tensorboard: bool = setting("also write TensorBoard files at the end", False, is_flag=True)
     settings: tuple[str, ...] = setting(
-        "any field of PretrainingConfig or Architecture (model/config.py); may be repeated",
+        "any field of PretrainingConfig or Architecture (model/config.py), or AdaptationConfig "
+        "(model/pretraining/adaptation/config.py); may be repeated",
         (),
         option="--set",
         metavar="FIELD=VALUE",
@@ -155,6 +188,20 @@ class ScorerOptions:
 
     model: Path = setting("a folder made by model.finetune", metavar="DIR")
     output: Path = setting("folder of the exported program", metavar="DIR")
+    form: ScorerForm = setting(
+        "numbers it computes with; auto: bf16 where this CPU multiplies it in hardware and "
+        "--tolerance is kept, else fp32; int8 needs no such CPU",
+        "auto",
+    )
+    data: Path | None = setting(
+        "the task's data, whose dev reviews compare the form with fp32; none: those of the "
+        "fine-tuning",
+        None,
+        metavar="DIR",
+    )
+    tolerance: float = setting(
+        "largest share of the dev labels that a form may change", 0.002, ge=0, le=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,27 @@ Sources, by their short names below:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import find_unread, replace_settings
-from model.config import Architecture, FinetuningSettings, PresetName, PretrainingConfig
+from model.config import (
+    Architecture,
+    FinetuningSettings,
+    PresetName,
+    PretrainingConfig,
+)
+from model.pretraining.adaptation.config import AdaptationConfig
 
-RENAMED_FIELDS = {"masked_fraction": "mask_probability", "initial_deviation": "initializer_range"}
+PUBLISHED_FINETUNING: Mapping[str, str] = {
+    "learning_rates": "5e-5,1.5e-4",
+    "epochs": "6",
+    "layer_decay": "0.8",
+    "dropout": "0.1",
+}
+"""Where the fine-tuning of an encoder that was published, or began with one, differs from its
+preset's: what trains a tiny encoder of a few minutes would destroy one that has learned much.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,8 @@ class Preset:
     max_length: int  # tokens in one packed sequence
     pretraining: PretrainingConfig
     finetuning: FinetuningSettings  # every arm of a comparison gets the same ones
+    adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
+    """Read where training starts from loaded weights."""
 
     def __post_init__(self) -> None:
         if self.pretraining.objective == "electra":
@@ -154,29 +170,50 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def apply_settings(preset: Preset, settings: Mapping[str, str]) -> Preset:
-    """Return the preset with fields of PretrainingConfig or Architecture set from their text.
+    """Return the preset with fields of PretrainingConfig, Architecture or AdaptationConfig set from
+    their text.
 
     Raise UserError, which begins with the field, for an unknown one or a value out of bounds.
     """
-    for name in settings:
-        if name in RENAMED_FIELDS:
-            raise UserError(f"{name}: this field is called {RENAMED_FIELDS[name]} now")
-    configs = [preset.architecture, preset.pretraining]
-    architecture, pretraining = replace_settings(configs, settings, "pretraining")
-    return replace(preset, architecture=architecture, pretraining=pretraining)
+    configs = [preset.architecture, preset.pretraining, preset.adaptation]
+    architecture, pretraining, adaptation = replace_settings(configs, settings, "pretraining")
+    return replace(
+        preset, architecture=architecture, pretraining=pretraining, adaptation=adaptation
+    )
+
+
+PUBLISHED_START: Mapping[str, str] = {
+    "dev_shards": "given",
+    "start_from": "given",
+    "probe": "given",
+}
+"""What a stage that begins with a published encoder has: the probe on dev labels validates too."""
 
 
 def find_unread_settings(
-    preset: Preset, names: Iterable[str], dev_shards: str = "none"
+    preset: Preset,
+    names: Iterable[str],
+    dev_shards: str = "none",
+    start_from: str = "none",
+    probe: str = "none",
 ) -> Iterator[str]:
-    """Yield why nothing reads one of these settings of a pre-training; stages of a graph have no
-    dev shards.
+    """Yield why nothing reads one of these settings of a pre-training.
+
+    The last three say whether there are dev shards, loaded weights and a probe: `given` or `none`;
+    stages of a graph have no dev shards.
     """
-    configs = [preset.architecture, preset.pretraining]
-    yield from find_unread(configs, names, {"dev shards": dev_shards})
+    configs = [preset.architecture, preset.pretraining, preset.adaptation]
+    facts = {"dev shards": dev_shards, "--start-from": start_from, "--probe": probe}
+    yield from find_unread(configs, names, facts)
 
 
-def check_settings_are_read(preset: Preset, names: Iterable[str], dev_shards: str = "none") -> None:
+def check_settings_are_read(
+    preset: Preset,
+    names: Iterable[str],
+    dev_shards: str = "none",
+    start_from: str = "none",
+    probe: str = "none",
+) -> None:
     """Raise UserError for the first of these settings that no pre-training like this one reads."""
-    for mistake in find_unread_settings(preset, names, dev_shards):
+    for mistake in find_unread_settings(preset, names, dev_shards, start_from, probe):
         raise UserError(mistake)

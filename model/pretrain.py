@@ -1,7 +1,9 @@
 """Pre-trains ELECTRA: python -m model.pretrain --shards DIR --output DIR --preset tiny"""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,12 +11,13 @@ import torch
 from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder
-from beam_jobs.job.settings import parse_assignments, read_options
-from model.config import PretrainingConfig
+from beam_jobs.job.settings import parse_assignments, parse_field, read_options
+from model.config import Architecture, PretrainingConfig
 from model.device import open_device
 from model.options import PretrainOptions
 from model.presets import PRESETS, Preset, apply_settings, check_settings_are_read
 from model.pretraining import checkpoint, loop, outputs
+from model.pretraining.adaptation.recipe import choose_settings, describe_settings
 from model.pretraining.assembly import build_training
 from model.pretraining.budget import describe_small_budget, parse_budget
 from model.pretraining.input.mixture import open_replay
@@ -22,39 +25,94 @@ from model.pretraining.input.sequences import Shards
 from model.pretraining.mlflow_log import mirror_to_mlflow
 from model.pretraining.network.initial_weights import Origin
 from model.pretraining.run_identity import check_same_run
+from model.published.architecture import CHOSEN_HERE
+from model.published.folder import ABOUT, GENERATOR, write_origin
+from model.published.places import is_named
 
 DESCRIPTION = """Pre-trains ELECTRA on a folder of shards; continues from the last checkpoint in
 --output, if any. Several processes: torchrun --nproc-per-node N -m model.pretrain …"""
 
 
-def configure_preset(arguments: PretrainOptions) -> Preset:
+def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Preset:
+    """Return the preset with what is set; the shape is that of the origin where there is one."""
     if arguments.steps is not None and arguments.budget is not None:
         raise UserError("--steps and --budget: give one of them")
     settings = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
-    if arguments.steps is not None:
-        settings["steps"] = str(arguments.steps)
+    shape = origin.read_settings() if origin else {}
+    recipe = choose_settings(origin.main, settings) if origin else {}
     try:
-        preset = apply_settings(PRESETS[arguments.preset], settings)
-        dev_shards = "given" if arguments.validation else "none"
-        check_settings_are_read(preset, settings, dev_shards)
+        check_agreement(settings, shape, arguments.start_from)
+        if arguments.steps is not None:
+            settings["steps"] = str(arguments.steps)
+        preset = apply_settings(PRESETS[arguments.preset], shape | recipe | settings)
+        check_settings_are_read(preset, settings, **list_facts(arguments))
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None
     return preset
 
 
-def read_origin(arguments: PretrainOptions, preset: Preset) -> Origin | None:
-    main, generator = arguments.start_from, arguments.start_generator_from
-    if generator and not main:
+def list_facts(arguments: PretrainOptions) -> dict[str, str]:
+    """Return what settings may need besides other settings, `given` or `none` each."""
+    folders = {
+        "dev_shards": arguments.validation or arguments.probe,
+        "start_from": arguments.start_from,
+        "probe": arguments.probe,
+    }
+    return {name: "given" if folder else "none" for name, folder in folders.items()}
+
+
+def check_agreement(
+    settings: Mapping[str, str], shape: Mapping[str, str], origin: str | None
+) -> None:
+    """Raise UserError for the first setting that contradicts the shape of the origin."""
+    for path, text in settings.items():
+        name = path.removeprefix("pretraining.")
+        if name not in shape or name in CHOSEN_HERE:
+            continue
+        if parse_field(Architecture, name, text) != parse_field(Architecture, name, shape[name]):
+            raise UserError(f"{path}={text}: {origin} has {name}={shape[name]}; leave it out")
+
+
+def find_origin(arguments: PretrainOptions) -> Origin | None:
+    """Return where the start weights are; a published model is brought into the output first.
+
+    Raise UserError for a generator without a discriminator.
+    """
+    place, generator = arguments.start_from, arguments.start_generator_from
+    if generator and not place:
         raise UserError(
             f"--start-generator-from {generator}: give the discriminator's folder too, "
             "with --start-from"
         )
-    if generator and preset.pretraining.objective != "electra":
+    if arguments.probe and not place:
         raise UserError(
-            f"--start-generator-from {generator}: with objective={preset.pretraining.objective} "
-            "there is no generator; leave it out"
+            f"--probe {arguments.probe}: it compares loaded weights; give --start-from too"
         )
-    return Origin(main, generator) if main else None
+    if not place:
+        return None
+    folder = Path(place)
+    if is_named(place):
+        folder = arguments.output / "origin"
+        write_origin(place, folder, option="--start-from")
+    beside = folder / GENERATOR
+    return Origin(folder, generator or (beside if (beside / ABOUT).is_file() else None))
+
+
+def print_recipe(arguments: PretrainOptions, origin: Origin | None) -> None:
+    """Say on stderr what the start weights decide, if anything."""
+    if origin:
+        given = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
+        told = describe_settings(origin.main, choose_settings(origin.main, given))
+        print(told, end="\n" if told else "", file=sys.stderr)
+
+
+def check_generator_is_used(arguments: PretrainOptions, preset: Preset) -> None:
+    """Raise UserError for a generator's start weights where no generator is trained."""
+    if arguments.start_generator_from and preset.pretraining.objective != "electra":
+        raise UserError(
+            f"--start-generator-from {arguments.start_generator_from}: with "
+            f"objective={preset.pretraining.objective} there is no generator; leave it out"
+        )
 
 
 def resume_training(training: loop.Training) -> None:
@@ -80,15 +138,18 @@ def list_other_settings(arguments: PretrainOptions) -> dict[str, Any]:
         "replay_ratio": arguments.replay_ratio if replay else "0",
         "long_shards": str(arguments.long_shards or ""),
         "start_from": str(arguments.start_from or ""),
+        "probe": str(arguments.probe or ""),
     }
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(PretrainOptions, argv, "python -m model.pretrain", DESCRIPTION)
-    preset = configure_preset(arguments)
+    shards = Shards.open(arguments.shards)
+    origin = find_origin(arguments)
+    preset = configure_preset(arguments, origin)
+    check_generator_is_used(arguments, preset)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    shards = Shards.open(arguments.shards)
     replay = (
         open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     )
@@ -98,11 +159,19 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
     make_writable_folder("--output", arguments.output)
     budget = parse_budget(arguments.budget) if arguments.budget else None
-    origin = read_origin(arguments, preset)
     device = open_device(arguments.device, preset.pretraining.precision)
     try:
         training = build_training(
-            preset, shards, device, arguments.output, budget, dev, origin, replay, longer
+            preset,
+            shards,
+            device,
+            arguments.output,
+            budget,
+            dev,
+            origin,
+            replay,
+            longer,
+            arguments.probe,
         )
         preset = replace(preset, pretraining=training.config)
         resume_training(training)
@@ -111,6 +180,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             print(warning, file=sys.stderr)
         if device.is_rank0:
             outputs.write_config(arguments.output, preset, shards, list_other_settings(arguments))
+            print_recipe(arguments, origin)
         with mirror_to_mlflow(training, preset):
             loop.train(training)
             result = outputs.write_outputs(training, preset, shards)

@@ -2,6 +2,9 @@
 
 `python -m model.vocabulary --corpus DIR --output DIR --size 50000`
 
+With `--extend DIR --words N` it keeps a published vocabulary and adds the N words of the corpus
+that cost the most pieces (model/wordpiece/extension.py).
+
 `tokenizers` finds the pieces by byte-pair merges, most frequent pair first (its WordPieceTrainer
 wraps its BpeTrainer; the likelihood criterion of Schuster and Nakajima, 2012, was never published
 as code), and applies them as BERT does: longest match first. The trainer leaves two things to the
@@ -16,42 +19,52 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import Tokenizer, trainers
 
 from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import atomic_path, hash_file, write_json
+from beam_jobs.job.files import hash_file, write_json
 from beam_jobs.job.settings import read_options
-from model import vocabulary_report
 from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyOptions
+from model.wordpiece import report as vocabulary_report
+from model.wordpiece.extension import (
+    count_words,
+    extend_tokenizer,
+    find_costliest,
+    load_extended_from,
+)
+from model.wordpiece.tokenizer import (
+    SPECIAL,
+    build_tokenizer_of,
+    list_entries,
+    make_untrained_tokenizer,
+    write_tokenizer,
+)
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LARGEST_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
 LEAST_COUNT = 2  # a pair seen once is not merged
-MODEL_MAX_LENGTH = 512  # tokens
 BATCH_ROWS = 4096
+SHOWN_WORDS = 20  # of those a vocabulary was extended by, in vocabulary.json
+OF_TRAINING = ("size", "lower_case", "strip_accents", "unused")
+"""Options that a vocabulary which is only extended does not read."""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, and write vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json."""
-    description = "Trains a WordPiece vocabulary on a corpus."
+    """Train, or extend one, and write vocab.txt, tokenizer.json, tokenizer_config.json and
+    vocabulary.json.
+    """
+    description = "Trains a WordPiece vocabulary on a corpus, or extends one."
     options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
     check_vocabulary_options(options)
     started, cpu_started = time.monotonic(), _measure_cpu_seconds()
+    published = load_extended_from(options.extend) if options.extend else None
     corpus, folds_case = options.corpus, options.lower_case
     strip_accents = folds_case if options.strip_accents is None else options.strip_accents
     sample = ReviewSample(corpus, "pretrain", options.sample_reviews)
@@ -61,12 +74,17 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         )
     untrained_like = make_untrained_tokenizer(folds_case, strip_accents)
     others = {p: vocabulary_report.read_vocabulary(p, untrained_like) for p in options.compare}
-    tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
+    if published:
+        tokenizer, about = extend_vocabulary(sample, published, options)
+        others[str(options.extend)] = published
+    else:
+        tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
+        about = {"unused": options.unused}
     report = {
         "size": tokenizer.get_vocab_size(),
-        "lower_case": folds_case,
-        "strip_accents": strip_accents,
-        "unused": options.unused,
+        "lower_case": tokenizer.normalizer.lowercase,
+        "strip_accents": tokenizer.normalizer.strip_accents,
+        **about,
         "reviews": sample.reviews,
         "sentences": sample.sentences,
         "reviews_in_corpus": sample.reviews_in_corpus,
@@ -79,6 +97,14 @@ def check_vocabulary_options(options: VocabularyOptions) -> None:
     """Refuse options that exclude each other."""
     if options.output.exists() and not options.output.is_dir():
         raise UserError(f"--output: {options.output} is a file; give a folder")
+    if options.extend:
+        defaults = {field.name: field.default for field in fields(VocabularyOptions)}
+        unread = [name for name in OF_TRAINING if getattr(options, name) != defaults[name]]
+        if unread:
+            option = unread[0].replace("_", "-")
+            raise UserError(f"--{option}: has no effect with --extend, which keeps what is there")
+    elif options.words != VocabularyOptions.words:
+        raise UserError("--words: has no effect without --extend")
     if options.size - options.unused < SMALLEST_VOCABULARY:
         raise UserError(
             f"--size: {options.size} entries with {options.unused} [unused] slots leave too few "
@@ -142,20 +168,18 @@ def _hash_to_fraction(text_hashes: Any) -> np.ndarray:
     return np.frombuffer(hashes, ">u8").reshape(-1, 2)[:, 1] / 2.0**64
 
 
-def make_untrained_tokenizer(lower_case: bool, strip_accents: bool) -> Tokenizer:
-    """Return BERT's WordPiece tokenizer with the special entries only."""
-    tokenizer = Tokenizer(
-        models.WordPiece({token: i for i, token in enumerate(SPECIAL)}, unk_token="[UNK]")
-    )
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=True,
-        strip_accents=strip_accents,
-        lowercase=lower_case,
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##")
-    return tokenizer
+def extend_vocabulary(
+    sample: ReviewSample, published: Tokenizer, options: VocabularyOptions
+) -> tuple[Tokenizer, dict[str, Any]]:
+    """Return the published tokenizer with the sample's costliest words, and which these are."""
+    costly = find_costliest(published, count_words(published, sample), options.words, LEAST_COUNT)
+    words = [one.word for one in costly]
+    about = {
+        "extended_from": str(options.extend),
+        "added": len(words),
+        "costliest": [one._asdict() for one in costly[:SHOWN_WORDS]],
+    }
+    return extend_tokenizer(published, words), about
 
 
 def train_tokenizer(
@@ -176,8 +200,7 @@ def train_tokenizer(
         show_progress=False,
     )
     learner.train_from_iterator(sample, trainer)
-    learned = sorted(learner.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1])
-    pieces = [piece for piece, _ in learned if piece not in SPECIAL]
+    pieces = [piece for piece in list_entries(learner) if piece not in SPECIAL]
     return build_tokenizer(pieces, lower_case, strip_accents, unused)
 
 
@@ -198,16 +221,8 @@ def build_tokenizer(
     pieces: list[str], lower_case: bool, strip_accents: bool, unused: int
 ) -> Tokenizer:
     """Return the tokenizer as it is stored: [CLS] a [SEP] and [CLS] a [SEP] b [SEP]."""
-    tokenizer = make_untrained_tokenizer(lower_case, strip_accents)
     entries = SPECIAL + [f"[unused{i}]" for i in range(unused)] + pieces
-    tokenizer.model = models.WordPiece({p: i for i, p in enumerate(entries)}, unk_token="[UNK]")
-    tokenizer.add_special_tokens(SPECIAL)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", SPECIAL.index("[CLS]")), ("[SEP]", SPECIAL.index("[SEP]"))],
-    )
-    return tokenizer
+    return build_tokenizer_of(entries, lower_case, strip_accents)
 
 
 def measure_fit(corpus: Path, tokenizers: dict[str, Tokenizer]) -> list[dict[str, Any]]:
@@ -225,15 +240,7 @@ def write_vocabulary(
     """Write each file whole or not at all, vocabulary.json last; other files of the folder stay."""
     output.mkdir(parents=True, exist_ok=True)
     (output / "vocabulary.json").unlink(missing_ok=True)
-    entries = sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
-    with atomic_path(output / "vocab.txt") as path:
-        path.write_text("".join(f"{piece}\n" for piece, _ in entries), encoding="utf-8")
-    with atomic_path(output / "tokenizer.json") as path:
-        tokenizer.save(str(path))
-    write_json(
-        output / "tokenizer_config.json",
-        make_tokenizer_config(report["lower_case"], report["strip_accents"]),
-    )
+    write_tokenizer(output, tokenizer)
     fingerprint = hash_file(output / "tokenizer.json")
     times = {
         "seconds": round(time.monotonic() - started, 3),
@@ -242,18 +249,6 @@ def write_vocabulary(
     result = {**report, "fingerprint": fingerprint, **times}
     write_json(output / "vocabulary.json", result)
     return result
-
-
-def make_tokenizer_config(lower_case: bool, strip_accents: bool) -> dict[str, Any]:
-    """Return what AutoTokenizer reads beside tokenizer.json."""
-    return {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": lower_case,
-        "strip_accents": strip_accents,
-        "tokenize_chinese_chars": True,
-        "model_max_length": MODEL_MAX_LENGTH,
-        **{f"{token.strip('[]').lower()}_token": token for token in SPECIAL},
-    }
 
 
 def _measure_cpu_seconds() -> float:

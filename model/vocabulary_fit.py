@@ -20,9 +20,9 @@ from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import read_options
-from model import vocabulary_report
 from model.options import VocabularyFitOptions
 from model.vocabulary import ReviewSample
+from model.wordpiece import report as vocabulary_report
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -51,8 +51,11 @@ def load_vocabulary_tokenizer(file: Path) -> Tokenizer:
 
 
 def read_first_fit(vocabulary: Path) -> dict[str, Any]:
-    """Return the fit to the dev split of the vocabulary's own corpus; empty without a word."""
-    rows = json.loads((vocabulary / "vocabulary.json").read_text()).get("fit", [])
+    """Return the fit to the dev split of the vocabulary's own corpus; empty without a word, and
+    for a published vocabulary, which was trained on no corpus of ours.
+    """
+    file = vocabulary / "vocabulary.json"
+    rows = json.loads(file.read_text()).get("fit", []) if file.is_file() else []
     return next((row for row in rows if row["vocabulary"] == "this" and row["words"]), {})
 
 

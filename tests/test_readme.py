@@ -14,6 +14,7 @@ import pytest
 from beam_jobs.job.errors import UserError
 from beam_jobs.sample.sample_dump import write_sample
 from flows.cli import main, run_commands
+from tests.flows.made import write_encoder
 from tests.flows.studies.loaded import write_study_data
 
 ROOT = Path(__file__).parent.parent
@@ -95,19 +96,26 @@ def check_command(command: str) -> None:
     arguments = main.build_parser().parse_args(shlex.split(command)[1:])
     if arguments.command == "run" and arguments.dump:
         run_commands.build_form(arguments)
+    if arguments.command == "score":
+        run_commands.build_scoring_form(arguments)
 
 
 def test_a_setting_that_does_not_exist_is_noticed():
     check_command("amazon-electra run --dump x.json --set pretraining.steps=1")
     with pytest.raises(UserError, match="no such section"):
         check_command("amazon-electra run --dump x.json --set nonsense.x=1")
+    check_command("amazon-electra score --dump x.json --set model.workers=2")
+    with pytest.raises(UserError, match="no such section"):
+        check_command("amazon-electra score --dump x.json --set nonsense.x=1")
 
 
 @pytest.mark.parametrize(
     "command",
     [c for c in those_of("amazon-electra") if " run --dump " in c and "--add-to" not in c],
 )
-def test_a_run_can_be_planned(command, tmp_path, capsys):
+def test_a_run_can_be_planned(command, tmp_path, monkeypatch, capsys):
+    write_encoder(tmp_path / "minilm")
+    monkeypatch.chdir(tmp_path)
     words = [*shlex.split(command)[1:], "--store", str(tmp_path), "--dry-run"]
     arguments = main.build_parser().parse_args([*words, "--dump", "sample:50"])
     assert main.attempt(arguments) == 0

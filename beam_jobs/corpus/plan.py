@@ -17,7 +17,7 @@ from beam_jobs.job.files import hash_bytes
 from beam_jobs.job.limits import Limits
 from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
-from beam_jobs.text import splits
+from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
 VERSION = 7
@@ -69,8 +69,6 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     corpora that do not fit.
     """
     if args.punkt:
-        from beam_jobs.text import sentences  # NLTK: nothing else here needs it
-
         sentences.read_punkt(args.punkt)
     files = work_units.list_dump_files(args)
     storage.check_output(args.output, [file.path for file in files])

@@ -5,6 +5,7 @@ from typing import Any
 
 from beam_jobs.corpus.folders import Folders
 from beam_jobs.job import storage
+from beam_jobs.text import sentences
 
 
 def write_punkt(counts: list[dict[str, Any]], folders: Folders, punkt: str | None) -> str:
@@ -12,8 +13,6 @@ def write_punkt(counts: list[dict[str, Any]], folders: Folders, punkt: str | Non
 
     They are trained on the samples of all units, in the order of the texts' hashes, each text once.
     """
-    from beam_jobs.text import sentences  # NLTK brings scipy: a second only workers should spend
-
     if punkt:
         parameters = sentences.encode_punkt(sentences.read_punkt(punkt))
     else:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -16,10 +16,8 @@ from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
 from beam_jobs.deduplication.held_out import FIRST_DUMP, mark_held_out
 from beam_jobs.deduplication.withholding import load_index
 from beam_jobs.job import storage
+from beam_jobs.text.sentences import SentenceSplitter, decode_punkt
 from beam_jobs.text.splits import SPLITS
-
-if TYPE_CHECKING:
-    from beam_jobs.text.sentences import SentenceSplitter
 
 
 class WriteUnits(beam.DoFn):
@@ -41,9 +39,7 @@ class WriteUnits(beam.DoFn):
     ) -> Iterator[dict[str, Any]]:
         """Yield the counts of a unit; `held_out` is the folder of the index of dev and test."""
         if self.splitter is None:
-            from beam_jobs.text import sentences
-
-            self.splitter = sentences.SentenceSplitter(sentences.decode_punkt(punkt))
+            self.splitter = SentenceSplitter(decode_punkt(punkt))
         _, joined = element
         (counts,) = joined["counts"]
         dropped = DroppedRows(*(unpack_rows(joined.get(k, [])) for k in ("exact", "near", "seen")))
@@ -79,7 +75,7 @@ def write_unit(
     dropped: DroppedRows,
     lines_before: int,
     folders: Folders,
-    splitter: "SentenceSplitter",
+    splitter: SentenceSplitter,
     held_out: str = "",
 ) -> dict[str, Any]:
     """Write a unit unless an earlier run has; return its counts.
@@ -136,7 +132,7 @@ class UnitTables:
         self,
         prepared: dict[str, Any],
         dropped: np.ndarray,
-        splitter: "SentenceSplitter",
+        splitter: SentenceSplitter,
         held_out: str,
     ) -> None:
         self.source, self.dropped, self.splitter = prepared["source"], dropped, splitter

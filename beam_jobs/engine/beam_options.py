@@ -11,14 +11,16 @@ local         --direct_num_workers N (0 or none: one per core),
               --direct_running_mode in_memory|multi_processing
 Dataflow      --runner DataflowRunner --project … --region … --temp_location gs://…
               [--dry_run true]
-a job server  --runner PortableRunner --job_endpoint HOST:PORT --environment_type …
-Flink         --runner FlinkRunner --flink_master HOST:PORT --flink_job_server_jar PATH
-Spark         --runner SparkRunner --spark_master_url URL --spark_job_server_jar PATH
+a job server  --runner PortableRunner --job_endpoint HOST:PORT --environment_type EXTERNAL
+              --environment_config HOST:PORT of a pool of Python workers
+Flink         as a job server, which Beam has for Flink; --flink_master HOST:PORT of the JobManager
+              for the link to the job, --parallelism N
 """
 
 import atexit
 import logging
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -28,22 +30,26 @@ from apache_beam.options.pipeline_options import (
     DirectOptions,
     GoogleCloudOptions,
     PipelineOptions,
+    PortableOptions,
     SetupOptions,
     StandardOptions,
     TestOptions,
 )
 
 from beam_jobs.engine import staged_package
+from beam_jobs.engine.job_server import check_job_server
+from beam_jobs.engine.local_command import LOCAL_RUNNERS
 from beam_jobs.job.errors import UserError
 
-LOCAL_NAMES = {None, "", "DirectRunner", "FnApiRunner", "direct"}
 JOB_SERVER_RUNNERS = {"PortableRunner", "FlinkRunner", "SparkRunner"}
 """Their job servers know options that Beam here does not."""
 IMAGE_OPTIONS = ("sdk_container_image", "worker_harness_container_image")
 PACKAGE_OPTIONS = ("setup_file", "extra_package", *IMAGE_OPTIONS)
 """Options of Beam by which a user says what the workers install."""
 SMALL_BYTES = 48_000_000
-"""Below this, starting worker processes (2–4 s) costs more than a second core saves."""
+"""Up to this, a job stays in one process. The bound is from when starting a worker cost 2–4 s; a
+forked one costs less, and the break-even has not been measured again.
+"""
 
 
 def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
@@ -59,11 +65,15 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
     )
     options = PipelineOptions(flags)
     standard = options.view_as(StandardOptions)
-    if standard.runner not in LOCAL_NAMES:
+    if standard.runner not in LOCAL_RUNNERS:
         check_runner_name(standard.runner)
     if standard.runner not in JOB_SERVER_RUNNERS:
         check_option_names(flags)
-    if standard.runner in LOCAL_NAMES:
+    if standard.runner in JOB_SERVER_RUNNERS:
+        check_job_server(options)
+        cloud = options.view_as(GoogleCloudOptions)  # whose name of the job all engines read
+        cloud.job_name = cloud.job_name or f"beam-jobs-{secrets.token_hex(4)}"
+    if standard.runner in LOCAL_RUNNERS:
         if standard.runner in {"DirectRunner", "direct"}:
             print(
                 "DirectRunner is resolved to FnApiRunner, its local engine without a download",
@@ -81,6 +91,16 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
         options.view_as(SetupOptions).pickle_library or "cloudpickle"
     )
     return options
+
+
+def is_local(options: PipelineOptions) -> bool:
+    """Return whether the graph runs in this process and its children."""
+    return options.view_as(StandardOptions).runner == "FnApiRunner"
+
+
+def has_workers_elsewhere(options: PipelineOptions) -> bool:
+    """Return whether Python workers that somebody else has started run the graph."""
+    return options.view_as(PortableOptions).environment_type == "EXTERNAL"
 
 
 def is_staged_only(options: PipelineOptions) -> bool:
@@ -106,6 +126,13 @@ def choose_local_mode(options: PipelineOptions, flags: list[str], input_bytes: i
         direct.direct_running_mode = "multi_processing" if many else "in_memory"
     if direct.direct_running_mode == "in_memory":
         direct.direct_num_workers = 1
+
+
+def count_processes(options: PipelineOptions) -> int:
+    """Return how many local worker processes there will be; 0 if the graph runs in this one."""
+    direct = options.view_as(DirectOptions)
+    has_processes = is_local(options) and direct.direct_running_mode == "multi_processing"
+    return direct.direct_num_workers if has_processes else 0
 
 
 def is_given(flags: list[str], name: str) -> bool:

@@ -4,6 +4,9 @@ FnApiRunner waits for ever for a worker process that a signal has killed; only t
 started the process, named `run_worker`, notices and dies
 (apache_beam/runners/portability/local_job_service.py). So the graph runs in a thread of its own,
 and whichever comes first, its end or that death, ends the job.
+
+An engine elsewhere runs the graph by itself: here is only waited, and who stops waiting, because
+the run was cancelled, cancels the engine's job too.
 """
 
 import re
@@ -13,10 +16,19 @@ from contextlib import suppress
 from typing import Any
 
 import apache_beam as beam
+import grpc
 import psutil
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.engine.beam_options import is_staged_only
+from beam_jobs.engine.beam_options import (
+    count_processes,
+    has_workers_elsewhere,
+    is_local,
+    is_staged_only,
+)
+from beam_jobs.engine.forked_workers import fork_workers
+from beam_jobs.engine.job_server import announce_flink_job
+from beam_jobs.engine.worker_check import add_worker_check, leave_probe
 from beam_jobs.job import storage
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
 
@@ -29,6 +41,20 @@ ERROR_TEXT = re.compile(rf"\b({'|'.join(ERROR_KINDS)}): (.*)")
 NETWORK = re.compile(
     rf"\b(Connection\w*Error|TimeoutError|{'|'.join(sorted(storage.NETWORK_ERRORS))}): .*"
 )
+MISSING_CODE = re.compile(r"ModuleNotFoundError: No module named '(beam_jobs[\w.]*)'")
+CAUSE = re.compile(
+    r"^\s*(?:Caused by: )?((?:[\w$]+\.)*_?[A-Z]\w*(?:Error|Exception|Failed): .*)", re.M
+)
+"""A line that names an exception, of Python or of Java."""
+LOST_ON_ENGINE = re.compile(
+    r"Heartbeat of TaskManager|TaskExecutor is shutting down|StatusCode\.UNAVAILABLE"
+    r"|Channel closed prematurely"
+)
+"""Of Flink's and Beam's messages about workers that are gone: another attempt has new ones."""
+RPC_DETAILS = re.compile(r'^\s*details = "(.*)"$', re.M)
+"""What gRPC says of an error, below the line that names it."""
+CANCEL_SECONDS = 10.0
+"""Until the engine has taken the job that is to be cancelled: the guard's grace is 15 s."""
 WORKER_THREADS = ("run_worker", "beam_control_read", "read_grpc_client_inputs")
 """Threads that die with their worker."""
 
@@ -41,17 +67,37 @@ def run_beam_graph(
     options: PipelineOptions,
     build: Callable[[beam.Pipeline], Any],
     poll: Callable[[], None] = lambda: None,
+    output: str = "",
 ) -> Any:
-    """Build and run a graph; return Beam's result. `poll` is called twice a second."""
+    """Build and run a graph that writes to `output`; return Beam's result. `poll` is called twice a
+    second.
+    """
+    if not has_workers_elsewhere(options):
+        return _run_to_end(options, build, poll)
+
+    with leave_probe(output) as probe:
+
+        def build_checked(pipeline: beam.Pipeline) -> None:
+            add_worker_check(pipeline, probe)
+            build(pipeline)
+
+        return _run_to_end(options, build_checked, poll)
+
+
+def _run_to_end(
+    options: PipelineOptions, build: Callable[[beam.Pipeline], Any], poll: Callable[[], None]
+) -> Any:
     outcome: dict[str, Any] = {}
-    ended, lost = threading.Event(), threading.Event()
+    ended, lost, submitted = threading.Event(), threading.Event(), threading.Event()
 
     def run_pipeline() -> None:
         try:
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
             outcome["result"] = pipeline.run()
+            submitted.set()
             if not is_staged_only(options):
+                threading.Thread(target=announce_flink_job, args=(options,), daemon=True).start()
                 outcome["result"].wait_until_finish()
         except BaseException as error:
             outcome["error"] = error
@@ -71,11 +117,17 @@ def run_beam_graph(
     threading.excepthook = notice_death
     others = set(list_children())
     try:
-        threading.Thread(target=run_pipeline, name="graph", daemon=True).start()
-        while not ended.wait(POLL_SECONDS):
-            poll()
-        if "error" in outcome:
-            lost.wait(NOTICE_SECONDS)
+        with fork_workers(count_processes(options)):
+            threading.Thread(target=run_pipeline, name="graph", daemon=True).start()
+            while not ended.wait(POLL_SECONDS):
+                poll()
+            if "error" in outcome:
+                lost.wait(NOTICE_SECONDS)
+    except BaseException:
+        if not is_local(options) and submitted.wait(CANCEL_SECONDS):
+            with suppress(Exception):  # it is over, or the engine is away
+                outcome["result"].cancel()
+        raise
     finally:
         if "result" in outcome and "error" not in outcome:
             threading.excepthook = usual_hook
@@ -86,7 +138,9 @@ def run_beam_graph(
             f"{outcome['lost']}; the units that are done are kept: run the same command to continue"
         )
     if "error" in outcome:
-        raise translate_error(outcome["error"]) or outcome["error"]
+        error = outcome["error"]
+        translate = translate_error if is_local(options) else translate_engine_error
+        raise translate(error) or error
     return outcome["result"]
 
 
@@ -116,6 +170,31 @@ def translate_error(error: BaseException) -> Exception | None:
             f"{match[0]}: make room; what is done is kept, run the same command to continue"
         )
     return None
+
+
+def translate_engine_error(error: BaseException) -> Exception | None:
+    """Return why a job on an engine elsewhere failed, in one line."""
+    text = str(error)
+    if known := translate_error(error):
+        return known
+    if isinstance(error, grpc.RpcError):
+        return TransientError(
+            f"the engine's job server went away: {error.details() or error.code()}; what is done "
+            "is kept, run the same command to continue"
+        )
+    if match := MISSING_CODE.search(text):
+        return UserError(
+            f"the engine's Python workers have no {match[1]}; install there what is installed here"
+        )
+    causes = RPC_DETAILS.findall(text) or CAUSE.findall(text) or text.strip().splitlines() or [""]
+    cause = causes[-1].strip()
+    if LOST_ON_ENGINE.search(text):
+        return TransientError(
+            f"the engine lost or did not reach a worker: {cause}; run the same command to continue"
+        )
+    if re.search(r"in state (CANCELLED|CANCELLING|STOPPED)", text):
+        return JobFailed("the job was cancelled on the engine")
+    return JobFailed(f"the engine's job failed: {cause}") if "in state FAILED" in text else None
 
 
 def list_children() -> list[psutil.Process]:

@@ -188,6 +188,11 @@ def _choose_display(description: str) -> Display:
     return PlainLines()
 
 
+def announce_job(address: str) -> None:
+    """Report the page on which an engine shows the job, for whoever follows this process."""
+    print(f"JOB {address}", file=sys.stderr, flush=True)
+
+
 def format_report(report: Mapping[str, Any], with_time_left: bool = True) -> str:
     """Return a report as text, for example `120 of 2,000 steps, 3.5/s, 8:57 left, loss 0.5`.
 

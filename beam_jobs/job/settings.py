@@ -118,9 +118,9 @@ def describe_unmet_needs(
         there = value if isinstance(value, list | tuple) else [value]
         if not set(there) & set(allowed):
             verb = "has" if isinstance(value, list | tuple) else "is"
-            words = " or ".join(map(format_value, allowed))
+            words, said = " or ".join(map(format_value, allowed)), format_value(value) or "empty"
             yield (
-                f"{name} has no effect where {other} is {format_value(value)}, only where it "
+                f"{name} has no effect where {other} is {said}, only where it "
                 f"{verb} {words}: leave it out"
             )
 

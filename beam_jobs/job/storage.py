@@ -26,6 +26,7 @@ from beam_jobs.job.hosts import open_checked_session
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
 
 NETWORK_ERRORS = {
+    "ClientConnectorDNSError",
     "ClientConnectorError",
     "ConnectTimeoutError",
     "ConnectionClosedError",

@@ -17,7 +17,7 @@ from beam_jobs.job.files import hash_bytes
 from beam_jobs.packing import corpus_units, general_text
 from beam_jobs.packing.corpus_units import CorpusUnit
 from beam_jobs.packing.general_text import TextUnit
-from beam_jobs.packing.tokenization import WordIds
+from beam_jobs.packing.tokenization import WordIds, check_ids
 
 FOOTER_VERSION = 1
 PACKING_VERSION = 4
@@ -131,11 +131,19 @@ def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
     try:
         tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
         WordIds(tokenizer)
+        check_ids(tokenizer)
     except Exception as error:  # neither tokenizers nor WordIds raises anything more special
         raise UserError(
             f"--vocabulary: {folder}/tokenizer.json is not a WordPiece tokenizer ({error})"
         ) from None
-    return files, tokenizer.get_vocab_size()
+    size = tokenizer.get_vocab_size()
+    lines = files["vocab.txt"].decode(errors="replace").removesuffix("\n").count("\n") + 1
+    if lines != size:
+        raise UserError(
+            f"--vocabulary: {folder}/vocab.txt has {lines} lines, tokenizer.json {size} entries; "
+            "copy both again from one model"
+        )
+    return files, size
 
 
 def inspect_sources(options: ShardsOptions) -> Sources:

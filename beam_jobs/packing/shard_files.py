@@ -82,7 +82,7 @@ class PackedWindows:
 def remove_strays(packing: Packing, units: Sequence[Unit]) -> None:
     """Remove what is not a finished shard of exactly this job: another job's, a killed worker's."""
     expected = {os.path.basename(packing.shard_path(u)): packing.describe_shard(u) for u in units}
-    storage.remove_matching(packing.output, rf"\.{SHARD_NAME}\.\d+\.tmp")
+    storage.remove_matching(packing.output, rf"\.{SHARD_NAME}(\.\d+)+\.tmp")
     for name in list_shards(packing.output):
         path = storage.join_path(packing.output, name)
         if not is_finished(path, expected.get(name)):

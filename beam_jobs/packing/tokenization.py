@@ -6,7 +6,8 @@ ASCII are those of its words and punctuation marks ("great", "!"). Chunks and wo
 splits a batch and numbers its distinct chunks, only words never seen before reach the tokenizer's
 model, and numpy gathers the ids, without a Python object per word. Whatever is not plain ASCII
 (accents, CJK, emoji, control characters, other white space) goes to the tokenizer whole, and so
-does every chunk with a bracket, which may be one of its special entries, such as [MASK].
+does every chunk with a bracket, which may be one of its special entries, such as [MASK]. A
+tokenizer that was given entries without a bracket besides gets every chunk whole.
 """
 
 from itertools import repeat
@@ -14,10 +15,12 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 PLAIN = r"^[!-Z\\\]^-~]+$"
 """Printable ASCII without the space and the opening bracket."""
+NOTHING = r"[^\x00-\x{10FFFF}]"
+"""Matches no chunk."""
 PUNCTUATION = r"([!-/:-@\[-`{-~])"
 """Of ASCII: each mark is a word of its own to BERT."""
 MAX_REMEMBERED = 1 << 19
@@ -65,15 +68,46 @@ def expand_spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return positions
 
 
+def check_tokenizer(tokenizer: Tokenizer) -> None:
+    """Raise ValueError unless it is BERT's WordPiece, whatever its case, accents and ids."""
+    for part, kind in (
+        ("model", models.WordPiece),
+        ("normalizer", normalizers.BertNormalizer),
+        ("pre_tokenizer", pre_tokenizers.BertPreTokenizer),
+    ):
+        found = getattr(tokenizer, part)
+        if not isinstance(found, kind):
+            raise ValueError(f"its {part} is {type(found).__name__}, not {kind.__name__}")
+    entries = tokenizer.get_vocab(with_added_tokens=False)
+    missing = [token for token in ("[UNK]", "[CLS]", "[SEP]") if token not in entries]
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}")
+    added = tokenizer.get_added_tokens_decoder().values()
+    spaced = [token.content for token in added if " " in token.content]
+    if spaced:
+        raise ValueError(f"its entry {spaced[0]!r} has a space")
+
+
+def check_ids(tokenizer: Tokenizer) -> None:
+    """Raise ValueError where ids are left out: a model has one row for each up to the last."""
+    ids = sorted(tokenizer.get_vocab().values())
+    if ids != list(range(len(ids))):
+        raise ValueError(f"the ids of its {len(ids)} entries are not 0 to {len(ids) - 1}")
+
+
 class WordIds:
     """A tokenizer that remembers the ids of every chunk and word it has seen."""
 
     def __init__(self, tokenizer: Tokenizer, remembered: int = MAX_REMEMBERED) -> None:
+        check_tokenizer(tokenizer)
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._tokenizer = tokenizer
         self._lower_case = bool(tokenizer.normalizer.lowercase)
         self._vocabulary = tokenizer.get_vocab(with_added_tokens=False)
+        added = tokenizer.get_added_tokens_decoder().values()
+        self._plain = PLAIN if all("[" in token.content for token in added) else NOTHING
+        self._longest = tokenizer.model.max_input_chars_per_word
         self._remembered = remembered
         self._chunks, self._words = Memory(), Memory()
         self.cls_id, self.sep_id = self._vocabulary["[CLS]"], self._vocabulary["[SEP]"]
@@ -94,7 +128,7 @@ class WordIds:
         rows = self._chunks.find_rows(chunks.to_pylist())
         unknown = np.flatnonzero(rows < 0)
         new = chunks.take(pa.array(unknown))
-        plain = pc.match_substring_regex(new, PLAIN)
+        plain = pc.match_substring_regex(new, self._plain)
         is_plain = plain.to_numpy(zero_copy_only=False)
         rows[unknown[is_plain]] = self._learn_plain(new.filter(plain))
         rows[unknown[~is_plain]] = self._learn_other(new.filter(pc.invert(plain)).to_pylist())
@@ -122,7 +156,9 @@ class WordIds:
         new = [words[i] for i in unknown.tolist()]
         vocabulary, model = self._vocabulary, self._tokenizer.model
         ids = [
-            [vocabulary[w]] if w in vocabulary else [piece.id for piece in model.tokenize(w)]
+            [vocabulary[w]]
+            if w in vocabulary and len(w) <= self._longest
+            else [piece.id for piece in model.tokenize(w)]
             for w in new
         ]
         rows[unknown] = self._words.add_rows(new, *flatten_ids(ids))

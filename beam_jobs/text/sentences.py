@@ -12,11 +12,11 @@ _match_potential_end_contexts, _slices_from_text, _realign_boundaries).
 import json
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.text.punkt import PunktParameters, PunktSentenceTokenizer, PunktToken, PunktTrainer
+from beam_jobs.text.punkt_rules import PunktRules, normalize_token
 
 CLOSING = "\"')]}\u2018\u2019\u201c\u201d\xab\xbb"
 CANDIDATE = re.compile("[.?!](?=[\\]\"');:}*@({\\[?!\u2018\u2019\u201c\u201d\xab\xbb]| +[^ ])")
@@ -41,12 +41,6 @@ class Token(PunktToken):
     @property
     def is_ellipsis(self):
         return self.tok[:2] == ".." and PunktToken.is_ellipsis.fget(self)
-
-
-@lru_cache(1 << 15)
-def normalize_token(tok: str) -> str:
-    """Return the token in lower case, numbers as ##number##."""
-    return PunktToken._get_type(PunktToken, tok)
 
 
 def train_punkt(texts: Iterable[str]) -> PunktParameters:
@@ -113,9 +107,8 @@ class SentenceSplitter:
     """Splits as `PunktSentenceTokenizer(parameters).tokenize(text)` does."""
 
     def __init__(self, parameters: PunktParameters) -> None:
-        self._parameters = parameters
         self._punkt = PunktSentenceTokenizer(parameters, token_cls=Token)
-        self._first_of_collocation = {first for first, _ in parameters.collocations}
+        self._rules = PunktRules(parameters)
         self._breaks_alone: dict[str, bool] = {}
         self._breaks: dict[str, bool] = {}
 
@@ -156,21 +149,19 @@ class SentenceSplitter:
     def _is_break(self, text: str, start: int, stop: int) -> bool:
         word = text[start : stop + 1]
         if text[stop + 1] != " ":
-            return self._ask_punkt(word + text[stop + 1])
+            return self._is_break_in(word + text[stop + 1])
         alone = self._breaks_alone.get(word)
         if alone is None:
             alone = self._remember_answer(self._breaks_alone, word, self._is_break_alone(word))
-        return alone or self._ask_punkt(word + text[stop + 1 : find_next_word_end(text, stop + 1)])
-
-    def _ask_punkt(self, context: str) -> bool:
-        answer = self._breaks.get(context)
-        return (
-            answer
-            if answer is not None
-            else self._remember_answer(
-                self._breaks, context, self._punkt.text_contains_sentbreak(context)
-            )
+        return alone or self._is_break_in(
+            word + text[stop + 1 : find_next_word_end(text, stop + 1)]
         )
+
+    def _is_break_in(self, context: str) -> bool:
+        answer = self._breaks.get(context)
+        if answer is None:
+            answer = self._remember_answer(self._breaks, context, self._rules.has_break(context))
+        return answer
 
     def _remember_answer(self, memory: dict[str, bool], key: str, answer: bool) -> bool:
         if len(memory) >= MAX_REMEMBERED:
@@ -182,19 +173,8 @@ class SentenceSplitter:
         """Return whether Punkt surely breaks after `word` and a space, whatever follows."""
         plain = PLAIN_WORD.fullmatch(word)
         if plain:
-            kind = word[:-1].lower()
-            known = kind in self._parameters.abbrev_types or kind in self._first_of_collocation
-            return plain[1] != "." or not known
-        tokens = list(self._punkt._annotate_tokens(self._punkt._tokenize_words(word)))
-        return any(token.sentbreak for token in tokens[:-1]) or (
-            bool(tokens) and self._breaks_before_all(tokens[-1])
-        )
-
-    def _breaks_before_all(self, token: PunktToken) -> bool:
-        if not token.sentbreak or not token.period_final:
-            return bool(token.sentbreak)
-        known = token.type_no_period in self._first_of_collocation
-        return not (known or token.is_initial or token.type_no_period == "##number##")
+            return plain[1] != "." or self._rules.is_plain_end(word[:-1].lower())
+        return self._rules.breaks_alone(word)
 
 
 def find_sentence_start(text: str, stop: int) -> int:

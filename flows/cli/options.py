@@ -8,6 +8,8 @@ from typing import Any
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import OptionParser
 
+START = "pretraining.start_from="
+
 
 def add_command(
     commands: Any, name: str, do: Any, about: str, description: str = ""
@@ -20,7 +22,8 @@ def add_command(
     command.add_argument(
         "--store",
         default=os.environ.get("AMAZON_ELECTRA_STORE") or "store",
-        help="folder of the results (default: AMAZON_ELECTRA_STORE, or store)",
+        help="folder of the results, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER (default: "
+        "AMAZON_ELECTRA_STORE, or store)",
     )
     return command
 
@@ -53,6 +56,19 @@ def add_dump_options(command: argparse.ArgumentParser, settings: str) -> None:
     )
 
 
+def add_start_option(command: argparse.ArgumentParser) -> None:
+    """Add `--start-from`, the short way to write the setting of that name."""
+    command.add_argument(
+        "--start-from",
+        action="append",
+        default=[],
+        dest="settings",
+        type=f"{START}{{}}".format,
+        metavar="DIR|NAME",
+        help=f"published encoder to adapt: {FORMS} (pretraining.start_from)",
+    )
+
+
 def demand_dump(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the form's section of the dump; a UserError asks for one where none is named."""
     if arguments.dump:
@@ -65,19 +81,21 @@ def demand_dump(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def find_store_root(arguments: argparse.Namespace) -> Path:
-    """Return the folder of the store, which need not be there yet."""
+    """Return the store's folder on this machine, which need not be there yet."""
+    return Path(build_store(arguments).root)
+
+
+def build_store(arguments: argparse.Namespace) -> Any:
+    """Return the store, which need not be there yet."""
     from flows.runner.store import Store
 
-    return Store(arguments.store).root
+    return Store(arguments.store)
 
 
 def open_store(arguments: argparse.Namespace) -> Any:
     """Return the store; a UserError where there is none."""
-    from flows.runner.store import Store
-
-    store = Store(arguments.store)
-    if not store.root.is_dir():
-        raise UserError(f"--store {arguments.store}: no such folder")
+    store = build_store(arguments)
+    store.place.check_presence()
     return store
 
 

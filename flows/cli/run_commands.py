@@ -6,18 +6,23 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_jobs.job.errors import UserError
 from flows.cli.options import (
+    START,
     add_command,
     add_dump_options,
+    add_start_option,
+    build_store,
     demand_dump,
-    find_store_root,
     open_registry,
 )
 from flows.ui import terminal
 from model.presets import PRESETS
+
+if TYPE_CHECKING:
+    from flows.runner.store import Store
 
 
 def add_run_commands(commands: Any) -> None:
@@ -44,6 +49,7 @@ def add_run_commands(commands: Any) -> None:
         "holds already is not made again; a run that was interrupted continues.",
     )
     add_dump_options(run, "pretraining.steps=500 or finetuning.seeds=0,1")
+    add_start_option(run)
     run.add_argument(
         "--preset",
         choices=tuple(PRESETS),
@@ -101,8 +107,7 @@ def build_form(arguments: argparse.Namespace) -> Any:
     from flows.configuration.parameters import Addition, Parameters
     from flows.configuration.settings import fill_form
 
-    store = str(find_store_root(arguments))
-    given = {"store": store, **demand_dump(arguments)}
+    given = {"store": build_store(arguments).address, **demand_dump(arguments)}
     if not arguments.add_to:
         preset = arguments.preset or "tiny"
         return fill_form(Parameters, arguments.settings, preset=preset, **given)
@@ -110,6 +115,12 @@ def build_form(arguments: argparse.Namespace) -> Any:
         raise UserError(
             f"--preset {arguments.preset}: the base's preset is kept; leave it out beside --add-to"
         )
+    for setting in arguments.settings:
+        if setting.startswith(START):
+            raise UserError(
+                f"--start-from {setting.removeprefix(START)}: the base's weights are gone on with; "
+                "leave it out beside --add-to"
+            )
     return fill_form(Addition, arguments.settings, increment={"base": arguments.add_to}, **given)
 
 
@@ -141,9 +152,14 @@ def execute_graph(form: Any) -> None:
     """Run the graph here."""
     from flows.dumps import labels
     from flows.runner.store import Store
+    from flows.stages.origin import build_origin_stage
 
     tasks = form.finetuning.tasks if hasattr(form, "corpus") else []  # an addition's need no stars
-    labels.check_paths(tasks, form.dump, Store(form.store))  # before a server is started
+    store = Store(form.store)
+    store.place.check_access()
+    labels.check_paths(tasks, form.dump, store)  # before a server is started
+    if hasattr(form, "pretraining") and form.pretraining.start_from:
+        build_origin_stage(form.pretraining.start_from, store)
 
     def run() -> dict[str, Any]:
         from flows.add_dump import add_dump
@@ -155,10 +171,10 @@ def execute_graph(form: Any) -> None:
 
     began = time.monotonic()
     made = terminal.run_in_terminal(form, run)
-    print_end(made, Path(form.store), time.monotonic() - began)
+    print_end(made, store, time.monotonic() - began)
 
 
-def print_end(made: dict[str, Any], store: Path, seconds: float) -> None:
+def print_end(made: dict[str, Any], store: "Store", seconds: float) -> None:
     """Print what came out and where it is."""
     from flows.servers import prefect_server
     from flows.ui.results import print_results
@@ -167,8 +183,8 @@ def print_end(made: dict[str, Any], store: Path, seconds: float) -> None:
         print(f"nothing in the dump is new; the model is still the base's, {made['folder']}")
         return
     print_results(Path(made["folder"]))
-    up = prefect_server.find_running_servers(store)
-    how = f"amazon-electra up --store {store}"
+    up = prefect_server.find_running_servers(store.root)
+    how = f"amazon-electra up --store {store.address}"
     print(f"report      {made['report']}")
     print(f"model       {made['model']}")
     print(f"Prefect UI  {up.get('prefect') or how}")
@@ -176,17 +192,22 @@ def print_end(made: dict[str, Any], store: Path, seconds: float) -> None:
     print(f"done in     {seconds:,.1f} s")
 
 
+def build_scoring_form(arguments: argparse.Namespace) -> Any:
+    """Return what a scoring is asked to do."""
+    from flows.configuration.scoring import Scoring
+    from flows.configuration.settings import fill_form
+
+    given = {"store": build_store(arguments).address, **demand_dump(arguments)}
+    return fill_form(Scoring, arguments.settings, model={"alias": arguments.alias}, **given)
+
+
 def score_dump(arguments: argparse.Namespace) -> None:
     """Label the reviews of a dump, and copy the scores where they are wanted."""
     from flows.configuration.parameters import Parameters
-    from flows.configuration.scoring import Scoring
-    from flows.configuration.settings import fill_form
     from flows.runner.store import Store
     from flows.stages.dump import build_dump_stage
 
-    given = {"store": str(find_store_root(arguments)), **demand_dump(arguments)}
-    form = fill_form(Scoring, arguments.settings, model={"alias": arguments.alias}, **given)
-
+    form = build_scoring_form(arguments)
     parameters = Parameters(dump=form.dump, store=form.store)
     build_dump_stage(parameters.dump, Store(form.store))  # refuses wrong paths at once
     open_registry(arguments).find_scorer(form.model.alias)

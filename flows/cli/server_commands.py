@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from flows.cli.options import add_command, find_store_root, open_registry, open_store
+from flows.cli.options import add_command, build_store, find_store_root, open_registry, open_store
 
 
 def add_server_commands(commands: Any) -> None:
@@ -55,6 +55,7 @@ def start_servers(arguments: argparse.Namespace) -> None:
     """Start the servers, here or in the background."""
     from flows.servers import up
 
+    build_store(arguments).place.check_access()
     store, ports = find_store_root(arguments), (arguments.prefect_port, arguments.mlflow_port)
     if not arguments.detach:
         up.run_servers(store, *ports, without_password=arguments.no_password)

@@ -55,7 +55,7 @@ def add_store_commands(commands: Any) -> None:
 
 def print_runs(arguments: argparse.Namespace) -> None:
     """Print a line per run, or per stage."""
-    from flows.runner.store_usage import find_folder, list_begun_runs, list_runs, measure_folder
+    from flows.runner.store_usage import list_begun_runs, list_runs, measure_folder
     from flows.ui.summary import summarize_manifest
 
     store = open_store(arguments)
@@ -68,11 +68,11 @@ def print_runs(arguments: argparse.Namespace) -> None:
     runs, begun = list_runs(store), list(list_begun_runs(store))
     if not runs and not begun:
         print(
-            f"no run yet in {store.root}; start one: amazon-electra run --store {store.root} "
-            f"--dump …"
+            f"no run yet in {store.address}; start one: amazon-electra run --store "
+            f"{store.address} --dump …"
         )
     for run in runs:
-        size = sum(measure_folder(find_folder(store, manifest)) for manifest in run.lineage)
+        size = sum(measure_folder(store, manifest) for manifest in run.lineage)
         print(format_run(run, size))
     for name, state in begun:
         about = "the same command goes on where it was" if state == "killed" else ""
@@ -111,8 +111,8 @@ def show_stage(arguments: argparse.Namespace) -> None:
     found = store.find(arguments.fingerprint)
     if not found:
         raise UserError(
-            f"no complete stage {arguments.fingerprint} in {store.root}; "
-            f"`amazon-electra runs --stages --store {store.root}` lists them"
+            f"no complete stage {arguments.fingerprint} in {store.address}; "
+            f"`amazon-electra runs --stages --store {store.address}` lists them"
         )
     for manifest in found:
         if arguments.json:
@@ -124,13 +124,13 @@ def show_stage(arguments: argparse.Namespace) -> None:
 def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
     """Return at most twenty lines: lineage first, then the result, then the settings."""
     from flows.runner.stage_runner import flatten_parameters
-    from flows.runner.store_usage import find_folder
+    from flows.runner.store_usage import name_folder
 
     lines = [
         f"{'   ' * depth}{origin['title']}  {origin['fingerprint']}  {origin['finished']}"
         for depth, origin in store.trace_lineage(manifest)
     ]
-    lines[0] += f"  {find_folder(store, manifest)}"
+    lines[0] += f"  {store.address}/{name_folder(manifest)}"
     most = SHOWN_LINES - 3
     if len(lines) > most // 2:
         lines = [*lines[: most // 2], f"   … {len(lines) - most // 2} more stages"]
@@ -147,37 +147,37 @@ def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
 
 def print_usage(arguments: argparse.Namespace) -> None:
     """Print what takes room: by kind of stage, checkpoints apart, then by run."""
-    from flows.runner.store_usage import find_folder, list_runs, measure_folder, measure_kinds
+    from flows.runner.store_usage import list_runs, measure_folder, measure_kinds
 
     store = open_store(arguments)
     kinds = measure_kinds(store)
     for kind, size in sorted(kinds.items(), key=lambda item: -item[1]):
         if size > 0:
             print(f"{format_bytes(size):>8}  {kind}")
-    print(f"{format_bytes(sum(kinds.values())):>8}  in {store.root}")
+    print(f"{format_bytes(sum(kinds.values())):>8}  in {store.address}")
     for run in list_runs(store):
-        size = sum(measure_folder(find_folder(store, manifest)) for manifest in run.lineage)
+        size = sum(measure_folder(store, manifest) for manifest in run.lineage)
         print(format_run(run, size))
 
 
 def prune_store(arguments: argparse.Namespace) -> None:
     """List what may go, or remove it."""
-    from flows.runner.store_usage import list_prunable, measure_removal, remove_paths
+    from flows.runner.store_usage import list_prunable, measure_removal, remove_names
 
     store = open_store(arguments)
-    paths = list_prunable(store, arguments.keep, list_registered(arguments, store))
-    total = print_paths(store, (remove_paths if arguments.yes else measure_removal)(paths))
+    names = list_prunable(store, arguments.keep, list_registered(arguments, store))
+    total = print_names((remove_names if arguments.yes else measure_removal)(store, names))
     if arguments.yes:
-        print(f"removed {format_bytes(total)} from {store.root}")
+        print(f"removed {format_bytes(total)} from {store.address}")
     else:
-        print(f"{format_bytes(total)} may go from {store.root}; add --yes to remove it")
+        print(f"{format_bytes(total)} may go from {store.address}; add --yes to remove it")
 
 
-def print_paths(store: "Store", paths: Iterable[tuple[Any, int]]) -> int:
-    """Print a line for each path, and return the bytes of all."""
+def print_names(names: Iterable[tuple[str, int]]) -> int:
+    """Print a line for each name, and return the bytes of all."""
     total = 0
-    for path, size in paths:
-        print(f"{format_bytes(size):>8}  {path.relative_to(store.root)}")
+    for name, size in names:
+        print(f"{format_bytes(size):>8}  {name}")
         total += size
     return total
 

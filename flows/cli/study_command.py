@@ -10,7 +10,7 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import list_settings, parse_assignments
-from flows.cli.options import add_command, add_dump_options
+from flows.cli.options import add_command, add_dump_options, add_start_option, build_store
 from flows.ui import terminal
 
 EPILOG = """A study is arms × tasks × seeds × settings in a YAML file; the shipped ones are in
@@ -31,6 +31,7 @@ def add_study(commands: Any, presets: tuple[str, ...]) -> None:
         "a variable of the file (reviews=PATH), its seeds, a setting of fine-tuning (epochs=3) or "
         "one of the stages before it (pretraining.steps=500)",
     )
+    add_start_option(study)
     study.add_argument(
         "--general", nargs="+", default=[], metavar="PATH", help="text that is not reviews"
     )
@@ -50,7 +51,7 @@ def run_study(arguments: argparse.Namespace) -> None:
 
     parameters, choice = read_choice(arguments)
     loaded = load_study(parameters, choice)
-    if loaded.wanted and not arguments.dump:
+    if loaded.reads_dump and not arguments.dump:
         named = ", ".join(sorted(loaded.wanted))
         raise UserError(
             f"{arguments.study} needs {named}: give --dump PATH…, or --set "
@@ -72,7 +73,8 @@ def check_files(parameters: Any, loaded: Any) -> None:
     from flows.stages.dump import list_files
 
     store = Store(parameters.store)
-    if loaded.wanted:
+    store.place.check_access()
+    if loaded.reads_dump:
         labels.check_paths(loaded.labelled_tasks, parameters.dump, store)
     for given in loaded.choice.general_text:
         list_files(given, store, "--general")
@@ -106,7 +108,7 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Any, Any]:
         settings=settings,
     )
     given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}
-    store = str(Path(arguments.store).expanduser().resolve())
+    store = build_store(arguments).address
     return fill_parameters(stages, preset=arguments.preset, store=store, **given), choice
 
 
@@ -121,7 +123,7 @@ def print_plan(parameters: Any, loaded: Any) -> None:
     build_study_graph(loaded)(parameters, plan)
     terminal.print_stages(estimate_run(plan, parameters))
     for name, why in loaded.left_out.items():
-        print(f"left out  arm {name}: {why}")
+        print(f"left out  {name if name.startswith('task ') else f'arm {name}'}: {why}")
 
 
 def run_flow(parameters: Any, choice: Any) -> None:

@@ -6,29 +6,37 @@ preset says", because forms have no way to say nothing. Sections and fields appe
 written here.
 """
 
-import re
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from beam_jobs.config import CorpusOptions, ShardsOptions
 from flows.configuration.addresses import Address
+from flows.configuration.comparison import (
+    Arm,
+    Comparison,
+    Finetuning,
+    Promotion,
+    check_promotion,
+)
 from flows.configuration.dump import Dump, Reading
-from flows.configuration.sections import MOST_AT_ONCE, Section, make_form_field, make_preset_field
+from flows.configuration.engine import Engine
+from flows.configuration.origin_place import Place, find_contradictions
+from flows.configuration.sections import Section, make_form_field, make_preset_field
 from flows.configuration.study_file import Seed
 from model.config import PresetName, PretrainingConfig
 from model.options import Device, FinetuneOptions, VocabularyFitOptions, VocabularyOptions
-from model.presets import PRESETS, apply_settings, check_settings_are_read
-
-Arm = Literal["pre-trained", "random", "champion", "base", "published"]
-Task = Literal["polarity", "stars"]
-REGISTERED: dict[str, Any] = {"needs": {"mode": ["automatic", "ask"]}}
-HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
-
+from model.presets import (
+    PRESETS,
+    PUBLISHED_START,
+    apply_settings,
+    check_settings_are_read,
+)
 
 STORE: Any = Field(
-    default="store", description="Folder of all results; a stage it holds is not made again."
+    default="store",
+    description="Folder of all results, also s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; a stage it "
+    "holds is not made again.",
 )
 
 
@@ -69,8 +77,21 @@ class Corpus(Section):
 
 
 class Vocabulary(Section):
-    """WordPiece, trained on the pretrain split."""
+    """WordPiece, trained on the pretrain split, or that of the encoder which is adapted."""
 
+    source: Literal["auto", "keep", "new"] = Field(
+        default="auto",
+        description="keep: that of pretraining.start_from; new: trained on the dump; auto: kept "
+        "where pre-training starts from a published encoder, else new",
+    )
+    extend_words: int = Field(
+        default=0,
+        ge=0,
+        le=30_000,
+        description="Words of the dump that a kept vocabulary gets besides its own: those that it "
+        "cuts into most pieces in all",
+        json_schema_extra={"needs": {"source": ["auto", "keep"]}},
+    )
     size: int = make_preset_field(
         VocabularyOptions,
         "size",
@@ -94,8 +115,16 @@ class Shards(Section):
 
 
 class Pretraining(Section):
-    """ELECTRA: a generator proposes tokens, the discriminator tells which were replaced."""
+    """ELECTRA: a generator proposes tokens, the discriminator tells which were replaced. Of a
+    published encoder what suits its weights.
+    """
 
+    start_from: Place = Field(
+        default="",
+        description="Published encoder whose weights, shape and vocabulary it starts with: a "
+        "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
+        "empty: random weights",
+    )
     steps: int = make_preset_field(PretrainingConfig, "steps", le=10_000_000)
     device: Device = make_form_field(FinetuneOptions, "device")
     seed: Seed = make_form_field(PretrainingConfig, "seed", le=None)
@@ -104,81 +133,6 @@ class Pretraining(Section):
         description="Any other setting of pre-training or of the architecture, for example "
         '{"learning_rate": "5e-4"}',
     )
-
-
-class Finetuning(Section):
-    """The study: arms × tasks × seeds, each with the same care."""
-
-    arms: list[Arm] = Field(
-        default=["pre-trained", "random"],
-        min_length=1,
-        description="Where the encoder comes from; champion: the one in the MLflow registry; base: "
-        "what a new dump "
-        "was added to; published: the one named below",
-    )
-    published: Address = Field(
-        default="",
-        description="Of the arm `published`: a transformers folder, or a hub name in the cache",
-        json_schema_extra={"needs": {"arms": ["published"]}},
-    )
-    tasks: list[Task] = Field(
-        default=["polarity", "stars"],
-        min_length=1,
-        description="polarity: 1–2 against 4–5 stars; stars: 1 to 5",
-    )
-    seeds: list[Seed] = Field(default=[0, 1, 2], min_length=1, description="One fine-tuning each")
-    learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
-        default=[], description="Each is tried and the best on dev kept; empty: as the preset says"
-    )
-    at_once: int = Field(
-        default=2,
-        ge=1,
-        le=MOST_AT_ONCE,
-        description="Fine-tunings that run side by side, one thread each",
-    )
-
-    @field_validator("arms", "tasks", "seeds", "learning_rates")
-    @classmethod
-    def _refuse_duplicates(cls, chosen: list[Any]) -> list[Any]:
-        """Refuse what is named twice: a seed counted twice would make intervals narrower than they
-        are.
-        """
-        for value in chosen:
-            if chosen.count(value) > 1:
-                raise ValueError(f"{value} is named twice")
-        return chosen
-
-    @field_validator("published")
-    @classmethod
-    def _check_published(cls, name: str) -> str:
-        folder = Path(name).expanduser()
-        if name.startswith(("/", ".", "~")) and not folder.is_dir():
-            raise ValueError(f"no folder {name}")
-        if name and folder.is_dir() and not (folder / "config.json").exists():
-            raise ValueError(f"{name} is no transformers folder, it has no config.json")
-        if name and not folder.is_dir() and not re.fullmatch(HUB_NAME, name):
-            raise ValueError(
-                f"{name} is no folder, and no name on the hub: those are like google/electra-small"
-            )
-        return name
-
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        self.check_arms()
-        return self
-
-    def check_arms(self) -> None:
-        """Raise ValueError where an arm, or all of them, would have no encoder."""
-        if "published" in self.arms and not self.published:
-            raise ValueError(
-                "finetuning.published is empty: name the model of the arm `published`, or leave it "
-                "out"
-            )
-        if {"champion", "base"}.issuperset(self.arms):
-            raise ValueError(
-                "finetuning.arms: champion and base may be nobody; name pre-trained, random or "
-                "published"
-            )
 
 
 class Increment(Section):
@@ -231,49 +185,6 @@ class Increment(Section):
     tokens_per_word: float = make_form_field(VocabularyFitOptions, "tokens_per_word")
 
 
-class Comparison(Finetuning):
-    """The study: the new model against champion or base and a published one, on old test sets."""
-
-    arms: list[Arm] = Field(
-        default=["pre-trained", "champion", "published"],
-        min_length=1,
-        description="pre-trained: the new model; champion: the one in the registry, the base where "
-        "there is none; "
-        "published: the one named below, if one is",
-    )
-
-    def check_arms(self) -> None:
-        """Raise ValueError where `published` is the only arm and names nothing.
-
-        There always is a champion, the base if no other; a published model need not be.
-        """
-        if self.arms == ["published"] and not self.published:
-            raise ValueError("finetuning.published is empty: name the model of the arm `published`")
-
-
-class Promotion(Section):
-    """Whether the model of this run may become the champion of the MLflow registry."""
-
-    mode: Literal["off", "automatic", "ask"] = Field(
-        default="off",
-        description="Registered, the model is kept for `score`. off: not registered; automatic: "
-        "champion by the rule below; ask: a person approves",
-    )
-    tasks: list[Task] = Field(
-        default=["polarity"],
-        min_length=1,
-        description="It must be better than the champion on each of these",
-        json_schema_extra=REGISTERED,
-    )
-    margin: float = Field(
-        default=0.0,
-        ge=0,
-        le=100,
-        description="Points of accuracy; more than 0: not worse by more than that is enough",
-        json_schema_extra=REGISTERED,
-    )
-
-
 def check_trainer_settings(
     preset: PresetName, chosen: "Pretraining | Increment", section: str
 ) -> None:
@@ -283,22 +194,12 @@ def check_trainer_settings(
     for name in chosen.settings:
         if name in type(chosen).model_fields:
             raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
+    facts = PUBLISHED_START if getattr(chosen, "start_from", None) else {}
     try:
-        check_settings_are_read(apply_settings(PRESETS[preset], chosen.settings), chosen.settings)
+        resolved = apply_settings(PRESETS[preset], chosen.settings)
+        check_settings_are_read(resolved, chosen.settings, **facts)
     except ValueError as wrong:
         raise ValueError(f"{section}.settings: {wrong}") from None
-
-
-def check_promotion(study: Finetuning, promotion: Promotion) -> None:
-    """Raise ValueError where the study could not say what the promotion asks: it would be known
-    only at the end.
-    """
-    if promotion.mode == "off":
-        return
-    if "pre-trained" not in study.arms:
-        raise ValueError(f"promotion.mode={promotion.mode} needs pre-trained among finetuning.arms")
-    if missing := [task for task in promotion.tasks if task not in study.tasks]:
-        raise ValueError(f"promotion.tasks: {', '.join(missing)} is not among finetuning.tasks")
 
 
 class RunTemplate(Section):
@@ -316,12 +217,21 @@ class RunTemplate(Section):
     pretraining: Pretraining = Pretraining()
     finetuning: Finetuning = Finetuning()
     promotion: Promotion = Promotion()
+    engine: Engine = Engine()
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         check_trainer_settings(self.preset, self.pretraining, "pretraining")
-        check_promotion(self.finetuning, self.promotion)
+        for mistake in find_contradictions(self):
+            raise ValueError(mistake)
+        check_promotion(self.chosen_arms, self.finetuning, self.promotion)
         return self
+
+    @property
+    def chosen_arms(self) -> list[Arm]:
+        """Return the arms that the form names, or else the new encoder and the one to beat."""
+        default: list[Arm] = ["pre-trained", "origin" if self.pretraining.start_from else "random"]
+        return list(self.finetuning.arms) or default
 
 
 class Parameters(RunTemplate):
@@ -338,11 +248,12 @@ class AdditionTemplate(Section):
     increment: Increment = Increment()
     finetuning: Comparison = Comparison()
     promotion: Promotion = Promotion()
+    engine: Engine = Engine()
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         check_trainer_settings("tiny", self.increment, "increment")  # the base may say otherwise
-        check_promotion(self.finetuning, self.promotion)
+        check_promotion(self.finetuning.arms, self.finetuning, self.promotion)
         return self
 
 
@@ -365,6 +276,11 @@ class AdditionParameters(Parameters):
 
     increment: Increment = Increment()
     finetuning: Comparison = Comparison()
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        check_trainer_settings(self.preset, self.pretraining, "pretraining")
+        return self
 
     @property
     def form(self) -> Addition:

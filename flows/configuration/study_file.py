@@ -4,6 +4,7 @@ Prefect UI share these models; nothing is None in them, for a form cannot say th
 
 import itertools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,6 +30,11 @@ class Pretraining(Part):
         default="", description="Folder of the shards; empty: this arm is not pre-trained here"
     )
     preset: str = Field(default="tiny", description="Size of the encoder")
+    start_from: str = Field(
+        default="",
+        description="Published encoder whose weights and shape it starts with: a folder, a name on "
+        "the hub, models:/NAME@ALIAS, package:MODULE, or ${origin}",
+    )
     set: dict[str, Any] = Field(
         default={}, description="Any field of PretrainingConfig or Architecture"
     )
@@ -51,8 +57,8 @@ class Arm(Part):
     name: str = Field(min_length=1, description="As the report calls it")
     encoder: str = Field(
         default="",
-        description="Folder or hub name, `random`, or `half` of the teacher; empty where the study "
-        "pre-trains it",
+        description="Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, "
+        "or `half` of the teacher; empty where the study pre-trains it",
     )
     architecture: str = Field(
         default="", description="For `random`: a folder, or `arm:NAME` for the one of another arm"
@@ -83,6 +89,11 @@ class StudyTask(Part):
     )
     data: str = Field(min_length=1, description="Its folder or file")
     title: str = Field(default="", description="As the report calls it, where a task occurs twice")
+    optional: bool = Field(
+        default=False,
+        description="Leave it out where nobody gives the variables of its data; else that is a "
+        "mistake",
+    )
     settings: dict[str, Any] = Field(
         default={}, description="Of fine-tuning, where this task differs"
     )
@@ -240,3 +251,7 @@ class StudyChoice(Section):
     def is_own(self) -> bool:
         """Return whether the study is filled in here rather than read from a file."""
         return self.own != Study()
+
+    @property
+    def title(self) -> str:
+        return f"study {self.own.title if self.is_own else Path(self.file).stem}"

@@ -6,7 +6,7 @@ fingerprint of each stage contains those before it, so a model's fingerprint sta
 history, and the history is read from the manifests alone: the earlier dumps may be gone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
@@ -22,7 +22,7 @@ from flows.dumps.promises import Promise, compute_ticket
 from flows.runner.processes import JobFailed
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import ExistingStage, Manifest, Stage, Store, read_manifest
+from flows.runner.store import ExistingStage, Manifest, Stage, Store
 from flows.stages import corpus, dump, pretraining, shards, vocabulary
 from model.presets import find_unread_settings
 
@@ -51,6 +51,8 @@ class Base:
 
     rounds: tuple[Round, ...]
     vocabulary: Stage
+    origin: Stage | None = None
+    """The published encoder that the first round started from, if it did."""
 
     @property
     def encoder(self) -> Stage:
@@ -65,7 +67,7 @@ class Base:
         """Return the base as it was before this dump, or None if nothing came before it."""
         seen = [one.dump.fingerprint for one in self.rounds]
         rounds = self.rounds[: seen.index(dump.fingerprint)] if self.has_seen(dump) else self.rounds
-        return Base(rounds, self.vocabulary) if rounds else None
+        return replace(self, rounds=rounds) if rounds else None
 
 
 def read_history(store: Store, encoder: Manifest) -> Base:
@@ -73,14 +75,17 @@ def read_history(store: Store, encoder: Manifest) -> Base:
     rounds: list[Round] = []
     following: Manifest | None = encoder
     words: Manifest = {}
+    origin: Stage | None = None
     while following:
         sequences = _read_input(store, following, "shards")
         sentences = _read_input(store, sequences, "corpus")
         words = _read_input(store, sequences, "vocabulary")
         reviews = _read_input(store, sentences, "dump")
         rounds.insert(0, Round(*map(make_known_stage, (reviews, sentences, sequences, following))))
+        if "origin" in following["inputs"]:
+            origin = make_known_stage(_read_input(store, following, "origin"))
         following = _read_input(store, following, "base") if "base" in following["inputs"] else None
-    return Base(tuple(rounds), make_known_stage(words))
+    return Base(tuple(rounds), make_known_stage(words), origin)
 
 
 def make_known_stage(manifest: Manifest) -> ExistingStage:
@@ -98,11 +103,11 @@ def make_known_stage(manifest: Manifest) -> ExistingStage:
 def _read_input(store: Store, manifest: Manifest, name: str) -> Manifest:
     """Return the manifest of an input; raise UserError if it is no longer in the store."""
     source = manifest["inputs"][name]
-    found = read_manifest(store.root / source["stage"] / source["fingerprint"])
+    found = store.read_manifest(source["stage"], source["fingerprint"])
     if found is None:
         raise UserError(
             f"increment.base: {manifest['stage']} {manifest['fingerprint']} was made of "
-            f"{source['stage']} {source['fingerprint']}, which is not in {store.root} any more"
+            f"{source['stage']} {source['fingerprint']}, which is not in {store.address} any more"
         )
     return found
 
@@ -143,7 +148,8 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
         else "`amazon-electra runs` lists them"
     )
     raise UserError(
-        f"increment.base: {name} is no model in {store.root} that this dump can be added to: {why}"
+        f"increment.base: {name} is no model in {store.address} that this dump can be added to: "
+        f"{why}"
     )
 
 
@@ -162,7 +168,7 @@ def resolve_base(base: str, make: StageMaker) -> Base:
     encoder = make.store.manifest(ExistingStage("pretraining", 0, {}, known=base))
     if encoder is None:
         raise UserError(
-            f"increment.base: no model {base} in {make.store.root}; "
+            f"increment.base: no model {base} in {make.store.address}; "
             "`amazon-electra runs` lists them"
         )
     return read_history(make.store, encoder)
@@ -175,7 +181,7 @@ def keep_promise(promise: Promise, make: StageMaker) -> Base:
     those after it from being added. One whose job fails is not tried again here; its own run may be
     started again.
     """
-    form = Addition.model_validate({**promise.note["form"], "store": str(make.store.root)})
+    form = Addition.model_validate({**promise.note["form"], "store": make.store.address})
     before = resolve_base(form.increment.base, make)
     if "left_out" in promise.note:
         return before
@@ -208,7 +214,7 @@ def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
         )
         encoder = make(pretraining.build_continued_stage(p, p.increment, sequences, training))
         added = Round(reviews, sentences, sequences, encoder, fit)
-        made = Base((*base.rounds, added), base.vocabulary)
+        made = replace(base, rounds=(*base.rounds, added))
     promise = Promise(make.store, compute_ticket(p))
     if promise and make.store.manifest(made.encoder):
         promise.add(made=made.encoder.fingerprint)
@@ -230,7 +236,8 @@ def count_first_epochs(base: Base) -> float:
 def inherit_settings(form: Addition | AdditionParameters, base: Base) -> AdditionParameters:
     """Return the settings of the base, unless the form says otherwise."""
     first, before, asked = base.rounds[0], base.encoder.parameters, form.increment
-    if before["preset.architecture"] != pretraining.describe_shape(before["preset"]):
+    shape = pretraining.describe_shape(before["preset"])
+    if before.get("preset.architecture", shape) != shape:
         raise UserError(
             f"increment.base: the preset {before['preset']} has another shape by now than that "
             "model"
@@ -263,7 +270,9 @@ def inherit_settings(form: Addition | AdditionParameters, base: Base) -> Additio
             withhold_own="withhold_own" not in made,
             workers=asked.workers,
         ),
-        vocabulary=Vocabulary(**base.vocabulary.parameters),
+        vocabulary=Vocabulary(
+            **{n: v for n, v in base.vocabulary.parameters.items() if n in ("size", "lower_case")}
+        ),
         shards=Shards(max_length=first.shards.parameters["max_length"]),
         pretraining=Pretraining(
             steps=asked.steps,
@@ -274,5 +283,6 @@ def inherit_settings(form: Addition | AdditionParameters, base: Base) -> Additio
         increment=asked,
         finetuning=form.finetuning,
         promotion=form.promotion,
+        engine=form.engine,
         store=form.store,
     )

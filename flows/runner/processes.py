@@ -50,9 +50,9 @@ TRANSIENT_CAUSES = {
 }
 """Last line of a traceback that a second attempt may not see again: network and pre-emption."""
 
-DATAFLOW = re.compile(rb"https://console\.cloud\.google\.com/dataflow/jobs/\S+")
+JOB_PAGE = re.compile(rb"https://console\.cloud\.google\.com/dataflow/jobs/\S+|(?<=^JOB )http\S+")
 """What Beam logs when it has started a job on Dataflow
-(apache_beam/runners/dataflow/internal/apiclient.py).
+(apache_beam/runners/dataflow/internal/apiclient.py), and what our jobs report of other engines.
 """
 
 Progress = dict[str, Any]
@@ -251,7 +251,7 @@ class Child:
                     if line.startswith(b"PROGRESS "):
                         with suppress(ValueError):
                             yield json.loads(line.removeprefix(b"PROGRESS "))
-                    elif address := DATAFLOW.search(line):
+                    elif address := JOB_PAGE.search(line):
                         yield {"link": address[0].decode()}
                 if ended:
                     return

@@ -131,6 +131,7 @@ class StageRunner:
             self.tracking.log_metrics(metrics, TrackedRun(stage.label, folder))
         elif stage.shared:
             metrics |= flatten_numbers(manifests[chain.index(stage)]["result"])
+            folder = self.store.fetch(stage, "metrics.jsonl")
             tags = self._tag_stage(stage) | {"fingerprint": stage.fingerprint}
             values = flatten_parameters(stage.parameters)
             self.tracking.mirror_folder(stage.label, folder, values, tags, metrics)
@@ -164,9 +165,9 @@ class StageRunner:
                 self._notify("on_progress", stage, progress)
 
         def run() -> dict[str, Any]:
-            return dict(
-                vars(run_job(stage.module, arguments, log, stage.environment, follow, stage.label))
-            )
+            done = run_job(stage.module, arguments, log, stage.environment, follow, stage.label)
+            self.store.collect_output(stage)
+            return dict(vars(done))
 
         if not stage.tracked:
             return run()

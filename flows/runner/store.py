@@ -4,7 +4,8 @@
 A fingerprint is a hash of the stage's name, version and parameters and of its inputs'
 fingerprints, so what a whole run will make is known before anything is run, a changed setting
 redoes exactly what depends on it, and a run that was killed continues at the first stage without a
-manifest. The manifest is written last because object stores have no atomic rename.
+manifest. The manifest is written last because object stores have no atomic rename. Where the
+folders lie decides no fingerprint (flows/runner/places).
 """
 
 import hashlib
@@ -23,16 +24,19 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_file, write_json
-from beam_jobs.job.locks import exclusive_lock
+from flows.runner.places.cache import CHECKED, MAKER
+from flows.runner.places.local import LocalPlace
+from flows.runner.places.place import MANIFEST, Place
 
 log = logging.getLogger("amazon_electra")
 
-MANIFEST = "manifest.json"
 PARTS = {"stage", "version", "fingerprint", "title", "parameters", "inputs", "result", "finished"}
 """Of a manifest, without which nobody can use it."""
 ACCELERATOR = "accelerator"
 """Tag of the stages that need the machine's one GPU, TPU or all its cores."""
-NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json", "system.jsonl"}
+OF_ONE_MACHINE = {MAKER, CHECKED}
+"""Files by which a machine knows its copy of a stage that stays in a bucket."""
+NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json", "system.jsonl", *OF_ONE_MACHINE}
 """Files of a stage folder that say how it came about, not what it holds; a manifest does not list
 them.
 """
@@ -88,6 +92,10 @@ class Stage:
     """Whether a run that finds it complete has a run of it in MLflow too, as studies have of the
     cells that another one made.
     """
+    on_engine: bool = False
+    """Whether the workers of its job are elsewhere: they read and write where the store is, not the
+    copies of this machine.
+    """
     labels: Mapping[str, str] = field(default_factory=dict)
     """Tags of its run in MLflow: by them, not by the fingerprint, people find it."""
 
@@ -121,29 +129,58 @@ class ExistingStage(Stage):
 
 
 class Store:
-    """A local folder of stage folders."""
+    """Stage folders in a place: a local folder, or an address in s3:// or gs://.
+
+    `root` is a local folder in either case: jobs read and write there, and what belongs to this
+    machine lies there. Of a bucket it holds copies, so that whoever reads a stage fetches it.
+    """
 
     def __init__(self, root: str | Path):
         if not str(root).strip():
             raise UserError("store: it has no name; give the folder of the results")
-        if "://" in str(root):
-            raise UserError(
-                f"store: {root}: results go to a local folder, or to one that is mounted; "
-                "dumps, and what the Beam jobs read and write when they run alone, may lie in "
-                "gs:// or s3://"
-            )
-        self.root = Path(root).expanduser().resolve()
-        if file := next(
-            (p for p in (self.root, *self.root.parents) if p.exists() and not p.is_dir()), None
-        ):
-            raise UserError(f"store: {root}: {file} is a file; give the folder of the results")
+        self.place = open_place(str(root))
+        self.root, self.address = self.place.root, self.place.address
 
     def folder(self, stage: Stage) -> Path:
+        """Return where a stage is made, and where it is once it is fetched."""
         return self.root / stage.name / stage.fingerprint
+
+    def fetch(self, stage: Stage, *parts: str) -> Path:
+        """Return the folder of a stage with its files, or those in `parts`, on this machine."""
+        self.place.fetch(f"{stage.name}/{stage.fingerprint}", parts)
+        return self.folder(stage)
+
+    def locate(self, stage: Stage) -> str:
+        """Return where a stage stays: its folder, or its address."""
+        return f"{self.address}/{stage.name}/{stage.fingerprint}"
+
+    def open_input(self, stage: Stage, on_engine: bool) -> str:
+        """Return what a job reads of a stage: a folder of this machine, or for an engine's workers
+        where it stays.
+        """
+        return self.locate(stage) if on_engine else str(self.fetch(stage))
+
+    def open_output(self, folder: Path, on_engine: bool) -> str:
+        """Return what a job writes to: a folder of this machine, or where the stage stays."""
+        where = f"{self.address}/{folder.parent.name}/{folder.name}"
+        return where if on_engine else str(folder)
+
+    def collect_output(self, stage: Stage) -> None:
+        """Bring what an engine's workers wrote to this machine, so that it can be published."""
+        if stage.on_engine:
+            self.place.collect(f"{stage.name}/{stage.fingerprint}")
 
     def manifest(self, stage: Stage) -> Manifest | None:
         """Return the manifest of a complete stage, None of one that is not."""
-        return read_manifest(self.folder(stage))
+        return self.read_manifest(stage.name, stage.fingerprint)
+
+    def read_manifest(self, stage: str, fingerprint: str) -> Manifest | None:
+        """Return the manifest of a stage; None where there is none, or a damaged one: then the
+        stage is made again.
+        """
+        name = f"{stage}/{fingerprint}"
+        text = self.place.read_manifest(name)
+        return None if text is None else parse_manifest(text, f"{self.address}/{name}/{MANIFEST}")
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
         """Declare a stage folder complete: all files in it are listed with size and SHA-256 in the
@@ -180,7 +217,8 @@ class Store:
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **cost,
         }
-        write_json(folder / MANIFEST, manifest)
+        name = f"{stage.name}/{stage.fingerprint}"
+        self.place.complete(name, manifest, NOT_PUBLISHED - {MANIFEST, *OF_ONE_MACHINE})
         for name in stage.scratch:
             shutil.rmtree(folder / name, ignore_errors=True)
         return manifest
@@ -189,31 +227,36 @@ class Store:
     def lock_stage(
         self, stage: Stage, waiting: Callable[[], None] = lambda: None
     ) -> Iterator[Path]:
-        """Lock the stage's folder for one process at a time and yield it; a lock dies with the
-        process that holds it.
+        """Lock the stage for one process at a time and yield its folder; a process that died holds
+        nothing.
         """
-        folder = self.folder(stage)
-        folder.mkdir(parents=True, exist_ok=True)
-        with exclusive_lock(folder.with_suffix(".lock"), waiting):
-            yield folder
+        with self.place.hold(f"{stage.name}/{stage.fingerprint}", waiting):
+            yield self.folder(stage)
 
     def list_manifests(self) -> list[Manifest]:
         """Return the manifests of all complete stages, oldest first."""
-        found = [read_manifest(path.parent) for path in self.root.glob(f"*/*/{MANIFEST}")]
+        found = [
+            parse_manifest(text, f"{self.address}/{name}/{MANIFEST}")
+            for name, text in self.place.list_manifests().items()
+        ]
         return sorted((m for m in found if m), key=lambda m: m["finished"])
 
     def find(self, fingerprint: str) -> list[Manifest]:
         """Return the manifests of the complete stages whose fingerprint begins so."""
         return [m for m in self.list_manifests() if m["fingerprint"].startswith(fingerprint)]
 
-    def trace_lineage(self, manifest: Manifest) -> list[tuple[int, Manifest]]:
+    def trace_lineage(
+        self, manifest: Manifest, known: Mapping[str, Manifest] | None = None
+    ) -> list[tuple[int, Manifest]]:
         """Return a stage and everything it was made of, each once: depth 0 the stage itself, 1 its
-        inputs, …
+        inputs, … `known` are manifests that were read already, by fingerprint.
         """
         found, seen = [(0, manifest)], {manifest["fingerprint"]}
         for depth, at in found:
             for source in at["inputs"].values():
-                origin = read_manifest(self.root / source["stage"] / source["fingerprint"])
+                origin = (known or {}).get(source["fingerprint"]) or self.read_manifest(
+                    source["stage"], source["fingerprint"]
+                )
                 if origin and origin["fingerprint"] not in seen:
                     seen.add(origin["fingerprint"])
                     found.append((depth + 1, origin))
@@ -235,24 +278,31 @@ class Store:
         return json.loads(memory.read_text())["sha256"]
 
 
-def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a stage folder; None where there is none, or a damaged one: then the
-    stage is made again.
-    """
+def open_place(given: str) -> Place:
+    """Return the place of an address, of a folder, or of a machine's part of an address."""
+    from flows.runner.places.remote import open_remote_place, read_remote_address
+
+    if "://" in given:
+        return open_remote_place(given)
+    place = LocalPlace(given)
+    address = read_remote_address(place.root)
+    return open_remote_place(address, place.root) if address else place
+
+
+def parse_manifest(text: bytes, where: str) -> Manifest | None:
+    """Return a manifest, or None of a damaged one."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest: Manifest = json.loads(text)
         if missing := PARTS - set(manifest):
             raise ValueError(f"no {', '.join(sorted(missing))}")
-    except FileNotFoundError:
-        return None
     except (TypeError, ValueError) as damage:
-        warn_of_damage(folder / MANIFEST, str(damage))
+        warn_of_damage(where, str(damage))
         return None
     return manifest
 
 
 @cache
-def warn_of_damage(manifest: Path, damage: str) -> None:
+def warn_of_damage(manifest: str, damage: str) -> None:
     """Say once in a process that a manifest is damaged."""
     log.warning("%s is damaged (%s): the stage is made again", manifest, damage)
 

@@ -1,8 +1,5 @@
 """Who needs which stage folder of a store, what room each takes, and what may go."""
 
-import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
 from beam_jobs.job.locks import try_lock
-from flows.runner.store import MANIFEST, Manifest, Store
+from flows.runner.store import Manifest, Store
 
 RESULTS = ("report", "study", "scores", "pretraining", "shards", "corpus", "vocabulary")
 """Stages that a run may end with, in this order; the others are on the way to one of them."""
 RUN_MARK = "process.lock"
 """In a run's folder of the store: locked for as long as the process of the run lives."""
-MLFLOW = "mlflow"
 CHECKPOINTS = "checkpoints"
 """Folder in a pre-training's (model/pretraining/outputs.py)."""
 
@@ -48,11 +43,12 @@ class Run:
 def list_runs(store: Store) -> list[Run]:
     """Return the runs of a store, oldest first; of one that did not end, one for all its cells."""
     manifests = store.list_manifests()
+    known = {manifest["fingerprint"]: manifest for manifest in manifests}
     used = {source["fingerprint"] for m in manifests for source in m["inputs"].values()}
     runs: dict[str, Run] = {}
     for manifest in manifests:
         if manifest["fingerprint"] not in used:
-            lineage = tuple(origin for _, origin in store.trace_lineage(manifest))
+            lineage = tuple(origin for _, origin in store.trace_lineage(manifest, known))
             run = Run(manifest, lineage)
             dump = run.find_value("dump", "fingerprint")
             key = manifest["fingerprint"] if run.state == "complete" else f"unfinished {dump}"
@@ -75,63 +71,51 @@ def list_begun_runs(store: Store) -> Iterator[tuple[str, str]]:
         yield mark.read_text() or mark.parent.name, state
 
 
-def list_file_states(folder: Path) -> list[os.stat_result]:
-    return [path.lstat() for path in folder.rglob("*") if path.is_file()]
-
-
-def measure_folder(folder: Path) -> int:
-    """Return the bytes of all files below a folder; a file with two names counts once."""
-    return sum({state.st_ino: state.st_size for state in list_file_states(folder)}.values())
+def measure_folder(store: Store, manifest: Manifest) -> int:
+    """Return the bytes of all files of a stage; a file with two names counts once."""
+    files = store.place.list_files(name_folder(manifest))
+    return sum({file.identity: file.size for file in files}.values())
 
 
 def measure_kinds(store: Store) -> dict[str, int]:
     """Return the bytes below each folder of a store; checkpoints count apart.
 
-    A file that MLflow has a second name of counts where it was made.
+    A file with two names counts with the first.
     """
-    folders = sorted(
-        (p for p in store.root.iterdir() if p.is_dir()), key=lambda p: (p.name == MLFLOW, p)
-    )
-    places = {path.name: [path] for path in folders}
-    found, seen = dict[str, int](), set[int]()
-    for kind, paths in ({CHECKPOINTS: list_checkpoints(store)} | places).items():
-        states = {s.st_ino: s.st_size for path in paths for s in list_file_states(path)}
-        found[kind] = sum(size for inode, size in states.items() if inode not in seen)
-        seen |= set(states)
+    places = {kind: [kind] for kind in store.place.list_kinds()}
+    found, seen = dict[str, int](), set[Any]()
+    for kind, names in ({CHECKPOINTS: list_checkpoints(store)} | places).items():
+        files = {f.identity: f.size for name in names for f in store.place.list_files(name)}
+        found[kind] = sum(size for identity, size in files.items() if identity not in seen)
+        seen |= set(files)
     return found
 
 
-def measure_removal(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
-    """Yield each path with the bytes that are free once it and those before it are removed.
+def measure_removal(store: Store, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield each name with the bytes that are free once it and those before it are removed.
 
     A file that has another name, as an artifact of MLflow, stays.
     """
-    names = Counter[int]()
-    for path in paths:
-        states = list_file_states(path)
-        names.update(state.st_ino for state in states)
-        freed = {s.st_ino: s.st_size for s in states if names[s.st_ino] == s.st_nlink}
-        yield path, sum(freed.values())
+    known = Counter[Any]()
+    for name in names:
+        files = store.place.list_files(name)
+        known.update(file.identity for file in files)
+        freed = {f.identity: f.size for f in files if known[f.identity] == f.names}
+        yield name, sum(freed.values())
 
 
-def find_folder(store: Store, manifest: Manifest) -> Path:
-    """Return the folder of a complete stage."""
-    return store.root / manifest["stage"] / manifest["fingerprint"]
+def name_folder(manifest: Manifest) -> str:
+    """Return the name of the folder of a complete stage in its store."""
+    return f"{manifest['stage']}/{manifest['fingerprint']}"
 
 
-def list_stage_folders(store: Store) -> list[Path]:
-    """Return every stage folder, complete or not."""
-    found = [path for path in store.root.glob("*/*") if path.is_dir()]
-    return sorted(p for p in found if len(p.name) == 16 and set(p.name) <= set("0123456789abcdef"))
-
-
-def list_checkpoints(store: Store) -> list[Path]:
+def list_checkpoints(store: Store) -> list[str]:
     """Return the checkpoints of finished pre-trainings, which nothing reads any more."""
-    folders = [p for p in list_stage_folders(store) if (p / MANIFEST).exists()]
-    return [checkpoint for folder in folders for checkpoint in sorted(folder.glob(CHECKPOINTS))]
+    names = [f"{name_folder(m)}/{CHECKPOINTS}" for m in store.list_manifests()]
+    return sorted(name for name in names if store.place.list_files(name))
 
 
-def list_prunable(store: Store, kept: Iterable[str], registered: Iterable[str]) -> list[Path]:
+def list_prunable(store: Store, kept: Iterable[str], registered: Iterable[str]) -> list[str]:
     """Return what no kept run, study or registered model needs, and checkpoints of finished stages.
 
     `kept` are beginnings of the fingerprints of runs, empty for all complete ones; `registered`
@@ -143,8 +127,11 @@ def list_prunable(store: Store, kept: Iterable[str], registered: Iterable[str]) 
     for fingerprint in registered:
         for manifest in store.find(fingerprint):
             needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}
-    gone = [p for p in list_stage_folders(store) if p.name not in needed and not is_in_use(p)]
-    return [*gone, *(p for p in list_checkpoints(store) if p.parent not in gone)]
+    folders = store.place.list_folders()
+    unneeded = [name for name in folders if name.split("/")[1] not in needed]
+    held = store.place.list_held(unneeded)
+    gone = [name for name in unneeded if name not in held]
+    return [*gone, *(n for n in list_checkpoints(store) if n.rpartition("/")[0] not in gone)]
 
 
 def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:
@@ -160,34 +147,20 @@ def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:
     return [*chosen, *studies] if kept else complete
 
 
-def is_in_use(folder: Path) -> bool:
-    """Return whether a process is making this stage."""
-    lock = folder.with_suffix(".lock")
-    if not lock.exists():
-        return False
-    with open(lock, "a+") as file:
-        return not try_lock(file)
-
-
-def remove_paths(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+def remove_names(store: Store, names: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Remove stage folders and checkpoints; yield each with the bytes that are free now."""
-    for path, size in list(measure_removal(paths)):
-        if path.match(CHECKPOINTS):
-            _forget_files(path)
-        else:
-            (path / MANIFEST).unlink(missing_ok=True)  # what is half removed is not complete
-        shutil.rmtree(path)
-        path.with_suffix(".lock").unlink(missing_ok=True)
-        yield path, size
+    for name, size in list(measure_removal(store, names)):
+        if name.endswith(f"/{CHECKPOINTS}"):
+            _forget_files(store, name)
+        store.place.remove(name)
+        yield name, size
 
 
-def _forget_files(checkpoint: Path) -> None:
-    """Take the files of a checkpoint out of its stage's manifest."""
-    file = checkpoint.parent / MANIFEST
-    manifest = json.loads(file.read_text())
-    manifest["files"] = [
-        listed
-        for listed in manifest["files"]
-        if not listed["path"].startswith(f"{checkpoint.name}/")
-    ]
-    write_json(file, manifest)
+def _forget_files(store: Store, checkpoints: str) -> None:
+    """Take the files of checkpoints out of their stage's manifest."""
+    folder, _, _ = checkpoints.rpartition("/")
+    manifest = store.read_manifest(*folder.split("/"))
+    assert manifest is not None
+    start = f"{CHECKPOINTS}/"
+    files = [listed for listed in manifest["files"] if not listed["path"].startswith(start)]
+    store.place.rewrite_manifest(folder, manifest | {"files": files})

@@ -17,11 +17,12 @@ from typing import Any
 from flows.configuration.parameters import Parameters
 from flows.dumps.preview import guess_reviews
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Manifest, Stage, Store, read_manifest
+from flows.runner.store import Manifest, Stage, Store
 from flows.stages.pretraining import has_accelerator, resolve_preset
 from model.pretraining.network.flops import MatrixFlops
 
 REFERENCE = {
+    "origin": (6.0, 0.0),
     "corpus": (3.0, 1.2e-4),
     "vocabulary": (0.6, 7e-5),
     "vocabulary-fit": (1.0, 3e-5),
@@ -51,6 +52,8 @@ FILE_SHARES = {"train": 80, "dev": 10, "test": 10}
 SEARCH_SHARE = 0.5
 """Of a search's trials that are not pruned, about."""
 SHAPE = ("layers", "hidden", "intermediate")
+MINILM = (6, 384, 1536)
+"""Shape of a published encoder that is not here yet, about."""
 NEWEST = 5
 """Manifests of a kind that tell this machine's speed."""
 
@@ -151,7 +154,7 @@ def resolve_manifest(manifest: Manifest, store: Store) -> Stage:
     inputs = {
         name: resolve_manifest(origin, store)
         for name, source in manifest["inputs"].items()
-        if (origin := read_manifest(store.root / source["stage"] / source["fingerprint"]))
+        if (origin := store.read_manifest(source["stage"], source["fingerprint"]))
     }
     about = manifest["stage"], manifest["version"], manifest["parameters"], inputs
     return Stage(*about, result=manifest["result"])
@@ -188,7 +191,12 @@ def count_pretraining_operations(stage: Stage, reviews: int) -> float:
         steps = ceil((stage.parameters.get("epochs") or 1) * new / (config.batch * kept))
     positions = steps * config.batch * length
     size = shards.get("vocabulary_size", preset.vocabulary_size)
-    products = MatrixFlops.derive(preset.architecture, size, config.objective)
+    architecture, objective = preset.architecture, config.objective
+    if origin := find_origin(stage):
+        shape = read_origin_shape(origin)
+        architecture = replace(architecture, **shape, embedding=shape["hidden"], heads=1)
+        objective = stage.parameters["settings"].get("objective", "mlm")
+    products = MatrixFlops.derive(architecture, size, objective)
     return products.count(positions, TOKENS * positions, config.mask_probability * positions)
 
 
@@ -198,8 +206,35 @@ def read_shards(shards: Stage) -> Mapping[str, Any]:
         about = Path(shards.result["path"]) / "shards.json"
         return json.loads(about.read_text()) if about.exists() else {}
     vocabulary = shards.inputs.get("vocabulary")
-    size = {"vocabulary_size": vocabulary.parameters["size"]} if vocabulary else {}
+    known = vocabulary is not None and "size" in vocabulary.parameters
+    size = {"vocabulary_size": vocabulary.parameters["size"]} if vocabulary and known else {}
     return {**size, **shards.parameters, **shards.result}
+
+
+def find_origin(stage: Stage) -> Stage | None:
+    """Return the published encoder that a stage is, or that it starts from, whenever that was."""
+    if stage.name == "origin":
+        return stage
+    base = stage.inputs.get("base")
+    return stage.inputs.get("origin") or (find_origin(base) if base else None)
+
+
+def read_origin_shape(origin: Stage) -> dict[str, int]:
+    """Return the shape of a published encoder, as far as it is known before it is loaded."""
+    told = dict(origin.result)
+    file = Path(str(told.get("place", ""))) / "config.json"
+    if "layers" not in told and file.is_file():
+        config = json.loads(file.read_text())
+        names = ("num_hidden_layers", "hidden_size", "intermediate_size")
+        told |= {
+            ours: config[theirs]
+            for ours, theirs in zip(SHAPE, names, strict=True)
+            if theirs in config
+        }
+    if "layers" in told and "hidden" in told:
+        told.setdefault("intermediate", 4 * told["hidden"])
+        return {name: int(told[name]) for name in SHAPE}
+    return dict(zip(SHAPE, MINILM, strict=True))
 
 
 def count_finetuning_operations(stage: Stage, reviews: int) -> float:
@@ -242,6 +277,8 @@ def count_trunk_parameters(stage: Stage) -> float:
     """
     encoder = stage.inputs.get("encoder") or stage.inputs.get("architecture")
     shape = stage.parameters.get("architecture", {})
+    if not shape and encoder and (origin := find_origin(encoder)):
+        shape = read_origin_shape(origin)
     if not shape and encoder and "preset" in encoder.parameters:
         shape = encoder.parameters["preset.architecture"] | {
             name: int(value)

@@ -25,6 +25,7 @@ from flows.runner.stage_runner import (
 )
 from flows.runner.store import Stage, Store
 from flows.runs.champion import ChampionLookup, find_champion, register_model
+from flows.runs.engine_check import check_engine
 from flows.runs.estimate import estimate_run
 from flows.runs.lost_runs import crash_lost_runs, mark_run
 from flows.runs.run_results import publish_results
@@ -49,8 +50,10 @@ def run_graph(
     person looks at next. `reads_dump`: the dump is the dataset of the run in MLflow.
     """
     pretraining.check_device(parameters)
+    check_engine(parameters)
     store = Store(parameters.store)
     restrict_store(store.root)
+    store.place.check_access()
     tags = tag_run(store)
     tracking = Tracking(
         mlflow_server.resolve_mlflow_uri(store.root), f"file://{store.root}/mlflow/artifacts"
@@ -113,7 +116,7 @@ def show_plan(
 
 def tag_run(store: Store) -> dict[str, str]:
     """Return the tags by which MLflow's runs name the flow run and the store they are of."""
-    tags = {"prefect.flow_run_id": str(flow_run.id or ""), "amazon_electra.store": str(store.root)}
+    tags = {"prefect.flow_run_id": str(flow_run.id or ""), "amazon_electra.store": store.address}
     if page := flow_run.ui_url:
         tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
     return tags

@@ -1,10 +1,19 @@
-"""Names the runs of flows: dump, what is made of it, and date."""
+"""Names the runs of flows: dump, what is made of it, and date, or what people typed in the form."""
 
+import re
 from typing import Any
 
 from prefect.runtime import flow_run
 
 from flows.stages import dump
+
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma "
+    "tau upsilon phi chi psi omega"
+)
+PROPOSED = re.compile(rf"({GREEK.replace(' ', '|')})\d*(-[a-z-]+)?|[a-z]+-[a-z]+")
+"""What Prefect proposes: its form a Greek letter and stars (no deployment can set another
+default), its API two words."""
 
 
 def name_run_by_preset() -> str:
@@ -12,10 +21,15 @@ def name_run_by_preset() -> str:
     return name_run(flow_run.parameters.get("preset", "tiny"))
 
 
-def name_run(what: str) -> str:
-    """Return dump, what is made of it, and date: what one looks for in a list of runs."""
-    name = dump.name_dump(read_flow_parameter("dump", "paths", ["dump"]))
-    return f"{name} · {what} · {flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"
+def name_run(*what: str, reads_dump: bool = True) -> str:
+    """Return dump, what is made of it, and date: what one looks for in a list of runs.
+
+    A name that somebody typed in the form stays, and so does that of a run which goes on.
+    """
+    if (given := str(flow_run.name or "")) and not PROPOSED.fullmatch(given):
+        return given
+    parts = [dump.name_dump(read_flow_parameter("dump", "paths", ["dump"]))] if reads_dump else []
+    return " · ".join([*parts, *what, f"{flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"])
 
 
 def read_flow_parameter(section: str, field: str, default: Any) -> Any:

@@ -19,8 +19,8 @@ def publish_results(
     """Publish report, table of stages and warnings; return the paths of what a person looks at
     next.
     """
-    folder = store.folder(last)
-    made = [(m, str(store.folder(stage))) for stage in stages if (m := store.manifest(stage))]
+    folder = store.fetch(last)
+    made = [(m, store.locate(stage)) for stage in stages if (m := store.manifest(stage))]
     manifests = [manifest for manifest, _ in made]
     artifacts.publish_stages([summarize_stage(*one) for one in made])
     report = folder / "report.md"

@@ -24,6 +24,7 @@ def build_corpus_stage(
         for path in dump.list_files(given, store, "corpus.withhold")
     ]
     options = {**dump.list_reading_options(parameters.dump), **list_selection_options(chosen)}
+    is_far = parameters.engine.kind != "local"
     return Stage(
         "corpus",
         6,  # near copies of dev and test reviews are withheld; words decide, not punctuation
@@ -37,13 +38,14 @@ def build_corpus_stage(
         "beam_jobs.corpus_job",
         lambda store, folder: [
             *["--input", *reviews.result["paths"]],
-            *["--output", str(folder)],
+            *["--output", store.open_output(folder, is_far)],
             *["--split", chosen.split, "--seed", str(chosen.seed)],
-            *(["--seen", *(str(store.folder(corpus)) for corpus in earlier)] if earlier else []),
+            *(["--seen", *(store.open_input(c, is_far) for c in earlier)] if earlier else []),
             *(["--withhold", *map(str, withheld)] if withheld else []),
             *dump.format_options(options),
-            *(["--direct_num_workers", str(chosen.workers)] if chosen.workers else []),
+            *parameters.engine.list_options(chosen.workers),
         ],
+        on_engine=is_far,
     )
 
 

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 from flows.runner.store import Stage, Store
-from flows.stages.pretraining import name_exported_folder
+from flows.stages.origin_folder import locate_origin
+from flows.stages.pretraining import locate_exported_folder
 
 INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "README.md"}
 """Files that say how a folder came about, not what it holds."""
@@ -40,11 +41,13 @@ def list_place_files(path: Path) -> list[Path]:
 
 def locate_stage(store: Store, stage: Stage) -> str:
     """Return where the files of a stage are: its folder, or the place of an external one."""
-    return stage.result["path"] if stage.name == "external" else str(store.folder(stage))
+    return stage.result["path"] if stage.name == "external" else str(store.fetch(stage))
 
 
 def locate_encoder(store: Store, stage: Stage) -> str:
     """Return the transformers folder (or hub name) of an encoder that is there to be fine-tuned."""
+    if stage.name == "origin":
+        return str(locate_origin(store, stage))
     if stage.name != "pretraining":
         return locate_stage(store, stage)
-    return str(store.folder(stage) / name_exported_folder(stage))
+    return str(locate_exported_folder(store, stage))

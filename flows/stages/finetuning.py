@@ -3,20 +3,17 @@ encoder, one task, one seed.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import format_value, replace_settings
-from flows.configuration.parameters import Arm, Parameters
 from flows.runner.store import ACCELERATOR, Stage, Store
-from flows.stages.external import build_external_stage, locate_encoder, locate_stage
+from flows.stages.external import locate_encoder, locate_stage
+from flows.stages.origin_folder import locate_origin
 from flows.stages.pretraining import (
-    describe_training,
-    has_accelerator,
     locate_shards,
     resolve_preset,
 )
@@ -24,17 +21,10 @@ from model.config import FinetuningSettings
 from model.finetuning import VERSION
 from model.presets import PRESETS
 from model.pretraining.input.sequences import Shards
-from model.pretraining.network.transformers_config import write_architecture
+from model.pretraining.network.transformers_config import copy_architecture, write_architecture
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Cells run side by side; more threads each would only fight for the cores."""
-CONFIG = "config.json"
-WEIGHTS = [
-    f"{name}{index}"
-    for name in ("model.safetensors", "pytorch_model.bin")
-    for index in ("", ".index.json")
-]
-"""One of them is in every transformers folder."""
 
 
 @dataclass(frozen=True)
@@ -93,134 +83,6 @@ class Cell:
         return self.finetuned.fingerprint in {cell.finetuned.fingerprint for cell in cells}
 
 
-def check_parameters(parameters: Parameters) -> None:
-    """Raise UserError, before anything is made, where fine-tuning would fail hours later."""
-    check_objective(parameters)
-    check_splits(parameters)
-    check_published(parameters)
-
-
-def check_objective(parameters: Parameters) -> None:
-    """Raise UserError where the encoder is no ELECTRA's discriminator: what is fine-tuned, promoted
-    and described is one.
-    """
-    asked = describe_training(parameters).resolved.pretraining.objective
-    if asked != "electra":
-        raise UserError(
-            f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment "
-            "pre-train makes such an encoder, and a study may compare them (`amazon-electra study`)"
-        )
-
-
-def check_splits(parameters: Parameters) -> None:
-    """Raise UserError where a split is empty: each cell trains on one, chooses by another and is
-    tested on a third.
-    """
-    shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
-    if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
-        raise UserError(
-            f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of "
-            f"train, dev and test, here {' and '.join(empty)} would be empty; the deployments "
-            "prepare-data and pre-train need none of them"
-        )
-
-
-def check_published(parameters: Parameters) -> None:
-    """Raise UserError where the published model is not here: nothing is downloaded."""
-    from huggingface_hub import constants, try_to_load_from_cache
-
-    name = parameters.finetuning.published
-    if (
-        "published" not in parameters.finetuning.arms
-        or not name
-        or Path(name).expanduser().is_dir()
-    ):
-        return
-    try:
-        found = {
-            file
-            for file in (CONFIG, *WEIGHTS)
-            if isinstance(try_to_load_from_cache(name, file), str)
-        }
-    except ValueError as wrong:
-        raise UserError(f"finetuning.published: {str(wrong).splitlines()[0]}") from None
-    if CONFIG not in found or len(found) == 1:
-        raise UserError(
-            f"finetuning.published: {name} is not in this machine's cache, "
-            f"{constants.HF_HUB_CACHE}; fetch it first (hf download {name}), "
-            "or give the path of its folder"
-        )
-
-
-def list_arms(
-    parameters: Parameters,
-    store: Store,
-    encoder: Stage,
-    champion: Stage | None,
-    base: Stage | None = None,
-) -> dict[Arm, Stage]:
-    """Return each arm's encoder, in the order chosen; none is compared with itself.
-
-    A model that wants to be champion is compared with the one that is. Where there is none, a model
-    that goes on from another is compared with that one.
-    """
-    chosen = list(parameters.finetuning.arms)
-    if parameters.promotion.mode != "off" and "champion" not in chosen:
-        chosen.append("champion")
-    if champion is None or champion.fingerprint == encoder.fingerprint:
-        chosen = ["base" if arm == "champion" else arm for arm in chosen]
-    published = parameters.finetuning.published
-    sources: dict[Arm, Stage | None] = {
-        "pre-trained": encoder,
-        "random": encoder,
-        "champion": champion,
-        "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
-        "published": build_external_stage(published, store) if published else None,
-    }
-    return {arm: source for arm in chosen if (source := sources[arm])}
-
-
-def list_cells(
-    parameters: Parameters,
-    store: Store,
-    corpus: Stage,
-    encoder: Stage,
-    champion: Stage | None,
-    base: Stage | None = None,
-) -> Iterator[Cell]:
-    """Yield the cells of a run in the order of the report; `base` is the model that this one goes
-    on from, if any.
-    """
-    rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
-    arms = list_arms(parameters, store, encoder, champion, base)
-    for task in parameters.finetuning.tasks:
-        for seed in parameters.finetuning.seeds:
-            for arm, source in arms.items():
-                chosen = Finetuning(
-                    Start(source, "random" if arm == "random" else "trained"),
-                    task,
-                    seed,
-                    corpus,
-                    {"learning_rates": rates} if rates else {},
-                    parameters.preset,
-                    parameters.pretraining.device,
-                )
-                labels = {"arm": arm, "task": task, "seed": str(seed)}
-                title = f"{arm} · {task} · seed {seed}"
-                finetuned = build_finetuning_stage(chosen, title, labels)
-                evaluated = build_evaluation_stage(chosen, finetuned)
-                yield Cell(arm, task, seed, finetuned, evaluated)
-
-
-def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Stage) -> list[Cell]:
-    """Return the cells that a CPU makes while the encoder is pre-trained: they are not made of it.
-
-    A small network does not fill all cores; an accelerator takes one training after the other.
-    """
-    is_cpu = not has_accelerator(parameters.pretraining.device)
-    return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]
-
-
 def build_finetuning_stage(chosen: Finetuning, title: str, labels: Mapping[str, str]) -> Stage:
     """Return the stage of a fine-tuning; its job makes the evaluation along with it."""
 
@@ -249,7 +111,8 @@ def describe_finetuning(chosen: Finetuning) -> dict[str, Any]:
     settings = {"settings": asdict(chosen.resolved)}
     if start.kind == "trained":
         return {**told, **settings}
-    shape = describe_network(start.encoder) if start.encoder and is_made_here(start.encoder) else {}
+    own_shape = start.encoder and has_preset_shape(start.encoder)
+    shape = describe_network(start.encoder) if start.encoder and own_shape else {}
     return {**told, **settings, "encoder": start.kind, **shape}
 
 
@@ -265,6 +128,7 @@ def list_inputs(chosen: Finetuning) -> dict[str, Stage]:
         inputs["encoder"] = start.encoder
     elif start.encoder and is_made_here(start.encoder):
         inputs["vocabulary"] = find_vocabulary(start.encoder)
+        inputs["architecture"] = start.encoder.inputs.get("origin")
     else:
         inputs["architecture"] = start.encoder
     return {name: stage for name, stage in inputs.items() if stage}
@@ -275,11 +139,16 @@ def is_made_here(encoder: Stage) -> bool:
     return "shards" in encoder.inputs
 
 
+def has_preset_shape(encoder: Stage) -> bool:
+    """Return whether the encoder is pre-trained here and no published one says its shape."""
+    return is_made_here(encoder) and "origin" not in encoder.inputs
+
+
 def describe_network(encoder: Stage) -> dict[str, Any]:
     """Return what config.json takes of a pre-training: all that a random encoder shares with it."""
     preset = resolve_preset(encoder)
     training = {name: getattr(preset.pretraining, name) for name in ("dropout", "objective")}
-    return {"architecture": asdict(preset.architecture) | training}
+    return {"architecture": preset.architecture.describe() | training}
 
 
 def find_vocabulary(encoder: Stage) -> Stage:
@@ -319,6 +188,8 @@ def locate_architecture(encoder: Stage, store: Store, folder: Path) -> str:
         return locate_encoder(store, encoder)
     longest = encoder.inputs.get("long_shards", encoder.inputs["shards"])
     shards = Shards.open(Path(locate_shards(store, longest)))
+    if origin := encoder.inputs.get("origin"):
+        return str(copy_architecture(folder / "architecture", locate_origin(store, origin), shards))
     return str(write_architecture(folder / "architecture", resolve_preset(encoder), shards))
 
 
@@ -346,7 +217,7 @@ def build_search_stage(
 
 def read_found_settings(store: Store, search: Stage) -> dict[str, str]:
     """Return the settings that a complete search found, as `--set` takes them."""
-    found = json.loads((store.folder(search) / "best.json").read_text())["settings"]
+    found = json.loads((store.fetch(search, "best.json") / "best.json").read_text())["settings"]
     return {name: format_value(value) for name, value in found.items()}
 
 
@@ -361,7 +232,7 @@ def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
         {"data": chosen.data, "model": finetuned},
         "model.evaluate",
         lambda store, folder: [
-            *["--model", str(store.folder(finetuned))],
+            *["--model", str(store.fetch(finetuned))],
             *["--task", chosen.task, "--data", locate_stage(store, chosen.data)],
             *["--split", "test", "--output", str(folder)],
         ],
@@ -380,7 +251,7 @@ def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str) -> Sta
         {"data": chosen.data, "model": finetuned},
         "model.evaluation.latency",
         lambda store, folder: [
-            *["--model", str(store.folder(finetuned)), "--task", chosen.task],
+            *["--model", str(store.fetch(finetuned)), "--task", chosen.task],
             *["--data", locate_stage(store, chosen.data), "--device", chosen.device],
             *["--output", str(folder / "latency.json")],
         ],

@@ -12,7 +12,10 @@ from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Increment, Parameters
 from flows.runner.processes import run_job
 from flows.runner.store import ACCELERATOR, Manifest, Stage, Store
+from flows.stages.origin_folder import locate_origin
+from model.finetuning.tasks.corpus import POLARITY
 from model.presets import PRESETS, Preset, apply_settings
+from model.pretraining.adaptation.recipe import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
 
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
@@ -43,6 +46,8 @@ class PretrainingRequest:
     title: str = "pre-training"
     threads: int = 0
     """Of the CPU; 0: all cores. It decides the time, not the result."""
+    origin: Stage | None = None
+    """The published encoder it starts from, which says the shape; None: random weights."""
 
     @property
     def resolved(self) -> Preset:
@@ -62,13 +67,18 @@ def has_accelerator(device: str) -> bool:
 
 
 def build_pretraining_stage(
-    parameters: Parameters, shards: Stage, *longer: Stage, beside: int = 0
+    parameters: Parameters,
+    shards: Stage,
+    *longer: Stage,
+    origin: Stage | None = None,
+    beside: int = 0,
 ) -> Stage:
     """Return the pre-training that the form describes; its last steps take `longer` shards.
 
     On a CPU it leaves `beside` cores to jobs that run at the same time.
     """
     training, steps = describe_training(parameters), parameters.pretraining.steps
+    training = replace(training, origin=origin)
     if beside and not has_accelerator(training.device):
         training = replace(training, threads=max(1, (os.cpu_count() or 1) - beside))
     return build_training_stage(training, shards, steps, *longer)
@@ -81,6 +91,19 @@ def build_training_stage(
     length = ["--steps", str(steps)] if steps else []
     inputs = {"shards": shards, **({"long_shards": longer[0]} if longer else {})}
     return _build_stage(training, inputs, {"steps": steps}, lambda store: length)
+
+
+def list_probe_options(store: Store, corpus: Stage) -> list[str]:
+    """Return the option that measures a published start on the corpus's labels; none where the
+    corpus lacks reviews with 1–2 or with 4–5 stars in its train or dev split.
+    """
+    made = store.manifest(corpus)
+    counts: dict[str, int] = made["result"].get("stars", {}) if made else {}
+    for split in ("train", "dev"):
+        classes = {POLARITY[n] for n in POLARITY if counts.get(f"{split}.{n}")}
+        if len(classes) < 2:
+            return []
+    return ["--probe", str(store.fetch(corpus))]
 
 
 def build_equal_stage(
@@ -123,22 +146,19 @@ def build_continued_stage(
     def list_arguments(store: Store) -> list[str]:
         replay = [
             "--replay",
-            *(str(store.folder(one)) for one in earlier.shards),
+            *(str(store.fetch(one)) for one in earlier.shards),
             "--replay_ratio",
             str(ratio),
         ]
-        begin = store.folder(earlier.encoder)
+        begin = locate_exported_folder(store, earlier.encoder)
+        generator = begin.with_name("generator")
         steps = increment.steps or count_steps(
             training, increment, store.manifest(shards) or {}, earlier.epochs
         )
         return [
             *(replay if ratio else []),
-            *[
-                "--start_from",
-                str(begin / "discriminator"),
-                "--start_generator_from",
-                str(begin / "generator"),
-            ],
+            *["--start_from", str(begin)],
+            *(["--start_generator_from", str(generator)] if generator.is_dir() else []),
             *["--steps", str(steps)],
         ]
 
@@ -154,17 +174,24 @@ def _build_stage(
 ) -> Stage:
     """Return what all pre-trainings share; `own` and `list_arguments` are this one's."""
     settings = {**training.settings, "seed": str(training.seed)}
+    origin = training.origin
+    shape = {"preset": training.preset} if origin else describe_architecture(training.preset)
+    inputs = {**inputs, **({"origin": origin} if origin else {})}
+    corpus = inputs["shards"].inputs.get("corpus") if origin else None
+    if corpus:
+        inputs["corpus"] = corpus
     threads = ["--threads", str(training.threads)] if training.threads else []
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
         4,
         {
-            **describe_architecture(training.preset),
+            **shape,
             "preset.pretraining": asdict(PRESETS[training.preset].pretraining),
             **own,
             "seed": training.seed,
             "settings": deciding,
+            **({"recipe": [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]} if origin else {}),
         },
         inputs,
         "model.pretrain",
@@ -177,6 +204,8 @@ def _build_stage(
             ),
             *["--output", str(folder)],
             *["--preset", training.preset, "--device", training.device],
+            *(["--start-from", str(locate_origin(store, origin))] if origin else []),
+            *(list_probe_options(store, corpus) if corpus else []),
             *[*threads, *list_arguments(store)],
             *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
         ],
@@ -189,7 +218,7 @@ def _build_stage(
 
 def locate_shards(store: Store, shards: Stage) -> str:
     """Return the folder of shards that a stage made, or that were there."""
-    return shards.result["path"] if shards.name == "external" else str(store.folder(shards))
+    return shards.result["path"] if shards.name == "external" else str(store.fetch(shards))
 
 
 def resolve_preset(stage: Stage) -> Preset:
@@ -200,12 +229,15 @@ def resolve_preset(stage: Stage) -> Preset:
     return apply_settings(PRESETS[told.get("preset", "tiny")], dict(told.get("settings", {})))
 
 
-def name_exported_folder(stage: Stage) -> str:
+def locate_exported_folder(store: Store, stage: Stage) -> Path:
     """Return the folder of the encoder that is there to be fine-tuned
-    (model/pretraining/outputs.py).
+    (model/pretraining/outputs.py); before it is made, the one that its settings lead to.
     """
     is_electra = resolve_preset(stage).pretraining.objective == "electra"
-    return "discriminator" if is_electra else "encoder"
+    names = ("discriminator", "encoder") if is_electra else ("encoder", "discriminator")
+    folder = store.fetch(stage, *names, "generator")
+    places = [folder / name for name in names]
+    return next((place for place in places if place.is_dir()), places[0])
 
 
 def count_steps(
@@ -220,7 +252,7 @@ def count_steps(
 
 
 def describe_shape(preset: str) -> dict[str, Any]:
-    return asdict(PRESETS[preset].architecture)
+    return PRESETS[preset].architecture.describe()
 
 
 def describe_architecture(preset: str) -> dict[str, Any]:

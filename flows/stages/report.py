@@ -9,7 +9,9 @@ from beam_jobs.job.files import write_json
 from flows.configuration.parameters import Addition, Parameters
 from flows.configuration.settings import list_changes
 from flows.runner.store import Manifest, Stage, Store
+from flows.stages.external import locate_encoder
 from flows.stages.finetuning import Cell
+from flows.stages.origin_folder import get_name, read_origin
 
 
 def build_report_stage(
@@ -24,7 +26,9 @@ def build_report_stage(
     it shows, in the order of the graph.
     """
     inputs = {cell.finetuned.title: cell.evaluated for cell in cells}
+    origin = find_origin(made)
     title = f"{dump.result['name']} with preset {preset}"
+    title += f" from {get_name(origin)}" if origin else ""
 
     def prepare_arguments(store: Store, folder: Path) -> list[str]:
         study = folder / "study.json"
@@ -50,26 +54,39 @@ def describe_study(
     cells: Sequence[Cell],
 ) -> dict[str, Any]:
     """Return the study as the report's job reads it."""
+    origin = find_origin(made)
+    name = f"adaptation of {get_name(origin)}" if origin else "in-domain ELECTRA"
+    trained = store.fetch(encoder, "metrics.jsonl", "result.json", "config.json")
     return {
         "title": title,
         "store": str(store.root),
         "command": command,
         **describe_stages(store, made),
         "arms": _describe_arms(store, cells),
-        "pretraining": [
-            {"name": "in-domain ELECTRA", "metrics": str(store.folder(encoder) / "metrics.jsonl")}
-        ],
-        "model": str(store.folder(encoder) / "discriminator"),
+        "pretraining": [{"name": name, "metrics": str(trained / "metrics.jsonl")}],
+        "model": locate_encoder(store, encoder),
+        **describe_origins(store, [origin] if origin else []),
         "cells": [
             {
                 "arm": c.arm,
                 "task": c.task,
                 "seed": c.seed,
-                "evaluation": str(store.folder(c.evaluated)),
+                "evaluation": str(store.fetch(c.evaluated)),
             }
             for c in cells
         ],
     }
+
+
+def find_origin(made: Sequence[Stage]) -> Stage | None:
+    """Return the published encoder among the stages of a run, or None."""
+    return next((stage for stage in made if stage.name == "origin"), None)
+
+
+def describe_origins(store: Store, origins: Sequence[Stage]) -> dict[str, Any]:
+    """Return what is known of the published encoders that arms begin with, by fingerprint."""
+    told = {one.fingerprint: read_origin(store, one) for one in origins}
+    return {"origins": told} if told else {}
 
 
 def format_command(asked: Parameters | Addition) -> str:
@@ -106,13 +123,20 @@ def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
             told[cell.arm] = {"name": cell.arm}
             if encoder:
                 made = store.manifest(encoder)
-                held_out = made is not None and _is_held_out(store, made, corpus.fingerprint)
+                told[cell.arm] |= {"data_known": False, **trace_origin(store, made)}
+                if made is None or made["stage"] != "pretraining":
+                    continue
+                held_out = _is_held_out(store, made, corpus.fingerprint)
                 tasks = list(dict.fromkeys(c.task for c in cells)) if held_out else []
-                told[cell.arm] |= {
-                    "data_known": made is not None,
-                    **({"held_out": tasks} if made else {}),
-                }
+                told[cell.arm] |= {"data_known": True, "held_out": tasks}
     return list(told.values())
+
+
+def trace_origin(store: Store, made: Manifest | None) -> dict[str, str]:
+    """Return the fingerprint of the published encoder that one began with, if it did."""
+    lineage = store.trace_lineage(made) if made else []
+    found = [origin["fingerprint"] for _, origin in lineage if origin["stage"] == "origin"]
+    return {"origin": found[0]} if found else {}
 
 
 def _is_held_out(store: Store, encoder: Manifest, corpus: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Parameters
 from flows.runner.store import Stage, Store
+from flows.stages.origin_folder import open_vocabulary
 from model.presets import PRESETS
 
 
@@ -14,8 +15,7 @@ def build_shards_stage(
     parameters: Parameters, corpus: Stage, vocabulary: Stage, max_length: int = 0
 ) -> Stage:
     """Return the shards of sequences of so many tokens; 0: as the form or the preset says."""
-    max_length = max_length or find_length(parameters)
-    workers = parameters.corpus.workers
+    max_length, is_far = max_length or find_length(parameters), parameters.engine.kind != "local"
     return Stage(
         "shards",
         2,
@@ -23,12 +23,13 @@ def build_shards_stage(
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
         lambda store, folder: [
-            *["--corpus", str(store.folder(corpus))],
-            *["--vocabulary", str(store.folder(vocabulary))],
-            *["--output", str(folder)],
+            *["--corpus", store.open_input(corpus, is_far)],
+            *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
+            *["--output", store.open_output(folder, is_far)],
             *["--max_length", str(max_length)],
-            *(["--direct_num_workers", str(workers)] if workers else []),
+            *parameters.engine.list_options(parameters.corpus.workers),
         ],
+        on_engine=is_far,
     )
 
 
@@ -61,8 +62,7 @@ def build_general_shards_stage(
     What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
     the corpus.
     """
-    max_length = find_length(parameters)
-    workers = parameters.corpus.workers
+    max_length, is_far = find_length(parameters), parameters.engine.kind != "local"
     return Stage(
         "shards",
         4,  # as of corpus 6, and however many reviews are tested on
@@ -75,13 +75,14 @@ def build_general_shards_stage(
         "beam_jobs.shards_job",
         lambda store, folder: [
             *["--general-text", *map(str, texts)],
-            *["--punkt", str(store.folder(corpus) / "punkt.json")],
-            *["--vocabulary", str(store.folder(vocabulary))],
-            *["--output", str(folder)],
+            *["--punkt", f"{store.open_input(corpus, is_far)}/punkt.json"],
+            *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
+            *["--output", store.open_output(folder, is_far)],
             *["--max_length", str(max_length)],
             *(["--withhold", *map(str, withheld)] if withheld else []),
-            *["--withhold-corpus", str(store.folder(corpus))],
-            *(["--direct_num_workers", str(workers)] if workers else []),
+            *["--withhold-corpus", store.open_input(corpus, is_far)],
+            *parameters.engine.list_options(parameters.corpus.workers),
         ],
         title="general-text shards",
+        on_engine=is_far,
     )

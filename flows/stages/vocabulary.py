@@ -1,11 +1,41 @@
-"""The vocabulary: WordPiece trained on the corpus's pretrain split."""
+"""The vocabulary: WordPiece trained on the corpus's pretrain split, or a published encoder's."""
 
 from flows.configuration.parameters import Increment, Parameters
 from flows.runner.store import Stage
+from flows.stages.origin_folder import locate_origin, open_vocabulary
 from model.presets import PRESETS
 
 
-def build_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Stage:
+def build_vocabulary_stage(
+    parameters: Parameters, corpus: Stage, origin: Stage | None = None
+) -> Stage:
+    """Return the vocabulary that the form asks for; `origin` is what pre-training starts from."""
+    chosen = parameters.vocabulary
+    if origin and chosen.source != "new":
+        words = chosen.extend_words
+        return build_kept_vocabulary_stage(corpus, origin, words) if words else origin
+    return build_trained_vocabulary_stage(parameters, corpus)
+
+
+def build_kept_vocabulary_stage(corpus: Stage, origin: Stage, words: int) -> Stage:
+    """Return a published encoder's vocabulary with so many of the corpus's words besides."""
+    return Stage(
+        "vocabulary",
+        1,
+        {"extend_words": words},
+        {"corpus": corpus, "origin": origin},
+        "model.vocabulary",
+        lambda store, folder: [
+            *["--corpus", str(store.fetch(corpus))],
+            *["--extend", str(locate_origin(store, origin)), "--words", str(words)],
+            *["--output", str(folder)],
+        ],
+        title="extended vocabulary",
+    )
+
+
+def build_trained_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Stage:
+    """Return a vocabulary trained on the corpus, as large as the form or the preset says."""
     size = parameters.vocabulary.size or PRESETS[parameters.preset].vocabulary_size
     lower_case = parameters.vocabulary.lower_case
     return Stage(
@@ -15,7 +45,7 @@ def build_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Stage:
         {"corpus": corpus},
         "model.vocabulary",
         lambda store, folder: [
-            *["--corpus", str(store.folder(corpus))],
+            *["--corpus", str(store.fetch(corpus))],
             *["--output", str(folder)],
             *["--size", str(size), "--lower_case", str(lower_case).lower()],
         ],
@@ -34,7 +64,8 @@ def build_vocabulary_fit_stage(increment: Increment, corpus: Stage, vocabulary: 
         {"corpus": corpus, "vocabulary": vocabulary},
         "model.vocabulary_fit",
         lambda store, folder: [
-            *["--corpus", str(store.folder(corpus)), "--vocabulary", str(store.folder(vocabulary))],
+            *["--corpus", str(store.fetch(corpus))],
+            *["--vocabulary", open_vocabulary(store, vocabulary)],
             *["--output", str(folder)],
             *(word for name, limit in limits.items() for word in (f"--{name}", str(limit))),
         ],

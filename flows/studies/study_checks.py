@@ -9,6 +9,7 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import format_value, replace_settings
+from flows.configuration.origin_place import SHAPE
 from flows.configuration.study_file import (
     Arm,
     Study,
@@ -20,9 +21,16 @@ from flows.configuration.study_file import (
 from model.config import FinetuningSettings
 from model.finetuning import search_space
 from model.finetuning.features.examples import Task
+from model.finetuning.reading.early_check import check_data
 from model.finetuning.task_settings import check_for_task
 from model.finetuning.tasks import TASKS, find_task, table
-from model.presets import PRESETS, apply_settings, check_settings_are_read
+from model.presets import (
+    PRESETS,
+    PUBLISHED_START,
+    apply_settings,
+    check_settings_are_read,
+)
+from model.published.place_forms import FORMS, find_kind
 
 NO_FOLDERS = ("random", "half")
 
@@ -43,14 +51,17 @@ def find_mistakes(study: Study) -> Iterator[str]:
 
 
 def find_missing_places(study: Study) -> Iterator[str]:
-    """Yield folders and files that are not there; places written `<name>` are made later."""
+    """Yield folders and files that are not there, and data in which a task finds no example; places
+    written `<name>` are made later.
+    """
     for i, task in enumerate(study.tasks):
         if _is_made_later(task.data):
             continue
         if not Path(task.data).exists():
             yield f"tasks[{i}].data: {task.data}: no such file or folder"
+            continue
         try:
-            find_task(task.task, Path(task.data))
+            check_data(find_task(task.task, Path(task.data)), Path(task.data))
         except UserError as mistake:
             yield f"tasks[{i}]: {mistake}"
     for i, arm in enumerate(study.arms):
@@ -81,6 +92,12 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
             "config.json",
             "is no model folder",
         ),
+        (
+            "pretraining.start_from",
+            arm.pretraining.start_from if _is_path(arm.pretraining.start_from) else "",
+            "config.json",
+            "is no model folder",
+        ),
     )
     for field, place, file, what in asked:
         if place and not _is_made_later(place) and not (Path(place) / file).exists():
@@ -94,7 +111,11 @@ def _hint_arm(field: str) -> str:
 
 
 def _is_path(name: str) -> bool:
-    return name not in NO_FOLDERS and (name.startswith(("/", ".", "~")) or Path(name).exists())
+    return (
+        bool(name)
+        and name not in NO_FOLDERS
+        and (name.startswith(("/", ".", "~")) or Path(name).exists())
+    )
 
 
 def _is_made_later(place: str) -> bool:
@@ -156,9 +177,16 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
     if own.preset not in PRESETS:
         yield f"pretraining.preset: no preset {own.preset!r}; there are {', '.join(PRESETS)}"
         return
+    if place := own.start_from:
+        for name in SHAPE:
+            if name in own.set:
+                yield f"pretraining.set.{name}: the shape is that of {place}; leave it out"
+        if not _is_made_later(place) and not find_kind(place):
+            yield f"pretraining.start_from: {place} is no place of an encoder: write {FORMS}"
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
-        check_settings_are_read(apply_settings(PRESETS[own.preset], texts), texts)
+        facts = PUBLISHED_START if own.start_from else {}
+        check_settings_are_read(apply_settings(PRESETS[own.preset], texts), texts, **facts)
     except ValueError as mistake:
         yield f"pretraining.set: {mistake}"
     if "seed" in own.set:

@@ -3,7 +3,7 @@ everything checked that can be checked before something is made.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,10 @@ SHIPPED = Path(__file__).parent / "shipped"
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 STEPS = 2_000
 """Of pre-training where the study's encoders ask for ${steps} and nobody says."""
-MADE = ("corpus", "shards", "general_shards", "encoder")
-"""Variables that stages of the graph fill; `general_shards` needs general text."""
+MADE = ("corpus", "shards", "general_shards", "extended_shards", "encoder", "origin")
+"""Variables that stages of the graph fill; `general_shards` needs general text, `origin` and
+`extended_shards` (with its vocabulary and more words) a published encoder.
+"""
 GENERAL = "<general_shards>"
 
 
@@ -45,17 +47,17 @@ class LoadedStudy:
     wanted: frozenset[str]
     """The variables that stages have to fill."""
     left_out: Mapping[str, str]
-    """Arm → why it is no part of the study."""
+    """Arm, or `task` and its name → why it is no part of the study."""
+
+    @property
+    def reads_dump(self) -> bool:
+        """Return whether a stage of the study is made of the dump."""
+        return bool(self.wanted - {"origin"})
 
     @property
     def labelled_tasks(self) -> list[str]:
         """Return the tasks whose examples are the reviews of the dump."""
         return [task.task for task in self.study.tasks if task.data == "<corpus>"]
-
-    @property
-    def title(self) -> str:
-        own = self.choice.is_own
-        return f"study {self.study.title if own else Path(self.choice.file).stem}"
 
 
 def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
@@ -66,9 +68,11 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
         if given not in variables:
             known = ", ".join(variables) or "none"
             raise UserError(f"{name} has no variable {given!r}; it has {known}")
-    wanted = frozenset({v for v in variables if v in MADE} - choice.variables.keys())
+    wanted = list_wanted_stages(variables, choice)
+    check_start(parameters, choice, name, wanted)
     steps = str(parameters.pretraining.steps or STEPS)
     values = {"steps": steps, **{v: f"<{v}>" for v in wanted}, **choice.variables}
+    content, no_tasks = drop_optional_tasks(content, values)
     study = parse_study(fill_variables(content, values, name), name, choice.settings)
     if choice.general_text and "general_shards" not in wanted:
         raise UserError(
@@ -80,9 +84,40 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
         study = drop_arms(study, left_out, name)
         wanted = frozenset(wanted - {"general_shards"})
     check_unread_settings(parameters, name, wanted, "steps" in variables)
-    loaded = LoadedStudy(study, choice, wanted, left_out)
+    loaded = LoadedStudy(study, choice, wanted, {**left_out, **no_tasks})
     check_places(loaded.study, name)
     return loaded
+
+
+def list_wanted_stages(variables: Sequence[str], choice: StudyChoice) -> frozenset[str]:
+    """Return the variables of a study that stages have to fill."""
+    return frozenset(set(variables) & set(MADE) - choice.variables.keys())
+
+
+def find_wanted_stages(choice: StudyChoice) -> frozenset[str]:
+    """Return the variables that stages fill, of a study that may still be wrong; then none."""
+    try:
+        return list_wanted_stages(list_variables(read_content(choice)[1]), choice)
+    except UserError:
+        return frozenset()
+
+
+def reads_preset(wanted: frozenset[str]) -> bool:
+    """Return whether the vocabulary is made, whose size the preset says."""
+    return bool(wanted & {"shards", "general_shards", "extended_shards", "encoder"})
+
+
+def check_start(
+    parameters: Parameters, choice: StudyChoice, name: str, wanted: frozenset[str]
+) -> None:
+    """Refuse a study of a published encoder that nobody names."""
+    if "origin" in choice.variables:
+        raise UserError(f"{name}: write --start-from {choice.variables['origin']} for `origin`")
+    if wanted & {"origin", "extended_shards"} and not parameters.pretraining.start_from:
+        raise UserError(
+            f"{name} adapts a published encoder: give --start-from DIR|NAME (in a form "
+            "pretraining.start_from)"
+        )
 
 
 def read_content(choice: StudyChoice) -> tuple[str, Any]:
@@ -130,6 +165,23 @@ def list_shipped_studies() -> list[str]:
 def list_variables(content: Any) -> list[str]:
     """Return the names that the content of a study file holds as `${name}`."""
     return sorted({name for text in list_strings(content) for name in VARIABLE.findall(text)})
+
+
+def drop_optional_tasks(content: Any, given: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """Return the content without the optional tasks whose variables nobody gave, and why each of
+    them is left out.
+    """
+    kept, left_out = [], {}
+    tasks = content.get("tasks") if isinstance(content, dict) else None
+    for task in tasks if isinstance(tasks, list) else []:
+        is_optional = isinstance(task, dict) and task.get("optional") is True
+        missing = [name for name in list_variables(task) if name not in given]
+        if is_optional and missing:
+            named = f"task {task.get('title') or task.get('task')}"
+            left_out[named] = f"nobody named its data (--set {missing[0]}=…)"
+        else:
+            kept.append(task)
+    return ({**content, "tasks": kept} if left_out else content), left_out
 
 
 def fill_variables(content: Any, values: Mapping[str, str], name: str) -> Any:
@@ -244,8 +296,10 @@ def check_unread_settings(
     read = {"pretraining.device"} | ({"pretraining.steps"} if has_steps else set())
     if wanted:
         read |= {"dump", "corpus"}
-    if wanted & {"shards", "general_shards", "encoder"}:
+    if reads_preset(wanted):
         read |= {"vocabulary", "shards"}
+    if wanted & {"origin", "extended_shards"}:
+        read |= {"pretraining.start_from"}
     if "encoder" in wanted:
         read |= {"pretraining"}
     if parameters.preset != Parameters().preset and not read & {"vocabulary", "pretraining"}:

@@ -11,7 +11,7 @@ from flows.configuration.parameters import Parameters
 from flows.configuration.study_file import Arm, Study, StudyChoice, list_pairs
 from flows.runner.store import Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
-from flows.stages.report import describe_stages, list_changed_settings
+from flows.stages.report import describe_origins, describe_stages, list_changed_settings
 from flows.studies import held_out
 from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
 from flows.studies.study_stages import StudyCell, StudyStages
@@ -40,7 +40,7 @@ def build_study_report(
         inputs,
         "model.report.report",
         list_arguments,
-        title=loaded.title,
+        title=loaded.choice.title,
     )
 
 
@@ -68,13 +68,14 @@ def describe_study(
         "pretraining": [
             {
                 "name": stage.label.removeprefix("pre-training "),
-                "metrics": str(store.folder(stage) / "metrics.jsonl"),
+                "metrics": str(store.fetch(stage, "metrics.jsonl") / "metrics.jsonl"),
             }
             for _, _, stage in stages.pretrainings
         ],
         "settings": dict(study.settings),
         "searched": {name: best["settings"] for name, best in searched.items()},
         "cells": [describe_cell(store, cell) for cell in stages.cells],
+        **describe_origins(store, stages.origins),
         **describe_model(stages, placed),
     }
 
@@ -115,7 +116,7 @@ def describe_cell(store: Store, cell: StudyCell) -> dict[str, Any]:
         "seed": cell.seed,
         **several,
         "fingerprint": cell.finetuned.fingerprint,
-        "evaluation": str(store.folder(cell.evaluated)),
+        "evaluation": str(store.fetch(cell.evaluated)),
     }
 
 
@@ -158,6 +159,8 @@ def describe_arm(
     told: dict[str, Any] = {"name": arm.name, "data_known": held_out.is_data_known(arm_here, arms)}
     if shards := held_out.list_seen_shards(arm_here, arms):
         told["held_out"] = [t.name for t in placed.tasks if held_out.is_held_out(t.data, shards)]
+    if origin := find_arm_origin(stages, arm):
+        told["origin"] = origin.fingerprint
     if arm.pretraining:
         stage = stages.build_pretraining(arm, stages.study.pretraining_seeds[0])
         result = read_json(stages.store, stage, "result.json")
@@ -166,6 +169,14 @@ def describe_arm(
     if arm.name in costs:
         told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
     return told
+
+
+def find_arm_origin(stages: StudyStages, arm: Arm) -> Stage | None:
+    """Return the published encoder that an arm is, or starts from, if it is loaded here."""
+    if arm.pretraining:
+        return stages.find_origin(arm)
+    source = None if arm.encoder in ("random", "half") else stages.find_source(arm.encoder)
+    return source if source and source.name == "origin" else None
 
 
 def format_recipe(arm: Arm, placed: Arm) -> str:
@@ -181,7 +192,7 @@ def format_recipe(arm: Arm, placed: Arm) -> str:
 
 
 def read_json(store: Store, stage: Stage, name: str) -> Any:
-    return json.loads((store.folder(stage) / name).read_text())
+    return json.loads((store.fetch(stage, name) / name).read_text())
 
 
 def format_command(loaded: LoadedStudy, parameters: Parameters, written: Path) -> str:
@@ -191,7 +202,7 @@ def format_command(loaded: LoadedStudy, parameters: Parameters, written: Path) -
     choice = loaded.choice
     words = ["amazon-electra", "study", str(written) if choice.is_own else choice.file]
     words += ["--preset", parameters.preset, "--store", parameters.store]
-    words += ["--dump", *parameters.dump.paths] if loaded.wanted else []
+    words += ["--dump", *parameters.dump.paths] if loaded.reads_dump else []
     words += ["--general", *choice.general_text] if choice.general_text else []
     words += ["--at-once", str(choice.at_once)] if choice.at_once != StudyChoice().at_once else []
     own = [f"{name}={value}" for name, value in {**choice.variables, **choice.settings}.items()]

@@ -29,10 +29,12 @@ from flows.stages.finetuning import (
     build_latency_stage,
     build_search_stage,
 )
+from flows.stages.origin import build_origin_stage
 from flows.stages.pretraining import PretrainingRequest, build_equal_stage, build_training_stage
 from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import LoadedStudy
 from model.finetuning import search_space
+from model.published.place_forms import find_kind
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,37 @@ class StudyStages:
         self._made: dict[Any, Stage] = {}
 
     def find_source(self, place: str) -> Stage:
-        """Return the stage of a folder that the study names: of the graph, or an external one."""
+        """Return the stage of a place that the study names: of the graph, or an external one; an
+        encoder in a package or a registry is loaded first.
+        """
         name = place.removeprefix("<").removesuffix(">")
         if place != name:
             return self.sources[name]
         if place not in self._made:
-            self._made[place] = build_external_stage(place, self.store)
+            is_loaded = find_kind(place) in ("package", "registry")
+            build = build_origin_stage if is_loaded else build_external_stage
+            self._made[place] = build(place, self.store)
         return self._made[place]
+
+    def find_origin(self, arm: Arm) -> Stage | None:
+        """Return the published encoder that an arm's pre-training starts from, if it does."""
+        place = arm.pretraining.start_from
+        if not place or place.startswith("<"):
+            return self.find_source(place) if place else None
+        key = ("origin", place)
+        if key not in self._made:
+            self._made[key] = build_origin_stage(place, self.store, f"{arm.name}: start_from")
+        return self._made[key]
+
+    @property
+    def origins(self) -> list[Stage]:
+        """Every published encoder of the study that is loaded into the store, once."""
+        found = [self.find_origin(arm) for arm in self.study.arms]
+        for arm in self.study.arms:
+            if arm.encoder not in ("random", "half", ""):
+                source = self.find_source(arm.encoder)
+                found += [source] if source.name == "origin" else []
+        return list({stage.fingerprint: stage for stage in found if stage}.values())
 
     def list_pretraining_seeds(self, arm: Arm) -> Sequence[int | None]:
         """Return the seeds of the pre-trainings that the arm, or its teacher, starts from."""
@@ -102,6 +128,7 @@ class StudyStages:
             self.device,
             f"pre-training {arm.name}{several}",
             self.threads,
+            self.find_origin(arm),
         )
         for budget, count in (
             ("same_flops_as", count_equal_flops),

@@ -89,7 +89,7 @@ class PrefectRun:
 
     def on_link(self, stage: Stage, address: str) -> None:
         find_run_logger().info("%s: %s", stage.label, address)
-        publish_link(address, f"{stage.label}-job", f"{stage.label}: the job on Dataflow")
+        publish_link(address, f"{stage.label}-job", f"{stage.label}: the job on its engine")
 
 
 def publish_report(markdown: str) -> None:

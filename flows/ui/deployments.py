@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
+from flows.runner.store import Store
 from flows.servers.settings import CLIENT, DUMP_EVENT, TAG
 
 log = logging.getLogger("amazon_electra")
@@ -118,7 +119,7 @@ def build_deployments(store: Path) -> list[Any]:
     from prefect.events import DeploymentEventTrigger
     from prefect.utilities.importtools import import_object
 
-    deployments = []
+    deployments, address = [], Store(store).address
     offer_known_aliases(store)
     with get_client(sync_client=True) as client:
         for spec in DEPLOYMENTS:
@@ -129,7 +130,7 @@ def build_deployments(store: Path) -> list[Any]:
                 name=spec.name,
                 description=spec.description,
                 tags=[TAG],
-                parameters={**spec.parameters, **edited, "store": str(store)},
+                parameters={**spec.parameters, **edited, "store": address},
                 paused=earlier.paused if earlier else False,
                 schedules=build_schedules(spec, earlier),
                 triggers=triggers or None,
@@ -205,9 +206,10 @@ def check_store(store: str) -> None:
 
     A step of `prefect deploy`, which takes a variable that is not set for an empty word.
     """
-    if not Path(store).is_absolute():
+    if not Path(store).is_absolute() and "://" not in store:
         raise UserError(
-            f"AMAZON_ELECTRA_STORE is {store!r}: set it to the store's folder as the workers see it"
+            f"AMAZON_ELECTRA_STORE is {store!r}: set it to the store's folder as the workers see "
+            "it, or to its address"
         )
 
 

@@ -19,7 +19,7 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from flows.configuration.parameters import Promotion
+from flows.configuration.comparison import Promotion
 from flows.runner.run_log import find_run_logger
 from flows.runner.store import ExistingStage, Stage, Store
 from model.report.document import escape_markdown
@@ -70,16 +70,20 @@ class Decision:
 
 
 def decide_promotion(
-    differences: Sequence[Mapping[str, Any]], tasks: Sequence[str], margin: float, rival: str
+    differences: Sequence[Mapping[str, Any]],
+    tasks: Sequence[str],
+    margin: float,
+    rival: str,
+    own: str = "pre-trained",
 ) -> Decision:
-    """Decide by the study: better than the rival on every named task.
+    """Decide by the study: the arm `own` must be better than the rival on every named task.
 
     With a margin (points), not worse by more than that is enough. "Better" and "not worse" are said
     of the 95% interval of the paired difference, never of the difference alone.
     """
     reasons, promote = [], True
     for task in tasks:
-        difference = find_difference("pre-trained", rival, task, differences)
+        difference = find_difference(own, rival, task, differences)
         if difference is None:
             reasons.append(f"{task}: not compared with {rival}")
             promote = False
@@ -116,15 +120,17 @@ def consider_promotion(
     wish: Promotion,
     report: Mapping[str, Any],
     tracking: Tracking,
-    rival: str,
+    arms: tuple[str, str],
     tags: Mapping[str, str],
     champion: Champion,
 ) -> Decision:
     """Register the model of this run, and make it champion or challenger.
 
-    `rival` is the arm it has to beat, `champion` the one that was there when its cells were made.
+    `arms` are its own and the one it has to beat, `champion` the one that was there when its cells
+    were made.
     """
-    decision = decide_promotion(report["differences"], wish.tasks, wish.margin, rival)
+    own, rival = arms
+    decision = decide_promotion(report["differences"], wish.tasks, wish.margin, rival, own)
     try:
         if not tracking.wait_until_sent(SETTLE_SECONDS):
             raise RegistryAway("MLflow did not answer")

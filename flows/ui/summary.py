@@ -10,6 +10,7 @@ Number = float | int
 HEADLINES = {
     "dump": ["files", "bytes"],
     "corpus": ["read", "kept", "sentences"],
+    "origin": ["layers", "hidden", "parameters", "vocabulary_size"],
     "vocabulary": ["size", "reviews"],
     "vocabulary-fit": ["words", "unknown_rate", "tokens_per_word"],
     "shards": ["sequences", "tokens", "fill"],

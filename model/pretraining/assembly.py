@@ -11,6 +11,10 @@ from model.config import PretrainingConfig
 from model.device import Device
 from model.presets import Preset
 from model.pretraining import loop
+from model.pretraining.adaptation.anchor import Anchor, AnchorDistance
+from model.pretraining.adaptation.config import AdaptationConfig
+from model.pretraining.adaptation.new_head import set_output_bias
+from model.pretraining.adaptation.probe import Probe
 from model.pretraining.budget import Budget, count_affordable_steps
 from model.pretraining.input.batches import (
     Batches,
@@ -28,7 +32,7 @@ from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, describe_origin, load_weights
 from model.pretraining.network.masked_prediction import PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
-from model.pretraining.run_identity import identify_run
+from model.pretraining.run_identity import identify_adaptation, identify_run
 from model.pretraining.validation import Validation
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
@@ -44,10 +48,12 @@ def build_training(
     origin: Origin | None = None,
     replay: Replay | None = None,
     longer: Shards | None = None,
+    probe: Path | None = None,
 ) -> loop.Training:
     """Return a run at its first step; UserError if settings, shards and device do not fit.
 
-    The last `long_share` of the steps takes `longer` sequences, if there are some.
+    The last `long_share` of the steps takes `longer` sequences, if there are some; `probe` is the
+    corpus on whose labels the states are compared.
     """
     if budget and budget.flops:
         step = estimate_step_flops(preset, shards, longer)
@@ -63,6 +69,8 @@ def build_training(
     initialize_weights(model, config.seed, config.initializer_range)
     if origin:
         initial = load_weights(model, shape, origin, shards.vocabulary)
+        if isinstance(model, MaskedLanguageModel) and "encoder_head.bias" in initial:
+            set_output_bias(model.encoder_head.bias, shards)
         if device.is_rank0:
             print(describe_origin(origin, initial), file=sys.stderr)
     model.noise.pooled = device.kind == "cpu"
@@ -95,9 +103,14 @@ def build_training(
         length=shards.max_length,
         trained_length=max(lengths),
         budget_seconds=budget.seconds if budget else None,
+        adaptation=preset.adaptation,
+        anchor=build_anchor(model, preset.adaptation, probe) if origin else None,
+        probe=open_probe(probe, shards, preset, budget) if probe else None,
     )
     if dev:
         training.validation = build_validation(config, shards, dev)
+    if origin:
+        training.identity |= identify_adaptation(preset, training.probe)
     return training
 
 
@@ -105,6 +118,34 @@ def build_model(preset: Preset, vocabulary_size: int, dtype: torch.dtype) -> Pre
     """Return the model of the preset's objective, its weights not yet initialized."""
     kind = Electra if preset.pretraining.objective == "electra" else MaskedLanguageModel
     return kind(vocabulary_size, preset.architecture, preset.pretraining, dtype)
+
+
+def build_anchor(
+    model: PretrainingModel, adaptation: AdaptationConfig, probe: Path | None
+) -> Anchor | None:
+    """Return a copy of the loaded trunk where something needs it; a distance from it becomes part
+    of the model's loss.
+    """
+    strengths = (
+        adaptation.origin_pull,
+        adaptation.origin_distillation,
+        adaptation.origin_average,
+    )
+    if not any(strengths) and probe is None:
+        return None
+    anchor = Anchor(model)
+    if adaptation.origin_distillation:
+        model.distance_loss = AnchorDistance(anchor, adaptation.origin_distillation)
+    return anchor
+
+
+def open_probe(probe: Path, shards: Shards, preset: Preset, budget: Budget | None) -> Probe:
+    """Return the probe on a corpus; UserError where a run would not say when to take it."""
+    if budget and budget.seconds and not preset.pretraining.validate_every:
+        raise UserError(
+            "--probe: a --budget in time does not say how often; give --set validate_every=STEPS"
+        )
+    return Probe.open(probe, shards.vocabulary, shards.max_length, preset.adaptation)
 
 
 def build_batches(

@@ -20,6 +20,9 @@ from model.config import PretrainingConfig
 from model.device import Device
 from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
+from model.pretraining.adaptation.anchor import Anchor
+from model.pretraining.adaptation.config import AdaptationConfig
+from model.pretraining.adaptation.probe import ACCURACY, Probe
 from model.pretraining.collapse import describe_collapse
 from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch, split_batch
 from model.pretraining.network.attention import put_batch
@@ -50,7 +53,11 @@ class Totals:
     cpu_seconds: float = 0.0
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
-    best_step: int = -1
+    best_step: int = -1  # by the probe where there is one, else by the loss
+    origin_probe: float = 0.0  # accuracy of the probe
+    best_probe: float = 0.0
+    last_probe: float = 0.0
+    probed_step: int = -1
 
 
 @dataclass
@@ -69,12 +76,15 @@ class Training:
     trained_length: int  # tokens; of the longest sequences here, or of longer ones before
     budget_seconds: float | None = None
     validation: Validation | None = None
+    adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
+    anchor: Anchor | None = None  # the loaded weights, where something needs them
+    probe: Probe | None = None
     totals: Totals = field(default_factory=Totals)
     stopping: bool = False
 
     def __post_init__(self) -> None:
         self.optimizer = optimizers.build_optimizer(
-            self.model, self.config, self.device.fused_optimizer
+            self.model, self.config, self.device.fused_optimizer, self.adaptation
         )
         self.names: dict[Tensor, str] = {p: name for name, p in self.model.named_parameters()}
         self.forward = (
@@ -113,6 +123,16 @@ class Training:
             return min(1.0, self.measure_elapsed() / self.budget_seconds)
         return (self.totals.step + 1) / (self.config.steps + 1)
 
+    def is_validation_due(self) -> bool:
+        """Return whether the state of this step is measured; a probe is taken ten times, and
+        before the first step, where `validate_every` says nothing.
+        """
+        step, every = self.totals.step, self.config.validate_every
+        if every:
+            return step % every == 0
+        tenths = 10 * step // self.config.steps
+        return self.probe is not None and tenths > 10 * (step - 1) // self.config.steps
+
     def is_over(self) -> bool:
         if self.budget_seconds is not None:
             return self.totals.step > 0 and self.measure_elapsed() >= self.budget_seconds
@@ -123,7 +143,11 @@ def train(training: Training) -> None:
     """Train to the end, or to a SIGTERM: then write a checkpoint and exit with status 143."""
     totals, budget = training.totals, training.budget_seconds
     previous = signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stopping", True))
-    log = MetricsLog(training.folder, after_step=totals.step) if training.device.is_rank0 else None
+    log = (
+        MetricsLog(training.folder, after_step=totals.step or None)
+        if training.device.is_rank0
+        else None
+    )
     steps = prefetch(training.batches.iterate_steps(totals.step))
     training.clock_started, training.seconds_before = time.monotonic(), totals.seconds
     try:
@@ -134,6 +158,7 @@ def train(training: Training) -> None:
             "pre-training",
             done=totals.step if budget is None else round(totals.seconds),
         ) as bar:
+            _probe_start(training, log)
             _run_steps(training, steps, log, bar)
     finally:
         steps.close()
@@ -165,13 +190,12 @@ def _run_steps(
             training.device.broadcast_from_rank0(training.stopping) > 0,
         )
         keeping = over or stopping or totals.step % config.checkpoint_every == 0
-        validating = over or (
-            config.validate_every > 0 and totals.step % config.validate_every == 0
-        )
+        validating = over or training.is_validation_due()
         if window.steps and (keeping or validating or totals.step % config.log_every == 0):
             _log_window(training, log, bar, window)
         if keeping or validating:
-            window.pause(_validate_and_save(training, log, validating and not stopping, keeping))
+            measuring = validating and (over or not stopping)
+            window.pause(_validate_and_save(training, log, measuring, keeping))
         if stopping and not over:
             training.writer.wait()
             raise SystemExit(EXIT_TERMINATED)
@@ -186,9 +210,7 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     config, device, model = training.config, training.device, training.model
     number = training.totals.step
     device.seed_generators(config.seed * 1_000_003 + number)
-    rate = optimizers.compute_learning_rate(config, training.compute_progress())
-    for group in training.optimizer.param_groups:
-        group["lr"] = rate
+    optimizers.begin_step(training.optimizer, config, training.compute_progress())
     sums: Sums = {}
     for i, part in enumerate(split_batch(arrays, training.count_sequences_at_once(arrays))):
         if i and training.stopping and device.world_size == 1:
@@ -201,6 +223,7 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     device.all_reduce_sum(p.grad for p in model.parameters() if p.grad is not None)
     norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip).detach()
     training.optimizer.step()
+    pull_to_origin(training)
     training.optimizer.zero_grad(set_to_none=True)
     device.end_step()
     return sums, norm
@@ -226,7 +249,7 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
         )
     numbers |= {
         "gradient_norm": norm,
-        "learning_rate": training.optimizer.param_groups[0]["lr"],
+        "learning_rate": max(group["lr"] for group in training.optimizer.param_groups),
         "tokens_per_second": sums["real"] / seconds,
         "sequences_per_second": steps * config.batch / seconds,
         "flops_utilization": flops / seconds / device.measure_peak_flops() / device.world_size,
@@ -258,6 +281,22 @@ def _describe_divergence(training: Training, loss: str) -> str:
     )
 
 
+def pull_to_origin(training: Training) -> None:
+    """Move what has learnt in this step towards the loaded weights, if that is asked."""
+    strength = training.adaptation.origin_pull
+    if training.anchor is None or not strength:
+        return
+    for group in training.optimizer.param_groups:
+        training.anchor.pull(group["params"], strength * group["lr"])
+
+
+def _probe_start(training: Training, log: MetricsLog | None) -> None:
+    """Probe the loaded weights, or the state that is continued if a SIGTERM came before that."""
+    totals = training.totals
+    if training.probe and totals.probed_step != totals.step and training.is_validation_due():
+        _validate_and_save(training, log, validating=True, keeping=False)
+
+
 def _validate_and_save(
     training: Training, log: MetricsLog | None, validating: bool, keeping: bool
 ) -> float:
@@ -267,20 +306,51 @@ def _validate_and_save(
     """
     started = time.monotonic()
     totals = training.totals
-    if validating and training.validation and training.device.is_rank0:
-        numbers = training.validation(training.model, training.device, lambda: training.stopping)
+    if validating and training.device.is_rank0:
+        numbers = _measure_state(training)
         if log and numbers:
             log.log(totals.step, **numbers)
             _warn(describe_collapse(totals.step, numbers))
-        if numbers and numbers["validation_loss"] < totals.best_loss:
-            totals.best_loss, totals.best_step, keeping = (
-                numbers["validation_loss"],
-                totals.step,
-                True,
-            )
+        keeping = _is_best(training, numbers) or keeping
     if keeping and training.device.is_rank0:
         training.writer.write(copy_state(training), totals.best_step)
     return time.monotonic() - started
+
+
+def _measure_state(training: Training) -> dict[str, float]:
+    """Return the measures on dev shards and labels.
+
+    A SIGTERM cuts the former short; the probe, which decides what is written, is short itself.
+    """
+    numbers: dict[str, float] = {}
+    model, device = training.model, training.device
+    if training.validation and training.totals.step:
+        numbers |= training.validation(model, device, lambda: training.stopping)
+    if training.probe and training.anchor:
+        with training.anchor.averaged(training.adaptation.origin_average):
+            numbers |= training.probe(model, device)
+    return numbers
+
+
+def _is_best(training: Training, numbers: dict[str, float]) -> bool:
+    """Note the measures; return whether no state before, the loaded one included, was as good."""
+    totals = training.totals
+    loss = numbers.get("validation_loss", math.inf)
+    is_lowest, totals.best_loss = loss < totals.best_loss, min(loss, totals.best_loss)
+    if training.probe is None:
+        totals.best_step = totals.step if is_lowest else totals.best_step
+        return is_lowest
+    if ACCURACY not in numbers:
+        return False
+    totals.last_probe, totals.probed_step = numbers[ACCURACY], totals.step
+    if totals.step == 0:
+        totals.origin_probe = totals.best_probe = totals.last_probe
+        totals.best_step = 0
+        return False
+    is_best = totals.last_probe > totals.best_probe
+    if is_best:
+        totals.best_probe, totals.best_step = totals.last_probe, totals.step
+    return is_best
 
 
 def _warn(warning: str | None) -> None:

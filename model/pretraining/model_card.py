@@ -69,12 +69,14 @@ def render_model_card(
         f"({result['matrix_flops']:.3e} in matrix products), "
         f"{result['seconds']:,.0f} seconds on {result['device']} in {result['precision']}.",
         "",
+        *_describe_choice(result),
         *_render_curve(metrics, _CURVE, "Training loss"),
         *_render_curve(
             metrics,
             [f"validation_{name}" for name in (*_CURVE, "discriminator_auc")],
             "On the dev split",
         ),
+        *_render_curve(metrics, ["probe_accuracy"], "Linear probe of polarity, on dev reviews"),
         *("## Lineage", ""),
         *(f"- {name}: `{identity[name]}`" for name in LINEAGE if identity.get(name)),
         *("", "## Settings", "", "```json"),
@@ -82,12 +84,31 @@ def render_model_card(
             {
                 "architecture": asdict(preset.architecture),
                 "pretraining": asdict(preset.pretraining),
+                **({"adaptation": asdict(preset.adaptation)} if identity.get("origin") else {}),
             },
             indent=1,
         ),
         *("```", ""),
     ]
     return "\n".join(lines)
+
+
+def _describe_choice(result: dict[str, Any]) -> list[str]:
+    """Return which state these weights are, where a probe chose among several."""
+    if "written_step" not in result:
+        return []
+    step, origin = result["written_step"], result["probe_origin_accuracy"]
+    if step == 0:
+        return [
+            "By the probe no state of this training was better than the encoder it began with "
+            f"({origin:.1%}): the encoder here is that one, unchanged.",
+            "",
+        ]
+    return [
+        f"The weights are those of step {step:,}, the best by the probe: "
+        f"{result['probe_best_accuracy']:.1%}, the encoder it began with {origin:.1%}.",
+        "",
+    ]
 
 
 def _render_curve(

@@ -6,25 +6,71 @@ the same learning rate and leans on the long warm-up to survive them; here the c
 in Loshchilov & Hutter 2019, so that short warm-ups are safe too.
 """
 
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
 import torch
 from torch import nn
 
 from model.config import PretrainingConfig
+from model.finetuning.training.optimizer import count_decays
+from model.pretraining.adaptation.config import AdaptationConfig
+from model.pretraining.network.masked_prediction import PretrainingModel
 
 
-def group_parameters(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+@dataclass(frozen=True)
+class Pace:
+    """How a parameter learns; those that share one are a group of the optimizer."""
+
+    peak: float  # learning rate
+    begins: float  # share of the run before which it is frozen
+    weight_decay: float
+
+
+def group_parameters(
+    model: nn.Module, config: PretrainingConfig, adaptation: AdaptationConfig
+) -> list[dict[str, Any]]:
     """Return the optimizer's groups: decay on matrices, none on LayerNorm and biases (google)."""
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    vectors = [p for p in model.parameters() if p.ndim <= 1]
-    return [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
+    groups: dict[Pace, list[nn.Parameter]] = {}
+    for parameter, pace in _list_paces(model, config, adaptation):
+        groups.setdefault(pace, []).append(parameter)
+    return [{"params": parameters, **asdict(pace)} for pace, parameters in groups.items()]
 
 
-def build_optimizer(model: nn.Module, config: PretrainingConfig, fused: bool) -> torch.optim.AdamW:
+def _list_paces(
+    model: nn.Module, config: PretrainingConfig, adaptation: AdaptationConfig
+) -> Iterator[tuple[nn.Parameter, Pace]]:
+    trunk = model.list_trunk_names() if isinstance(model, PretrainingModel) else set()
+    depth = len(model.trunk.layers) if isinstance(model, PretrainingModel) else 0
+    top = adaptation.trunk_learning_rate or config.learning_rate
+    for name, parameter in model.named_parameters():
+        decay = config.weight_decay if parameter.ndim > 1 else 0.0
+        if name not in trunk:
+            yield parameter, Pace(config.learning_rate, 0.0, decay)
+            continue
+        # google's layers count the projection to the embeddings
+        decays = count_decays(name.replace(".project.", ".embeddings_project."), depth)
+        is_frozen = adaptation.freeze_embeddings and name.startswith("embeddings.")
+        yield (
+            parameter,
+            Pace(
+                peak=top * adaptation.layer_decay**decays,
+                begins=math.inf if is_frozen else adaptation.head_steps,
+                weight_decay=0.0 if adaptation.origin_pull else decay,
+            ),
+        )
+
+
+def build_optimizer(
+    model: nn.Module,
+    config: PretrainingConfig,
+    fused: bool,
+    adaptation: AdaptationConfig | None = None,
+) -> torch.optim.AdamW:
     return torch.optim.AdamW(
-        group_parameters(model, config.weight_decay),
+        group_parameters(model, config, adaptation or AdaptationConfig()),
         lr=config.learning_rate,
         betas=(config.adam_beta1, config.adam_beta2),
         eps=config.adam_epsilon,
@@ -32,10 +78,29 @@ def build_optimizer(model: nn.Module, config: PretrainingConfig, fused: bool) ->
     )
 
 
-def compute_learning_rate(config: PretrainingConfig, progress: float) -> float:
+def begin_step(
+    optimizer: torch.optim.Optimizer, config: PretrainingConfig, progress: float
+) -> None:
+    """Set the learning rates of a step; what is frozen yet needs no gradient in it."""
+    for group in optimizer.param_groups:
+        is_learning = group["begins"] == 0 or progress > group["begins"]
+        group["lr"] = compute_learning_rate(
+            config, progress, group["peak"], group["begins"] if is_learning else progress
+        )
+        for parameter in group["params"]:
+            parameter.requires_grad_(is_learning)
+
+
+def compute_learning_rate(
+    config: PretrainingConfig,
+    progress: float,
+    peak: float | None = None,
+    begins: float = 0.0,
+) -> float:
     """Return the rate after linear warm-up times linear decay to 0 (google).
 
-    `progress` runs from 0 to 1 over the whole run.
+    `progress` runs from 0 to 1 over the whole run, the warm-up from `begins` on; `peak` is by
+    default the config's.
     """
-    warm = min(1.0, progress / config.warmup) if config.warmup else 1.0
-    return config.learning_rate * warm * max(0.0, 1.0 - progress)
+    warm = min(1.0, (progress - begins) / config.warmup) if config.warmup else 1.0
+    return (peak or config.learning_rate) * warm * max(0.0, 1.0 - progress)

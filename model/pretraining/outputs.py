@@ -10,6 +10,7 @@ from beam_jobs.job.files import write_json
 from model import export
 from model.presets import Preset
 from model.pretraining import loop, model_card
+from model.pretraining.adaptation.selection import settle_weights
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network import transformers_config
 from model.pretraining.network.electra import Electra
@@ -28,7 +29,7 @@ def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, A
 
 def write_outputs(training: loop.Training, preset: Preset, shards: Shards) -> dict[str, Any]:
     """Write the model folders and result.json; return the result."""
-    result = summarize_run(training)
+    result = summarize_run(training) | settle_weights(training)
     if training.device.is_rank0:
         result |= write_models(training, preset, shards, result)
         write_json(training.folder / "result.json", result)

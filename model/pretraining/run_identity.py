@@ -6,6 +6,8 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from model.presets import Preset
+from model.pretraining.adaptation.config import AdaptationConfig
+from model.pretraining.adaptation.probe import Probe
 from model.pretraining.input.sequences import Shards
 
 # These change what is written or how the work is cut up, not what is learned.
@@ -31,13 +33,26 @@ Identity = dict[str, Any]
 
 def identify_run(preset: Preset, shards: Shards) -> Identity:
     """Return everything that must be the same for a checkpoint to be continued."""
-    settings = asdict(preset.architecture) | asdict(preset.pretraining)
+    settings = preset.architecture.describe() | asdict(preset.pretraining)
     return {
         "computation": COMPUTATION_VERSION,
         "vocabulary": shards.vocabulary_fingerprint,
         "shards": shards.fingerprint,
         **{name: value for name, value in settings.items() if name not in FREE_SETTINGS},
     }
+
+
+def identify_adaptation(preset: Preset, probe: Probe | None) -> Identity:
+    """Return what must be the same besides in a run that begins with loaded weights: settings that
+    are not the defaults, and where a probe chooses what is written, its reviews and steps.
+    """
+    defaults = asdict(AdaptationConfig())
+    settings = asdict(preset.adaptation).items()
+    identity = {name: value for name, value in settings if value != defaults[name]}
+    if probe:
+        identity["probe"] = probe.compute_fingerprint()
+        identity["validate_every"] = preset.pretraining.validate_every
+    return identity
 
 
 def check_same_run(now: Identity, then: Identity, output: Path) -> None:

@@ -31,6 +31,15 @@ TASK_TYPES = {
     "choice": "multiple-choice",
 }
 """The hub has none for regression; it lists STS-B under classification."""
+ORIGIN_FIELDS = {
+    "name": "name",
+    "place": "taken from",
+    "revision": "revision",
+    "sha256": "SHA-256 of its weights",
+    "license": "licence",
+    "training_data": "training data",
+}
+"""What a card says of a published encoder (origin.json)."""
 FRONT_MATTER = re.compile(r"^---\n(.*?)\n---\n", re.DOTALL)
 
 
@@ -66,9 +75,11 @@ def _render_card(source: Path, study: Mapping[str, Any], results: Results, answe
     arm = study.get("model_arm") or results.arms[0]
     front, own_words = _read_own_card(source)
     known = yaml.safe_load(front) or {}
+    origin = _find_origin(study, arm)
     data = ModelCardData(
         language=known.get("language"),
-        license=known.get("license"),
+        license=known.get("license") or origin.get("license"),
+        base_model=origin["place"].partition("@")[0] if origin.get("kind") == "hub" else None,
         library_name="transformers",
         tags=known.get("tags") or [_read_config(source).get("model_type", "encoder")],
         model_name=name,
@@ -79,6 +90,7 @@ def _render_card(source: Path, study: Mapping[str, Any], results: Results, answe
         front_matter=data.to_yaml(),
         name=name,
         encoder=_describe_encoder(source),
+        origin=_list_origin(origin),
         answer=answer,
         tables=build_result_tables(results),
         dump=_describe_dump(study.get("dump") or {}),
@@ -115,6 +127,20 @@ def _list_eval_results(arm: str, results: Results) -> list[Any]:
         for of in [results.get_base_task(task)]
         for metric, values in results.pool_metrics(arm, task).items()
     ]
+
+
+def _find_origin(study: Mapping[str, Any], arm: str) -> Mapping[str, Any]:
+    """Return what is known of the published encoder that the arm's began with; else nothing."""
+    begun = {one["name"]: one.get("origin") for one in study.get("arms", [])}
+    return (study.get("origins") or {}).get(begun.get(arm), {})
+
+
+def _list_origin(origin: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return name and value of what a card says of the published encoder, `unknown` told as such;
+    nothing where there is none.
+    """
+    told = [(title, origin.get(name) or "unknown") for name, title in ORIGIN_FIELDS.items()]
+    return [(title, str(value)) for title, value in told] if origin else []
 
 
 def _describe_dump(dump: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Says whether the test texts were withheld from pre-training, and warns where nothing shows it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from model.report.document import Block, Heading, Paragraph
@@ -8,9 +8,11 @@ from model.report.document import Block, Heading, Paragraph
 
 def warn_of_contamination(study: Mapping[str, Any], tasks: Sequence[str]) -> list[Block]:
     """Return a warning for each arm whose encoder may have seen a task's test texts."""
-    blocks: list[Block] = []
+    blocks: list[Block] = [Paragraph(t, "warning") for t in _describe_origins(study)]
     for arm in study.get("arms", []):
         text = ""
+        if "origin" in arm and "held_out" not in arm:
+            continue
         if arm.get("data_known") is False:
             text = (
                 f"what the encoder of {arm['name']} was trained on is unknown; the test reviews "
@@ -26,6 +28,21 @@ def warn_of_contamination(study: Mapping[str, Any], tasks: Sequence[str]) -> lis
         if text:
             blocks.append(Paragraph(text, "warning"))
     return blocks
+
+
+def _describe_origins(study: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each published encoder that arms begin with: what it has seen is known to
+    those who made it at most.
+    """
+    for fingerprint, origin in (study.get("origins") or {}).items():
+        arms = [arm["name"] for arm in study["arms"] if arm.get("origin") == fingerprint]
+        told = origin.get("training_data") or "unknown"
+        said = "is unknown" if told == "unknown" else f"is told as “{told}”"
+        yield (
+            f"What {origin['name']} was trained on before {said}; nobody here can tell whether "
+            f"texts that are tested on were among it: the results of {', '.join(arms)} may be too "
+            "good, their differences from each other less so."
+        )
 
 
 def describe_withheld_texts(study: Mapping[str, Any], tasks: Sequence[str]) -> list[Block]:

@@ -169,8 +169,8 @@ def _compose_question(results: Results) -> str:
 def _build_warnings(study: Mapping[str, Any], results: Results) -> list[Block]:
     blocks = contamination.warn_of_contamination(study, results.tasks)
     blocks += [
-        Paragraph(f"The arm {arm['name']} was left out: {arm['why']}.", "warning")
-        for arm in study.get("left_out", [])
+        Paragraph(f"The {_name_part(part['name'])} was left out: {part['why']}.", "warning")
+        for part in study.get("left_out", [])
     ]
     blocks += [
         Paragraph(text, "warning")
@@ -187,6 +187,11 @@ def _build_warnings(study: Mapping[str, Any], results: Results) -> list[Block]:
         )
         blocks.append(Paragraph(text))
     return blocks
+
+
+def _name_part(name: str) -> str:
+    """Return what was left out of a study: an arm, unless its name says that it is a task."""
+    return name if name.startswith("task ") else f"arm {name}"
 
 
 def _build_difference_blocks(differences: list[Difference]) -> list[Block]:

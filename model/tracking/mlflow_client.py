@@ -32,6 +32,11 @@ def create_client(uri: str) -> Any:
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
+def is_new_database(uri: str) -> bool:
+    """Return whether this is an SQLite file that nobody has made yet: it takes MLflow long."""
+    return uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()
+
+
 def create_database(uri: str) -> None:
     """Make a new SQLite file whole or not at all: MLflow opens none whose creation was broken off.
 
@@ -40,9 +45,9 @@ def create_database(uri: str) -> None:
     """
     from mlflow import MlflowClient
 
-    file = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:///") or file.exists():
+    if not is_new_database(uri):
         return
+    file = Path(uri.removeprefix("sqlite:///"))
     file.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
         whole = Path(folder) / file.name

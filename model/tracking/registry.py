@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from model.tracking.mlflow_client import create_client, hide_credentials
+from model.tracking.mlflow_client import create_client, hide_credentials, is_new_database
 
 REGISTERED = "amazon-electra"
 """The model's name in the registry."""
@@ -22,11 +24,16 @@ class RegistryAway(ConnectionError):
 class Registry:
     """The registered model: versions, the alias `champion`, and `challenger` for one not better.
 
-    Every method raises RegistryAway where MLflow does not answer.
+    Every method raises RegistryAway where MLflow does not answer. Who looks for an alias where
+    there is no database yet is told that there is none, without making one.
     """
 
     def __init__(self, uri: str, name: str = REGISTERED):
-        self.uri, self.name, self._client = uri, name, create_client(uri)
+        self.uri, self.name = uri, name
+
+    @cached_property
+    def _client(self) -> Any:
+        return create_client(self.uri)
 
     def add_version(self, run_id: str, artifact: str, tags: Mapping[str, str]) -> str:
         """Register an artifact of a run as a version, and return its number.
@@ -46,6 +53,8 @@ class Registry:
 
     def get_by_alias(self, alias: str) -> dict[str, str]:
         """Return tags, version and source of the one with the alias; empty where none has it."""
+        if is_new_database(self.uri):
+            return {}
         with self._translate_errors():
             known = self._get_or_none(
                 lambda: self._client.get_model_version_by_alias(self.name, alias)
@@ -54,17 +63,47 @@ class Registry:
             return {}
         return {**known.tags, "version": str(known.version), "source": str(known.source)}
 
+    def pin_version(self, alias: str | None, number: str | None) -> tuple[str, str]:
+        """Return number and run of the version with an alias or number.
+
+        Raise ValueError where there is no such version.
+        """
+        with self._translate_errors():
+            version = self._get_version(alias, number)
+        return str(version.version), str(version.run_id)
+
+    def _get_version(self, alias: str | None, number: str | None) -> Any:
+        if alias:
+            return self._client.get_model_version_by_alias(self.name, alias)
+        return self._client.get_model_version(self.name, number)
+
+    def copy_model(self, alias: str | None, number: str | None, folder: Path) -> tuple[Path, str]:
+        """Copy the artifacts of the version with an alias or number; return where, and its number.
+
+        Raise ValueError where there is no such version, or its artifacts are gone.
+        """
+        from mlflow.artifacts import download_artifacts
+
+        with self._translate_errors():
+            version = self._get_version(alias, number)
+            try:
+                copied = download_artifacts(
+                    artifact_uri=version.source, dst_path=str(folder), tracking_uri=self.uri
+                )
+            except OSError as error:
+                cause = hide_credentials(str(error))
+                raise ValueError(f"its artifacts are not there ({cause})") from None
+        return Path(copied), str(version.version)
+
     def find_scorer(self, alias: str) -> dict[str, str]:
         """Return the version with the alias, which can label reviews; UserError where there is
         none.
         """
         version = self.get_by_alias(alias)
         if not version.get("scorer"):
-            with self._translate_errors():
-                known = self._get_or_none(lambda: self._client.get_registered_model(self.name))
-            there = ", ".join(sorted(known.aliases)) if known else ""
+            there = ", ".join(self.list_aliases()) or "none"
             raise UserError(
-                f"model.alias: no {alias} in the registry (there: {there or 'none'}); a run with "
+                f"model.alias: no {alias} in the registry (there: {there}); a run with "
                 "--set promotion.mode=automatic (in a form promotion.mode) registers its model"
             )
         return version
@@ -80,6 +119,8 @@ class Registry:
 
     def list_aliases(self) -> list[str]:
         """Return the aliases that versions have."""
+        if is_new_database(self.uri):
+            return []
         with self._translate_errors():
             model = self._get_or_none(lambda: self._client.get_registered_model(self.name))
         return sorted(model.aliases) if model else []

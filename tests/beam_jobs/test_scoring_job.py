@@ -147,7 +147,8 @@ def test_batches_hold_every_row_once_and_stay_within_their_size():
     ids = [[1] * n for n in (1, 4000, 30, 8000, 2, 500, 500, 500)]
     found = list(group_by_length(ids))
     assert sorted(row for rows in found for row in rows) == list(range(len(ids)))
-    assert all(len(rows) * max(len(ids[row]) for row in rows) <= 8192 for rows in found)
+    assert max(len(rows) * max(len(ids[row]) for row in rows) for rows in found) == 8000
+    assert [len(rows) for rows in found] == [1, 1, 4, 2]
 
 
 def test_a_folder_that_is_no_scorer_is_a_mistake(tmp_path):

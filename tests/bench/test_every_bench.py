@@ -63,12 +63,26 @@ def figures(text: str) -> dict:
             ["--reviews", "{dump}", "--gigabytes", 0.05, "--n_train", 20],
             {"growth"},
         ),
+        (
+            "adaptation_recipes",
+            [
+                *("--encoder", "{electra}", "--corpus", "{corpus}", "--shards", "{shards}"),
+                *("--tokens", 2000, "--recipes", "plain-5e-5", "pull"),
+                *("--finetune", 1, "--seeds", 0),
+            ],
+            {"rows"},
+        ),
         ("dumps_in_turn", ["--dump", "{dump}", "--dump", "{dump}"], set()),
         ("finetune_dropout", ["--tokens", 8, "--rounds", 1], set()),
         ("orchestration", [], {"added_seconds_a_stage", "repeated_run_seconds"}),
         ("pretrain_checkpoint", ["--preset", "tiny"], set()),
         ("pretrain_memory", ["--steps", 600], set()),
         ("pretrain_step", ["--preset", "tiny", "--batch", 4, "--rounds", 1], set()),
+        (
+            "remote_store",
+            ["--reviews", REVIEWS, "--steps", 3, "--rounds", 1],
+            {"cpu_ratio", "same_fingerprints"},
+        ),
         (
             "same_recipe",
             ["--pretrainings", 6, "--finetunings", 2, "--studies", 5, "--steps", 3],
@@ -86,7 +100,8 @@ def figures(text: str) -> dict:
     ],
 )
 def test_it_prints_its_figures_as_json(made, bench, words, keys):
-    places = {"dump": made / "dump.json.gz", "model": made / "model"}
+    places = {name: made / name for name in ("model", "corpus", "shards")}
+    places |= {"dump": made / "dump.json.gz", "electra": made / "electra" / "discriminator"}
     words = [word.format(**places) if isinstance(word, str) else word for word in words]
     found = figures(run(BENCHES / f"{bench}.py", *words, "--json"))
     assert found
@@ -104,6 +119,17 @@ def test_the_bench_of_fine_tuning_compares_with_the_plain_loop(made):
 def test_the_cost_on_dataflow_is_a_table():
     printed = run(BENCHES / "data_path_cost.py", "--reviews_per_cpu_second", 9000)
     assert printed.count("|") > 20
+
+
+def test_the_size_of_the_installation_has_a_line_for_each_file_of_pins():
+    *of_files, of_torch = run(BENCHES / "installed_size.py").splitlines()
+    assert [line.split()[0] for line in of_files] == [
+        "requirements-local.txt",
+        "requirements.txt",
+        "requirements-dev.txt",
+    ]
+    assert "pytest" in of_files[2] or "playwright" in of_files[2]
+    assert int(of_torch.split(" MB")[0].split()[-1].replace(",", "")) > 100
 
 
 def test_the_fill_of_google_rows_is_a_share(made):

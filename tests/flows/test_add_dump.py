@@ -13,7 +13,7 @@ from flows.configuration.parameters import Addition, Parameters
 from flows.configuration.settings import fill_form
 from flows.runner.stage_runner import Plan
 from flows.runner.store import ExistingStage, Store
-from flows.stages.finetuning import list_arms
+from flows.stages.arms import list_arms
 from tests.beam_jobs.dumps import review, write_lines
 from tests.flows.made import made_run
 

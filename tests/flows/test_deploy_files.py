@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -104,9 +105,10 @@ def test_the_image_holds_what_its_processes_need():
     for script in re.findall(r"deploy/\S+\.sh", (DEPLOY / "compose.yaml").read_text()):
         assert script in lines
     assert "--require-hashes -r deploy/requirements.txt" in lines
-    assert {"asyncpg", "psycopg2-binary", "gcsfs", "flask-wtf"} <= set(
-        read_pins("deploy/requirements.txt")
-    ), "the extras postgres, gcp and auth"
+    local, besides, _ = (set(read_pins(f"deploy/{name}")) for name in PINNED)
+    assert {"asyncpg", "psycopg2-binary", "gcsfs", "flask-wtf"} <= local | besides, (
+        "the extras postgres, gcp and auth"
+    )
     images = {s["image"] for name, s in SERVICES.items() if name != "database"}
     images |= {c["image"] for d in WORKERS if d["kind"] == "Deployment" for c in containers(d)}
     assert images == {"amazon-electra", "REGISTRY/amazon-electra"}
@@ -222,10 +224,35 @@ OF_TORCH = {"torch", "sympy", "mpmath", "networkx"}
 """Installed after the others, by version alone."""
 
 
+PINNED = ("requirements-local.txt", "requirements.txt", "requirements-dev.txt")
+"""Each begins with the one before it."""
+
+
+def test_one_machine_installs_neither_object_stores_nor_what_tests_need():
+    local, besides, dev = (set(read_pins(f"deploy/{name}")) for name in PINNED)
+    assert not local & besides
+    assert not (local | besides) & dev
+    for earlier, name in pairwise(PINNED):
+        assert (DEPLOY / name).read_text().startswith(f"-r {earlier}\n")
+    assert {"setuptools", "flask-wtf", "mlflow", "prefect", "apache-beam"} <= local
+    assert {"gcsfs", "s3fs", "psycopg2-binary", "tensorboard"} <= besides
+    assert {"pytest", "ruff", "mypy", "playwright", "seqeval"} <= dev
+
+
+def test_make_installs_for_the_demo_what_one_machine_needs_and_for_tests_all(tmp_path):
+    made = {}
+    for target in ("demo", "up", "check", "test"):
+        command = ["make", "--dry-run", f"VENV={tmp_path / 'venv'}", target]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        made[target] = re.findall(r"-r deploy/(\S+)", done.stdout)
+    assert made["demo"] == made["up"] == ["requirements-local.txt"]
+    assert made["check"] == made["test"] == ["requirements-local.txt", "requirements-dev.txt"]
+
+
 def test_every_pin_has_its_hashes():
     """`make requirements` writes them after a change of constraints.txt."""
     hashed = {}
-    for name in ("requirements.txt", "requirements-dev.txt", "dataflow/requirements.txt"):
+    for name in (*PINNED, "dataflow/requirements.txt"):
         text = (DEPLOY / name).read_text()
         blocks = [
             block for block in re.split(r"^(?=\w)", text, flags=re.MULTILINE) if "==" in block
@@ -287,14 +314,31 @@ def test_pods_have_no_rights_they_do_not_need():
             }
 
 
-def test_the_digest_of_every_base_image_can_be_given():
-    for name in ("Dockerfile", "dataflow/Dockerfile", "dataflow/Dockerfile.scoring"):
-        lines = (DEPLOY / name).read_text()
+def list_base_images():
+    """Yield each image that a file in deploy/ builds on or starts, our own aside; a variable's
+    default in place of the variable.
+    """
+    for path in sorted(DEPLOY.rglob("Dockerfile*")):
+        lines = path.read_text()
+        defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", lines, re.MULTILINE))
         bases = re.findall(r"^FROM (\S+)", lines, re.MULTILINE)
-        assert bases
-        assert all(f"ARG {base[2:-1]}=" in lines for base in bases), bases
-    assert COMPOSE["x-image"]["build"]["args"] == {
-        "PYTHON_IMAGE": "${PYTHON_IMAGE:-python:3.11-slim}"
-    }
-    assert SERVICES["database"]["image"] == "${POSTGRES_IMAGE:-postgres:16}"
-    assert "docker buildx imagetools inspect" in (DEPLOY / "README.md").read_text()
+        bases += re.findall(r"^COPY --from=(\S+[/:]\S+)", lines, re.MULTILINE)
+        assert bases, path
+        yield from (defaults[base[2:-1]] if base.startswith("${") else base for base in bases)
+    for path in sorted(DEPLOY.rglob("*.yaml")):
+        for value in re.findall(r"(?<![\w-])image: *[\"']?([^\s\"',}]+\}?)", path.read_text()):
+            yield re.sub(r"^\$\{\w+:-(.+)\}$", r"\1", value)
+    yield COMPOSE["x-image"]["build"]["args"]["PYTHON_IMAGE"].split(":-")[1][:-1]
+
+
+def test_every_base_image_is_named_by_digest_or_listed_with_the_reason():
+    readme = (DEPLOY / "README.md").read_text()
+    _, table = readme.split("| not pinned | because |\n| --- | --- |\n")
+    listed = set(re.findall(r"^\| `(\S+)` \| \S", table.split("\n\n")[0], re.MULTILINE))
+    images = set(list_base_images()) - {"amazon-electra", "REGISTRY/amazon-electra"}
+    tags = {image for image in images if not re.search(r":[\w.-]+@sha256:[0-9a-f]{64}$", image)}
+    assert tags == listed
+    pinned = sorted(image.split("@")[0] for image in images - tags)
+    assert len({name.split(":")[0] for name in pinned}) == len(pinned), "one version of each image"
+    assert {name.split(":")[0] for name in pinned} == {"postgres", "python"}
+    assert "docker buildx imagetools inspect" in readme

@@ -22,5 +22,5 @@ def test_a_store_below_the_home_folder_is_found_there(tmp_path, monkeypatch):
 
 def test_a_store_that_is_none_gets_no_log(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    log_failure(None, run("gs://bucket/store"), STATE)
+    log_failure(None, run("ftp://bucket/store"), STATE)
     assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,7 @@ from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run_by_preset
 from flows.servers.health import find_free_port
 from flows.stages.dump import list_dump
-from flows.ui import promotion
+from flows.ui import deployments, promotion
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import RegistryAway
 from tests.flows.toy_graph import run_toy
@@ -126,13 +126,26 @@ def test_prefect_shows_progress_counts_and_the_name_of_the_run(store):
         ),
         (
             study.name_study_run,
-            {"study": {"file": "own/losses.yaml"}, "dump": Dump()},
-            "sample-20000 · study losses · ",
+            {"study": {"file": "losses"}, "dump": Dump(), "preset": "base"},
+            "sample-20000 · study losses · base · 20",
+        ),
+        (
+            study.name_study_run,
+            {"study": StudyChoice(file="where_it_pays"), "dump": Dump(), "preset": "base"},
+            "sample-20000 · study where_it_pays · base · 20",
+        ),
+        (
+            study.name_study_run,
+            {
+                "study": {"file": "losses", "variables": {"corpus": "a", "encoder": "b"}},
+                "dump": Dump(),
+            },
+            "study losses · 20",
         ),
         (
             study.name_study_run,
             {"study": StudyChoice(own=Study(title="Mine"))},
-            "dump · study Mine · ",
+            "study Mine · 20",
         ),
         (
             add_dump.name_addition_run,
@@ -150,6 +163,36 @@ def test_runs_are_named_after_what_is_made_of_what(name, given, expected):
         return flow_run.name
 
     assert named(**given).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("Second try", True),
+        ("Toys · tiny · 2026-01-01 09:00", True),
+        ("losses-with-half-the-rate", True),
+        ("adept-nightingale", False),
+        ("alpha431-andromedae", False),
+        ("pi2-canis-majoris-nebula", False),
+    ],
+)
+def test_a_name_that_somebody_typed_stays_and_a_proposed_one_does_not(typed, kept, prefect_home):
+    from prefect import flow
+    from prefect.context import FlowRunContext
+
+    @flow
+    def name():
+        FlowRunContext.get().flow_run.name = typed
+        return name_run_by_preset()
+
+    assert name().startswith(typed if kept else "dump · tiny · 20")
+
+
+def test_every_deployment_names_its_runs():
+    from prefect.utilities.importtools import import_object
+
+    for spec in deployments.DEPLOYMENTS:
+        assert import_object(spec.entrypoint).flow_run_name, spec.name
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """What a job takes of the machine, what its log links to, and where a store may not be."""
 
 import os
+import re
 import subprocess
 import sys
 import time
 
+from beam_jobs.job.hosts import OTHER_ROUTE
 from flows.runner import resource_sampler
 from flows.runner.processes import start_child
 from model.tracking.run_state import read_lines
@@ -33,23 +35,29 @@ def test_system_metrics_are_of_the_job_and_all_below_it(tmp_path, monkeypatch):
 def test_the_address_of_a_job_on_dataflow_is_found_in_what_beam_logs(tmp_path):
     address = "https://console.cloud.google.com/dataflow/jobs/us-central1/2026-01-01_00_00_00-123?project=p"
     said = f"INFO:root:To access the Dataflow monitoring console, please navigate to {address}"
-    command = [sys.executable, "-c", f"import sys; print({said!r}, file=sys.stderr)"]
-    with start_child(command, tmp_path / "log.txt") as child:
-        assert list(child.follow_progress()) == [{"link": address}]
+    code = f"import sys; print({said!r}, file=sys.stderr)"
+    assert list_links(code, tmp_path) == [{"link": address}]
 
 
-def test_a_store_in_a_bucket_is_refused_by_name(tmp_path):
+def test_the_address_of_a_job_on_another_engine_is_what_our_jobs_report(tmp_path):
+    address = "http://jobmanager:8081/#/job/running/1f/overview"
+    code = f"from beam_jobs.job.progress import announce_job; announce_job({address!r})"
+    assert list_links(code, tmp_path) == [{"link": address}]
+
+
+def list_links(code, folder):
+    with start_child([sys.executable, "-c", code], folder / "log.txt") as child:
+        return list(child.follow_progress())
+
+
+def test_a_store_that_cannot_be_reached_is_told_at_once_in_one_line(tmp_path):
     command = [
-        sys.executable,
-        "-m",
-        "flows.cli.main",
-        "run",
-        "--dump",
-        "sample:100",
-        "--store",
-        "gs://bucket/store",
+        *[sys.executable, "-m", "flows.cli.main", "run", "--dump", "sample:100"],
+        *["--store", "gs://no-such-bucket-of-ours/store"],
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: store: gs://bucket/store: results go to a local folder")
-    assert os.listdir(tmp_path) == []
+    known = {name: text for name, text in os.environ.items() if not re.search(OTHER_ROUTE, name)}
+    known["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=known)
+    assert done.returncode != 0
+    [line] = done.stderr.splitlines()
+    assert "--store gs://no-such-bucket-of-ours" in line

@@ -12,13 +12,12 @@ import pytest
 from pydantic import ValidationError
 
 from beam_jobs.job.errors import UserError
+from flows.configuration.comparison import Finetuning, Promotion
 from flows.configuration.dump import Reading
 from flows.configuration.parameters import (
     AdditionTemplate,
-    Finetuning,
     Increment,
     Pretraining,
-    Promotion,
     RunTemplate,
 )
 from flows.runner.store import Store

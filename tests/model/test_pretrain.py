@@ -243,7 +243,6 @@ def test_continuing_with_another_vocabulary_is_refused(tmp_path):
     [
         (["--set", "dropot=0.1"], "dropot"),
         (["--set", "dropout=much"], "dropout=much"),
-        (["--set", "masked_fraction=0.1"], "masked_fraction: .* called mask_probability now"),
         (["--set", "warmup=1.5"], "warmup=1.5: must be from 0 to 1"),
         (["--set", "dropout"], "FIELD=VALUE"),
         (["--set", "heads=5"], "hidden=32: must be a multiple of heads=5"),

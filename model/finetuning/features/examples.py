@@ -178,11 +178,15 @@ def load_examples(
     counts: Counter[str] = Counter() if left_out is None else left_out
     examples = task.read(data, split, sampling, counts)
     if not examples:
-        why = "".join(f"; {n} left out: {reason}" for reason, n in counts.items())
-        raise UserError(f"{data}: task {task.name} finds no example in its {split} split{why}")
+        raise UserError(explain_empty_split(task, data, split, counts))
     if split == "train" and task.shape == "classification":
         _check_classes(task, data, examples)
     return examples
+
+
+def explain_empty_split(task: Task, data: Path, split: Split, left_out: Mapping[str, int]) -> str:
+    why = "".join(f"; {n} left out: {reason}" for reason, n in left_out.items())
+    return f"{data}: task {task.name} finds no example in its {split} split{why}"
 
 
 def _check_classes(task: Task, data: Path, examples: list[Example]) -> None:

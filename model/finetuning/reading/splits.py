@@ -45,8 +45,6 @@ LATER_SPLITS: Mapping[Split, tuple[Split, ...]] = {
     "test": (),
 }
 
-ReadSplit = Callable[[Path, Split, Sampling, Counter[str]], list[Example]]
-
 
 @dataclass(frozen=True)
 class SplitSource:
@@ -152,41 +150,66 @@ def plan_missing_splits(found: Mapping[Split, list[Path]]) -> dict[Split, SplitS
     return {split: SplitSource(train or dev or test, SHARES) for split in SPLITS}
 
 
-def make_reader(
-    read: Callable[[Path], Iterator[Example | Omission]],
-    parts: Callable[[Path], Mapping[Split, SplitSource]] = plan_splits,
-    key: Callable[[Example], str] = lambda example: example.text,
-    key_is_input: bool = True,
-    is_ordered: bool = True,
-) -> ReadSplit:
-    """Return a task's `read` from a function that reads one file.
+@dataclass(frozen=True)
+class SplitReader:
+    """A task's `read`, of a function that reads one file.
 
     Cuts depend on `key` alone, so that equal texts (or passages, or products) stay together. An
     input of test is left out of dev and train, one of dev out of train; where the key is (part of)
-    the input, cuts of the same files cannot share one. Where the two texts of an example have no
-    order (`is_ordered` false), the training sample holds each in both orders.
+    the input, cuts of the same files cannot share one.
     """
 
-    def read_split(
-        data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
+    read: Callable[[Path], Iterator[Example | Omission]]
+    parts: Callable[[Path], Mapping[Split, SplitSource]] = plan_splits
+    key: Callable[[Example], str] = lambda example: example.text
+    key_is_input: bool = True
+    is_ordered: bool = True
+    """Whether the two texts of an example have an order; else the training sample holds both."""
+    finish: Callable[[Example], Example] = lambda example: example
+    """Completes an example that is in the sample."""
+    count_unread: Callable[[Path, Split], Mapping[str, int]] = lambda data, split: {}
+    """Counts, by reason, the rows of files that are no part of a split."""
+
+    def __call__(
+        self, data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
     ) -> list[Example]:
-        every = parts(data)
+        left_out.update(self.count_unread(data, split))
+        held = self._hash_later_inputs(data, split)
+        sample = sample_examples(self._read_unseen(data, split, held, left_out), sampling)
+        finished = [self.finish(example) for example in sample]
+        if split != "train" or self.is_ordered:
+            return finished
+        swapped = (e for e in map(_swap, finished) if not _is_in_sorted(held, hash_input(e)))
+        return [*finished, *swapped]
+
+    def read_examples(
+        self, data: Path, split: Split, left_out: Counter[str], look_ahead: bool
+    ) -> Iterator[Example]:
+        """Yield the examples of a split one by one, unfinished and unsampled; without
+        `look_ahead` also those whose input a later split has, which is read for that.
+        """
+        held = self._hash_later_inputs(data, split) if look_ahead else array("Q")
+        return self._read_unseen(data, split, held, left_out)
+
+    def _read_unseen(
+        self, data: Path, split: Split, held: Sequence[int], left_out: Counter[str]
+    ) -> Iterator[Example]:
+        source = _read_source(self.parts(data)[split], self.read, split, self.key)
+        return _drop_seen_inputs(source, held, left_out)
+
+    def _hash_later_inputs(self, data: Path, split: Split) -> array:
+        """Return the sorted hashes of the inputs of later splits."""
+        every = self.parts(data)
         held = array("Q")
         for later in LATER_SPLITS[split]:
-            if not (key_is_input and every[later].files == every[split].files):
+            if not (self.key_is_input and every[later].files == every[split].files):
                 held.extend(
                     hash_input(e)
-                    for e in _read_source(every[later], read, later, key)
+                    for e in _read_source(every[later], self.read, later, self.key)
                     if isinstance(e, Example)
                 )
         np.frombuffer(held, dtype=np.uint64).sort()
-        unseen = _drop_seen_inputs(_read_source(every[split], read, split, key), held, left_out)
-        sample = sample_examples(unseen, sampling)
-        if split != "train" or is_ordered:
-            return sample
-        return sample + [e for e in map(_swap, sample) if not _is_in_sorted(held, hash_input(e))]
-
-    return read_split
+        return held
 
 
 def _swap(example: Example) -> Example:

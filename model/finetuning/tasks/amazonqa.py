@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Sampling, Split, Task, make_span_task
+from model.finetuning.features.examples import Example, Task, make_span_task
 from model.finetuning.reading.files import get_column, open_text, parse_json_object
-from model.finetuning.reading.splits import make_reader, plan_splits
+from model.finetuning.reading.splits import SplitReader, plan_splits
 
 LONGEST_SPAN = 9
 """Words of a run at most."""
@@ -82,14 +82,6 @@ def get_product(example: Example) -> str:
 
 
 _plan = partial(plan_splits, leave_out=("*squad*",))
-_read_questions = make_reader(read_amazonqa_questions, _plan, key=get_product, key_is_input=False)
-
-
-def read_spans(
-    data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
-) -> list[Example]:
-    """Return the sample: answerable questions get the best spans of their snippets."""
-    return [_attach_spans(example) for example in _read_questions(data, split, sampling, left_out)]
 
 
 def read_answerable(path: Path) -> Iterator[Example]:
@@ -98,6 +90,7 @@ def read_answerable(path: Path) -> Iterator[Example]:
 
 
 def _attach_spans(example: Example) -> Example:
+    """Return the example; an answerable question gets the best spans of its snippets."""
     answerable = example.slices["answerable"] == "yes"
     found = (
         find_best_spans(str(example.pair), [text for text, _ in example.answers])
@@ -181,7 +174,13 @@ def _score_matches(length: int, matches: Sequence[Any], references: Sequence[Seq
 TASKS = (
     make_span_task(
         name="amazonqa",
-        read=read_spans,
+        read=SplitReader(
+            read_amazonqa_questions,
+            _plan,
+            key=get_product,
+            key_is_input=False,
+            finish=_attach_spans,
+        ),
         source="AmazonQA: {train,val,test}-qar.jsonl; the five spans of highest BLEU-2 count as "
         "right",
         question="which words of the reviews answer a question about a product, if any do?",
@@ -191,7 +190,7 @@ TASKS = (
         shape="classification",
         labels=("not answerable", "answerable"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=make_reader(read_answerable, _plan, key=get_product, key_is_input=False),
+        read=SplitReader(read_answerable, _plan, key=get_product, key_is_input=False),
         source="AmazonQA: {train,val,test}-qar.jsonl, is_answerable",
         question="can a question about a product be answered from its reviews?",
     ),

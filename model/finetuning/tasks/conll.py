@@ -5,7 +5,7 @@ from pathlib import Path
 
 from model.finetuning.features.examples import Example, Task
 from model.finetuning.reading.files import find_class, open_text
-from model.finetuning.reading.splits import make_reader
+from model.finetuning.reading.splits import SplitReader
 
 ENTITY_KINDS = ("PER", "ORG", "LOC", "MISC")
 LABELS = ("O", *(f"{prefix}-{kind}" for kind in ENTITY_KINDS for prefix in "BI"))
@@ -49,7 +49,7 @@ TASKS = (
         shape="tokens",
         labels=LABELS,
         metrics=("entity_f1", "loss"),
-        read=make_reader(read_sentences),
+        read=SplitReader(read_sentences),
         source="CoNLL-2003: eng.train, eng.testa, eng.testb (or train.txt, valid.txt, test.txt)",
     ),
 )

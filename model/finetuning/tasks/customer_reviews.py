@@ -5,7 +5,7 @@ from pathlib import Path
 
 from model.finetuning.features.examples import Example, Omission, Task, make_polarity_task
 from model.finetuning.reading.files import clean_html_breaks, get_column, is_short, read_table_rows
-from model.finetuning.reading.splits import make_reader, plan_cut_splits
+from model.finetuning.reading.splits import SplitReader, plan_cut_splits
 from model.finetuning.tasks.corpus import POLARITY, STARS
 
 
@@ -52,7 +52,7 @@ def parse_stars(written: object) -> int | None:
 TASKS = (
     make_polarity_task(
         name="us-reviews-polarity",
-        read=make_reader(make_us_reader(POLARITY), plan_cut_splits),
+        read=SplitReader(make_us_reader(POLARITY), plan_cut_splits),
         source="Amazon Customer Reviews, TSV or CSV with star_rating and review_body",
         question="is a review negative (1–2 stars) or positive (4–5)?",
     ),
@@ -61,7 +61,7 @@ TASKS = (
         shape="classification",
         labels=tuple(f"{stars} stars" for stars in STARS),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=make_reader(make_us_reader(STARS), plan_cut_splits),
+        read=SplitReader(make_us_reader(STARS), plan_cut_splits),
         source="Amazon Customer Reviews, TSV or CSV with star_rating and review_body",
         question="how many stars, 1 to 5, did the writer give?",
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, make_polarity_task
 from model.finetuning.reading.files import find_class, open_text
-from model.finetuning.reading.splits import make_reader
+from model.finetuning.reading.splits import SplitReader
 
 LABELS = {"__label__1": 0, "__label__2": 1}
 
@@ -32,7 +32,7 @@ def read_fasttext(path: Path) -> Iterator[Example]:
 TASKS = (
     make_polarity_task(
         name="amazon-sentiment",
-        read=make_reader(read_fasttext),
+        read=SplitReader(read_fasttext),
         source="Kaggle bittlingmayer/amazonreviews: train.ft.txt and test.ft.txt, plain, gz or bz2",
         question="is a review negative (1–2 stars) or positive (4–5), title included?",
     ),

@@ -23,7 +23,7 @@ from model.finetuning.reading.files import (
     parse_number,
     read_table_rows,
 )
-from model.finetuning.reading.splits import SplitSource, make_reader, plan_splits
+from model.finetuning.reading.splits import SplitReader, SplitSource, plan_splits
 
 ENTAILMENT = ("entailment", "not_entailment")
 NUMBERS = ("0", "1")
@@ -202,7 +202,7 @@ def _make_task(name: str, spec: GlueSpec) -> Task:
         shape="classification" if spec.labels else "regression",
         labels=spec.labels,
         metrics=spec.metrics,
-        read=make_reader(
+        read=SplitReader(
             partial(read_glue_examples, spec), plan_glue_splits, is_ordered=spec.is_ordered
         ),
         source=f"GLUE: {spec.folder}/train.tsv, dev.tsv (test.tsv for a submission)",

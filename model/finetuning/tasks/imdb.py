@@ -10,7 +10,7 @@ from model.finetuning.reading.files import (
     get_column,
     read_table_rows,
 )
-from model.finetuning.reading.splits import DEV_SHARE, SplitSource, make_reader, plan_splits
+from model.finetuning.reading.splits import DEV_SHARE, SplitReader, SplitSource, plan_splits
 
 CLASSES = {"0": 0, "1": 1, "neg": 0, "pos": 1}
 
@@ -48,7 +48,7 @@ def _read_folder(path: Path) -> Iterator[Example]:
 TASKS = (
     make_polarity_task(
         name="imdb",
-        read=make_reader(read_imdb_reviews, plan_imdb_splits),
+        read=SplitReader(read_imdb_reviews, plan_imdb_splits),
         source="Maas et al. 2011: aclImdb folders, or train/test JSON lines with text and label",
         question="is a film review negative or positive (reviews from another domain)?",
     ),

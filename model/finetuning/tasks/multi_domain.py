@@ -6,7 +6,7 @@ from pathlib import Path
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import SPLITS, Example, Split, make_polarity_task
 from model.finetuning.reading.files import clean_html_breaks, open_text
-from model.finetuning.reading.splits import SHARES, SplitSource, make_reader
+from model.finetuning.reading.splits import SHARES, SplitReader, SplitSource
 
 CLASSES = {"negative": 0, "positive": 1}
 
@@ -58,7 +58,7 @@ def _parse_records(path: Path) -> Iterator[dict[str, str]]:
 TASKS = (
     make_polarity_task(
         name="multi-domain-sentiment",
-        read=make_reader(read_domain_reviews, plan_domain_splits),
+        read=SplitReader(read_domain_reviews, plan_domain_splits),
         source="Blitzer et al. 2007, processed_acl/unprocessed: "
         "<domain>/{positive,negative}.review",
         question="is a product review negative or positive, over several domains?",

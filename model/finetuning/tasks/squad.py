@@ -9,7 +9,7 @@ from typing import Any
 from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, make_span_task
 from model.finetuning.reading.files import open_text, parse_json_text
-from model.finetuning.reading.splits import get_passage, make_reader, plan_splits
+from model.finetuning.reading.splits import SplitReader, get_passage, plan_splits
 
 
 def read_squad_questions(path: Path) -> Iterator[Example]:
@@ -69,7 +69,7 @@ def _find_question_word(question: str) -> str:
 TASKS = (
     make_span_task(
         name="squad1",
-        read=make_reader(
+        read=SplitReader(
             read_answered_questions,
             partial(plan_splits, leave_out=("*v2*", "*2.0*")),
             key=get_passage,
@@ -79,7 +79,7 @@ TASKS = (
     ),
     make_span_task(
         name="squad2",
-        read=make_reader(
+        read=SplitReader(
             read_squad_questions, partial(plan_splits, leave_out=("*v1*", "*1.1*")), key=get_passage
         ),
         source="SQuAD 2.0: train-v2.0.json, dev-v2.0.json; some questions have no answer",

@@ -13,10 +13,10 @@ from beam_jobs.job.errors import UserError
 from model.finetuning.features.examples import Example, Omission, Split, make_span_task
 from model.finetuning.reading.files import get_column, read_table_rows
 from model.finetuning.reading.splits import (
+    SplitReader,
     SplitSource,
     get_passage,
     group_by_split,
-    make_reader,
     plan_cut_splits,
     plan_missing_splits,
 )
@@ -102,7 +102,7 @@ def _parse_start(written: object, path: Path, line: int) -> int:
 TASKS = (
     make_span_task(
         name="subjqa",
-        read=make_reader(read_subjqa_questions, plan_subjqa_splits, key=get_passage),
+        read=SplitReader(read_subjqa_questions, plan_subjqa_splits, key=get_passage),
         source="SubjQA: <domain>/{train,dev,test}.csv, plain or gz",
         question="which words of a review answer a question about the product, if any do?",
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from model.finetuning.features.examples import Example, Task
 from model.finetuning.reading.files import find_class, get_column, read_table_rows
-from model.finetuning.reading.splits import make_reader, plan_splits
+from model.finetuning.reading.splits import SplitReader, plan_splits
 
 ENDINGS = 4
 CLASSES = {str(i): i for i in range(ENDINGS)}
@@ -34,7 +34,7 @@ TASKS = (
         shape="choice",
         labels=tuple(CLASSES),
         metrics=("accuracy", "loss"),
-        read=make_reader(
+        read=SplitReader(
             read_swag_questions, partial(plan_splits, leave_out=("*_full*",), labelled_test=False)
         ),
         source="SWAG: train.csv, val.csv (the test set's labels are not published, so val is the "

@@ -5,14 +5,13 @@ Files are CSV, TSV, JSON lines or Parquet, one file (cut by text) or a folder wi
 test in their names.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Omission, Sampling, Split, Task
+from model.finetuning.features.examples import Example, Omission, Split, Task
 from model.finetuning.reading.files import (
     detect_quoting,
     find_class,
@@ -22,10 +21,9 @@ from model.finetuning.reading.files import (
     read_table_rows,
 )
 from model.finetuning.reading.splits import (
-    ReadSplit,
+    SplitReader,
     SplitSource,
     list_split_files,
-    make_reader,
     plan_missing_splits,
     plan_splits,
 )
@@ -50,12 +48,10 @@ def make_table_task(name: str, data: Path, labels: Sequence[str] | None = None) 
         metrics=("accuracy", "macro_f1", "ece", "loss")
         if found
         else ("pearson", "spearman", "mse"),
-        read=report_unlabelled_files(
-            make_reader(
-                partial(read_table_examples, columns=columns, classes=found),
-                partial(plan_table_splits, label=columns["label"]),
-            ),
-            columns["label"],
+        read=SplitReader(
+            partial(read_table_examples, columns=columns, classes=found),
+            partial(plan_table_splits, label=columns["label"]),
+            count_unread=partial(count_unlabelled_tests, label=columns["label"]),
         ),
         source=f"{data}: {', '.join(f'{field} from column {c!r}' for field, c in columns.items())}",
     )
@@ -101,21 +97,11 @@ def count_unlabelled_rows(path: Path, label: str) -> int:
     return count
 
 
-def report_unlabelled_files(read: ReadSplit, label: str) -> ReadSplit:
-    """Return a `read` that also counts the rows of test files without labels."""
-
-    def read_and_count(
-        data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
-    ) -> list[Example]:
-        if split == "test" and (
-            rows := sum(
-                count_unlabelled_rows(path, label) for path in list_split_files(data)["test"]
-            )
-        ):
-            left_out["test file without labels"] += rows
-        return read(data, split, sampling, left_out)
-
-    return read_and_count
+def count_unlabelled_tests(data: Path, split: Split, label: str) -> dict[str, int]:
+    """Return how many rows are in test files without labels."""
+    files = list_split_files(data)["test"] if split == "test" else []
+    rows = sum(count_unlabelled_rows(path, label) for path in files)
+    return {"test file without labels": rows} if rows else {}
 
 
 def find_classes(data: Path, label: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ def build_optimizer(
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in learning.named_parameters():
         if parameter.requires_grad:
-            rate = learning_rate * settings.layer_decay ** _count_decays(name, depth)
+            rate = learning_rate * settings.layer_decay ** count_decays(name, depth)
             decay = 0.0 if parameter.ndim == 1 else settings.weight_decay
             groups.setdefault((rate, decay), []).append(parameter)
     options = [
@@ -32,7 +32,7 @@ def build_optimizer(
     return torch.optim.AdamW(options, eps=1e-6, fused=fused)
 
 
-def _count_decays(name: str, depth: int) -> int:
+def count_decays(name: str, depth: int) -> int:
     """Return how often the layer decay applies to a parameter: 0 for the head, 2 for the top layer,
     depth + 2 for the embeddings (google-research/electra, _get_layer_lrs in model/optimization.py).
     """

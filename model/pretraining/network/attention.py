@@ -20,7 +20,6 @@ from model.pretraining.network.dropout import Dropout
 
 FAR_BELOW = -10_000.0  # added to the scores of what may not be seen: e^-10,000 is 0 in every type
 BOUNDARIES = "boundaries"
-TOKENS_PER_BOUNDARY = 8  # positions per slot: batches of shorter documents on average do not fit
 
 
 @dataclass(frozen=True)
@@ -66,17 +65,15 @@ def build_attention(batch: dict[str, Tensor], dtype: torch.dtype = torch.float32
     return DenseAttention(apart.to(dtype) * FAR_BELOW)
 
 
-def find_boundaries(documents: NDArray[Any]) -> NDArray[np.int32] | None:
+def find_boundaries(documents: NDArray[Any]) -> NDArray[np.int32]:
     """Return the offsets of the documents, [slots + 1], from their numbers [sequences, length].
 
-    Padding counts as a document. Return None if there are more documents than slots: then the batch
-    takes the dense way.
+    Padding counts as a document. The slots are the power of two that holds this batch's documents:
+    fewer than half of them are empty, and a compiled step meets few shapes.
     """
     flat = documents + np.arange(len(documents))[:, None] * (documents.shape[1] + 1)
     starts = np.flatnonzero(np.diff(flat.ravel(), prepend=-1))
-    slots = max(len(documents), documents.size // TOKENS_PER_BOUNDARY)
-    if len(starts) > slots:
-        return None
+    slots = 1 << (len(starts) - 1).bit_length()
     offsets = np.full(slots + 1, documents.size, dtype=np.int32)
     offsets[: len(starts)] = starts
     return offsets
@@ -85,6 +82,5 @@ def find_boundaries(documents: NDArray[Any]) -> NDArray[np.int32] | None:
 def put_batch(device: Device, arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
     """Return a batch on the device, with the offsets of its documents if the kernel takes them."""
     if device.has_document_attention:
-        offsets = find_boundaries(arrays["documents"])
-        arrays = arrays | ({BOUNDARIES: offsets} if offsets is not None else {})
+        arrays = arrays | {BOUNDARIES: find_boundaries(arrays["documents"])}
     return device.put(arrays)

@@ -41,6 +41,8 @@ class ReplacedHead(nn.Module):
 class Electra(PretrainingModel):
     """Both networks on one table of embeddings; input/batches.py says what a batch holds."""
 
+    trunk_name = "discriminator"
+
     def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
         narrow = architecture.derive_generator()
         self.generator = Encoder(narrow, self.noise)
@@ -57,7 +59,8 @@ class Electra(PretrainingModel):
         )
         corrupted, replaced = corrupt_batch(batch, masked.sampled)
         real = (batch["documents"] > 0).float()
-        logits = self.discriminator_head(self.encode_tokens(corrupted, batch, attention))
+        states = self.encode_tokens(corrupted, batch, attention)
+        logits = self.discriminator_head(states)
         replaced_loss = (
             functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none") * real
         ).sum()
@@ -70,7 +73,7 @@ class Electra(PretrainingModel):
             "discriminator_loss": replaced_loss.detach(),
             **_count_detections(logits.detach(), replaced, real),
         }
-        return Step(loss, sums)
+        return self.add_distance(Step(loss, sums), states, corrupted, batch, attention)
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         """Return the means that are logged from the sums of one or more steps."""
@@ -84,10 +87,8 @@ class Electra(PretrainingModel):
             "replaced_fraction": sums["replaced"] / real,
         }
         weights = self.config.generator_weight, self.config.discriminator_weight
-        return {
-            "loss": weights[0] * means["generator_loss"] + weights[1] * means["discriminator_loss"],
-            **means,
-        }
+        loss = weights[0] * means["generator_loss"] + weights[1] * means["discriminator_loss"]
+        return self.add_mean_distance({"loss": loss, **means}, sums)
 
     def propose_tokens(self, batch: Batch, attention: Attention) -> Tensor:
         """Return the generator's vectors at masked positions, [sequences · slots, embedding]."""

@@ -18,7 +18,6 @@ from model.config import Architecture
 from model.pretraining.network.attention import Attention
 from model.pretraining.network.dropout import Dropout, Noise
 
-LAYER_NORM_EPSILON = 1e-12  # google, transformers
 INITIALIZER_RANGE = 0.02  # google: truncated normal; of the embeddings always
 GLOROT = ("project.weight", "discriminator_head.out.weight")  # google: tf.layers.dense's default
 
@@ -41,8 +40,8 @@ def set_product_type(module: nn.Module, kind: torch.dtype) -> None:
 
 
 class LayerNorm(nn.LayerNorm):
-    def __init__(self, width: int) -> None:
-        super().__init__(width, eps=LAYER_NORM_EPSILON)
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__(width, eps=epsilon)
 
     def forward(self, states: Tensor) -> Tensor:
         return functional.layer_norm(
@@ -62,7 +61,7 @@ class Embeddings(nn.Module):
         self.token_type = nn.Parameter(
             torch.empty(architecture.type_vocabulary_size, architecture.embedding)
         )
-        self.norm = LayerNorm(architecture.embedding)
+        self.norm = LayerNorm(architecture.embedding, architecture.layer_norm_eps)
         self.dropout = Dropout(noise)
 
     def forward(self, input_ids: Tensor, positions: Tensor, types: Tensor | None = None) -> Tensor:
@@ -86,10 +85,10 @@ class Layer(nn.Module):
         self.heads = architecture.heads
         self.qkv = Linear(hidden, 3 * hidden)
         self.attention_output = Linear(hidden, hidden)
-        self.attention_norm = LayerNorm(hidden)
+        self.attention_norm = LayerNorm(hidden, architecture.layer_norm_eps)
         self.up = Linear(hidden, architecture.intermediate)
         self.down = Linear(architecture.intermediate, hidden)
-        self.output_norm = LayerNorm(hidden)
+        self.output_norm = LayerNorm(hidden, architecture.layer_norm_eps)
         self.dropout = Dropout(noise)
 
     def forward(self, states: Tensor, attention: Attention) -> Tensor:

@@ -1,21 +1,14 @@
-"""Loads start weights from a transformers folder or google's TensorFlow checkpoint.
+"""Loads start weights into a model: a published encoder's, or those of an earlier training.
 
-If its vocabulary differs from ours, the entries of both keep their vectors, and each new one begins
-as the mean of the pieces into which the old vocabulary would have cut it.
+model/published reads them, whatever their kind, by the names of transformers' ELECTRA.
 """
 
 import hashlib
-import json
-import pickle
-import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from beam_jobs.job.errors import UserError
@@ -24,20 +17,13 @@ from model.config import Architecture
 from model.pretraining.network import transformers_config
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.masked_prediction import PretrainingModel
-from model.pretraining.network.tensor_bundle import read_bundle
+from model.published import architecture as published
+from model.published import weights as published_weights
+from model.published.vocabulary import fit_vocabulary, read_entries, read_words
+from model.published.weights import Weights, find_bundle_prefix
 
-BY_ENTRY = {  # weights with one row per vocabulary entry
-    "electra.embeddings.word_embeddings.weight",
-    "generator_lm_head.bias",
-}
-IN_CONFIG = {  # fields of Architecture in transformers' config.json
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "hidden": "hidden_size",
-    "intermediate": "intermediate_size",
-    "embedding": "embedding_size",
-}
-Weights = dict[str, Tensor]
+COMPARED = ("layers", "heads", "hidden", "intermediate", "embedding", "layer_norm_eps")
+"""Fields of Architecture in which two networks must agree."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +32,28 @@ class Origin:
 
     main: Path  # discriminator, or an MLM model, or google's checkpoint with both networks
     generator: Path | None = None
+
+    def read_settings(self) -> dict[str, str]:
+        """Return the shape in the folders' config.json as settings of Architecture; google's
+        checkpoints have none.
+
+        Raise UserError for a network that has no place in ours.
+        """
+        if find_bundle_prefix(self.main):
+            return {}
+        shape = self._read_shape("--start-from", self.main)
+        settings = {name: str(value) for name, value in asdict(shape).items()}
+        del settings["generator_multiplier"]
+        if self.generator and not find_bundle_prefix(self.generator):
+            narrow = self._read_shape("--start-generator-from", self.generator)
+            settings["generator_multiplier"] = str(narrow.hidden / shape.hidden)
+        return settings
+
+    def _read_shape(self, option: str, folder: Path) -> Architecture:
+        def make_error(text: str) -> UserError:
+            return UserError(f"{option} {folder}: {text}")
+
+        return published.read_architecture(published.read_config(folder, make_error), make_error)
 
     def read_trained_length(self, shape: Architecture) -> int:
         """Return how many positions were trained; a folder that does not say trained all."""
@@ -102,7 +110,9 @@ def load_weights(
     loaded: dict[str, Tensor] = {}
     for source in _list_sources(model, shape, origin):
         weights = _read_weights(source)
-        fitted = _fit_vocabulary(weights, source, _read_words(vocabulary / "vocab.txt"))
+        place = source.folder if source.folder.is_dir() else source.folder.parent
+        old, new = read_entries(place, source.make_error), read_words(vocabulary / "vocab.txt")
+        fitted = fit_vocabulary(weights, old, new, source.make_error)
         ours = _rename_weights(model, source, fitted)
         _check_shape(source, weights)
         _check_trunk(model, source, ours)
@@ -126,16 +136,27 @@ def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) 
     """Return the sources; the first one wins where two have a weight."""
     main = partial(Source, "--start-from", origin.main)
     if not isinstance(model, Electra):
-        return [main("generator", "encoder", shape), main("discriminator", "encoder", shape)]
+        roles: list[transformers_config.Role] = ["generator"]
+        if find_bundle_prefix(origin.main):
+            roles.append("discriminator")
+        return [main(role, "encoder", shape) for role in roles]
     sources = [main("discriminator", "discriminator", shape)]
     if origin.generator:
         narrow = shape.derive_generator()
         sources.append(
             Source("--start-generator-from", origin.generator, "generator", "generator", narrow)
         )
-    elif _find_bundle_prefix(origin.main):
+    elif find_bundle_prefix(origin.main):
         sources.append(main("generator", "generator", shape.derive_generator()))
     return sources
+
+
+def _read_weights(source: Source) -> Weights:
+    prefix = find_bundle_prefix(source.folder)
+    if prefix:
+        return published_weights.read_google_weights(prefix, source.role)
+    config = published.read_config(source.folder, source.make_error)
+    return published_weights.read_weights(source.folder, config, source.make_error)
 
 
 def _rename_weights(model: PretrainingModel, source: Source, weights: Weights) -> Weights:
@@ -155,14 +176,12 @@ def _check_shape(source: Source, weights: Weights) -> None:
 
     config.json names them; google's checkpoints have none, so the layers come from the weights.
     """
-    config = {} if _find_bundle_prefix(source.folder) else _read_config(source)
-    theirs = {ours: config[name] for ours, name in IN_CONFIG.items() if name in config}
-    numbers = [
-        int(match[1])
-        for name in weights
-        if (match := re.match(r"electra\.encoder\.layer\.(\d+)\.", name))
-    ]
-    theirs["layers"] = max(numbers, default=-1) + 1
+    theirs: dict[str, float] = {}
+    if not find_bundle_prefix(source.folder):
+        config = published.read_config(source.folder, source.make_error)
+        shape = published.read_architecture(config, source.make_error)
+        theirs = {name: getattr(shape, name) for name in COMPARED}
+    theirs["layers"] = published_weights.count_layers(weights)
     differing = {name: n for name, n in theirs.items() if n != getattr(source.shape, name)}
     if differing:
         there = ", ".join(f"{name}={number}" for name, number in differing.items())
@@ -203,141 +222,3 @@ def _copy_weights(model: PretrainingModel, weights: Weights, source: Source) -> 
                 )
             else:
                 parameter.copy_(tensor)
-
-
-def _read_config(source: Source) -> dict[str, Any]:
-    path = source.folder / "config.json"
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise source.make_error("put its config.json beside the weights") from None
-    except ValueError as error:
-        raise source.make_error(f"config.json is damaged ({error}); copy it again") from None
-    return config
-
-
-def _read_weights(source: Source) -> Weights:
-    """Return the weights by transformers' names."""
-    prefix = _find_bundle_prefix(source.folder)
-    if prefix:
-        return read_google_weights(prefix, source.role)
-    files = sorted(source.folder.glob("model*.safetensors")) or sorted(
-        source.folder.glob("pytorch_model.bin")
-    )
-    if not files:
-        raise source.make_error(
-            "neither model.safetensors nor a TensorFlow checkpoint (*.index) there"
-        )
-    weights: Weights = {}
-    for file in files:
-        try:
-            tensors = load_file(file) if file.suffix == ".safetensors" else _load_pickled(file)
-        except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
-            raise source.make_error(f"{file.name} is damaged ({error}); copy it again") from None
-        weights |= {name: tensor.float() for name, tensor in tensors.items()}
-    return weights
-
-
-def _load_pickled(file: Path) -> Weights:
-    weights: Weights = torch.load(file, map_location="cpu", weights_only=True)
-    return weights
-
-
-def _find_bundle_prefix(path: Path) -> Path | None:
-    """Return the prefix of the newest TensorFlow checkpoint at a path, or None."""
-    if not path.is_dir():
-        return path if path.with_name(path.name + ".index").exists() else None
-    indexes = sorted(
-        path.glob("*.index"), key=lambda file: [int(n) for n in re.findall(r"\d+", file.name)]
-    )
-    return indexes[-1].with_suffix("") if indexes else None
-
-
-def read_google_weights(prefix: Path, role: transformers_config.Role) -> Weights:
-    """Return google's variables by transformers' names.
-
-    The two networks share the tables of `electra/embeddings`.
-    """
-    own = "generator" if role == "generator" else "electra"
-    weights: Weights = {}
-    for name, array in read_bundle(prefix).items():
-        if "/adam_" in name or name == "global_step":
-            continue
-        shared = name.startswith("electra/embeddings/")
-        if not (shared or name.startswith((f"{own}/", f"{role}_predictions/"))):
-            continue
-        tensor = torch.from_numpy(array.copy()).float()
-        if name.endswith("/kernel"):
-            tensor = tensor.t().contiguous()
-        weights[_translate_google_name(name, own)] = tensor
-    return weights
-
-
-def _translate_google_name(name: str, own: str) -> str:
-    name = re.sub(rf"^{own}/", "electra/", name)
-    for theirs, ours in (
-        ("discriminator_predictions/dense_1/", "discriminator_predictions/dense_prediction/"),
-        ("generator_predictions/output_bias", "generator_lm_head/bias"),
-        ("/kernel", "/weight"),
-        ("/gamma", "/weight"),
-        ("/beta", "/bias"),
-        ("_embeddings", "_embeddings/weight"),
-    ):
-        name = name.replace(theirs, ours)
-    return re.sub(r"/layer_(\d+)/", r"/layer/\1/", name).replace("/", ".")
-
-
-def _read_vocabulary(source: Source) -> list[str]:
-    folder = source.folder if source.folder.is_dir() else source.folder.parent
-    if not (folder / "vocab.txt").exists():
-        raise source.make_error("put its vocab.txt beside the weights")
-    return _read_words(folder / "vocab.txt")
-
-
-def _read_words(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-
-
-def _fit_vocabulary(weights: Weights, source: Source, new: list[str]) -> Weights:
-    old = _read_vocabulary(source)
-    if old == new:
-        return weights
-    entries = min((len(t) for name, t in weights.items() if name in BY_ENTRY), default=len(old))
-    if entries < len(old) or "[UNK]" not in old:
-        raise source.make_error(
-            f"its vocab.txt ({len(old)} lines) is not that of the weights ({entries} entries)"
-        )
-    rows = map_vocabulary(old, new)
-    return {
-        name: _average_rows(tensor, rows) if name in BY_ENTRY else tensor
-        for name, tensor in weights.items()
-    }
-
-
-def map_vocabulary(old: list[str], new: list[str]) -> list[list[int]]:
-    """Return for each new entry the old ids it is the mean of.
-
-    These are its own id, or those of its pieces, or that of [UNK].
-    """
-    ids = {token: i for i, token in enumerate(old)}
-    unknown = [ids["[UNK]"]]
-    return [[ids[t]] if t in ids else split_into_pieces(t, ids) or unknown for t in new]
-
-
-def split_into_pieces(token: str, ids: dict[str, int]) -> list[int]:
-    """Return the ids of a word's pieces, longest match first (WordPiece); [] if none fits."""
-    continues = token.startswith("##")
-    rest = token.removeprefix("##")
-    found: list[int] = []
-    while rest:
-        prefix = "##" if continues or found else ""
-        size = next((n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids), 0)
-        if not size:
-            return []
-        found.append(ids[prefix + rest[:size]])
-        rest = rest[size:]
-    return found
-
-
-def _average_rows(tensor: Tensor, rows: list[list[int]]) -> Tensor:
-    return torch.stack([tensor[row].mean(dim=0) for row in rows])

@@ -1,15 +1,22 @@
 """What the objectives share: the tied embeddings and the prediction of masked tokens."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from model.config import Architecture, PretrainingConfig
+from model.pretraining.network.attention import Attention
 from model.pretraining.network.dropout import Noise
-from model.pretraining.network.encoder import Embeddings, LayerNorm, Linear, set_product_type
+from model.pretraining.network.encoder import (
+    Embeddings,
+    Encoder,
+    LayerNorm,
+    Linear,
+    set_product_type,
+)
 from model.pretraining.network.vocabulary_loss import VocabularyLoss
 
 Batch = dict[str, Tensor]
@@ -24,8 +31,24 @@ class Step:
     sums: Sums  # for the log: sums over this part, detached
 
 
+class DistanceLoss(Protocol):
+    """Measures how far states are from those of another network on the same ids."""
+
+    @property
+    def weight(self) -> float:
+        """Return its weight in the loss, per real token."""
+
+    def measure(self, states: Tensor, ids: Tensor, batch: Batch, attention: Attention) -> Tensor:
+        """Return the sum over the real tokens of a batch."""
+
+
 class PretrainingModel(nn.Module):
     """The base of both objectives."""
+
+    trunk_name = ""
+    """Of the network that is fine-tuned later."""
+    distance_loss: DistanceLoss | None = None
+    """Added to the loss of the objective where there is one."""
 
     def __init__(
         self,
@@ -42,6 +65,17 @@ class PretrainingModel(nn.Module):
         self.add_networks(vocabulary_size, architecture)
         set_product_type(self, dtype)
 
+    @property
+    def trunk(self) -> Encoder:
+        """Return the network that is fine-tuned later; its embeddings are `embeddings`."""
+        trunk: Encoder = getattr(self, self.trunk_name)
+        return trunk
+
+    def list_trunk_names(self) -> set[str]:
+        """Return the names of the parameters of embeddings and trunk."""
+        beginnings = ("embeddings.", f"{self.trunk_name}.")
+        return {name for name, _ in self.named_parameters() if name.startswith(beginnings)}
+
     def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
         """Add the encoders and heads of the objective."""
         raise NotImplementedError
@@ -49,6 +83,26 @@ class PretrainingModel(nn.Module):
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         """Return the means that are logged, `loss` among them, from the sums of some steps."""
         raise NotImplementedError
+
+    def add_distance(
+        self, step: "Step", states: Tensor, ids: Tensor, batch: Batch, attention: Attention
+    ) -> "Step":
+        """Return the step with the distance of the states of these ids in its loss and sums."""
+        if self.distance_loss is None or not self.training:
+            return step
+        distance = self.distance_loss.measure(states, ids, batch, attention)
+        loss = step.loss + self.distance_loss.weight * distance / batch["real_total"]
+        return Step(loss, step.sums | {"origin_distance": distance.detach()})
+
+    def add_mean_distance(
+        self, means: dict[str, float], sums: dict[str, float]
+    ) -> dict[str, float]:
+        """Return the means with that of the distance, also in `loss`, where it was measured."""
+        if self.distance_loss is None or "origin_distance" not in sums:
+            return means
+        distance = sums["origin_distance"] / max(sums["real"], 1.0)
+        loss = means["loss"] + self.distance_loss.weight * distance
+        return means | {"loss": loss, "origin_distance": distance}
 
 
 class MaskedLosses(NamedTuple):
@@ -83,7 +137,7 @@ class TokenHead(nn.Module):
     def __init__(self, vocabulary_size: int, architecture: Architecture) -> None:
         super().__init__()
         self.dense = Linear(architecture.hidden, architecture.embedding)
-        self.norm = LayerNorm(architecture.embedding)
+        self.norm = LayerNorm(architecture.embedding, architecture.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, states: Tensor) -> Tensor:

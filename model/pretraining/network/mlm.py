@@ -39,6 +39,8 @@ class PairHead(nn.Module):
 class MaskedLanguageModel(PretrainingModel):
     """One network; with objective `mlm+nsp` it also predicts whether two texts belong together."""
 
+    trunk_name = "encoder"
+
     def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
         self.encoder = Encoder(architecture, self.noise)
         self.encoder_head = TokenHead(vocabulary_size, architecture)
@@ -61,7 +63,7 @@ class MaskedLanguageModel(PretrainingModel):
             pair_loss, pair_sums = self._score_pairs(self.pair_head, states, batch)
             loss = loss + pair_loss / batch["pairs_total"]
             sums |= pair_sums
-        return Step(loss, sums)
+        return self.add_distance(Step(loss, sums), states, batch["masked_ids"], batch, attention)
 
     def _score_pairs(self, head: PairHead, states: Tensor, batch: Batch) -> tuple[Tensor, Sums]:
         logits = head(gather_states(states, batch["pair_places"]))
@@ -81,4 +83,4 @@ class MaskedLanguageModel(PretrainingModel):
                 "nsp_accuracy": sums["pair_right"] / pairs,
             }
             loss += means["nsp_loss"]
-        return {"loss": loss, **means}
+        return self.add_mean_distance({"loss": loss, **means}, sums)

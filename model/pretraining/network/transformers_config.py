@@ -36,7 +36,7 @@ def build_transformers_config(
         "hidden_size": architecture.hidden,
         "initializer_range": 0.02,
         "intermediate_size": architecture.intermediate,
-        "layer_norm_eps": 1e-12,
+        "layer_norm_eps": architecture.layer_norm_eps,
         "max_position_embeddings": architecture.max_positions,
         "num_attention_heads": architecture.heads,
         "num_hidden_layers": architecture.layers,
@@ -70,4 +70,14 @@ def write_architecture(folder: Path, preset: Preset, shards: Shards) -> Path:
     )
     link_path(shards.vocabulary, folder)
     write_json(folder / "config.json", config)
+    return folder
+
+
+def copy_architecture(folder: Path, origin: Path, shards: Shards) -> Path:
+    """Write what a random encoder shares with one that starts from a published one and goes on with
+    these shards: the shape of that one, the vocabulary of the shards; return the folder.
+    """
+    config = json.loads((origin / "config.json").read_text(encoding="utf-8"))
+    link_path(shards.vocabulary, folder)
+    write_json(folder / "config.json", config | {"vocab_size": shards.vocabulary_size})
     return folder

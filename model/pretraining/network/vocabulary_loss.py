@@ -63,7 +63,9 @@ class VocabularyLoss(torch.autograd.Function):
         states, word, gradient = ctx.saved_tensors
         scale = grad_outputs[0]
         by_states = (gradient @ word) * scale.to(states.dtype)
-        by_word = (gradient.t() @ states) * scale.to(word.dtype)
+        by_word = None  # frozen embeddings need none, and it is as much work as the rest
+        if ctx.needs_input_grad[1]:
+            by_word = (gradient.t() @ states) * scale.to(word.dtype)
         by_bias = (gradient.new_ones(1, len(gradient)) @ gradient).squeeze(0) * scale.to(
             states.dtype
         )

@@ -95,6 +95,29 @@ def test_half_of_the_runs_are_enough(tmp_path, words, is_near):
     assert save(writer, tmp_path).find_near_texts([review]).tolist() == [is_near]
 
 
+@pytest.mark.parametrize("words", [MIN_WORDS - 1, MIN_WORDS, 7, 8])
+def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
+    text = " ".join(f"w{i}" for i in range(words))
+    writer = IndexWriter()
+    writer.add_texts([text])
+    index = save(writer, tmp_path)
+    assert index.find_near_texts([text, f"{text} more"]).tolist() == [words >= MIN_WORDS, words > 7]
+
+
+def test_reviews_of_earlier_corpora_have_numbers_of_their_own(tmp_path, held):
+    """In one file after the other: a text's runs are counted by its number."""
+    texts = [text for text in held if len(text.split()) >= 8][:10]
+    for k in range(2):
+        part = texts[5 * k : 5 * k + 5]
+        table = {"split": ["test"] * 5, "sentences": [[text] for text in part]}
+        pq.write_table(pa.table(table), tmp_path / f"{k}.parquet")
+    paths = str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet")
+    runs = np.fromfile(held_out.write_earlier_runs((0, paths), str(tmp_path)), RUN)
+    numbers, counts = np.unique(runs["text"], return_counts=True)
+    assert numbers.tolist() == list(range(10))
+    assert counts.tolist() == [len(set(list_runs(text))) for text in texts]
+
+
 def test_nothing_held_out_withholds_nothing(tmp_path):
     index = save(IndexWriter(), tmp_path)
     assert index.is_empty

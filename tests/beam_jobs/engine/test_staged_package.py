@@ -16,8 +16,10 @@ BEAM_JOBS = Path(staged_package.__file__).parents[1]
 PACKAGE_OF = {
     "apache_beam": None,
     "beam_jobs": None,
+    "google": None,
+    "grpc": None,
     "rich": None,
-}  # rich: only where a person looks on
+}  # apache-beam brings protobuf and grpcio; rich: only where a person looks on
 IMAGE_OF_ITS_OWN = (
     "scoring/classifier.py"  # its workers have torch, which is far too large to stage
 )

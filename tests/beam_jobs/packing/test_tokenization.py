@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from beam_jobs.packing.tokenization import Memory, WordIds
+from beam_jobs.packing.tokenization import Memory, WordIds, check_ids
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [
@@ -164,3 +164,64 @@ def test_all_shared_text():
     for path in files:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         assert_equal_ids(word_ids, reference, content.decode("utf-8", "replace").split("\n")[::40])
+
+
+def published(
+    lower_case: bool, strip_accents: bool | None, added: tuple[str, ...] = ()
+) -> Tokenizer:
+    """As published BERTs have it: [PAD], [unused…], then special entries in the middle."""
+    entries = ["the", *(f"[unused{i}]" for i in range(3)), *PIECES[:5], *SPECIAL[::-1]]
+    entries += [piece for piece in PIECES if piece not in entries] + ["Café", "café", "Great"]
+    entries = list(dict.fromkeys([*entries, "a" * 120]))
+    made = Tokenizer(models.WordPiece({p: i for i, p in enumerate(entries)}, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(strip_accents=strip_accents, lowercase=lower_case)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.add_special_tokens(SPECIAL)
+    made.add_tokens(list(added))
+    return made
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("strip_accents", [True, False, None])
+@pytest.mark.parametrize("added", [(), ("btw",), ("C++", "<url>")])
+def test_published_tokenizers(lower_case, strip_accents, added):
+    """Special ids anywhere, unused entries, accents kept or stripped, entries added later."""
+    reference = published(lower_case, strip_accents, added)
+    padded = published(lower_case, strip_accents, added)
+    padded.enable_padding(length=128)
+    padded.enable_truncation(max_length=128)
+    more = ["btw BTW xbtwx, C++! <url>", "[unused2]", "a" * 120, "Great Café", "unused1 pad cls"]
+    assert_equal_ids(WordIds(padded), reference, [*AWKWARD, *more] * 2)
+    assert WordIds(padded).cls_id == reference.token_to_id("[CLS]")
+
+
+def wordpiece(entries: dict[str, int]) -> models.WordPiece:
+    return models.WordPiece(entries, unk_token="[UNK]")
+
+
+def change(made: Tokenizer, **parts: object) -> Tokenizer:
+    for name, part in parts.items():
+        setattr(made, name, part)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (change(tokenizer(), pre_tokenizer=pre_tokenizers.Whitespace()), "pre_tokenizer is White"),
+        (change(tokenizer(), normalizer=normalizers.Lowercase()), "normalizer is Lowercase"),
+        (change(tokenizer(), model=models.BPE()), "model is BPE, not WordPiece"),
+        (change(tokenizer(), model=wordpiece({"[UNK]": 0})), "lacks .CLS., .SEP."),
+        (published(True, True, ("New York",)), "entry 'New York' has a space"),
+    ],
+)
+def test_another_tokenizer_is_refused(made, told):
+    with pytest.raises(ValueError, match=told):
+        WordIds(made)
+
+
+def test_ids_that_are_left_out_are_refused():
+    check_ids(tokenizer())
+    gaps = Tokenizer.from_str(tokenizer().to_str().replace('"##ly":6', '"##ly":60'))
+    with pytest.raises(ValueError, match="ids of its 25 entries are not 0 to 24"):
+        check_ids(gaps)

@@ -148,7 +148,7 @@ def test_a_mistake_names_the_field(setting, words):
     ("settings", "words"),
     [
         (["finetuning.published=google/electra-small"], "finetuning: published has no effect where "
-         "arms is pre-trained,random, only where it has published: leave it out"),
+         "arms is empty, only where it has published: leave it out"),
         (["promotion.margin=2"], "promotion: margin has no effect where mode is off, only where it "
          "is automatic or ask: leave it out"),
         (["promotion.tasks=stars"], "promotion: tasks has no effect where mode is off"),

@@ -49,6 +49,9 @@ def write_study_data(folder: Path) -> Path:
     for name in ("train.tsv", "dev.tsv"):
         rows = [f"a {name} film number {i}\t{i % 2}" for i in range(60)]
         (folder / "sst2" / name).write_text("\n".join(["sentence\tlabel", *rows]))
+    (folder / "epqa").mkdir()
+    rows = [f"does it fit model {i},it fits {i},{i % 3}" for i in range(60)]
+    (folder / "epqa" / "epqa.csv").write_text("\n".join(["question,candidate,label", *rows]))
     documents = [f"An encyclopaedia says of {i} that it follows {i - 1}." for i in range(400)]
     (folder / "general.txt").write_text("\n\n".join(documents))
     return folder

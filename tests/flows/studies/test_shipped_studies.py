@@ -27,10 +27,13 @@ from flows.studies.study_reading import (
 )
 from flows.study import build_study_graph
 from model.evaluation import latency
+from model.options import VocabularyOptions
 from model.tracking.mlflow_run import Tracking
 from tests.flows.studies.loaded import write_study_data
+from tests.model.published.checkpoints import write_checkpoint
 
 SMALL = {"n_train": 16, "n_dev": 8, "n_test": 16, "epochs": 1, "trials": 2, "seeds": [0]}
+SMALL["pretraining_seeds"] = [0]
 """What these settings are here, wherever a study names them."""
 
 
@@ -81,18 +84,24 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("name", list_shipped_studies())
 def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch):
+    if name == "adapt_published" and not hasattr(VocabularyOptions, "extend"):
+        pytest.skip("no published vocabulary is kept yet: model.vocabulary lacks --extend")
     monkeypatch.setattr(stage_runner, "run_job", run_here)
     monkeypatch.setattr(latency, "BATCHES", 3)
     written = shrink(read_yaml(find_study_file(name)))
     file = tmp_path / f"{name}.yaml"
     file.write_text(yaml.safe_dump(written, allow_unicode=True))
-    own = {
-        task: str(place / task) for task in ("imdb", "sst2", "subjqa") if task in file.read_text()
-    }
     variables = set(list_variables(written))
+    own = {task: str(place / task) for task in ("epqa", "imdb", "sst2", "subjqa")}
+    own = {task: data for task, data in own.items() if task in variables}
     general = [str(place / "general.txt")] if "general_shards" in variables else []
     choice = StudyChoice(file=str(file), variables=own, general_text=general, at_once=1)
-    settings = ["shards.max_length=96", "vocabulary.size=1000"]
+    settings = ["shards.max_length=96"]
+    if "origin" in variables:
+        published = write_checkpoint(place / "published", max_position_embeddings=128)
+        settings += [f"pretraining.start_from={published}", "vocabulary.extend_words=20"]
+    else:
+        settings.append("vocabulary.size=1000")
     if {"steps", "encoder"} & variables:
         settings.append("pretraining.steps=2")
     store = str(place / "store")

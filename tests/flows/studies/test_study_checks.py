@@ -230,6 +230,10 @@ def places(tmp_path_factory):
         ),
         ({"tasks": [{"task": "table:text=a,label=b", "data": "{}/electra"}]}, r"tasks\[0\]: "),
         (
+            {"tasks": [{"task": "subjqa", "data": "{}/electra"}]},
+            r"tasks\[0\]: .*/electra: no <domain>/train.csv",
+        ),
+        (
             {"arms": [{"name": "x", "encoder": "{}/none"}]},
             r"arms\[0\].encoder: .*/none is no model folder",
         ),

@@ -9,7 +9,12 @@ from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import Study, StudyChoice, expand_grid
 from flows.studies import study_reading
 from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
-from tests.flows.studies.loaded import list_shipped_variables, load_content, read_shipped
+from tests.flows.studies.loaded import (
+    list_shipped_variables,
+    load_content,
+    read_shipped,
+    write_study_data,
+)
 
 SHIPPED = list_shipped_studies()
 
@@ -34,17 +39,22 @@ def test_a_grid_makes_arms_of_every_combination():
     ]
 
 
+def fill(name):
+    """Something for every variable of a shipped study."""
+    variables = dict.fromkeys(list_shipped_variables(name), "100")
+    return variables | ({"origin": "<origin>"} if "origin" in variables else {})
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_studies_are_right(name):
-    variables = dict.fromkeys(list_shipped_variables(name), "100")
-    assert read_shipped(name, variables).arms
+    assert read_shipped(name, fill(name)).arms
     with pytest.raises(UserError, match=r"give --set \w+=…"):
         read_shipped(name, {})
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_study_written_out_reads_back_the_same(name):
-    study = read_shipped(name, dict.fromkeys(list_shipped_variables(name), "100"))
+    study = read_shipped(name, fill(name))
     assert parse_study(yaml.safe_load(study_reading.format_study(study)), "written") == study
 
 
@@ -57,7 +67,8 @@ def test_a_dump_is_all_that_these_studies_need(name, tmp_path):
 
 def test_an_unknown_study_is_the_users_mistake():
     with pytest.raises(
-        UserError, match="neither a file nor one of the shipped studies: domain_adaptation"
+        UserError,
+        match="neither a file nor one of the shipped studies: adapt_published, domain_adaptation",
     ):
         study_reading.find_study_file("nothing")
 
@@ -65,7 +76,8 @@ def test_an_unknown_study_is_the_users_mistake():
 def test_variables_are_filled_wherever_they_stand(tmp_path):
     (tmp_path / "b # c").mkdir()
     (tmp_path / "b # c" / "config.json").touch()
-    (tmp_path / "d.csv").write_text("text,label\na,1\nb,0\n")
+    rows = "".join(f"review {i},{i % 2}\n" for i in range(60))
+    (tmp_path / "d.csv").write_text(f"text,label\n{rows}")
     written = content(
         arms=[{"name": "one", "encoder": "${where}/b # c"}],
         tasks=[{"task": "table:text=text,label=label", "data": "${where}/d.csv"}],
@@ -137,6 +149,48 @@ def test_a_setting_that_every_task_says_itself_changes_nothing_and_is_refused(tm
     changed = choice.model_copy(update={"settings": {"n_dev": "100", "pretraining_seeds": "0,1"}})
     study = load_study(Parameters(store=str(tmp_path)), changed).study
     assert (study.settings["n_dev"], study.pretraining_seeds) == (100, [0, 1])
+
+
+def write_published(folder):
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_data_is(tmp_path):
+    choice = StudyChoice(file="adapt_published", general_text=["some text.txt"])
+    with pytest.raises(UserError, match="adapts a published encoder: give --start-from"):
+        load_study(Parameters(store=str(tmp_path)), choice)
+    given = fill_parameters([f"pretraining.start_from={write_published(tmp_path / 'mini')}"])
+    loaded = load_study(given, choice)
+    assert loaded.wanted == {"corpus", "shards", "general_shards", "extended_shards", "origin"}
+    assert loaded.left_out["task ePQA"] == "nobody named its data (--set epqa=…)"
+    assert {task.task for task in loaded.study.tasks} == {"polarity", "stars"}
+    write_study_data(tmp_path)
+    named = choice.model_copy(update={"variables": {"sst2": str(tmp_path / "sst2")}})
+    assert "sst-2" in {task.task for task in load_study(given, named).study.tasks}
+    wrong = choice.model_copy(update={"variables": {"origin": "org/mini"}})
+    with pytest.raises(UserError, match="write --start-from org/mini for `origin`"):
+        load_study(given, wrong)
+
+
+@pytest.mark.parametrize(
+    ("pretraining", "words"),
+    [
+        ({"start_from": "what is this"}, r"arms\[0\]: pretraining\.start_from: what is this is no"),
+        (
+            {"start_from": "org/mini", "set": {"layers": 3}},
+            r"arms\[0\]: pretraining\.set\.layers: the shape is that of org/mini; leave it out",
+        ),
+        ({"start_from": "/nowhere"}, r"pretraining\.start_from: /nowhere is no model folder"),
+    ],
+)
+def test_a_start_that_makes_no_sense_is_named(pretraining, words, tmp_path):
+    arm = {"name": "one", "pretraining": {"shards": "${shards}", **pretraining}}
+    written = {"arms": [arm], "tasks": [{"task": "polarity", "data": "${corpus}"}]}
+    with pytest.raises(UserError, match=words):
+        load_content(written, tmp_path)
 
 
 def test_the_table_of_studies_names_their_variables():

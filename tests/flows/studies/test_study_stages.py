@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from beam_jobs.job.errors import UserError
-from flows.configuration.parameters import Finetuning
+from flows.configuration.comparison import Finetuning
 from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph

@@ -4,7 +4,7 @@ back.
 
 import pytest
 
-from flows.configuration.parameters import Promotion
+from flows.configuration.comparison import Promotion
 from flows.runner.store import ExistingStage, Store
 from flows.servers.health import find_free_port
 from flows.ui.promotion import (
@@ -75,8 +75,9 @@ def tracked(tmp_path):
             "scorer": f"of-{encoder}",
             "report": f"{encoder} against {against}",
         }
+        arms = "pre-trained", "champion"
         decision = consider_promotion(
-            Promotion(mode="automatic"), report, tracking, "champion", tags, champion
+            Promotion(mode="automatic"), report, tracking, arms, tags, champion
         )
         tracking.finish()
         return decision.promote

@@ -13,10 +13,10 @@ from model.finetuning.features.examples import SPLITS, Example, Omission, Sampli
 from model.finetuning.reading.splits import (
     DEV_SHARE,
     SHARES,
+    SplitReader,
     SplitSource,
     hash_input,
     list_split_files,
-    make_reader,
 )
 from model.finetuning.tasks import find_task, glue
 from tests.model.finetuning.tasks.test_formats import splits
@@ -176,7 +176,7 @@ def test_what_a_format_leaves_out_is_counted_by_its_reason(tmp_path):
 
     files = {split: SplitSource((tmp_path / "all.csv",)) for split in SPLITS}
     left_out = Counter()
-    read_split = make_reader(read, parts=lambda data: files)
+    read_split = SplitReader(read, parts=lambda data: files)
     assert [e.id for e in read_split(tmp_path, "test", Sampling(), left_out)] == ["a"]
     assert left_out == {"no text": 2, "no label": 1}
 

@@ -80,6 +80,9 @@ def test_a_total_is_never_zero_for_it_is_divided_by():
 
 def test_documents_of_the_last_row_count_as_those_of_the_first():
     assert sum_squared_lengths(np.array([[1, 1, 2, 0], [1, 1, 1, 1], [0, 0, 0, 0]])) == 4 + 1 + 16
+    drawn = np.sort(np.random.default_rng(0).integers(0, 6, (20, 12)), axis=1)
+    lengths = [np.count_nonzero(row == number) for row in drawn for number in range(1, 6)]
+    assert sum_squared_lengths(drawn) == sum(length**2 for length in lengths)
 
 
 def test_a_resumed_run_sees_the_same_batches_and_every_step_other_masks():

@@ -36,6 +36,16 @@ def test_every_token_is_as_likely():
     assert seen / 20_000 == pytest.approx(np.full(40, 0.15), abs=0.015)
 
 
+def test_every_position_has_random_numbers_of_its_own():
+    """The generator's draws are seeded by the keys: equal ones would draw alike."""
+    rng = np.random.default_rng(3)
+    ids, maskable = batch(rng)
+    replacement = masking.Replacement(MASK, 0.85, 0.0, 1000)
+    keys = masking.mask_tokens(rng, ids, maskable, 0.15, replacement).keys
+    assert len(np.unique(keys)) == keys.size
+    assert 2**30 < keys.max() < 2**31
+
+
 def test_what_is_put_there():
     rng = np.random.default_rng(2)
     ids, maskable = batch(rng, sequences=500)

@@ -49,6 +49,28 @@ def test_sequences_are_shuffled_inside_a_window(tmp_path):
     assert second not in (first, written)
 
 
+def test_the_sample_is_the_first_row_groups(shards):
+    every = rows_as_tuples(shards.read_groups(list(shards.row_groups)))
+    first = shards.row_groups[0].sequences
+    assert first < len(every)
+    assert rows_as_tuples(shards.sample_rows(1)) == every[:first]
+    assert rows_as_tuples(shards.sample_rows(first)) == every[:first]
+    assert len(rows_as_tuples(shards.sample_rows(first + 1))) == sum(
+        group.sequences for group in shards.row_groups[:2]
+    )
+    assert rows_as_tuples(shards.sample_rows(10**6)) == every
+
+
+def test_the_sources_are_what_the_shards_say_they_were_made_of(shards):
+    described = shards.folder / "shards.json"
+    written = json.loads(described.read_text())
+    described.write_text(json.dumps(written | {"made_of": {"corpus": "c", "vocabulary": "v"}}))
+    try:
+        assert shards.read_sources() == {"corpus": "c", "vocabulary": "v"}
+    finally:
+        described.write_text(json.dumps(written))
+
+
 @pytest.mark.parametrize("window", [1, 64, 1000])
 def test_any_place_continues_as_if_never_stopped(shards, window):
     whole = take(Stream(shards, 0, window), 0, 14, 50)

@@ -7,6 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, models
 
 from beam_jobs.job.errors import UserError
+from model.published.tokenizer import load_published_tokenizer
 
 UNKNOWN = "[UNK]"
 
@@ -39,7 +40,13 @@ def compare_vocabularies(
 
 
 def read_vocabulary(path: str, like: Tokenizer) -> Tokenizer:
-    """Return a tokenizer of a vocab.txt that normalizes and splits words as `like` does."""
+    """Return a folder's own tokenizer, or that of a vocab.txt, which normalizes and splits words
+    as `like` does.
+    """
+    if Path(path).is_dir():
+        return load_published_tokenizer(
+            Path(path), lambda text: UserError(f"--compare {path}: {text}")
+        )
     try:
         entries = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

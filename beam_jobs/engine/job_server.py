@@ -1,0 +1,124 @@
+"""Checks that a Beam job server can be reached, and tells where one sees the job that it runs.
+
+A job server takes graphs over gRPC and runs them on an engine: Beam's for Flink on a cluster of
+Flink, Beam's own (`apache_beam.runners.portability.local_job_service_main`) by itself.
+"""
+
+import json
+import shutil
+import socket
+import time
+import urllib.request
+from contextlib import suppress
+from http.client import HTTPException
+
+import grpc
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+)
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
+from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.progress import announce_job
+
+CONNECT_SECONDS = 5.0
+SECONDS_TO_APPEAR = 20
+JAVA_RUNNERS = {"FlinkRunner": "flink_job_server_jar"}
+"""Runners that start a job server in Java here, and the option with its jar."""
+
+
+def check_job_server(options: PipelineOptions) -> None:
+    """Raise an error in one line if the job server of these options cannot take a graph.
+
+    An address that is none, a server of another kind, and no Java are the user's mistakes; a
+    server that does not answer may be there again soon.
+    """
+    runner = options.view_as(StandardOptions).runner
+    portable = options.view_as(PortableOptions)
+    if runner in JAVA_RUNNERS and not portable.job_endpoint and not shutil.which("java"):
+        raise UserError(
+            f"--runner {runner}: starts a job server in Java, and there is no java on PATH; "
+            "install Java 17, or start the job server elsewhere and give --runner PortableRunner "
+            "--job_endpoint HOST:PORT"
+        )
+    if portable.job_endpoint and portable.job_endpoint != "embed":
+        ask_job_server(portable.job_endpoint, "--job_endpoint")
+
+
+def connect_to_address(address: str, setting: str) -> None:
+    """Raise an error unless something listens at HOST:PORT."""
+    host, port = split_address(address, setting)
+    try:
+        socket.create_connection((host, port), CONNECT_SECONDS).close()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise TransientError(f"{setting} {address} cannot be reached: {why}") from None
+
+
+def split_address(address: str, setting: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT; raise UserError if it is not that."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536 or "/" in host:
+        raise UserError(f"{setting} {address}: write HOST:PORT")
+    return host, int(port)
+
+
+def ask_job_server(address: str, setting: str) -> None:
+    """Raise an error unless a Beam job server answers at HOST:PORT."""
+    connect_to_address(address, setting)
+    with grpc.insecure_channel(address) as channel:
+        service = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        try:
+            service.GetJobs(beam_job_api_pb2.GetJobsRequest(), timeout=CONNECT_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNIMPLEMENTED:  # it speaks, and keeps no list
+                return
+            raise UserError(
+                f"{setting} {address} answers, but is no Beam job server; the address of Flink "
+                "itself belongs to flink_master"
+            ) from None
+
+
+def announce_flink_job(options: PipelineOptions) -> None:
+    """Report the page of the job in Flink's UI, if the options say where Flink is.
+
+    Flink has the job some seconds after the job server has taken it.
+    """
+    master = options.view_as(FlinkRunnerOptions).flink_master or ""
+    if ":" not in master:
+        return
+    address = (master if "://" in master else f"http://{master}").rstrip("/")
+    name = options.view_as(GoogleCloudOptions).job_name
+    for _ in range(SECONDS_TO_APPEAR):
+        if job := find_flink_job(address, name):
+            announce_job(f"{address}/#/job/running/{job}/overview")
+            return
+        time.sleep(1)
+    announce_job(f"{address}/#/overview")
+
+
+def find_flink_job(address: str, name: str) -> str:
+    """Return the id of the job whose name begins like this; empty: Flink knows none."""
+    with suppress(OSError, HTTPException, ValueError, KeyError):
+        with urllib.request.urlopen(f"{address}/jobs/overview", timeout=CONNECT_SECONDS) as answer:
+            jobs = json.load(answer)["jobs"]
+        return next((job["jid"] for job in jobs if job["name"].startswith(name)), "")
+    return ""
+
+
+def read_flink_slots(address: str, setting: str) -> int:
+    """Return how many slots the cluster of a JobManager at HOST:PORT has."""
+    connect_to_address(address, setting)
+    try:
+        with urllib.request.urlopen(
+            f"http://{address}/overview", timeout=CONNECT_SECONDS
+        ) as answer:
+            return int(json.load(answer)["slots-total"])
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{setting} {address} answers, but is no JobManager of Flink: give its REST address"
+        ) from None

@@ -1,0 +1,53 @@
+"""Imports Beam for a job's local command without the clients of services that it does not use.
+
+`import apache_beam` loads the clients of Google Cloud, MongoDB and pandas where they are installed:
+more than half of its time. Beam does without each that is missing. They are kept out only if this
+process was started as `python -m beam_jobs.…_job` and names no remote runner; imported by anything
+else, and on the workers of Dataflow, Flink and Spark, Beam is whole. Storage at gs:// and s3:// is
+read by fsspec, not by Beam.
+
+A job imports this module before anything that imports Beam.
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from beam_jobs.engine.light_imports import hide_modules
+
+LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}
+"""Values of --runner that mean FnApiRunner."""
+NOT_NEEDED = (
+    *("google.api_core", "google.auth", "google.cloud", "google.genai", "google.pubsub_v1"),
+    *("apitools", "bson", "gridfs", "hdfs", "oauth2client", "pandas", "pymongo", "requests"),
+)
+
+
+def is_local_command(argv: Sequence[str]) -> bool:
+    """Return whether `argv`, a process's sys.argv, starts a job on this machine."""
+    if Path(argv[0]).resolve().parent != Path(__file__).resolve().parents[1]:
+        return False
+    runners = [
+        word.partition("=")[2] if "=" in word else next(iter(argv[i + 1 : i + 2]), "")
+        for i, word in enumerate(argv)
+        if word.partition("=")[0] == "--runner"
+    ]
+    return set(runners) <= LOCAL_RUNNERS
+
+
+def import_beam(argv: Sequence[str]) -> None:
+    """Import Beam, without what a local command does not need if `argv` is one."""
+    if not is_local_command(argv):
+        import apache_beam
+
+        return
+    logging.disable(logging.WARNING)  # Beam warns of each client that is missing
+    try:
+        with hide_modules(*NOT_NEEDED):
+            import apache_beam  # noqa: F401
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+import_beam(sys.argv)

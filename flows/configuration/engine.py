@@ -1,0 +1,95 @@
+"""Which engine runs the Beam jobs, and what each of them needs to be told."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from flows.configuration.sections import Section
+
+HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"
+REQUIRED = {
+    "flink": ("job_endpoint",),
+    "dataflow": ("project", "region", "temp_location"),
+}
+
+
+def _needs(*kinds: str) -> dict[str, Any]:
+    return {"needs": {"kind": list(kinds)}}
+
+
+class Engine(Section):
+    """Where the Beam jobs run. What they make has the same bytes and fingerprints anywhere."""
+
+    kind: Literal["local", "flink", "dataflow"] = Field(
+        default="local",
+        description="local: processes of this machine; flink: a cluster behind Beam's job server; "
+        "dataflow: Google's service",
+    )
+    job_endpoint: str = Field(
+        default="",
+        pattern=HOST_AND_PORT,
+        description="Of flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
+        json_schema_extra=_needs("flink"),
+    )
+    worker_address: str = Field(
+        default="localhost:50000",
+        pattern=HOST_AND_PORT,
+        description="Of flink: HOST:PORT of the pool of Python workers, as the engine sees it; the "
+        "default is a sidecar of each TaskManager",
+        json_schema_extra=_needs("flink"),
+    )
+    flink_master: str = Field(
+        default="",
+        pattern=HOST_AND_PORT,
+        description="Of flink: HOST:PORT of the JobManager's REST address, for the link to the job "
+        "and the number of slots; empty: neither",
+        json_schema_extra=_needs("flink"),
+    )
+    project: str = Field(
+        default="",
+        description="Of dataflow: the Google Cloud project",
+        json_schema_extra=_needs("dataflow"),
+    )
+    region: str = Field(
+        default="",
+        description="Of dataflow: for example europe-west4",
+        json_schema_extra=_needs("dataflow"),
+    )
+    temp_location: str = Field(
+        default="",
+        pattern=r"^(gs://[\w.-]+(/.*)?)?$",
+        description="Of dataflow: folder in gs:// for what it keeps meanwhile",
+        json_schema_extra=_needs("dataflow"),
+    )
+    workers: int = Field(
+        default=0,
+        ge=0,
+        le=4096,
+        description="Slots of Flink, or workers of Dataflow at most; 0: as the engine says. Of "
+        "local it is corpus.workers",
+        json_schema_extra=_needs("flink", "dataflow"),
+    )
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        for name in REQUIRED.get(self.kind, ()):
+            if not getattr(self, name):
+                raise ValueError(f"engine.kind={self.kind} needs engine.{name}")
+        return self
+
+    def list_options(self, local_workers: int = 0) -> list[str]:
+        """Return the options by which a Beam job runs on this engine."""
+        if self.kind == "local":
+            return ["--direct_num_workers", str(local_workers)] if local_workers else []
+        if self.kind == "flink":
+            return [
+                *["--runner", "PortableRunner", "--job_endpoint", self.job_endpoint],
+                *["--environment_type", "EXTERNAL", "--environment_config", self.worker_address],
+                *(["--flink_master", self.flink_master] if self.flink_master else []),
+                *(["--parallelism", str(self.workers)] if self.workers else []),
+            ]
+        return [
+            *["--runner", "DataflowRunner", "--project", self.project, "--region", self.region],
+            *["--temp_location", self.temp_location],
+            *(["--max_num_workers", str(self.workers)] if self.workers else []),
+        ]

@@ -1,0 +1,70 @@
+"""The form's field for the place of a published encoder, and which settings make sense beside one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from flows.configuration.addresses import Address
+from model.published.place_forms import FORMS, find_kind, parse_place
+
+SHAPE = (
+    "layers",
+    "hidden",
+    "intermediate",
+    "heads",
+    "embedding",
+    "max_positions",
+    "type_vocabulary_size",
+)
+"""Fields of Architecture that the published encoder's own config.json says."""
+
+
+def _check_place(place: str) -> str:
+    if place and find_kind(place) is None:
+        raise ValueError(f"{place} is no place of a published encoder: write {FORMS}")
+    return place
+
+
+Place = Annotated[Address, AfterValidator(_check_place)]
+
+
+def name_origin(place: str) -> str:
+    """Return what reports call the encoder of a place: the last part of its name."""
+    kind = find_kind(place)
+    if kind in (None, "folder"):
+        return Path(place).expanduser().resolve().name
+    return parse_place(kind, place)["name"].rpartition("/")[2]
+
+
+def find_contradictions(form: Any) -> Iterator[str]:
+    """Yield what a run's form asks that makes no sense with, or without, a published start."""
+    place, words = form.pretraining.start_from, form.vocabulary
+    if not place:
+        if words.source == "keep":
+            yield "vocabulary.source=keep: keeps that of pretraining.start_from, which is empty"
+        if words.extend_words:
+            yield (
+                f"vocabulary.extend_words={words.extend_words}: extends the vocabulary of "
+                "pretraining.start_from, which is empty"
+            )
+        if "origin" in form.finetuning.arms:
+            yield (
+                "finetuning.arms: origin is the encoder of pretraining.start_from, which is empty"
+            )
+        return
+    for name in SHAPE:
+        if name in form.pretraining.settings:
+            yield (
+                f"pretraining.settings: {name}: the shape is that of {place} "
+                "(pretraining.start_from); leave it out"
+            )
+    if words.source == "new":
+        return
+    for name in ("size", "lower_case"):
+        if getattr(words, name) != type(words).model_fields[name].default:
+            yield (
+                f"vocabulary.{name}: the vocabulary is that of {place} (pretraining.start_from); "
+                "leave it out, or write vocabulary.source=new"
+            )

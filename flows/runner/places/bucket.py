@@ -1,0 +1,163 @@
+"""Objects below an address in s3:// or gs://: whole ones are put, got, listed and removed.
+
+Every request is repeated while the server is away. What else fails is told in one line.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from copy import copy
+from pathlib import Path
+from typing import Any, TypeVar
+
+from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.storage import is_network_error
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 300.0
+"""How long a server that is away is asked again; Prefect then tries the stage again."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds
+REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}
+"""Codes of S3 for an object that is there already, or is being created."""
+WRONG_REGION = {
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "PermanentRedirect",
+    "301",
+}
+CLOCK_SKEW = "RequestTimeTooSkewed"
+
+
+class Bucket:
+    """The objects below one address; `patience` in seconds."""
+
+    def __init__(self, address: str, patience: float = PATIENCE_SECONDS):
+        from fsspec.core import url_to_fs
+
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what fails is told here, once
+        self.address, self.patience = address, patience
+        try:
+            self._there, self._prefix = url_to_fs(address, use_listings_cache=False)
+        except ImportError as missing:
+            raise UserError(f"--store {address}: {missing}") from None
+
+    def with_patience(self, seconds: float) -> "Bucket":
+        """Return the same objects, asked for with another patience."""
+        other = copy(self)
+        other.patience = seconds
+        return other
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of an object, None where there is none."""
+        try:
+            content: bytes = self._ask(self._there.cat_file, self._join(name))
+        except FileNotFoundError:
+            return None
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        self._ask(self._there.pipe_file, self._join(name), content)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write an object unless there is one of this name; return whether it is ours.
+
+        An answer that was lost on its way leads to a second request, which is refused: so what is
+        there is read.
+        """
+        try:
+            self._ask(self._there.pipe_file, self._join(name), content, mode="create")
+        except OSError as error:
+            if not isinstance(error, FileExistsError) and find_code(error) not in REFUSED_CREATIONS:
+                raise
+            return self.read(name) == content
+        return True
+
+    def upload(self, file: Path, name: str) -> None:
+        self._ask(self._there.put_file, str(file), self._join(name))
+
+    def download(self, name: str, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._ask(self._there.get_file, self._join(name), str(file))
+
+    def list_sizes(self, prefix: str = "") -> dict[str, int]:
+        """Return the bytes of each object whose name begins with `prefix`, in order of name."""
+        folder, _, beginning = prefix.rpartition("/")
+        found = self._ask(self._there.find, self._join(folder), prefix=beginning, detail=True)
+        start = len(self._prefix.rstrip("/")) + 1
+        sizes = {path[start:]: info["size"] for path, info in found.items()}
+        return {name: sizes[name] for name in sorted(sizes) if name.startswith(prefix)}
+
+    def read_all(self, names: list[str]) -> dict[str, bytes]:
+        """Return the contents of objects; those that are gone are left out."""
+        if not names:
+            return {}
+        paths = {self._join(name): name for name in names}
+        found = self._ask(self._there.cat, list(paths), on_error="omit")
+        return {paths[path]: content for path, content in found.items()}
+
+    def remove(self, name: str) -> None:
+        """Remove an object if it is there."""
+        try:
+            self._ask(self._there.rm_file, self._join(name))
+        except FileNotFoundError:
+            return
+
+    def _join(self, name: str) -> str:
+        return f"{self._prefix.rstrip('/')}/{name}".rstrip("/")
+
+    def _ask(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Return the answer to a request; ask again while the server is away."""
+        deadline, pause = time.monotonic() + self.patience, FIRST_PAUSE
+        while True:
+            try:
+                return request(*arguments, **options)
+            except Exception as error:  # each store's package has exceptions of its own
+                if not is_away(error):
+                    raise_in_words(error, self.address)
+                if time.monotonic() + pause > deadline:
+                    raise TransientError(
+                        f"--store {self.address}: the server cannot be reached: {error}"
+                    ) from error
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def find_code(error: BaseException) -> str:
+    """Return the code of S3 that s3fs turned into this error of Python, or nothing."""
+    answer = getattr(error.__cause__ or error, "response", None) or {}
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
+
+
+def is_away(error: BaseException) -> bool:
+    """Return whether a later request may be answered: no connection, or an error of the server."""
+    answer = getattr(error.__cause__ or error, "response", None)
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) if answer else 0
+    return is_network_error(error) or status >= 500 or getattr(error, "code", 0) in range(500, 600)
+
+
+def raise_in_words(error: Exception, address: str) -> None:
+    """Raise what the user can put right as UserError, in one line; anything else as it is."""
+    code, kind = find_code(error), type(error).__name__
+    words = " ".join(str(error).split())
+    scheme = address.partition("://")[0]
+    if "NoCredentials" in kind or "DefaultCredentials" in kind or "PartialCredentials" in kind:
+        names = (
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            if scheme == "s3"
+            else "GOOGLE_APPLICATION_CREDENTIALS"
+        )
+        raise UserError(f"--store {address}: no credentials here; set {names}") from error
+    # botocore asks the server for the region; one that redirects that too ends in a recursion
+    if code in WRONG_REGION or isinstance(error, RecursionError):
+        raise UserError(
+            f"--store {address}: the bucket is in another region; set AWS_DEFAULT_REGION ({words})"
+        ) from error
+    if code == CLOCK_SKEW:
+        raise UserError(
+            f"--store {address}: this machine's clock is wrong; set it ({words})"
+        ) from error
+    if "NoSuchBucket" in code or "bucket does not exist" in words:
+        raise UserError(f"--store {address}: no such bucket; make it, or name another") from error
+    if isinstance(error, PermissionError) or getattr(error, "code", 0) in (401, 403):
+        raise UserError(f"--store {address}: no rights to read and write there: {words}") from error
+    raise error

@@ -1,0 +1,179 @@
+"""The arms of a run: where the encoder of each comes from, what is checked before anything is made,
+and their cells.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from beam_jobs.job.errors import UserError
+from flows.configuration.comparison import Arm
+from flows.configuration.parameters import Parameters
+from flows.runner.store import Stage, Store
+from flows.stages.external import build_external_stage
+from flows.stages.finetuning import (
+    Cell,
+    Finetuning,
+    Start,
+    build_evaluation_stage,
+    build_finetuning_stage,
+)
+from flows.stages.origin_folder import get_name
+from flows.stages.pretraining import describe_training, has_accelerator
+from model.presets import PUBLISHED_FINETUNING
+
+ADAPTED, AS_PUBLISHED = "adapted", " as published"
+"""How reports call the new encoder of a run with a published start, and end the name of that one.
+"""
+CONFIG = "config.json"
+WEIGHTS = [
+    f"{name}{index}"
+    for name in ("model.safetensors", "pytorch_model.bin")
+    for index in ("", ".index.json")
+]
+"""One of them is in every transformers folder."""
+
+
+def check_parameters(parameters: Parameters) -> None:
+    """Raise UserError, before anything is made, where fine-tuning would fail hours later."""
+    check_objective(parameters)
+    check_splits(parameters)
+    check_published(parameters)
+
+
+def check_objective(parameters: Parameters) -> None:
+    """Raise UserError where an encoder that begins with random weights is to be no ELECTRA: what is
+    fine-tuned, promoted and described is one. A published one is gone on with as it was made.
+    """
+    asked = describe_training(parameters).resolved.pretraining.objective
+    if asked != "electra" and not parameters.pretraining.start_from:
+        raise UserError(
+            f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment "
+            "pre-train makes such an encoder, and a study may compare them (`amazon-electra study`)"
+        )
+
+
+def check_splits(parameters: Parameters) -> None:
+    """Raise UserError where a split is empty: each cell trains on one, chooses by another and is
+    tested on a third.
+    """
+    shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
+    if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
+        raise UserError(
+            f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of "
+            f"train, dev and test, here {' and '.join(empty)} would be empty; the deployments "
+            "prepare-data and pre-train need none of them"
+        )
+
+
+def check_published(parameters: Parameters) -> None:
+    """Raise UserError where the published model is not here: nothing is downloaded."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    name = parameters.finetuning.published
+    if "published" not in parameters.chosen_arms or not name or Path(name).expanduser().is_dir():
+        return
+    try:
+        found = {
+            file
+            for file in (CONFIG, *WEIGHTS)
+            if isinstance(try_to_load_from_cache(name, file), str)
+        }
+    except ValueError as wrong:
+        raise UserError(f"finetuning.published: {str(wrong).splitlines()[0]}") from None
+    if CONFIG not in found or len(found) == 1:
+        raise UserError(
+            f"finetuning.published: {name} is not in this machine's cache, "
+            f"{constants.HF_HUB_CACHE}; fetch it first (hf download {name}), "
+            "or give the path of its folder"
+        )
+
+
+def list_arms(
+    parameters: Parameters,
+    store: Store,
+    encoder: Stage,
+    champion: Stage | None,
+    base: Stage | None = None,
+    origin: Stage | None = None,
+) -> dict[Arm, Stage]:
+    """Return each arm's encoder, in the order chosen; none is compared with itself.
+
+    A model that wants to be champion is compared with the one that is. Where there is none, a model
+    that goes on from another is compared with that one.
+    """
+    chosen = parameters.chosen_arms
+    if parameters.promotion.mode != "off" and "champion" not in chosen:
+        chosen.append("champion")
+    if champion is None or champion.fingerprint == encoder.fingerprint:
+        chosen = ["base" if arm == "champion" else arm for arm in chosen]
+    published = parameters.finetuning.published
+    sources: dict[Arm, Stage | None] = {
+        "pre-trained": encoder,
+        "random": encoder,
+        "champion": champion,
+        "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
+        "published": build_external_stage(published, store) if published else None,
+        "origin": origin,
+    }
+    return {arm: source for arm in chosen if (source := sources[arm])}
+
+
+def list_cells(
+    parameters: Parameters,
+    store: Store,
+    corpus: Stage,
+    encoder: Stage,
+    champion: Stage | None,
+    base: Stage | None = None,
+    origin: Stage | None = None,
+) -> Iterator[Cell]:
+    """Yield the cells of a run in the order of the report; `base` is the model that this one goes
+    on from, `origin` the published one that all of them began with, if any.
+    """
+    settings = choose_settings(parameters, origin)
+    arms = list_arms(parameters, store, encoder, champion, base, origin)
+    for task in parameters.finetuning.tasks:
+        for seed in parameters.finetuning.seeds:
+            for arm, source in arms.items():
+                chosen = Finetuning(
+                    Start(source, "random" if arm == "random" else "trained"),
+                    task,
+                    seed,
+                    corpus,
+                    settings,
+                    parameters.preset,
+                    parameters.pretraining.device,
+                )
+                name = name_arm(arm, origin)
+                labels = {"arm": name, "task": task, "seed": str(seed)}
+                title = f"{name} · {task} · seed {seed}"
+                finetuned = build_finetuning_stage(chosen, title, labels)
+                evaluated = build_evaluation_stage(chosen, finetuned)
+                yield Cell(name, task, seed, finetuned, evaluated)
+
+
+def name_arm(arm: Arm, origin: Stage | None) -> str:
+    """Return what reports call an arm: where there is a published start, by what was done to it."""
+    if origin is None:
+        return arm
+    return {"pre-trained": ADAPTED, "origin": f"{get_name(origin)}{AS_PUBLISHED}"}.get(arm, arm)
+
+
+def choose_settings(parameters: Parameters, origin: Stage | None) -> dict[str, str]:
+    """Return the settings of fine-tuning in which a run differs from its preset: of all its arms,
+    since a published encoder takes other learning rates than one that a preset trains.
+    """
+    rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
+    return {
+        **(PUBLISHED_FINETUNING if origin else {}),
+        **({"learning_rates": rates} if rates else {}),
+    }
+
+
+def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Stage) -> list[Cell]:
+    """Return the cells that a CPU makes while the encoder is pre-trained: they are not made of it.
+
+    A small network does not fill all cores; an accelerator takes one training after the other.
+    """
+    is_cpu = not has_accelerator(parameters.pretraining.device)
+    return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]

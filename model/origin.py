@@ -1,0 +1,29 @@
+"""Brings a published encoder into a folder: python -m model.origin --place PLACE --output DIR
+
+PLACE is a folder, a hub name (org/name or org/name@revision), `models:/name@alias` in MLflow's
+registry or `package:MODULE`, an installed package with the model inside. The folder is a start for
+model.pretrain (--start-from), an encoder for model.finetune and a vocabulary for
+beam_jobs.shards_job.
+"""
+
+from typing import Any
+
+from beam_jobs.job.command import main
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import make_writable_folder
+from beam_jobs.job.settings import read_options
+from model.options import OriginOptions
+from model.published.folder import write_origin
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    """Write the folder; return origin.json."""
+    options = read_options(OriginOptions, argv, "python -m model.origin", __doc__)
+    if options.output.exists() and not options.output.is_dir():
+        raise UserError(f"--output: {options.output} is a file; give a folder")
+    make_writable_folder("--output", options.output.absolute().parent)
+    return write_origin(options.place, options.output, options.generator)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,76 @@
+"""What can be set against forgetting: each field with its meaning, unit, bounds and source.
+
+Like model/config.py it imports the standard library alone.
+"""
+
+from dataclasses import dataclass
+
+from beam_jobs.job.settings import check_settings, setting
+
+STARTED = {"--start-from": ("given",)}
+PROBED = {"--probe": ("given",)}
+"""What settings need to be read at all."""
+
+
+@dataclass(frozen=True)
+class AdaptationConfig:
+    """What a training that starts from loaded weights (--start-from) does against forgetting.
+
+    The trunk is what was loaded and is fine-tuned later: embeddings and encoder, without heads.
+    model/pretraining/adaptation/recipe.py has the defaults for published encoders.
+    """
+
+    head_steps: float = setting(
+        "share of the steps, the first ones, in which the trunk is frozen and all else learns "
+        "(Kumar et al. 2022, arXiv 2202.10054)",
+        0.0,
+        ge=0,
+        lt=1,
+        needs=STARTED,
+    )
+    trunk_learning_rate: float = setting(
+        "peak of the trunk, all else has learning_rate; 0: the same", 0.0, ge=0, needs=STARTED
+    )
+    layer_decay: float = setting(
+        "a layer's learning rate over that of the layer above it, as in fine-tuning (Howard & "
+        "Ruder 2018, arXiv 1801.06146)",
+        1.0,
+        ge=0.1,
+        le=1,
+        needs=STARTED,
+    )
+    freeze_embeddings: bool = setting(
+        "leave the embeddings of words, positions and types as loaded", False, needs=STARTED
+    )
+    origin_pull: float = setting(
+        "times the learning rate: share of the way back to the loaded weights that the trunk goes "
+        "after each step, in place of weight decay (L2-SP, Li et al. 2018, arXiv 1802.01483; "
+        "decoupled as in Loshchilov & Hutter 2019)",
+        0.0,
+        ge=0,
+        needs=STARTED,
+    )
+    origin_distillation: float = setting(
+        "weight in the loss of the squared distance of the trunk's last states from those of a "
+        "frozen copy of the origin, over their squared length (Li et al. 2019, arXiv 1901.09229)",
+        0.0,
+        ge=0,
+        needs=STARTED,
+    )
+    origin_average: float = setting(
+        "share of the loaded weights in the trunk that is written, the trained ones have the rest "
+        "(WiSE-FT, Wortsman et al. 2022, arXiv 2109.01903)",
+        0.0,
+        ge=0,
+        lt=1,
+        needs=STARTED,
+    )
+    probe_train: int = setting(
+        "labelled reviews that a probe learns from, half of them positive", 400, ge=4, needs=PROBED
+    )
+    probe_dev: int = setting(
+        "dev reviews that a probe is measured on, half of them positive", 1000, ge=2, needs=PROBED
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)

@@ -1,0 +1,60 @@
+"""Chooses what a training that begins with loaded weights does by default: objective, settings.
+
+Imports no torch.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from beam_jobs.job.errors import UserError
+from model.published.architecture import read_config
+
+NEW_HEAD_SETTINGS: Mapping[str, str] = {
+    "learning_rate": "2e-3",
+    "warmup": "0.1",
+    "head_steps": "0.4",
+    "trunk_learning_rate": "1e-4",
+}
+"""Of a bare trunk, which gets a new head: the head learns alone first, and fast. Measured with
+MiniLM: docs/results.md, "Starting from a published encoder".
+"""
+OLD_HEAD_SETTINGS: Mapping[str, str] = {
+    "learning_rate": "5e-5",
+    "warmup": "0.1",
+}
+"""Of a masked language model with its head (Sun et al. 2019, arXiv 1905.05583: 5e-5 and a tenth);
+not measured here.
+"""
+HEADS = ("ForMaskedLM", "ForPreTraining")
+TEN_PROBES = {"validate_every": "0"}
+
+
+def choose_settings(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a folder of start weights asks for, as texts; `given` win. Learning
+    rates go together: who gives one of them gets none of the others.
+
+    A masked language model, and every encoder of BERT's family without a discriminator, goes on as
+    a masked language model; a discriminator, or google's checkpoint, as the preset says.
+    """
+    if not (folder / "config.json").is_file():
+        return {}
+    config = read_config(folder, lambda text: UserError(f"--start-from {folder}: {text}"))
+    heads = [str(head) for head in config.get("architectures") or []]
+    if config.get("model_type") == "electra":
+        chosen = {"objective": "mlm"} if "ElectraForMaskedLM" in heads else {}
+    elif given.get("objective", "mlm") != "mlm":
+        return {}
+    else:
+        has_head = any(head.endswith(HEADS) for head in heads)
+        chosen = {"objective": "mlm", **TEN_PROBES}
+        if not set(NEW_HEAD_SETTINGS) & set(given):
+            chosen |= OLD_HEAD_SETTINGS if has_head else NEW_HEAD_SETTINGS
+    return {name: text for name, text in chosen.items() if name not in given}
+
+
+def describe_settings(folder: Path, chosen: Mapping[str, str]) -> str:
+    """Return one line for the log, empty where nothing was chosen."""
+    if not chosen:
+        return ""
+    words = ", ".join(f"{name}={text}" for name, text in chosen.items())
+    return f"by what {folder} is: {words}; --set chooses others"

@@ -1,0 +1,70 @@
+"""Chooses which weights of a run that began with loaded ones are written as its model."""
+
+import sys
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from beam_jobs.job.errors import UserError
+from model.pretraining import checkpoint
+from model.pretraining.loop import Training
+
+
+def settle_weights(training: Training) -> dict[str, Any]:
+    """Put the weights that are to be written into the model; return what result.json says of them.
+
+    Of the states that were probed, the loaded one included, it is the best, by default the last.
+    The trunk is averaged with the loaded one as the probe saw it.
+    """
+    if training.anchor is None:
+        return {}
+    totals = training.totals
+    step = totals.step if training.probe is None else totals.best_step
+    if training.device.is_rank0:
+        _load_step(training, step)
+    training.anchor.average(training.adaptation.origin_average if step else 1.0)
+    if training.probe is None:
+        return {}
+    if training.device.is_rank0:
+        print(_describe_choice(training), file=sys.stderr)
+    return {
+        "probe_origin_accuracy": totals.origin_probe,
+        "probe_last_accuracy": totals.last_probe,
+        "probe_best_accuracy": totals.best_probe,
+        "written_step": step,
+    }
+
+
+def _load_step(training: Training, step: int) -> None:
+    """Put the checkpoint of a step into the model; the last state is there, step 0 the anchor's."""
+    if step in (0, training.totals.step):
+        return
+    path = checkpoint.build_path(training.writer.folder, step)
+    try:
+        tensors = checkpoint.load_state(path).tensors
+        with torch.no_grad():
+            for name, parameter in training.model.named_parameters():
+                parameter.copy_(tensors[f"model.{name}"])
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{path}: the best state by the probe cannot be read ({error}); remove the folder "
+            "checkpoints and run the same command again"
+        ) from None
+
+
+def _describe_choice(training: Training) -> str:
+    """Return one line that compares the states by the probe and says which one is written."""
+    totals, count = training.totals, len(training.probe.dev.labels) if training.probe else 0
+    compared = (
+        f"probe on {count:,} dev reviews: the loaded encoder {totals.origin_probe:.1%}, "
+        f"the last state {totals.last_probe:.1%}"
+    )
+    if totals.best_step == 0:
+        return (
+            f"{compared}; no state was better than the loaded one: its weights are written as they "
+            "were. Try a lower learning_rate or trunk_learning_rate, or more text"
+        )
+    best = f"the best, of step {totals.best_step}, {totals.best_probe:.1%}"
+    warning = "; training on made it worse" if totals.last_probe < totals.origin_probe else ""
+    return f"{compared}, {best}; the best is written{warning}"

@@ -1,0 +1,187 @@
+"""Writes a published encoder as one folder: config.json, model.safetensors, its tokenizer, and
+origin.json, which says where it came from.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import hash_file, write_json
+from model.config import Architecture
+from model.pretraining.network.transformers_config import TRAINED_LENGTH
+from model.published import weights as published_weights
+from model.published.architecture import Config, Fail, read_architecture, read_config
+from model.published.card import read_card
+from model.published.places import Found, find_published
+from model.published.tokenizer import load_published_tokenizer
+from model.published.vocabulary import check_entries
+from model.wordpiece.tokenizer import list_entries, write_tokenizer
+
+ABOUT = "origin.json"
+WEIGHTS = "model.safetensors"
+GENERATOR = "generator"
+"""Subfolder of the published generator of an ELECTRA."""
+
+
+def write_origin(
+    place: str, folder: Path, generator: str | None = None, option: str = "--place"
+) -> dict[str, Any]:
+    """Bring a published encoder into a folder, and return its origin.json, which is written last.
+
+    A hub name that is there already keeps its commit. Other files of the folder stay. Where it
+    fails, nothing is left behind.
+    """
+    held = read_origin(folder)
+    is_same = bool(held) and (held["place"], held.get("generator_place")) == (place, generator)
+    if is_same and held["revision"] and hash_weights(folder) == held["sha256"]:
+        return held
+    was_there = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with TemporaryDirectory(dir=folder, prefix=".writing-") as name:
+            temporary = Path(name)
+            about = _write_network(place, option, temporary)
+            if generator:
+                _add_generator(generator, temporary, about)
+            (folder / ABOUT).unlink(missing_ok=True)
+            shutil.rmtree(folder / GENERATOR, ignore_errors=True)
+            for part in sorted(temporary.iterdir()):
+                os.replace(part, folder / part.name)
+        write_json(folder / ABOUT, about)
+    except BaseException:
+        if not was_there:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return about
+
+
+def hash_weights(folder: Path) -> str:
+    """Return the SHA-256 of a folder's weights; empty where there are none."""
+    file = folder / WEIGHTS
+    return hash_file(file) if file.is_file() else ""
+
+
+def read_origin(folder: Path) -> dict[str, Any]:
+    """Return the origin.json of a folder; empty where there is none."""
+    file = folder / ABOUT
+    about: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return about
+
+
+def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
+    """Write the published generator into its subfolder; UserError unless they belong together."""
+
+    def fail(text: str) -> UserError:
+        return UserError(f"--generator {place}: {text}")
+
+    (folder / GENERATOR).mkdir()
+    other = _write_network(place, "--generator", folder / GENERATOR)
+    if about["kind"] != "electra" or other["kind"] != "electra" or not other["has_mlm_head"]:
+        raise fail("give the generator of a published ELECTRA, and its discriminator as --place")
+    files = [part / "vocab.txt" for part in (folder, folder / GENERATOR)]
+    if files[0].read_bytes() != files[1].read_bytes():
+        raise fail(f"its vocabulary is not that of {about['place']}")
+    write_json(folder / GENERATOR / ABOUT, other)
+    about |= {"has_generator": True, "generator_place": place}
+
+
+def _write_network(place: str, option: str, folder: Path) -> dict[str, Any]:
+    """Write one network's files and return what origin.json says of it."""
+
+    def fail(text: str) -> UserError:
+        return UserError(f"{option} {place}: {text}")
+
+    with TemporaryDirectory(prefix="amazon-electra-origin-") as scratch:
+        return _copy_network(place, find_published(place, Path(scratch), fail), folder, fail)
+
+
+def _copy_network(place: str, found: Found, folder: Path, fail: Fail) -> dict[str, Any]:
+    """Write the files of a network that was found; UserError before the first one of a bad one."""
+    config = read_config(found.folder, fail)
+    shape = read_architecture(config, fail)
+    tokenizer = load_published_tokenizer(found.folder, fail)
+    weights = published_weights.read_weights(found.folder, config, fail)
+    _check_weights(weights, shape, config, tokenizer, fail)
+    length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
+    write_tokenizer(folder, tokenizer, length)
+    write_json(folder / "config.json", config)
+    _copy_tensors(found.folder, folder / WEIGHTS, fail)
+    if (found.folder / "README.md").is_file():
+        shutil.copyfile(found.folder / "README.md", folder / "README.md")
+    return {
+        "place": place,
+        **_describe_source(found, config),
+        **_describe_shape(shape, config, tokenizer),
+        "trained_length": length,
+        "parameters": sum(
+            tensor.numel() for name, tensor in weights.items() if name.startswith("electra.")
+        ),
+        "has_generator": False,
+        "has_mlm_head": published_weights.has_mlm_head(weights),
+        "sha256": hash_file(folder / WEIGHTS),
+    }
+
+
+def _describe_source(found: Found, config: Config) -> dict[str, Any]:
+    return {
+        "kind": config["model_type"],
+        "name": found.name,
+        "revision": found.revision,
+        "version": found.version,
+        **read_card(found.folder),
+    }
+
+
+def _describe_shape(shape: Architecture, config: Config, tokenizer: Tokenizer) -> dict[str, Any]:
+    named = ("hidden", "layers", "heads", "intermediate", "embedding", "max_positions")
+    return {
+        **{name: getattr(shape, name) for name in named},
+        "layer_norm_eps": shape.layer_norm_eps,
+        "vocabulary_size": tokenizer.get_vocab_size(),
+        "lower_case": tokenizer.normalizer.lowercase,
+    }
+
+
+def _check_weights(
+    weights: Mapping[str, torch.Tensor],
+    shape: Architecture,
+    config: Config,
+    tokenizer: Tokenizer,
+    fail: Fail,
+) -> None:
+    """Raise UserError where weights, config.json and vocabulary are not of one network."""
+    rows = len(weights[published_weights.WORDS])
+    if rows != config.get("vocab_size", rows):
+        raise fail(
+            f"config.json says vocab_size={config['vocab_size']}, the weights have {rows} rows; "
+            "copy both again"
+        )
+    check_entries(list_entries(tokenizer), rows, fail)
+    layers = published_weights.count_layers(weights)
+    if layers != shape.layers:
+        raise fail(
+            f"config.json says {shape.layers} layers, the weights have {layers}; copy both again"
+        )
+
+
+def _copy_tensors(folder: Path, target: Path, fail: Fail) -> None:
+    """Write one model.safetensors with the tensors of a folder as they are there."""
+    files = published_weights.list_tensor_files(folder, fail)
+    if len(files) == 1 and files[0].suffix == ".safetensors":
+        shutil.copyfile(files[0], target)
+        return
+    tensors = {
+        name: tensor.contiguous().clone()
+        for file in files
+        for name, tensor in published_weights.load_tensors(file, fail).items()
+    }
+    save_file(tensors, target, metadata={"format": "pt"})

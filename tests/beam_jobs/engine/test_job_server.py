@@ -1,0 +1,196 @@
+"""Jobs on a job server with Python workers of their own: the same bytes, and mistakes in a line."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from beam_jobs.engine import graph_runner, job_server
+from beam_jobs.job.errors import JobFailed, TransientError, UserError
+from tests.beam_jobs.dumps import digests, review, run_job, write_lines
+from tests.beam_jobs.engine.job_servers import (
+    ROOT,
+    list_children,
+    start_job_server,
+    start_pool,
+)
+from tests.patience import eventually
+
+
+def find_free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dump")
+    for k in range(4):
+        write_lines(
+            folder / f"{k}.json", [review(i, reviewerID=f"{k}-{i}") for i in range(50 * k, 300)]
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(dump, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("local")
+    run_job(folder, "--input", dump)
+    return digests(folder)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with start_job_server(tmp_path_factory.mktemp("server")) as (_, port):
+        yield port
+
+
+@pytest.fixture
+def pool(tmp_path):
+    port = find_free_port()
+    with start_pool(tmp_path / "pool", port) as process:
+        yield process, port
+
+
+def start_job(dump, output, server, pool, *more):
+    command = [sys.executable, "-m", "beam_jobs.corpus_job", "--input", dump, "--output", output]
+    command += ["--runner=PortableRunner", f"--job_endpoint=localhost:{server}"]
+    command += ["--environment_type=EXTERNAL", f"--environment_config=localhost:{pool}", *more]
+    return subprocess.Popen(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"AMAZON_ELECTRA_PROGRESS": "json"},
+    )
+
+
+def finish_job(job):
+    """Return the exit code and the last line of a job."""
+    _, err = job.communicate(timeout=300)
+    return job.returncode, err.strip().splitlines()[-1]
+
+
+def list_hidden(folder):
+    return [p.name for p in folder.iterdir() if p.name.startswith((".", "_"))]
+
+
+def test_the_same_bytes_from_workers_of_a_pool(dump, expected, tmp_path, server, pool):
+    assert finish_job(start_job(dump, tmp_path / "out", server, pool[1]))[0] == 0
+    assert digests(tmp_path / "out") == expected
+    assert list_hidden(tmp_path / "out") == []
+
+
+def test_a_killed_worker_is_noticed_and_the_same_command_continues(
+    dump, expected, tmp_path, server, pool
+):
+    output = tmp_path / "out"
+    job = start_job(dump, output, server, pool[1])
+    eventually(lambda: list(output.glob("_work-*/prepared/*.json")))
+    [worker] = list_children(pool[0])
+    worker.kill()
+    killed = time.monotonic()
+    code, line = finish_job(job)
+    print(f"a killed worker was noticed after {time.monotonic() - killed:.1f} s")
+    assert code == os.EX_TEMPFAIL
+    assert line.startswith("error: the engine lost or did not reach a worker: ")
+    assert finish_job(start_job(dump, output, server, pool[1]))[0] == 0
+    assert digests(output) == expected
+    assert list_hidden(output) == []
+
+
+def test_a_cancelled_job_is_cancelled_on_the_engine(dump, tmp_path, server, pool):
+    output = tmp_path / "out"
+    job = start_job(dump, output, server, pool[1])
+    eventually(lambda: list(output.glob("_work-*/cuts/*.json")))
+    job.send_signal(signal.SIGTERM)
+    assert finish_job(job)[0] == 128 + signal.SIGTERM
+    assert read_states(server)[-1] in {"CANCELLING", "CANCELLED"}
+    assert not (output / "corpus.json").exists()
+
+
+def read_states(server):
+    import grpc
+    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
+    with grpc.insecure_channel(f"localhost:{server}") as channel:
+        service = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        jobs = service.GetJobs(beam_job_api_pb2.GetJobsRequest()).job_info
+        return [beam_job_api_pb2.JobState.Enum.Name(job.state) for job in jobs]
+
+
+def test_workers_with_other_code_are_told_before_they_give_other_bytes(dump, tmp_path, server):
+    code, port = tmp_path / "code", find_free_port()
+    shutil.copytree(ROOT / "beam_jobs", code / "beam_jobs")
+    with open(code / "beam_jobs" / "text" / "cleaning.py", "a") as module:
+        module.write("# another version\n")
+    with start_pool(tmp_path / "pool", port, code):
+        code, line = finish_job(start_job(dump, tmp_path / "out", server, port))
+    assert code == 2
+    assert line.startswith("error: the engine's Python workers have beam_jobs ")
+    assert line.endswith("install there what is installed here")
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "words"),
+    [
+        ("localhost:1", TransientError, "localhost:1 cannot be reached: "),
+        ("localhost", UserError, "write HOST:PORT"),
+        ("http://localhost:8099", UserError, "write HOST:PORT"),
+        ("localhost:99999", UserError, "write HOST:PORT"),
+    ],
+)
+def test_an_address_without_a_job_server_is_told_in_one_line(address, kind, words):
+    with pytest.raises(kind, match=words):
+        job_server.ask_job_server(address, "--job_endpoint")
+
+
+def test_a_server_of_another_kind_is_told_in_one_line(server):
+    job_server.ask_job_server(f"localhost:{server}", "--job_endpoint")
+    with pytest.raises(UserError, match="is no JobManager of Flink"):
+        job_server.read_flink_slots(f"localhost:{server}", "engine.flink_master")
+
+
+def test_a_runner_that_starts_a_server_in_java_needs_java(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    options = PipelineOptions(["--runner=FlinkRunner"])
+    with pytest.raises(UserError, match="there is no java on PATH; install Java 17, or "):
+        job_server.check_job_server(options)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        (
+            "Pipeline x failed in state FAILED: java.lang.RuntimeException: Failed\n"
+            "\tat org.apache.flink.X\nCaused by: java.io.IOException: disk\n\t... 15 more",
+            JobFailed,
+            "the engine's job failed: java.io.IOException: disk",
+        ),
+        (
+            "Pipeline x failed in state FAILED: a.B: c\nCaused by: x.TimeoutException: Heartbeat "
+            "of TaskManager with id 7 timed out.",
+            TransientError,
+            "lost or did not reach a worker: x.TimeoutException: Heartbeat",
+        ),
+        ("Pipeline x failed in state CANCELLED: unknown error", JobFailed, "was cancelled on the"),
+        (
+            "… ModuleNotFoundError: No module named 'beam_jobs.engine.worker_check'",
+            UserError,
+            "workers have no beam_jobs.engine.worker_check; install",
+        ),
+    ],
+)
+def test_why_a_job_failed_on_an_engine_is_one_line(text, kind, words):
+    found = graph_runner.translate_engine_error(RuntimeError(text))
+    assert type(found) is kind
+    assert words in str(found)
+    assert "\n" not in str(found)

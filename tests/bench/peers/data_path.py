@@ -1,0 +1,141 @@
+"""The data path beside other tools: reviews as JSON to packed or grouped token ids, one table.
+
+    python tests/bench/peers/data_path.py --input 'dumps/*.json.gz' --general-text 'text/*.gz' \
+        --reviews 200 79278 800000 --workers 1 2 [--json]
+
+CPU seconds of the whole process tree of each side's commands, start-up included, which other work
+on the machine changes less than seconds of the clock; the ratio of a side's CPU seconds with two
+workers to those with one says what the second costs. Each side reads the same files with the same
+vocabulary. What the others do not do: cleaning, duplicates, sentences, a split without leaks, and
+packing that loses nothing. A tool whose environment cannot be made is left out with the reason.
+"""
+
+import argparse
+import glob
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+from tests.bench.data_path_parts.measuring import Measured, measure, measure_commands
+from tests.bench.peers.data_path_dump import write_dump
+from tests.bench.peers.environments import NoEnvironment, add_cache_option, make_environment
+
+ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
+PEERS = {
+    "datatrove": ["datatrove[io,processing]==0.10.1"],
+    "datasets": ["datasets==5.2.0", "transformers==5.23.0"],
+}
+"""Requirements of each; the script is data_path_NAME.py beside this file."""
+
+
+def main() -> None:
+    args = parse()
+    with tempfile.TemporaryDirectory(prefix="data-path-peers-", dir=args.scratch) as folder:
+        rows = run_sides(args, Path(folder))
+    print(json.dumps(rows) if args.json else format_table(rows))
+
+
+def parse() -> argparse.Namespace:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("--input", nargs="+", required=True, metavar="GLOB", help="dumps of reviews")
+    p.add_argument(
+        "--general-text", nargs="*", default=[], metavar="GLOB", help="for reviews beyond the input"
+    )
+    p.add_argument("--reviews", nargs="+", type=int, default=[200, 79_278], help="sizes")
+    p.add_argument("--workers", nargs="+", type=int, default=[1, 2])
+    p.add_argument("--vocabulary", type=Path, help="folder (default: trained on the first 20,000)")
+    p.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    p.add_argument("--checkout", type=Path, default=ROOT, help="of ours, to measure another commit")
+    p.add_argument("--scratch", help="folder for dumps and outputs")
+    p.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
+    add_cache_option(p)
+    return p.parse_args()
+
+
+def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
+    """Run every side at every size; return one row for each."""
+    inputs = sorted(path for pattern in args.input for path in glob.glob(pattern))
+    general = sorted(path for pattern in args.general_text for path in glob.glob(pattern))
+    pythons = find_pythons(args)
+    vocabulary = args.vocabulary or train_vocabulary(inputs, folder)
+    rows = []
+    for reviews in args.reviews:
+        dump = folder / "dump"
+        measure(write_dump, inputs, general, dump, reviews)
+        for workers in args.workers:
+            sides = {"ours": list_our_commands(dump, vocabulary, folder / "out", workers)}
+            for name, python in pythons.items():
+                script = [python, HERE / f"data_path_{name}.py", dump]
+                sides[name] = [[*script, vocabulary / "tokenizer.json", folder / "out", workers]]
+            for name, commands in sides.items():
+                cwd = args.checkout if name == "ours" else folder
+                used = measure_commands(commands, cwd)
+                shutil.rmtree(folder / "out", ignore_errors=True)
+                rows.append(describe_run(name, reviews, workers, used))
+                print(rows[-1], file=sys.stderr, flush=True)
+        shutil.rmtree(dump)
+    return rows
+
+
+def find_pythons(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the Python of each other tool that can be installed; say why the others cannot."""
+    pythons = {}
+    for name in args.peers:
+        try:
+            pythons[name] = make_environment(name, PEERS[name], args.environments)
+        except NoEnvironment as error:
+            print(f"left out: {error}", file=sys.stderr)
+    return pythons
+
+
+def train_vocabulary(inputs: list[str], folder: Path) -> Path:
+    """Train the vocabulary that all sides share; not measured."""
+    dump, corpus, vocabulary = folder / "first", folder / "first_corpus", folder / "vocabulary"
+    measure(write_dump, inputs, [], dump, 20_000)
+    python, local = sys.executable, ["--direct_running_mode", "in_memory"]
+    job = [python, "-m", "beam_jobs.corpus_job", "--input", dump, "--output", corpus, *local]
+    size = ["--size", 30_522]
+    train = [python, "-m", "model.vocabulary", "--corpus", corpus, "--output", vocabulary, *size]
+    measure_commands([job, train], ROOT)
+    return vocabulary
+
+
+def list_our_commands(dump: Path, vocabulary: Path, output: Path, workers: int) -> list[list]:
+    """Return both jobs as a user types them, with every review on the pretrain side."""
+    mode = "multi_processing" if workers > 1 else "in_memory"
+    beam = ["--direct_num_workers", workers, "--direct_running_mode", mode]
+    corpus = ["--input", dump, "--output", output / "corpus", "--split", "pretrain=100"]
+    shards = ["--corpus", output / "corpus", "--vocabulary", vocabulary]
+    shards += ["--output", output / "shards"]
+    python = [sys.executable, "-m"]
+    return [
+        [*python, "beam_jobs.corpus_job", *corpus, *beam],
+        [*python, "beam_jobs.shards_job", *shards, *beam],
+    ]
+
+
+def describe_run(name: str, reviews: int, workers: int, used: Measured) -> dict:
+    return {
+        "side": name,
+        "reviews": reviews,
+        "workers": workers,
+        "cpu_seconds": round(used.cpu_seconds, 2),
+        "reviews_per_cpu_second": round(reviews / used.cpu_seconds, 1),
+        "peak_rss_mb": round(used.peak_rss_mb),
+    }
+
+
+def format_table(rows: list[dict]) -> str:
+    head = ["side", "reviews", "workers", "CPU s", "reviews/CPU s", "peak MB"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines += ["| " + " | ".join(f"{value}" for value in row.values()) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

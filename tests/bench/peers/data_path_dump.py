@@ -1,0 +1,83 @@
+"""The dump that all sides read: reviews with a text, in 2018's field names, in eight gz files.
+
+Where more reviews are wanted than there are, the further ones are new texts: sentences of a review
+in another order, a sentence of general text among them, and in every fortieth place a word blended
+of the halves of two. So new words and new contexts go on coming, as in more of the same language,
+and no memory of words is flattered. They are no good English.
+"""
+
+import gzip
+import json
+import random
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tests.bench.data_path_parts import dumps
+
+FILES = 8
+WORDS_A_BLEND = 40
+SENTENCE_END = re.compile(r"(?<=[.!?]) +")
+
+
+def write_dump(inputs: list[str], general: list[str], folder: Path, reviews: int) -> None:
+    """Write as many reviews as wanted, those of the input first."""
+    folder.mkdir(parents=True)
+    found = (record for line in dumps.lines(inputs) if (record := read_record(line)))
+    records = list(islice(found, reviews))
+    with ExitStack() as opened:
+        files = [
+            opened.enter_context(gzip.open(folder / f"dump-{n}.json.gz", "wb", compresslevel=1))
+            for n in range(FILES)
+        ]
+        for number, record in enumerate(list_reviews(records, read_sentences(general), reviews)):
+            files[number % FILES].write(json.dumps(record).encode() + b"\n")
+
+
+def read_record(line: bytes) -> dict[str, Any] | None:
+    """Return a review's fields; None for a line without a text."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("reviewText"), str):
+        return None
+    names = ("overall", "asin", "reviewerID", "unixReviewTime")
+    return {"reviewText": found["reviewText"], **{name: found.get(name) for name in names}}
+
+
+def read_sentences(patterns: list[str]) -> list[str]:
+    """Return the sentences of text files, gz or plain."""
+    sentences: list[str] = []
+    for path in patterns:
+        with gzip.open(path, "rt") if path.endswith(".gz") else open(path) as file:
+            for line in file:
+                sentences += [found for found in SENTENCE_END.split(line.strip()) if found]
+    return sentences
+
+
+def list_reviews(
+    records: list[dict[str, Any]], general: list[str], reviews: int
+) -> Iterator[dict[str, Any]]:
+    yield from records
+    draw = random.Random(0)
+    for number in range(len(records), reviews):
+        record = records[number % len(records)]
+        text = perturb_text(record["reviewText"], general, draw)
+        yield record | {"reviewText": text, "reviewerID": f"R{number}"}
+
+
+def perturb_text(text: str, general: list[str], draw: random.Random) -> str:
+    """Return another text of about the same words, with words and contexts that are new."""
+    sentences = SENTENCE_END.split(text)
+    if general:
+        sentences.append(draw.choice(general))
+    draw.shuffle(sentences)
+    words = " ".join(sentences).split(" ")
+    for place in range(draw.randrange(WORDS_A_BLEND), len(words), WORDS_A_BLEND):
+        other = draw.choice(words)
+        words[place] = words[place][: len(words[place]) // 2 + 1] + other[len(other) // 2 :]
+    return " ".join(words)

@@ -1,0 +1,72 @@
+"""Makes a virtual environment for each tool that a bench compares ours with.
+
+An environment is made once and used by later runs: a file in it, written last, names what was
+installed. It lies outside the repository, and nothing of ours is installed in it, so that a side
+that runs there uses the other tool alone.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+DEFAULT_CACHE = Path(tempfile.gettempdir()) / "amazon-electra-peers"
+INSTALLED = "installed.json"
+
+
+class NoEnvironment(Exception):
+    """An environment cannot be made here, for example without a network; one line says why."""
+
+
+def add_cache_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--environments DIR`, the folder that keeps the environments."""
+    parser.add_argument(
+        "--environments",
+        type=Path,
+        default=DEFAULT_CACHE,
+        metavar="DIR",
+        help=f"keeps the other tools' virtual environments (default {DEFAULT_CACHE})",
+    )
+
+
+def make_environment(
+    name: str, requirements: list[str], cache: Path = DEFAULT_CACHE, timeout: float = 1800
+) -> Path:
+    """Return the Python of the environment `name` that holds the requirements; make it if needed.
+
+    Raises NoEnvironment if it cannot be made within `timeout` seconds.
+    """
+    folder = cache.resolve() / name
+    python, installed = folder / "bin" / "python", folder / INSTALLED
+    wanted = json.dumps([sys.version_info[:2], sorted(requirements)])
+    if installed.exists() and installed.read_text() == wanted and python.exists():
+        return python
+    installed.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    run_step(name, [sys.executable, "-m", "venv", "--clear", str(folder)], timeout)
+    if requirements:
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        run_step(name, [*pip, *requirements], timeout)
+    installed.write_text(wanted)
+    return python
+
+
+def run_step(name: str, command: list[str], timeout: float) -> None:
+    """Run one step of making an environment; raise NoEnvironment with its last line if it fails."""
+    try:
+        subprocess.run(
+            command,
+            check=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoEnvironment(f"{name}: not installed within {timeout:.0f} s") from None
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
+        raise NoEnvironment(f"{name}: {lines[-1]}") from None

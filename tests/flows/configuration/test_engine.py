@@ -1,0 +1,80 @@
+"""The engine in the form: what each needs, and what the jobs are told of it."""
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from flows.configuration.parameters import Addition
+from flows.configuration.settings import fill_form, fill_parameters
+from flows.domain_adaptation import graph
+from flows.runner.stage_runner import Plan
+from flows.runner.store import Store
+
+FLINK = ("engine.kind=flink", "engine.job_endpoint=jobs:8099")
+DATAFLOW = (
+    "engine.kind=dataflow",
+    "engine.project=p-1",
+    "engine.region=europe-west4",
+    "engine.temp_location=gs://bucket/temp",
+)
+
+
+def list_stages(folder, *settings):
+    plan = Plan(Store(folder))
+    graph(fill_parameters(settings, dump={"paths": ["sample:50"]}), plan)
+    return {stage.label: stage for stage, _ in plan.stages}, plan.store
+
+
+def list_words(folder, label, *settings):
+    stages, store = list_stages(folder, *settings)
+    return stages[label].arguments(store, folder)
+
+
+@pytest.mark.parametrize("label", ["corpus", "shards"])
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("corpus.workers=3",), "--direct_num_workers 3"),
+        (
+            (*FLINK, "engine.workers=8", "corpus.workers=3"),
+            "--runner PortableRunner --job_endpoint jobs:8099 --environment_type EXTERNAL "
+            "--environment_config localhost:50000 --parallelism 8",
+        ),
+        (
+            (*DATAFLOW, "engine.workers=84"),
+            "--runner DataflowRunner --project p-1 --region europe-west4 "
+            "--temp_location gs://bucket/temp --max_num_workers 84",
+        ),
+    ],
+)
+def test_both_jobs_are_told_of_the_engine(tmp_path, label, settings, words):
+    told = list_words(tmp_path, label, *settings)
+    assert " ".join(told).endswith(words)
+    assert ("--direct_num_workers" in told) is (settings[0] == "corpus.workers=3")
+
+
+def test_the_engine_decides_no_fingerprint(tmp_path):
+    found = [
+        {label: stage.fingerprint for label, stage in list_stages(tmp_path, *settings)[0].items()}
+        for settings in ((), FLINK, DATAFLOW)
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("form", ["run", "add"])
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("engine.kind=flink",), "engine.kind=flink needs engine.job_endpoint"),
+        (DATAFLOW[:3], "engine.kind=dataflow needs engine.temp_location"),
+        ((*FLINK, "engine.region=x"), "region"),
+        (("engine.job_endpoint=jobs:8099",), "job_endpoint"),
+        (("engine.workers=2",), "workers"),
+        (("engine.kind=flink", "engine.job_endpoint=http://jobs"), "engine.job_endpoint"),
+        ((*DATAFLOW[:3], "engine.temp_location=/tmp"), "engine.temp_location"),
+        (("engine.kind=spark",), "'local', 'flink' or 'dataflow'"),
+    ],
+)
+def test_what_an_engine_needs_is_told_in_one_line(form, settings, words):
+    with pytest.raises(UserError, match=words) as told:
+        fill_parameters(settings) if form == "run" else fill_form(Addition, settings)
+    assert "\n" not in str(told.value)

@@ -1,0 +1,53 @@
+"""One real S3 server for the tests of stores that lie in a bucket; every test has its own folder
+there, and as many hosts as it wants.
+"""
+
+from uuid import uuid4
+
+import pytest
+
+from flows.runner.places.remote import open_remote_place
+from flows.runner.store import Store
+from tests.s3_server import BUCKET, serve_s3
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    with serve_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def as_user(s3, monkeypatch):
+    """Makes this process another user of the server; at first it is the owner."""
+    from s3fs import S3FileSystem
+
+    def change(user: str, **more: str) -> None:
+        for name, value in {**s3.environment(user), **more}.items():
+            monkeypatch.setenv(name, value)
+        S3FileSystem.clear_instance_cache()
+
+    change("owner")
+    yield change
+    S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def address(as_user):
+    """An address that nothing lies below."""
+    return f"s3://{BUCKET}/{uuid4().hex}"
+
+
+@pytest.fixture
+def open_host(address, tmp_path, monkeypatch):
+    """Opens the store as another host sees it: with a folder of its own."""
+    monkeypatch.setattr("flows.runner.places.uploader.LOOK_SECONDS", 0.1)
+    monkeypatch.setenv("AMAZON_ELECTRA_LEASE_SECONDS", "2")
+
+    def open_store(name: str) -> Store:
+        store = Store(tmp_path)
+        store.place = open_remote_place(address, tmp_path / name)
+        store.root, store.address = store.place.root, store.place.address
+        return store
+
+    return open_store

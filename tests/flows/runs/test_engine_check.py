@@ -1,0 +1,38 @@
+"""An engine that is away, or cannot see the data, stops a run before anything is made."""
+
+import pytest
+
+from beam_jobs.job.errors import TransientError, UserError
+from flows.configuration.settings import fill_parameters
+from flows.runs.engine_check import check_engine
+from tests.beam_jobs.engine.job_servers import start_job_server
+from tests.flows.configuration.test_engine import DATAFLOW
+
+
+def check(*settings, **given):
+    check_engine(fill_parameters(settings, **given))
+
+
+def test_a_local_run_asks_nobody():
+    check()
+
+
+def test_a_job_server_is_asked_once_its_host_is_allowed(monkeypatch, tmp_path):
+    with start_job_server(tmp_path) as (_, port):
+        flink = ("engine.kind=flink", f"engine.job_endpoint=localhost:{port}")
+        with pytest.raises(UserError, match=r"AMAZON_ELECTRA_PRIVATE_HOSTS=localhost allows it"):
+            check(*flink)
+        monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "localhost")
+        check(*flink)
+        with pytest.raises(UserError, match="is no JobManager of Flink: give its REST address"):
+            check(*flink, f"engine.flink_master=localhost:{port}")
+    with pytest.raises(TransientError, match=r"engine\.job_endpoint localhost:\d+ cannot be reach"):
+        check(*flink)
+
+
+def test_dataflow_is_told_what_it_cannot_see(tmp_path):
+    with pytest.raises(UserError, match=r"do not see the folder .*; give a store in gs://"):
+        check(*DATAFLOW, store=str(tmp_path))
+    with pytest.raises(UserError, match=r"do not see d\.json; put it into gs://"):
+        check(*DATAFLOW, store="gs://bucket/store", dump={"paths": ["gs://bucket/x", "d.json"]})
+    check(*DATAFLOW, store="gs://bucket/store", dump={"paths": ["gs://bucket/x"]})

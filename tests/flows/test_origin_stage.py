@@ -1,0 +1,274 @@
+"""A published encoder in the graph: what decides its stage, what is made of it, and which settings
+make no sense beside it.
+"""
+
+import json
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from flows.cli.main import attempt, build_parser
+from flows.configuration.origin_place import name_origin
+from flows.configuration.settings import fill_parameters
+from flows.domain_adaptation import graph
+from flows.runner.stage_runner import Plan
+from flows.runner.store import Store
+from flows.stages.origin import build_origin_stage
+from flows.ui.deployments import DEPLOYMENTS
+from tests.flows.made import publish, write_encoder
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """A folder that looks like a published encoder's."""
+    return write_encoder(tmp_path / "mini-bert")
+
+
+@pytest.fixture
+def list_stages(tmp_path):
+    """The stages of a run, by their labels."""
+    store = Store(tmp_path / "store")
+
+    def of(*settings):
+        plan = Plan(store)
+        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}, store=str(store.root)), plan)
+        return store, {stage.label: stage for stage, _ in plan.stages}
+
+    return of
+
+
+def test_a_folder_is_known_by_its_files_wherever_it_lies(tmp_path, encoder):
+    store = Store(tmp_path / "store")
+    first = build_origin_stage(str(encoder), store)
+    moved = build_origin_stage(str(write_encoder(tmp_path / "elsewhere")), store)
+    other = build_origin_stage(str(write_encoder(tmp_path / "other", b"others")), store)
+    assert first.fingerprint == moved.fingerprint != other.fingerprint
+    words = first.arguments(store, tmp_path / "output")
+    assert words == ["--place", str(encoder), "--output", str(tmp_path / "output" / "encoder")]
+
+
+def test_a_name_on_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    store, commit = Store(tmp_path / "store"), "0123456789" * 4
+    with pytest.raises(
+        UserError, match=r"start_from: org/mini is no folder, not in .* hf download"
+    ):
+        build_origin_stage("org/mini", store)
+    pinned = build_origin_stage(f"org/mini@{commit}", store)
+    assert pinned.parameters == {"name": "org/mini", "revision": commit}
+    model = tmp_path / "cache" / "models--org--mini"
+    write_encoder(model / "snapshots" / commit)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(commit)
+    assert build_origin_stage("org/mini", store).fingerprint == pinned.fingerprint
+    assert pinned.arguments(store, tmp_path)[1] == f"org/mini@{commit}"
+
+
+def test_a_package_is_known_by_its_version(tmp_path):
+    stage = build_origin_stage("package:transformers", Store(tmp_path))
+    assert set(stage.parameters) == {"package", "version"}
+    with pytest.raises(UserError, match=r"no package no_such_encoder is installed here"):
+        build_origin_stage("package:no_such_encoder", Store(tmp_path))
+
+
+def test_a_registered_model_is_known_by_its_version(tmp_path):
+    from model.tracking.mlflow_client import create_client
+
+    store = Store(tmp_path / "store")
+    client = create_client(f"sqlite:///{store.root / 'mlflow' / 'mlflow.db'}")
+    with pytest.raises(UserError, match=r"start_from: models:/mini@best: not in .*mini"):
+        build_origin_stage("models:/mini@best", store)
+    client.create_registered_model("mini")
+    client.create_model_version("mini", str(tmp_path))
+    client.set_registered_model_alias("mini", "best", "1")
+    stage = build_origin_stage("models:/mini@best", store)
+    assert stage.arguments(store, tmp_path)[1] == "models:/mini/1"
+    assert stage.fingerprint == build_origin_stage("models:/mini/1", store).fingerprint
+    assert stage.environment["MLFLOW_TRACKING_URI"].startswith("sqlite:///")
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("org/mini", "mini"),
+        ("org/mini@main", "mini"),
+        ("models:/mini@best", "mini"),
+        ("package:gt_mini", "gt_mini"),
+        ("/some/where/mini", "mini"),
+    ],
+)
+def test_an_origin_is_called_by_the_end_of_its_place(place, name):
+    assert name_origin(place) == name
+
+
+def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
+    store, stages = list_stages(f"pretraining.start_from={encoder}")
+    labels = list(stages)
+    assert labels[0] == "origin mini-bert"
+    origin, training = stages[labels[0]], stages["pre-training"]
+    assert stages["shards"].inputs["vocabulary"] is origin
+    words = stages["shards"].arguments(store, tmp_path)
+    assert words[words.index("--vocabulary") + 1] == str(store.folder(origin) / "encoder")
+    assert training.inputs["origin"] is origin
+    arguments = training.arguments(store, tmp_path)
+    assert arguments[arguments.index("--start-from") + 1] == str(store.folder(origin) / "encoder")
+    assert "preset.architecture" not in training.parameters
+    arms = {stage.labels["arm"] for stage in stages.values() if "arm" in stage.labels}
+    assert arms == {"adapted", "mini-bert as published"}
+    published = stages["mini-bert as published · polarity · seed 0"]
+    encoder_of = published.arguments(store, tmp_path)
+    assert encoder_of[encoder_of.index("--encoder") + 1] == str(store.folder(origin) / "encoder")
+    assert "from mini-bert" in stages["report"].parameters["title"]
+    assert "origin" not in " ".join(list_stages()[1]), "a run without one is what it was"
+
+
+def test_other_weights_redo_all_that_is_made_of_them(list_stages, encoder):
+    chosen = f"pretraining.start_from={encoder}"
+    before = {name: stage.fingerprint for name, stage in list_stages(chosen)[1].items()}
+    write_encoder(encoder, b"other weights")
+    after = {name: stage.fingerprint for name, stage in list_stages(chosen)[1].items()}
+    same = {name for name in before if before[name] == after[name]}
+    assert same == {"dump", "corpus"}
+
+
+def test_a_random_encoder_has_the_shape_of_the_origin_and_the_words_of_the_shards(
+    list_stages, encoder
+):
+    settings = f"pretraining.start_from={encoder}", "finetuning.arms=pre-trained,origin,random"
+    _, stages = list_stages(*settings)
+    random = stages["random · polarity · seed 0"]
+    assert random.inputs["architecture"] is stages["origin mini-bert"]
+    assert random.inputs["vocabulary"] is stages["shards"].inputs["vocabulary"]
+    assert "architecture" not in random.parameters
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["vocabulary.extend_words=50"], ["--extend", "ORIGIN", "--words", "50"]),
+        (["vocabulary.source=new", "vocabulary.size=900"], ["--size", "900"]),
+    ],
+)
+def test_the_vocabulary_is_extended_or_new(list_stages, encoder, tmp_path, settings, words):
+    store, stages = list_stages(f"pretraining.start_from={encoder}", *settings)
+    origin = str(store.folder(stages["origin mini-bert"]) / "encoder")
+    [made] = [stage for stage in stages.values() if stage.name == "vocabulary"]
+    given = [word.replace(origin, "ORIGIN") for word in made.arguments(store, tmp_path)]
+    assert " ".join(words) in " ".join(given)
+    assert stages["shards"].inputs["vocabulary"] is made
+    assert stages["pre-training"].inputs["origin"] is stages["origin mini-bert"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["vocabulary.source=keep"], r"vocabulary\.source=keep: keeps that of .* which is empty"),
+        (["vocabulary.extend_words=9"], r"vocabulary\.extend_words=9: extends .* which is empty"),
+        (["finetuning.arms=pre-trained,origin"], r"finetuning\.arms: origin is .* which is empty"),
+        (["START", "pretraining.layers=4"], r"settings: layers: the shape is that of .*mini-bert"),
+        (["START", "vocabulary.size=900"], r"vocabulary\.size: the vocabulary is that of"),
+        (["START", "vocabulary.lower_case=false"], r"vocabulary\.lower_case: the vocabulary is"),
+        (
+            ["START", "vocabulary.source=new", "vocabulary.extend_words=9"],
+            r"extend_words has no effect where source is new",
+        ),
+        (["pretraining.start_from=what is this"], r"is no place of a published encoder: write a"),
+        (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),
+        (["pretraining.start_from=/nowhere"], r"pretraining\.start_from: no folder /nowhere"),
+        (["pretraining.start_from=."], r"is no transformers folder, it has no config\.json"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(
+    list_stages, encoder, settings, words, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    chosen = [f"pretraining.start_from={encoder}" if s == "START" else s for s in settings]
+    with pytest.raises(UserError, match=words) as told:
+        list_stages(*chosen)
+    assert "\n" not in str(told.value)
+
+
+def run_command(*words):
+    return attempt(build_parser().parse_args(["run", "--dump", "sample:50", *map(str, words)]))
+
+
+def test_a_dry_run_tells_the_origin_or_that_it_is_not_there(encoder, tmp_path, capsys):
+    where = ("--store", tmp_path / "store", "--dry-run")
+    assert run_command("--start-from", encoder, *where) == 0
+    assert "origin mini-bert" in capsys.readouterr().out
+    assert run_command("--start-from", tmp_path / "nothing", *where) == 2
+    assert f"start_from: no folder {tmp_path / 'nothing'}" in capsys.readouterr().err
+    assert run_command("--start-from", encoder, "--add-to", "last", *where) == 2
+    assert "leave it out beside --add-to" in capsys.readouterr().err
+
+
+def test_the_forms_of_the_deployments_ask_for_it():
+    from prefect.utilities.importtools import import_object
+
+    asking = {
+        spec.name
+        for spec in DEPLOYMENTS
+        if '"start_from": {' in json.dumps(import_object(spec.entrypoint).parameters.model_dump())
+    }
+    assert asking == {"domain-adaptation", "pre-train", "study", "watch-dumps"}
+
+
+def test_a_dump_is_added_to_a_model_that_began_with_a_published_one(list_stages, encoder, tmp_path):
+    from flows import add_dump
+    from flows.configuration.parameters import Addition
+    from flows.configuration.settings import fill_form
+
+    store, stages = list_stages(f"pretraining.start_from={encoder}")
+    for stage in list(stages.values())[:5]:
+        publish(store, stage)
+    base, origin = stages["pre-training"], stages["origin mini-bert"]
+    form = fill_form(
+        Addition,
+        ["increment.base=last", "increment.steps=5", "finetuning.arms=pre-trained,base,origin"],
+        dump={"paths": ["sample:70"]},
+        store=str(store.root),
+    )
+    plan = Plan(store)
+    add_dump.graph(add_dump.prepare_addition(form, plan), plan)
+    [training] = [stage for stage, _ in plan.stages if stage.name == "pretraining"]
+    assert training.inputs["base"].fingerprint == base.fingerprint
+    (store.folder(base) / "encoder").mkdir()
+    words = training.arguments(store, tmp_path)
+    assert words[words.index("--start_from") + 1] == str(store.folder(base) / "encoder")
+    assert "--start_generator_from" not in words
+    [report] = [stage for stage, _ in plan.stages if stage.name == "report"]
+    cells = [stage for stage, _ in plan.stages if stage.name == "finetuning"]
+    assert {cell.labels["arm"] for cell in cells} == {"adapted", "base", "mini-bert as published"}
+    assert any(
+        source.fingerprint == origin.fingerprint for c in cells for source in c.inputs.values()
+    )
+    assert "from mini-bert" in report.parameters["title"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_probed"),
+    [
+        ({f"{split}.{stars}": 3 for split in ("train", "dev") for stars in (1, 5)}, True),
+        ({"train.1": 3, "train.5": 3, "dev.5": 3}, False),
+        ({}, False),
+    ],
+)
+def test_training_is_measured_on_the_labels_that_the_corpus_has(
+    list_stages, encoder, counts, is_probed
+):
+    store, stages = list_stages(f"pretraining.start_from={encoder}")
+    corpus, training = stages["corpus"], stages["pre-training"]
+    store.publish(corpus, {"stars": counts})
+    words = training.arguments(store, store.folder(training))
+    assert ("--probe" in words) == is_probed
+    if is_probed:
+        assert words[words.index("--probe") + 1] == str(store.folder(corpus))
+
+
+def test_settings_against_forgetting_need_a_published_start(list_stages, encoder):
+    setting = 'pretraining.settings={"origin_pull": "0.01", "head_steps": "0.2"}'
+    _, stages = list_stages(f"pretraining.start_from={encoder}", setting)
+    assert stages["pre-training"].parameters["settings"]["origin_pull"] == "0.01"
+    with pytest.raises(UserError, match=r"origin_pull.*--start-from"):
+        list_stages(setting)

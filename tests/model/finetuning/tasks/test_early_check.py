@@ -1,0 +1,94 @@
+"""What is wrong with a task's files is told before anything is trained, of large files too."""
+
+import json
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from model.finetuning.reading import early_check
+from model.finetuning.tasks import TASKS, find_task
+from tests.model.finetuning.tasks.test_question_sets import write_amazonqa
+from tests.model.finetuning.tasks.test_splits import FILES, content
+
+TABLE = "table:text=text,label=label"
+
+
+def write_rows(path, labels, text="text"):
+    path.write_text("".join(json.dumps({text: f"t {i}", "label": x}) + "\n" for i, x in labels))
+
+
+def check(name, data):
+    early_check.check_data(find_task(name, data), data)
+
+
+@pytest.mark.parametrize("largest", [0, early_check.READ_WHOLE])
+@pytest.mark.parametrize("task", FILES)
+def test_good_files_of_every_format_pass(tmp_path, monkeypatch, task, largest):
+    monkeypatch.setattr(early_check, "READ_WHOLE", largest)
+    for name in FILES[task]:
+        (tmp_path / name).write_text(content(task, name))
+    check(task, tmp_path)
+
+
+@pytest.mark.parametrize("largest", [0, early_check.READ_WHOLE])
+@pytest.mark.parametrize(
+    ("task", "name", "written", "words"),
+    [
+        ("amazonqa", "train-qar.jsonl", '{"questionText": "q"}\n', "no column 'review_snippets'"),
+        ("subjqa", "books/train.csv", "question,answer\nq,a\n", "no column 'q_review_id'"),
+        ("subjqa", "books/other.txt", "", r"no <domain>/train.csv"),
+        ("squad2", "train-v2.0.json", "{", "train-v2.0.json"),
+        ("amazon-sentiment", "train.ft.txt", "", "no example in its train split"),
+        (
+            "us-reviews-stars",
+            "a.tsv",
+            "star_rating\treview_body\n",
+            "no example in its train split",
+        ),
+        (TABLE, "train.parquet", "no such thing", "train.parquet"),
+    ],
+)
+def test_unreadable_empty_and_unknown_files_are_told(
+    tmp_path, monkeypatch, task, name, written, words, largest
+):
+    monkeypatch.setattr(early_check, "READ_WHOLE", largest)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(written)
+    with pytest.raises(UserError, match=words):
+        check(task, tmp_path)
+
+
+def test_a_train_split_whose_texts_are_all_in_test_is_told(tmp_path):
+    for name in ("train.jsonl", "test.jsonl"):
+        write_rows(tmp_path / name, [(i, "ab"[i % 2]) for i in range(40)])
+    words = "no example in its train split; .* left out: input also in a later split"
+    with pytest.raises(UserError, match=words):
+        check(TABLE, tmp_path)
+
+
+def test_a_train_split_of_one_class_is_told(tmp_path):
+    write_rows(tmp_path / "train.jsonl", [(i, "a") for i in range(40)])
+    write_rows(tmp_path / "dev.jsonl", [(100 + i, "ab"[i % 2]) for i in range(40)])
+    with pytest.raises(UserError, match=r"all training examples of .* are 'a'; nothing can"):
+        check(TABLE, tmp_path)
+
+
+def test_of_large_files_the_first_examples_alone_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(early_check, "READ_WHOLE", 0)
+    for name in ("train", "val", "test"):
+        path = tmp_path / f"{name}-qar.jsonl"
+        write_amazonqa(path)
+        with path.open("a") as file:
+            file.write("damaged\n" * 1000)
+    check("amazonqa", tmp_path)
+    check("amazonqa-answerable", tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="line 41: not JSON"):
+        check("amazonqa", tmp_path)
+
+
+def test_every_task_on_files_of_its_own_is_checked():
+    unchecked = {
+        name for name, task in TASKS.items() if not isinstance(task.read, early_check.SplitReader)
+    }
+    assert unchecked == {"polarity", "stars"}

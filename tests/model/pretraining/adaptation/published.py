@@ -1,0 +1,97 @@
+"""A tiny published encoder, shards of its vocabulary and a corpus whose stars follow from words."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import BertConfig, BertForMaskedLM
+
+from model.pretrain import run
+from tests.model.synthetic_shards import write_shards
+
+ENTRIES = 100
+SETTINGS = ("batch=8", "dropout=0.1", "log_every=1", "checkpoint_every=5", "precision=fp32")
+SETTINGS += ("learning_rate=1e-3",)
+TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+def write_all(folder: Path) -> Path:
+    """Write `shards`, `bert` and `corpus` into the folder and return it."""
+    vocabulary = write_shards(folder / "shards", sequences=100, size=ENTRIES) / "vocabulary"
+    write_bert(folder / "bert", vocabulary)
+    write_corpus(folder / "corpus")
+    return folder
+
+
+def write_bert(folder: Path, vocabulary: Path) -> None:
+    config = BertConfig(
+        vocab_size=ENTRIES,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    torch.manual_seed(0)
+    model = BertForMaskedLM(config)
+    with torch.no_grad():
+        model.bert.embeddings.word_embeddings.weight.mul_(10)  # words count for more than places
+    model.save_pretrained(folder)
+    for name in TOKENIZER:
+        shutil.copyfile(vocabulary / name, folder / name)
+
+
+def write_corpus(
+    folder: Path, splits: tuple[str, ...] = ("train", "dev", "test"), words: int = 45
+) -> None:
+    """Bad reviews are of the first so many words, good ones of as many from the 31st on."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(120):
+        stars, split = (1, 5)[i % 2], ("train", "dev", "test")[i % 3]
+        chosen = rng.integers(0, words, size=8) + (30 if stars == 5 else 0)
+        sentences = [" ".join(f"word{n}" for n in chosen)]
+        rows.append((i.to_bytes(16, "big"), stars, split, sentences))
+    rows = [row for row in rows if row[2] in splits]
+    table = pa.table(
+        {
+            "review_id": pa.array([row[0] for row in rows], pa.binary(16)),
+            "stars": pa.array([row[1] for row in rows], pa.int8()),
+            "verified": pa.array([None] * len(rows), pa.bool_()),
+            "source": pa.array(["lamps"] * len(rows)),
+            "split": pa.array([row[2] for row in rows]).dictionary_encode(),
+            "sentences": pa.array([row[3] for row in rows], pa.list_(pa.string())),
+        }
+    )
+    pq.write_table(table, folder / "corpus-00000.parquet")
+
+
+def train(made: Path, output: Path, *words: str, steps: int = 20) -> dict:
+    """Train from the BERT in `made`; words without dashes are settings."""
+    sets = [word for word in words if "=" in word and not word.startswith("-")]
+    others = [word for word in words if word not in sets]
+    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    fixed += ["--shards", str(made / "shards"), "--start-from", str(made / "bert")]
+    assigned = [part for one in (*SETTINGS, *sets) for part in ("--set", one)]
+    return run([*fixed, "--output", str(output), *assigned, *others])
+
+
+def read_weights(output: Path) -> dict[str, Tensor]:
+    """Return the weights of the encoder that a run wrote."""
+    return load_file(output / "encoder" / "model.safetensors")
+
+
+def read_origin(made: Path) -> dict[str, Tensor]:
+    """Return the trunk's weights in `made` by the names in `read_weights`."""
+    tensors = load_file(made / "bert" / "model.safetensors")
+    return {
+        name.replace("bert.", "electra.", 1): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("bert.")
+    }

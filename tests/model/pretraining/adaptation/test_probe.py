@@ -1,0 +1,124 @@
+"""The probe: what it reads, when it is taken, and which weights it has written."""
+
+import pytest
+import torch
+
+from beam_jobs.job.errors import UserError
+from model.pretrain import run
+from model.pretraining import checkpoint
+from model.pretraining.adaptation.config import AdaptationConfig
+from model.pretraining.adaptation.probe import Probe
+from model.tracking.metrics_log import read_metrics
+from tests.model.pretraining.adaptation.published import (
+    read_origin,
+    read_weights,
+    train,
+    write_all,
+    write_corpus,
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return write_all(tmp_path_factory.mktemp("made"))
+
+
+def read_probes(output):
+    return {
+        line["step"]: line["probe_accuracy"]
+        for line in read_metrics(output)
+        if "probe_accuracy" in line
+    }
+
+
+def test_the_loaded_encoder_is_measured_before_the_first_step_then_ten_times(made, tmp_path):
+    result = train(made, tmp_path, "--probe", str(made / "corpus"))
+    probes = read_probes(tmp_path)
+    assert list(probes) == list(range(0, 21, 2))
+    assert result["probe_origin_accuracy"] == probes[0]
+    assert result["probe_last_accuracy"] == probes[20]
+    assert result["probe_best_accuracy"] == max(probes.values())
+    assert 0.7 < probes[0] <= 1.0  # words tell the stars, so random vectors do
+
+
+def test_the_best_state_is_written_not_the_last(made, tmp_path):
+    """Its checkpoint, which others would push out, is kept."""
+    result = train(
+        made, tmp_path, "--probe", str(made / "corpus"), "validate_every=1", "keep_checkpoints=1"
+    )
+    probes = read_probes(tmp_path)
+    best = next(step for step, accuracy in probes.items() if accuracy == max(probes.values()))
+    assert result["written_step"] == best
+    assert 0 < best < 20
+    state = checkpoint.load_state(checkpoint.build_path(tmp_path / "checkpoints", best))
+    written = read_weights(tmp_path)["electra.embeddings.word_embeddings.weight"]
+    assert torch.equal(written, state.tensors["model.embeddings.word"])
+
+
+def test_where_no_state_is_better_the_loaded_weights_are_written_and_that_is_said(
+    made, tmp_path, capsys
+):
+    write_corpus(tmp_path / "easy", words=1)
+    output = tmp_path / "output"
+    result = train(made, output, "--probe", str(tmp_path / "easy"), "learning_rate=0.1")
+    assert (result["written_step"], result["probe_origin_accuracy"]) == (0, 1.0)
+    written = read_weights(output)
+    for name, tensor in read_origin(made).items():
+        assert torch.equal(written[name], tensor), name
+    assert "no state was better than the loaded one" in capsys.readouterr().err
+    assert "unchanged" in (output / "encoder" / "README.md").read_text()
+
+
+def test_the_probe_measures_the_average_that_is_written(made, tmp_path):
+    """With nearly all of the origin put back every state is as good as the origin."""
+    words = ("--probe", str(made / "corpus"), "learning_rate=0.1")
+    train(made, tmp_path / "own", *words)
+    train(made, tmp_path / "averaged", *words, "origin_average=0.999999")
+    assert len(set(read_probes(tmp_path / "own").values())) > 1
+    assert len(set(read_probes(tmp_path / "averaged").values())) == 1
+    losses = [
+        [line["mlm_loss"] for line in read_metrics(tmp_path / name) if "mlm_loss" in line]
+        for name in ("own", "averaged")
+    ]
+    assert losses[0] == losses[1]  # training itself is the same
+
+
+def test_test_reviews_are_never_read(made, tmp_path):
+    """Without the test split the probe is the same to the last token."""
+    write_corpus(tmp_path / "corpus", splits=("train", "dev"))
+    vocabulary = made / "shards" / "vocabulary"
+    with_test, without = (
+        Probe.open(corpus, vocabulary, 32, AdaptationConfig())
+        for corpus in (made / "corpus", tmp_path / "corpus")
+    )
+    assert with_test.compute_fingerprint() == without.compute_fingerprint()
+    assert len(without.train.labels) == len(without.dev.labels) == 40
+    assert without.dev.labels.mean() == 0.5
+
+
+def test_the_reviews_that_it_learns_from_are_counted(made):
+    config = AdaptationConfig(probe_train=10, probe_dev=20)
+    probe = Probe.open(made / "corpus", made / "shards" / "vocabulary", 32, config)
+    assert (len(probe.train.labels), len(probe.dev.labels)) == (10, 20)
+
+
+def test_a_run_with_a_probe_is_another_run(made, tmp_path):
+    train(made, tmp_path)
+    with pytest.raises(UserError, match="checkpoints of another run: probe was None"):
+        train(made, tmp_path, "--probe", str(made / "corpus"))
+
+
+def test_what_cannot_be_probed_is_refused_at_once(made, tmp_path):
+    with pytest.raises(UserError, match=r"--probe .*: no corpus-"):
+        train(made, tmp_path / "a", "--probe", str(made / "shards"))
+    write_corpus(tmp_path / "corpus", splits=("train", "test"))
+    with pytest.raises(UserError, match="its dev split lacks reviews"):
+        train(made, tmp_path / "b", "--probe", str(tmp_path / "corpus"))
+    words = ["--shards", str(made / "shards"), "--output", str(tmp_path / "c")]
+    with pytest.raises(UserError, match=r"--probe .* give --start-from too"):
+        run([*words, "--preset", "tiny", "--probe", str(made / "corpus")])
+    with pytest.raises(UserError, match="probe_dev has no effect where --probe is none"):
+        train(made, tmp_path / "d", "probe_dev=10")
+    budget = ["--preset", "tiny", "--budget", "10s", "--start-from", str(made / "bert")]
+    with pytest.raises(UserError, match="give --set validate_every=STEPS"):
+        run([*words, *budget, "--probe", str(made / "corpus")])

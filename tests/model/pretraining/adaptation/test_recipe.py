@@ -1,0 +1,72 @@
+"""What is learnt by default depends on what was loaded."""
+
+import json
+
+import pytest
+
+from model.pretraining.adaptation.recipe import choose_settings, describe_settings
+from tests.model.pretraining.adaptation.published import train, write_all
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return write_all(tmp_path_factory.mktemp("made"))
+
+
+def write_config(folder, **fields):
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(fields))
+    return folder
+
+
+def test_an_encoder_of_berts_family_goes_on_as_a_masked_language_model(made, tmp_path, capsys):
+    result = train(made, tmp_path, steps=2)
+    assert "mlm_loss" in result
+    assert "objective=mlm" in capsys.readouterr().err
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["pretraining"]["objective"] == "mlm"
+
+
+def test_what_is_set_wins(made, tmp_path, capsys):
+    result = train(made, tmp_path, "objective=electra", steps=2)
+    assert "discriminator_loss" in result
+    assert "objective=" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "objective", "head_steps"),
+    [
+        ("bert", "BertModel", "mlm", "0.4"),
+        ("bert", "BertForPreTraining", "mlm", None),
+        ("distilbert", "DistilBertForMaskedLM", "mlm", None),
+        ("roberta", "RobertaModel", "mlm", "0.4"),
+        ("electra", "ElectraForPreTraining", None, None),
+        ("electra", "ElectraForMaskedLM", "mlm", None),
+    ],
+)
+def test_objective_and_settings_by_kind(tmp_path, kind, head, objective, head_steps):
+    """A head that was published needs no steps of its own."""
+    folder = write_config(tmp_path / "origin", model_type=kind, architectures=[head])
+    chosen = choose_settings(folder, {})
+    assert (chosen.get("objective"), chosen.get("head_steps")) == (objective, head_steps)
+
+
+def test_a_checkpoint_without_a_config_is_googles_and_asks_for_nothing(tmp_path):
+    assert choose_settings(tmp_path / "model.ckpt-7", {}) == {}
+
+
+def test_another_objective_gets_none_of_the_settings(tmp_path):
+    folder = write_config(tmp_path / "origin", model_type="bert", architectures=["BertModel"])
+    assert choose_settings(folder, {"objective": "electra"}) == {}
+
+
+def test_who_gives_one_rate_gets_no_other(tmp_path):
+    folder = write_config(tmp_path / "origin", model_type="bert", architectures=["BertModel"])
+    assert set(choose_settings(folder, {"learning_rate": "1e-3"})) == {
+        "objective",
+        "validate_every",
+    }
+    told = describe_settings(folder, choose_settings(folder, {"objective": "mlm"}))
+    assert "head_steps=0.4" in told
+    assert "objective" not in told
+    assert describe_settings(folder, {}) == ""

@@ -1,0 +1,239 @@
+"""The job that brings a published encoder into a folder."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
+
+from beam_jobs.job.errors import UserError
+from model.origin import run
+from model.pretrain import run as pretrain
+from tests.model.published.checkpoints import KINDS, write_checkpoint
+from tests.model.synthetic_shards import write_shards
+
+FILES = {
+    "config.json",
+    "model.safetensors",
+    "origin.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+}
+
+
+def bring(place, output, *more):
+    return run(["--place", str(place), "--output", str(output), *more])
+
+
+def encode(folder):
+    ids = torch.arange(5, 25)[None]
+    with torch.no_grad():
+        model = transformers.AutoModel.from_pretrained(folder).eval()
+        return model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_a_folder_of_each_kind(what, tmp_path):
+    source = write_checkpoint(tmp_path / "published", what)
+    about = bring(source, tmp_path / "out" / "origin")
+    made = tmp_path / "out" / "origin"
+    assert {file.name for file in made.iterdir()} == FILES
+    assert json.loads((made / "origin.json").read_text()) == about
+    assert about["kind"] == KINDS[what][2]
+    assert (about["hidden"], about["layers"], about["heads"]) == (32, 3, 4)
+    assert (about["vocabulary_size"], about["lower_case"]) == (100, True)
+    assert (about["max_positions"], about["trained_length"]) == (64, 64)
+    assert (about["name"], about["license"]) == ("published", "unknown")
+    trunk = transformers.AutoModel.from_pretrained(source)
+    pooler = sum(p.numel() for n, p in trunk.named_parameters() if "pooler" in n)
+    types = 64 if what.startswith("DistilBERT") else 32 if what.startswith("RoBERTa") else 0
+    skipped = 32 if what.startswith("RoBERTa") else 0
+    assert about["parameters"] == trunk.num_parameters() - pooler + types - skipped
+    torch.testing.assert_close(encode(made), encode(source), atol=0, rtol=0)
+    assert os.listdir(tmp_path / "out") == ["origin"]
+
+
+def test_license_and_data_come_from_the_model_card(tmp_path):
+    source = write_checkpoint(tmp_path / "published")
+    (source / "README.md").write_text("---\nlicense: mit\ndatasets:\n- books\n- wiki\n---\n# A\n")
+    about = bring(source, tmp_path / "origin")
+    assert (about["license"], about["training_data"]) == ("mit", "books, wiki")
+    assert (tmp_path / "origin" / "README.md").exists()
+
+
+def test_the_generator_of_an_electra_is_started_from(tmp_path, capsys):
+    source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
+    narrow = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 64}
+    generator = write_checkpoint(tmp_path / "gen", "ELECTRA's generator", **narrow)
+    about = bring(source, tmp_path / "origin", "--generator", str(generator))
+    assert about["has_generator"]
+    assert {file.name for file in (tmp_path / "origin" / "generator").iterdir()} == FILES
+    shards = write_shards(tmp_path / "shards", sequences=8)
+    words = ["--output", str(tmp_path / "run"), "--start-from", str(tmp_path / "origin")]
+    words += ["--preset", "tiny", "--steps", "1", "--device", "cpu", "--threads", "1"]
+    pretrain(["--shards", str(shards), *words, "--set", "batch=4"])
+    assert f"starting from {tmp_path / 'origin'}\n" in capsys.readouterr().err
+
+
+def test_a_bert_is_no_generator(tmp_path):
+    source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
+    other = write_checkpoint(tmp_path / "bert")
+    with pytest.raises(UserError, match=f"--generator {other}: give the generator of"):
+        bring(source, tmp_path / "origin", "--generator", str(other))
+    assert not (tmp_path / "origin").exists()
+
+
+def test_pickled_weights_become_safetensors(tmp_path):
+    source = write_checkpoint(tmp_path / "published", "BERT with its head")
+    expected = encode(source)
+    weights = load_file(source / "model.safetensors")
+    (source / "model.safetensors").unlink()
+    torch.save(weights, source / "pytorch_model.bin")
+    bring(source, tmp_path / "origin")
+    assert {file.name for file in (tmp_path / "origin").iterdir()} == FILES
+    torch.testing.assert_close(encode(tmp_path / "origin"), expected, atol=0, rtol=0)
+
+
+class Evil:
+    def __reduce__(self):
+        return (os.mkdir, ("/tmp/ran-from-a-pickle",))
+
+
+def spoil_with_code(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save({"embeddings.word_embeddings.weight": Evil()}, folder / "pytorch_model.bin")
+
+
+def cut_weights(folder):
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+
+
+def drop_words(folder):
+    lines = (folder / "vocab.txt").read_text().splitlines()[:60]
+    BertWordPieceTokenizer({word: i for i, word in enumerate(lines)}).save(
+        str(folder / "tokenizer.json")
+    )
+    weights = load_file(folder / "model.safetensors")
+    table = weights["embeddings.word_embeddings.weight"]
+    weights["embeddings.word_embeddings.weight"] = table.repeat(3, 1)
+    save_file(weights, folder / "model.safetensors")
+    change_config(folder, vocab_size=300)
+
+
+def change_config(folder, **changed):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changed))
+
+
+def give_byte_pairs(folder):
+    ByteLevelBPETokenizer().save(str(folder / "tokenizer.json"))
+
+
+def drop_tokenizer(folder):
+    for name in ("tokenizer.json", "vocab.txt"):
+        (folder / name).unlink()
+
+
+def drop_layer(folder):
+    weights = load_file(folder / "model.safetensors")
+    save_file(
+        {name: tensor for name, tensor in weights.items() if ".2." not in name},
+        folder / "model.safetensors",
+    )
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda folder: change_config(folder, model_type="t5"), "model_type=t5, an encoder with"),
+        (lambda folder: change_config(folder, model_type="gpt2"), "model_type=gpt2, a decoder"),
+        (lambda folder: change_config(folder, is_decoder=True), "a decoder"),
+        (lambda folder: change_config(folder, auto_map={"AutoModel": "a.B"}), "never run"),
+        (lambda folder: change_config(folder, vocab_size=99), "vocab_size=99, .* 100 rows"),
+        (lambda folder: (folder / "config.json").unlink(), "put its config.json beside"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "no object of fields"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "neither model.safetensors"),
+        (cut_weights, "model.safetensors is damaged"),
+        (spoil_with_code, "pytorch_model.bin is damaged"),
+        (drop_words, r"its vocabulary \(60 entries\) is not that of the weights \(300 rows\)"),
+        (drop_layer, "config.json says 3 layers, the weights have 2"),
+        (give_byte_pairs, "its tokenizer is BPE"),
+        (drop_tokenizer, "put its vocab.txt beside"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer.json is damaged"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(spoil, told, tmp_path):
+    source = write_checkpoint(tmp_path / "published")
+    spoil(source)
+    with pytest.raises(UserError, match=f"--place {source}: .*{told}") as refused:
+        bring(source, tmp_path / "origin")
+    assert "\n" not in str(refused.value)
+    assert os.listdir(tmp_path) == ["published"]
+    assert not os.path.exists("/tmp/ran-from-a-pickle")
+
+
+def test_a_failure_leaves_what_was_there(tmp_path):
+    source = write_checkpoint(tmp_path / "published")
+    bring(source, tmp_path / "origin")
+    (tmp_path / "origin" / "log.txt").write_text("mine")
+    before = sorted(os.listdir(tmp_path / "origin"))
+    cut_weights(source)
+    with pytest.raises(UserError, match="damaged"):
+        bring(source, tmp_path / "origin")
+    assert sorted(os.listdir(tmp_path / "origin")) == before
+
+
+def write_package(folder, what="MiniLM, a bare trunk"):
+    """A package whose code must not run, with a model inside."""
+    module = folder / "tiny_published"
+    write_checkpoint(module / "model", what)
+    (module / "__init__.py").write_text("raise SystemExit('this code was run')\n")
+    return module
+
+
+def test_a_package_is_read_and_never_imported(tmp_path, monkeypatch):
+    write_package(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    about = bring("package:tiny-published", tmp_path / "origin")
+    assert (about["name"], about["revision"]) == ("tiny_published", None)
+    with pytest.raises(UserError, match=r"no package no_such is installed here: pip install"):
+        bring("package:no-such", tmp_path / "other")
+    shutil.copytree(
+        tmp_path / "site" / "tiny_published" / "model", tmp_path / "site" / "tiny_published" / "b"
+    )
+    with pytest.raises(UserError, match="several models are there"):
+        bring("package:tiny_published", tmp_path / "other")
+
+
+def test_training_starts_from_a_package_by_its_name(tmp_path, monkeypatch):
+    write_package(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    shards = write_shards(tmp_path / "shards", sequences=8)
+    words = ["--output", str(tmp_path / "run"), "--start-from", "package:tiny_published"]
+    words += ["--preset", "tiny", "--steps", "1", "--device", "cpu", "--threads", "1"]
+    pretrain(["--shards", str(shards), *words, "--set", "batch=4", "--set", "objective=mlm"])
+    assert (tmp_path / "run" / "origin" / "origin.json").exists()
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["start_from"] == (
+        "package:tiny_published"
+    )
+
+
+def test_the_job_prints_its_result(tmp_path):
+    source = write_checkpoint(tmp_path / "published")
+    words = ["-m", "model.origin", "--place", str(source), "--output", str(tmp_path / "origin")]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["place"] == str(source)
+
+
+def test_what_is_no_place_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"--place bert-base: no such folder; give a folder, a hub"):
+        bring("bert-base", tmp_path / "origin")
+    assert not (tmp_path / "origin").exists()

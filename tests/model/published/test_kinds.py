@@ -1,0 +1,190 @@
+"""Each kind of published encoder computes here what it computes in transformers."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from beam_jobs.job.errors import UserError
+from model.presets import PRESETS, apply_settings
+from model.pretrain import run
+from model.pretraining.assembly import build_model
+from model.pretraining.network.attention import build_attention
+from model.pretraining.network.encoder import initialize_weights
+from model.pretraining.network.initial_weights import Origin, load_weights
+from tests.model.published.checkpoints import KINDS, SIZE, write_checkpoint
+from tests.model.synthetic_shards import write_shards
+
+WITH_HEAD = [name for name in KINDS if "head" in name or "both" in name or "generator" in name]
+TYPED = [name for name in KINDS if KINDS[name][2] in ("bert", "electra")]
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    """A run in bf16 lets all later products of its process be narrower than fp32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.fixture
+def ids():
+    return torch.randint(5, SIZE, (3, 20), generator=torch.Generator().manual_seed(1))
+
+
+def make_batch(ids, types=None):
+    one = torch.ones_like(ids)
+    batch = {"documents": one, "positions": torch.arange(ids.shape[1]).expand_as(ids)}
+    return batch | ({"types": types} if types is not None else {})
+
+
+def load_here(folder, vocabulary, objective="mlm"):
+    """Our model of the folder's shape with its weights, and what begins at random."""
+    origin = Origin(folder)
+    preset = apply_settings(
+        PRESETS["tiny"], origin.read_settings() | {"objective": objective, "dropout": "0"}
+    )
+    model = build_model(preset, SIZE, torch.float32)
+    initialize_weights(model, 0)
+    left = load_weights(model, preset.architecture, origin, vocabulary)
+    return model.eval(), left
+
+
+def encode_here(model, ids, types=None):
+    batch = make_batch(ids, types)
+    embedded = model.embeddings(ids, batch["positions"], types)
+    return model.encoder(embedded, build_attention(batch))
+
+
+def encode_there(folder, ids, **more):
+    with torch.no_grad():
+        model = transformers.AutoModel.from_pretrained(folder).eval()
+        return model(ids, attention_mask=torch.ones_like(ids), **more).last_hidden_state
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_hidden_states_are_those_of_transformers(what, tmp_path, ids):
+    folder = write_checkpoint(tmp_path / "origin", what)
+    model, left = load_here(folder, folder)
+    states = encode_here(model, ids)
+    torch.testing.assert_close(states, encode_there(folder, ids), atol=1e-5, rtol=0)
+    assert all(name.startswith("encoder_head") for name in left)
+    assert bool(left) == (what not in WITH_HEAD)
+
+
+@pytest.mark.parametrize("what", TYPED)
+def test_token_types_arrive(what, tmp_path, ids):
+    folder = write_checkpoint(tmp_path / "origin", what)
+    types = (torch.arange(20) > 9).long().expand_as(ids)
+    states = encode_here(load_here(folder, folder)[0], ids, types)
+    expected = encode_there(folder, ids, token_type_ids=types)
+    torch.testing.assert_close(states, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("what", WITH_HEAD)
+def test_the_published_head_predicts_what_it_does_in_transformers(what, tmp_path, ids):
+    folder = write_checkpoint(tmp_path / "origin", what)
+    model, _ = load_here(folder, folder)
+    head = model.encoder_head
+    logits = head.compute_logits(head(encode_here(model, ids)), model.embeddings.word)
+    published = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = published(ids, attention_mask=torch.ones_like(ids)).logits
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
+
+
+def test_a_head_with_its_own_output_table_is_left_out(tmp_path):
+    folder = write_checkpoint(tmp_path / "origin", "BERT with its head", tie_word_embeddings=False)
+    weights = load_file(folder / "model.safetensors")
+    weights["cls.predictions.decoder.weight"] = torch.randn(SIZE, 32)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    _, left = load_here(folder, folder)
+    assert {name.split(".")[0] for name in left} == {"encoder_head"}
+
+
+@pytest.mark.parametrize("what", ["BERT with its head", "DistilBERT, a bare trunk"])
+@pytest.mark.parametrize("objective", ["mlm", "electra"])
+def test_a_run_of_one_tiny_step_exports_the_origin(what, objective, tmp_path, ids, capsys):
+    """At a rate of nothing, so that a whole run shows whether the weights pass through it."""
+    folder = write_checkpoint(tmp_path / "origin", what)
+    shards = write_shards(tmp_path / "shards", sequences=32)
+    result = run(
+        [
+            *["--shards", str(shards), "--output", str(tmp_path / "out"), "--preset", "tiny"],
+            *["--start-from", str(folder), "--steps", "1", "--device", "cpu", "--threads", "1"],
+            *["--set", f"objective={objective}", "--set", "batch=4", "--set", "precision=fp32"],
+            *["--set", "learning_rate=1e-30", "--set", "weight_decay=0"],
+        ]
+    )
+    expected = encode_there(folder, ids)
+    torch.testing.assert_close(encode_there(result["encoder"], ids), expected, atol=1e-5, rtol=0)
+    told = capsys.readouterr().err
+    assert f"starting from {folder}" in told
+    assert ("newly initialized: generator" in told) == (objective == "electra")
+
+
+@pytest.mark.parametrize("setting", ["layers=2", "heads=2", "layer_norm_eps=1e-12"])
+def test_a_setting_that_contradicts_the_origin_is_refused(setting, tmp_path):
+    folder = write_checkpoint(tmp_path / "origin", "BERT with its head")
+    shards = write_shards(tmp_path / "shards", sequences=4)
+    name = setting.split("=")[0]
+    with pytest.raises(UserError, match=f"--set {setting}: {folder} has {name}="):
+        run(
+            [
+                *["--shards", str(shards), "--output", str(tmp_path / "out"), "--preset", "tiny"],
+                *["--start-from", str(folder), "--steps", "1", "--set", setting],
+            ]
+        )
+
+
+def change_config(folder, **changed):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"hidden_act": "relu"}, "its activation is relu"),
+        ({"hidden_act": "gelu_new"}, "its activation is gelu_new"),
+        ({"position_embedding_type": "relative_key"}, "relative positions .*relative_key"),
+        ({"is_decoder": True}, "a decoder"),
+        ({"add_cross_attention": True}, "cross-attention"),
+        ({"auto_map": {"AutoModel": "evil.Evil"}}, "code of its own .*never run"),
+        ({"model_type": "roberta-prelayernorm"}, "pre-norm"),
+        ({"model_type": "modernbert"}, "pre-norm"),
+        ({"model_type": "t5"}, "model_type=t5, an encoder with a decoder; give one of bert"),
+        ({"model_type": "gpt2"}, "model_type=gpt2, a decoder"),
+        ({"model_type": "mine"}, "model_type=mine; give one of bert"),
+        ({"hidden_size": None}, "config.json lacks hidden_size"),
+        ({"hidden_size": 33}, "hidden=33: must be a multiple of heads=4"),
+        ({"num_hidden_layers": 4}, "layers=3 there"),
+    ],
+)
+def test_what_has_no_place_is_refused_by_name(changed, told, tmp_path):
+    folder = write_checkpoint(tmp_path / "origin")
+    change_config(folder, **changed)
+    with pytest.raises(UserError, match=rf"--start-from {folder}: .*{told}"):
+        load_here(folder, folder)
+
+
+def test_an_old_bert_names_neither_type_nor_epsilon(tmp_path, ids):
+    """google/bert_uncased_L-2_H-128_A-2 has such a config.json, and gamma and beta in its norms."""
+    folder = write_checkpoint(tmp_path / "origin", "BERT with its head", layer_norm_eps=1e-12)
+    expected = encode_there(folder, ids)
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("model_type", "layer_norm_eps", "architectures", "position_embedding_type"):
+        config.pop(name, None)
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in load_file(folder / "model.safetensors").items()
+    }
+    save_file(weights, folder / "model.safetensors")
+    states = encode_here(load_here(folder, folder)[0], ids)
+    torch.testing.assert_close(states, expected, atol=1e-5, rtol=0)

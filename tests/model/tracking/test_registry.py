@@ -1,0 +1,16 @@
+"""The registry of a store in which nothing was registered yet."""
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from model.tracking.registry import Registry
+
+
+def test_a_registry_that_nobody_made_has_no_alias_and_is_not_made_for_that(tmp_path):
+    """Making MLflow's database took most of a minute on a busy machine."""
+    registry = Registry(f"sqlite:///{tmp_path}/mlflow/mlflow.db")
+    assert registry.get_by_alias("champion") == {}
+    assert registry.list_aliases() == []
+    with pytest.raises(UserError, match=r"no champion in the registry \(there: none\); a run with"):
+        registry.find_scorer("champion")
+    assert not list(tmp_path.iterdir())

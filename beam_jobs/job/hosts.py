@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.variables import read_names
 
 PRIVATE_HOSTS_VARIABLE = "AMAZON_ELECTRA_PRIVATE_HOSTS"
 """Environment variable with the hosts of private networks that may be read from."""
@@ -67,12 +68,6 @@ def _resolve_name(name: str) -> list[str]:
     thread.start()
     thread.join(RESOLVE_SECONDS)
     return list(ips)
-
-
-def read_names(variable: str) -> list[str]:
-    """Return the names in an environment variable, separated by commas there."""
-    names = os.environ.get(variable, "").split(",")
-    return [name.strip().lower() for name in names if name.strip()]
 
 
 class CheckedRedirects(urllib.request.HTTPRedirectHandler):

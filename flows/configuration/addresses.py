@@ -10,7 +10,7 @@ from typing import Annotated, LiteralString
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from beam_jobs.job.hosts import read_names
+from beam_jobs.job.variables import read_names
 
 SECRET: LiteralString = "secret"
 """Kind of the error whose input is not to be shown."""

@@ -113,6 +113,11 @@ class Stage:
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
+    def path(self) -> str:
+        """Its folder, below that of the store."""
+        return f"{self.name}/{self.fingerprint}"
+
+    @property
     def label(self) -> str:
         return self.title or self.name
 
@@ -143,16 +148,16 @@ class Store:
 
     def folder(self, stage: Stage) -> Path:
         """Return where a stage is made, and where it is once it is fetched."""
-        return self.root / stage.name / stage.fingerprint
+        return self.root / stage.path
 
     def fetch(self, stage: Stage, *parts: str) -> Path:
         """Return the folder of a stage with its files, or those in `parts`, on this machine."""
-        self.place.fetch(f"{stage.name}/{stage.fingerprint}", parts)
+        self.place.fetch(stage.path, parts)
         return self.folder(stage)
 
     def locate(self, stage: Stage) -> str:
         """Return where a stage stays: its folder, or its address."""
-        return f"{self.address}/{stage.name}/{stage.fingerprint}"
+        return f"{self.address}/{stage.path}"
 
     def open_input(self, stage: Stage, on_engine: bool) -> str:
         """Return what a job reads of a stage: a folder of this machine, or for an engine's workers
@@ -168,7 +173,7 @@ class Store:
     def collect_output(self, stage: Stage) -> None:
         """Bring what an engine's workers wrote to this machine, so that it can be published."""
         if stage.on_engine:
-            self.place.collect(f"{stage.name}/{stage.fingerprint}")
+            self.place.collect(stage.path)
 
     def manifest(self, stage: Stage) -> Manifest | None:
         """Return the manifest of a complete stage, None of one that is not."""
@@ -217,8 +222,7 @@ class Store:
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **cost,
         }
-        name = f"{stage.name}/{stage.fingerprint}"
-        self.place.complete(name, manifest, NOT_PUBLISHED - {MANIFEST, *OF_ONE_MACHINE})
+        self.place.complete(stage.path, manifest, NOT_PUBLISHED - {MANIFEST, *OF_ONE_MACHINE})
         for name in stage.scratch:
             shutil.rmtree(folder / name, ignore_errors=True)
         return manifest
@@ -230,7 +234,7 @@ class Store:
         """Lock the stage for one process at a time and yield its folder; a process that died holds
         nothing.
         """
-        with self.place.hold(f"{stage.name}/{stage.fingerprint}", waiting):
+        with self.place.hold(stage.path, waiting):
             yield self.folder(stage)
 
     def list_manifests(self) -> list[Manifest]:

@@ -20,6 +20,7 @@ from flows.runner.stage_runner import Plan
 from flows.runner.store import Manifest, Stage, Store
 from flows.stages.pretraining import has_accelerator, resolve_preset
 from model.pretraining.network.flops import MatrixFlops
+from model.published.kinds import KINDS
 
 REFERENCE = {
     "origin": (6.0, 0.0),
@@ -225,12 +226,8 @@ def read_origin_shape(origin: Stage) -> dict[str, int]:
     file = Path(str(told.get("place", ""))) / "config.json"
     if "layers" not in told and file.is_file():
         config = json.loads(file.read_text())
-        names = ("num_hidden_layers", "hidden_size", "intermediate_size")
-        told |= {
-            ours: config[theirs]
-            for ours, theirs in zip(SHAPE, names, strict=True)
-            if theirs in config
-        }
+        kind = KINDS.get(config.get("model_type", ""), KINDS["bert"])
+        told |= {name: config[kind.fields[name]] for name in SHAPE if kind.fields[name] in config}
     if "layers" in told and "hidden" in told:
         told.setdefault("intermediate", 4 * told["hidden"])
         return {name: int(told[name]) for name in SHAPE}

@@ -79,7 +79,7 @@ def _render_card(source: Path, study: Mapping[str, Any], results: Results, answe
     data = ModelCardData(
         language=known.get("language"),
         license=known.get("license") or origin.get("license"),
-        base_model=origin["place"].partition("@")[0] if origin.get("kind") == "hub" else None,
+        base_model=origin["place"].partition("@")[0] if origin.get("revision") else None,
         library_name="transformers",
         tags=known.get("tags") or [_read_config(source).get("model_type", "encoder")],
         model_name=name,

@@ -14,9 +14,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_file, write_json
 from beam_jobs.job.locks import try_lock
+from beam_jobs.job.variables import read_number_variable
 from flows.runner.places.place import MANIFEST, is_stage_folder
 
 log = logging.getLogger("amazon_electra")
@@ -31,14 +31,7 @@ CHECKED = ".checked.json"
 
 def read_cache_bytes() -> int:
     """Return how much room the local copies may take."""
-    text = os.environ.get(VARIABLE, "")
-    try:
-        size = float(text or CACHE_GB)
-    except ValueError:
-        size = -1.0
-    if not size >= 0:
-        raise UserError(f"{VARIABLE} is {text!r}: write a number of gigabytes from 0")
-    return int(size * 1e9)
+    return int(read_number_variable(VARIABLE, CACHE_GB, 0, "gigabytes") * 1e9)
 
 
 class Cache:

@@ -16,8 +16,9 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.errors import TransientError
 from beam_jobs.job.locks import POLL_SECONDS
+from beam_jobs.job.variables import read_number_variable
 from flows.runner.places.bucket import Bucket
 
 VARIABLE = "AMAZON_ELECTRA_LEASE_SECONDS"
@@ -28,14 +29,7 @@ RENEWALS, LOOKS = 10, 20
 
 def read_lease_seconds() -> float:
     """Return after how long a maker that gives no sign is replaced."""
-    text = os.environ.get(VARIABLE, "")
-    try:
-        seconds = float(text or LEASE_SECONDS)
-    except ValueError:
-        seconds = 0.0
-    if not seconds >= 1:
-        raise UserError(f"{VARIABLE} is {text!r}: write a number of seconds from 1")
-    return seconds
+    return read_number_variable(VARIABLE, LEASE_SECONDS, 1, "seconds")
 
 
 class Lease:

@@ -1,4 +1,4 @@
-"""The form's field for the place of a published encoder, and which settings make sense beside one."""
+"""The form's field for the place of a published encoder, and the settings that fit beside one."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -18,6 +18,8 @@ from model.tracking.run_state import TrackedRun
 
 log = logging.getLogger("amazon_electra")
 T = TypeVar("T")
+TRAINED = ("discriminator", "encoder")
+"""Folder of what a pre-training made (model/pretraining/outputs.py), the first that is there."""
 
 
 class StageMaker(Protocol):
@@ -182,8 +184,8 @@ class StageRunner:
         ) as tracked:
             finished = run()
             self.tracking.log_metrics(flatten_numbers(finished["result"]), tracked)
-            if (folder / "discriminator").is_dir():
-                self.tracking.log_folder(folder / "discriminator", "discriminator", tracked)
+            if name := next((name for name in TRAINED if (folder / name).is_dir()), ""):
+                self.tracking.log_folder(folder / name, name, tracked)
         return finished
 
     def _tag_stage(self, stage: Stage) -> dict[str, str]:

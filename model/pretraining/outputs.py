@@ -95,6 +95,7 @@ def _write_network(
         shards.vocabulary_size,
         preset.pretraining.dropout,
         training.trained_length,
+        transformers_config.read_padding_id(shards.vocabulary),
     )
     tensors = export.convert_to_transformers(dict(training.model.named_parameters()), mapping)
     if not (preset.pretraining.has_segments or training.identity["origin"]):

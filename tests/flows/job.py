@@ -22,6 +22,7 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--seconds_a_step", type=float, default=0.0)
     parser.add_argument("--gate", type=Path, help="the last step waits until this file is there")
+    parser.add_argument("--model", help="folder that it writes, as a pre-training does")
     parser.add_argument(
         "--how",
         default="well",
@@ -59,6 +60,9 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
             bar.update(step, loss=1 / step)
     misbehave(chosen.how, len(attempts.read_text()))
     (chosen.output / "made.txt").write_text("made\n")
+    if chosen.model:
+        (chosen.output / chosen.model).mkdir(exist_ok=True)
+        (chosen.output / chosen.model / "config.json").write_text("{}")
     accuracy = {"value": 0.5, "low": 0.4, "high": 0.6}
     return {
         "steps": chosen.steps,

@@ -54,9 +54,10 @@ def mlflow_runs(store):
 
 
 def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(store):
-    first = run_toy(store, {})
+    ways = {"pretraining": {"model": "encoder"}}
+    first = run_toy(store, ways)
     manifests = {m["fingerprint"]: m["finished"] for m in Store(store).list_manifests()}
-    assert run_toy(store, {}) == first
+    assert run_toy(store, ways) == first
     assert {m["fingerprint"]: m["finished"] for m in Store(store).list_manifests()} == manifests
     assert len(manifests) == 8
     assert attempts(store, "finetuning") == 2
@@ -71,6 +72,8 @@ def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(store):
     history = client.get_metric_history(pretraining.info.run_id, "loss")
     assert [(m.step, m.value) for m in history] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
     assert pretraining.data.tags["amazon_electra.fingerprint"] in manifests
+    logged = client.list_artifacts(pretraining.info.run_id)
+    assert [file.path for file in logged] == ["encoder"]
     [cell] = [run for run in nested if run.info.run_name == "cell 0"]
     assert (cell.data.metrics["test.accuracy"], cell.data.metrics["test.accuracy.high"]) == (
         0.5,

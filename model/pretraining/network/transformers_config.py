@@ -11,6 +11,7 @@ from model.pretraining.input.sequences import Shards
 
 Role = Literal["discriminator", "generator"]
 TRAINED_LENGTH = "trained_length"  # field of config.json, ours
+PADDING = "[PAD]"
 
 
 def build_transformers_config(
@@ -19,11 +20,12 @@ def build_transformers_config(
     vocabulary_size: int,
     dropout: float,
     trained_length: int,
+    padding_id: int | None = 0,
 ) -> dict[str, Any]:
     """Return the content of config.json; `architecture` is that of the exported network.
 
     `trained_length` is the number of tokens that sequences had in training: the positions after it
-    have embeddings too, but they are noise.
+    have embeddings too, but they are noise. transformers never trains the vector of `padding_id`.
     """
     head = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     return {
@@ -40,12 +42,20 @@ def build_transformers_config(
         "max_position_embeddings": architecture.max_positions,
         "num_attention_heads": architecture.heads,
         "num_hidden_layers": architecture.layers,
-        "pad_token_id": 0,
+        "pad_token_id": padding_id,
         "tie_word_embeddings": True,
         TRAINED_LENGTH: trained_length,
         "type_vocab_size": architecture.type_vocabulary_size,
         "vocab_size": vocabulary_size,
     }
+
+
+def read_padding_id(vocabulary: Path) -> int | None:
+    """Return the id of [PAD] in a folder's vocab.txt; a published one may have it anywhere, or not
+    at all.
+    """
+    entries = (vocabulary / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    return entries.index(PADDING) if PADDING in entries else None
 
 
 def read_trained_length(folder: Path) -> int | None:
@@ -67,6 +77,7 @@ def write_architecture(folder: Path, preset: Preset, shards: Shards) -> Path:
         shards.vocabulary_size,
         preset.pretraining.dropout,
         shards.max_length,
+        read_padding_id(shards.vocabulary),
     )
     link_path(shards.vocabulary, folder)
     write_json(folder / "config.json", config)

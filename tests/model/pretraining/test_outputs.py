@@ -1,6 +1,8 @@
 """The card, TensorBoard files, MLflow, the presets' sources."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
+from model.pretraining.network.transformers_config import read_padding_id
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2"]
@@ -40,6 +43,18 @@ def test_the_card_tells_data_counts_curve_and_lineage(shards, tmp_path):
             "- shards: `",
         ):
             assert told in card, told
+
+
+def test_padding_is_the_entry_that_the_vocabulary_has_for_it(shards, tmp_path):
+    own = shutil.copytree(shards, tmp_path / "shards")
+    words = own / "vocabulary" / "vocab.txt"
+    words.write_text(words.read_text().replace("[PAD]\n[UNK]\n", "[UNK]\n[PAD]\n"))
+    result = run(arguments(own, tmp_path / "out"))
+    for role in ("discriminator", "generator"):
+        config = json.loads((Path(result[role]) / "config.json").read_text())
+        assert config["pad_token_id"] == 1
+    words.write_text(words.read_text().replace("[PAD]", "<pad>"))
+    assert read_padding_id(words.parent) is None
 
 
 def test_tensorboard_files(shards, tmp_path):

@@ -122,3 +122,52 @@ def test_a_masked_language_model_of_ours_is_no_discriminator_and_keeps_its_own_c
     assert "discriminator" not in card.text
     assert "## Mine\n\n### Data\n\n9 sequences." in card.text
     assert (card.data.license, card.data.tags) == ("mit", ["reviews"])
+
+
+ORIGIN = {
+    "name": "all-MiniLM",
+    "place": "org/all-MiniLM@0123abc",
+    "revision": "0123abc",
+    "sha256": "5ca1ab1e",
+    "license": "apache-2.0",
+    "training_data": "unknown",
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "base", "licence"),
+    [
+        ({}, "org/all-MiniLM", "apache-2.0"),
+        ({"revision": None, "place": "package:mini", "license": "unknown"}, None, "unknown"),
+    ],
+)
+def test_the_origin_is_told_with_its_licence_and_what_nobody_knows(told, base, licence, tmp_path):
+    arms = [{"name": "a", "origin": "f00"}]
+    study = {"arms": arms, "origins": {"f00": ORIGIN | told, "b0b": {"name": "another"}}}
+    source = write_electra(tmp_path / "electra")
+    write_model_folder(source, tmp_path / "model", study, results(tmp_path, p="polarity"), "Yes.")
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert (card.data.base_model, card.data.license) == (base, licence)
+    section = card.text.split("## The published encoder it began with")[1].split("##")[0]
+    lines = [line.removeprefix("- ") for line in section.split("\n") if line]
+    assert lines == [
+        "name: all-MiniLM",
+        f"taken from: {(ORIGIN | told)['place']}",
+        f"revision: {told.get('revision', '0123abc') or 'unknown'}",
+        "SHA-256 of its weights: 5ca1ab1e",
+        f"licence: {licence}",
+        "training data: unknown",
+    ]
+
+
+def test_a_licence_of_the_folders_own_card_comes_first_and_no_origin_no_section(tmp_path):
+    source = write_electra(tmp_path / "electra")
+    (source / "README.md").write_text("---\nlicense: mit\n---\n")
+    arms = [{"name": "a", "origin": "f00"}]
+    found = results(tmp_path, p="polarity")
+    write_model_folder(
+        source, tmp_path / "one", {"arms": arms, "origins": {"f00": ORIGIN}}, found, "Yes."
+    )
+    assert ModelCard.load(tmp_path / "one" / "README.md").data.license == "mit"
+    write_model_folder(source, tmp_path / "two", {"arms": [{"name": "a"}]}, found, "Yes.")
+    assert "The published encoder" not in (tmp_path / "two" / "README.md").read_text()

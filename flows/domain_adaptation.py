@@ -41,12 +41,14 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     )
     list_cells = partial(arms.list_cells, p, make.store, sentences, encoder, origin=origin)
     early = arms.list_early_cells(p, list_cells(champion=None), encoder)
-    make.make_side_by_side([(encoder,), *(cell.chain for cell in early)], at_once)
+    fit = [vocabulary.build_vocabulary_choice_stage(p, sentences, origin)] if origin else []
+    beside = [*zip(fit), *(cell.chain for cell in early)]
+    make.make_side_by_side([(encoder,), *beside], at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
     make.make_side_by_side([cell.chain for cell in late], at_once)
     begun = [origin] if origin and words is not origin else []
-    made = [*begun, reviews, sentences, words, sequences, *longer, encoder]
+    made = [*begun, reviews, sentences, words, *fit, sequences, *longer, encoder]
     command = report.format_command(p)
     return make(report.build_report_stage(command, p.preset, reviews, made, encoder, cells))
 

@@ -52,7 +52,10 @@ def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker],
                 make(origin)
         if trainings := stages.list_training_chains(is_shared):
             make.make_side_by_side(trainings, at_once)
-        make.make_side_by_side(stages.list_chains(is_shared), loaded.choice.at_once)
+        chains = stages.list_chains(is_shared)
+        if fit := sources.get(FIT):
+            chains.append((fit,))
+        make.make_side_by_side(chains, loaded.choice.at_once)
         for latency in stages.latencies.values():
             make(latency)
         return make(report)
@@ -74,12 +77,14 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     labels.check_dump(loaded.labelled_tasks, p.dump, made["dump"], make)
     made["corpus"] = make(corpus_stage.build_corpus_stage(p, made["dump"], make.store))
     labels.check_corpus(loaded.labelled_tasks, made["corpus"], make.store)
+    if origin and reads_preset(wanted):  # made beside the cells: only the report waits for it
+        made[FIT] = vocabulary_stage.build_vocabulary_choice_stage(p, made["corpus"], origin)
     if wanted & {"shards", "general_shards", "encoder"}:
         plain = keep_vocabulary_plain(p) if "extended_shards" in wanted else p
         words = vocabulary_stage.build_vocabulary_stage(plain, made["corpus"], origin)
         made["vocabulary"] = make(words)
     if "extended_shards" in wanted and origin:
-        n = p.vocabulary.extend_words or EXTENDED_WORDS
+        n = vocabulary_stage.count_extra_words(p)
         words = vocabulary_stage.build_kept_vocabulary_stage(made["corpus"], origin, n)
         made["extended_vocabulary"] = make(words)
         extended = shards_stage.build_shards_stage(p, made["corpus"], words)
@@ -146,8 +151,8 @@ class StudyForm(Parameters):
     )
 
 
-EXTENDED_WORDS = 1000
-"""Words of the dump that an extended vocabulary gets where nobody says how many."""
+FIT = "vocabulary_choices"
+"""What the report says of vocabularies, among the sources of a study."""
 OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
 
 

@@ -64,6 +64,12 @@ class VocabularyFitOptions:
     tokens_per_word: float = setting(
         "warn when tokens per word are more than they were by this share of it", 0.1, ge=0, le=10
     )
+    extend_words: int = setting(
+        "measure it with so many of the corpus's most costly words besides, too", 0, ge=0
+    )
+    new_size: int = setting(
+        "measure a new vocabulary of so many entries too, trained on the corpus; 0: none", 0, ge=0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

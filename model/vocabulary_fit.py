@@ -5,7 +5,8 @@ A new dump gets the vocabulary of the first one, or its shards could not go into
 Where the vocabulary does not know many of its words, or cuts them into many more pieces, a warning
 says that a new vocabulary, and with it a model trained anew, would be better. The new corpus's
 pretrain split is compared with the dev split of the first corpus: the vocabulary was trained on
-neither.
+neither. For a published vocabulary, which no corpus of ours was measured with, `--extend-words` and
+`--new-size` measure what else it could be: `choices` has a row for each.
 """
 
 import json
@@ -21,8 +22,13 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import read_options
 from model.options import VocabularyFitOptions
-from model.vocabulary import ReviewSample
+from model.vocabulary import LEAST_COUNT, ReviewSample, train_tokenizer
 from model.wordpiece import report as vocabulary_report
+from model.wordpiece.extension import count_words, extend_tokenizer, find_costliest
+
+KEPT = "kept"
+OTHERS_REVIEWS = 20_000
+"""About so many reviews are read for the vocabularies that are only measured."""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -32,16 +38,37 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     )
     started = time.monotonic()
     sample = ReviewSample(options.corpus, options.split, options.reviews)
-    [measured] = vocabulary_report.compare_vocabularies(
-        {"this": load_vocabulary_tokenizer(options.vocabulary / "tokenizer.json")}, sample
+    own = load_vocabulary_tokenizer(options.vocabulary / "tokenizer.json")
+    choices = vocabulary_report.compare_vocabularies(
+        {KEPT: own, **build_others(own, options)}, sample
     )
     result = compare_fits(
-        measured, read_first_fit(options.vocabulary), options.unknown_rate, options.tokens_per_word
+        choices[0],
+        read_first_fit(options.vocabulary),
+        options.unknown_rate,
+        options.tokens_per_word,
     )
+    if len(choices) > 1:
+        result["choices"] = choices
     result |= {"reviews": sample.reviews, "seconds": round(time.monotonic() - started, 3)}
     options.output.mkdir(parents=True, exist_ok=True)
     write_json(options.output / "fit.json", result)
     return result
+
+
+def build_others(own: Tokenizer, options: VocabularyFitOptions) -> dict[str, Tokenizer]:
+    """Return what the vocabulary could be instead, made of the corpus's pretrain split, by name."""
+    text = ReviewSample(options.corpus, "pretrain", OTHERS_REVIEWS)
+    others: dict[str, Tokenizer] = {}
+    if options.extend_words:
+        words = count_words(own, text)
+        costly = find_costliest(own, words, options.extend_words, LEAST_COUNT)
+        extended = extend_tokenizer(own, [one.word for one in costly])
+        others[f"{KEPT}, with {len(costly):,} words of the dump"] = extended
+    if options.new_size:
+        folds_case = own.normalizer.lowercase
+        others["new"] = train_tokenizer(text, options.new_size, folds_case, folds_case, unused=0)
+    return others
 
 
 def load_vocabulary_tokenizer(file: Path) -> Tokenizer:

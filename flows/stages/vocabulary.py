@@ -5,6 +5,9 @@ from flows.runner.store import Stage
 from flows.stages.origin_folder import locate_origin, open_vocabulary
 from model.presets import PRESETS
 
+EXTENDED_WORDS = 1000
+"""Words of the dump that an extended vocabulary gets where nobody says how many."""
+
 
 def build_vocabulary_stage(
     parameters: Parameters, corpus: Stage, origin: Stage | None = None
@@ -36,7 +39,7 @@ def build_kept_vocabulary_stage(corpus: Stage, origin: Stage, words: int) -> Sta
 
 def build_trained_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Stage:
     """Return a vocabulary trained on the corpus, as large as the form or the preset says."""
-    size = parameters.vocabulary.size or PRESETS[parameters.preset].vocabulary_size
+    size = choose_size(parameters)
     lower_case = parameters.vocabulary.lower_case
     return Stage(
         "vocabulary",
@@ -49,6 +52,38 @@ def build_trained_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Sta
             *["--output", str(folder)],
             *["--size", str(size), "--lower_case", str(lower_case).lower()],
         ],
+    )
+
+
+def choose_size(parameters: Parameters) -> int:
+    """Return how many entries a vocabulary that is trained on the dump has."""
+    return parameters.vocabulary.size or PRESETS[parameters.preset].vocabulary_size
+
+
+def count_extra_words(parameters: Parameters) -> int:
+    """Return how many words of the dump a vocabulary gets where it is extended."""
+    return parameters.vocabulary.extend_words or EXTENDED_WORDS
+
+
+def build_vocabulary_choice_stage(parameters: Parameters, corpus: Stage, origin: Stage) -> Stage:
+    """Return the stage that measures on the dev split how a published encoder's vocabulary fits the
+    corpus: as it is, with words of the dump besides, and a new one instead. The report shows it.
+    """
+    words, size = count_extra_words(parameters), choose_size(parameters)
+    measured = {"split": "dev", "extend_words": words, "new_size": size}
+    return Stage(
+        "vocabulary-fit",
+        1,
+        measured,
+        {"corpus": corpus, "vocabulary": origin},
+        "model.vocabulary_fit",
+        lambda store, folder: [
+            *["--corpus", str(store.fetch(corpus))],
+            *["--vocabulary", open_vocabulary(store, origin)],
+            *["--output", str(folder)],
+            *(word for name, value in measured.items() for word in (f"--{name}", str(value))),
+        ],
+        title="vocabulary choices",
     )
 
 

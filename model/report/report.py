@@ -29,6 +29,7 @@ from model.report.sections import (
     build_pretraining_curves,
     build_result_tables,
     build_run_details,
+    build_vocabulary_blocks,
     describe_only_answer,
     format_change,
     format_main_metric,
@@ -268,6 +269,7 @@ def _build_data_blocks(study: Mapping[str, Any], tasks: Sequence[str]) -> list[B
             Table(("stage", "counts", "seconds", "CPU seconds"), rows),
         ]
     blocks += [Paragraph(text) for s in stages if (text := describe_columns(s.get("counts")))]
+    blocks += [block for s in stages for block in build_vocabulary_blocks(s.get("counts"))]
     blocks += contamination.describe_withheld_texts(study, tasks)
     lineage = [("dump", dump["fingerprint"])] if dump.get("fingerprint") else []
     lineage += [

@@ -136,6 +136,23 @@ def build_pretraining_curves(study: Mapping[str, Any], base: Path) -> list[Block
     return [*blocks, Table(("loss", "first", "last", "steps"), rows)]
 
 
+def build_vocabulary_blocks(counts: Mapping[str, Any] | None) -> list[Block]:
+    """Return how the vocabularies that a published start may have fit the dump (fit.json)."""
+    choices = (counts or {}).get("choices") or []
+    rows = [
+        (
+            one["vocabulary"],
+            f"{one['size']:,}",
+            f"{one['tokens_per_word']:.3f}",
+            f"{one['unknown_rate']:.3%}",
+        )
+        for one in choices
+    ]
+    header = ("vocabulary", "entries", "tokens per word", "unknown words")
+    caption = "Vocabularies that a published start may have, on the dump's dev reviews"
+    return [Table(header, rows, caption)] if rows else []
+
+
 def build_learning_curves(results: Results) -> list[Block]:
     """Draw the main metric on dev while the first seed of each arm was fine-tuned.
 

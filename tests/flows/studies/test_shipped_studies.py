@@ -27,7 +27,6 @@ from flows.studies.study_reading import (
 )
 from flows.study import build_study_graph
 from model.evaluation import latency
-from model.options import VocabularyOptions
 from model.tracking.mlflow_run import Tracking
 from tests.flows.studies.loaded import write_study_data
 from tests.model.published.checkpoints import write_checkpoint
@@ -84,8 +83,6 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("name", list_shipped_studies())
 def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch):
-    if name == "adapt_published" and not hasattr(VocabularyOptions, "extend"):
-        pytest.skip("no published vocabulary is kept yet: model.vocabulary lacks --extend")
     monkeypatch.setattr(stage_runner, "run_job", run_here)
     monkeypatch.setattr(latency, "BATCHES", 3)
     written = shrink(read_yaml(find_study_file(name)))
@@ -122,3 +119,7 @@ def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch)
         (*pair, task) for pair in pairs for task in tasks
     }
     assert (maker.store.folder(made) / "report.html").stat().st_size > 10_000
+    if "origin" in variables:
+        text = (maker.store.folder(made) / "report.md").read_text()
+        assert "tokens per word" in text
+        assert "nobody here can tell whether texts that are tested on were among it" in text

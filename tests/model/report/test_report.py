@@ -26,6 +26,13 @@ COUNTS = {
     "dropped": {"withheld (exact)": 3},
     "columns": {"used": {"text": ["review_text"]}, "unused": {"grade": "", "strs": "stars"}},
 }
+FIT = {
+    "words": 900,
+    "choices": [
+        {"vocabulary": "kept", "size": 30_522, "unknown_rate": 1e-5, "tokens_per_word": 1.2345},
+        {"vocabulary": "new", "size": 4_000, "unknown_rate": 0.01, "tokens_per_word": 1.5},
+    ],
+}
 
 
 def said(accuracy: float, seed: int, n: int = 400) -> Predictions:
@@ -94,7 +101,10 @@ def study(tmp_path_factory):
         "title": "Adaptation <of> a model",
         "command": ["amazon-electra", "run", "--dump", "x.json.gz"],
         "dump": {"files": 1, "sha256": "abc"},
-        "stages": [{"stage": "corpus", "fingerprint": "f00", "counts": COUNTS, "seconds": 1}],
+        "stages": [
+            {"stage": "corpus", "fingerprint": "f00", "counts": COUNTS, "seconds": 1},
+            {"stage": "vocabulary choices", "fingerprint": "f17", "counts": FIT, "seconds": 1},
+        ],
         "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
         "model": "discriminator",
         "arms": [
@@ -264,6 +274,7 @@ def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path)
         "in-domain as a whole text, not even as a repetition",
         "(own dev 5, own test 7, withheld (exact) 3)",
         "Columns of the dump: text ← review_text; not used: grade, strs (stars?).",
+        "| kept | 30,522 | 1.234 | 0.001% |\n| new | 4,000 | 1.500 | 1.000% |",
     ],
 )  # fmt: skip
 def test_the_markdown_has_every_part(written, part):

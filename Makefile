@@ -48,7 +48,7 @@ test: $(INSTALLED_DEV)  ## the tests (the slow ones have the targets below)
 	$(PYTEST) $(SIDE_BY_SIDE)
 
 test-faults: $(INSTALLED_DEV)  ## kills, full disks, broken files: nothing is lost, nothing hangs
-	$(PYTEST) $(SIDE_BY_SIDE) tests/faults
+	$(PYTEST) $(SIDE_BY_SIDE) -n 3 tests/faults  # they wait more than they compute
 
 test-dataflow: $(INSTALLED_DEV)  ## what Dataflow would upload, replayed by a worker that has nothing else
 	$(BIN)/python -m pytest tests/dataflow_replay

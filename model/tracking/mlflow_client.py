@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,20 +39,31 @@ def is_new_database(uri: str) -> bool:
 
 
 def create_database(uri: str) -> None:
+    """Make the database where it is a new SQLite file; experiments that name no place keep their
+    artifacts with the server, as in one that MLflow's server makes.
+    """
+
+    def fill(new: str) -> None:
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        SqlAlchemyStore(new, "mlflow-artifacts:/")
+
+    create_whole_database(uri, fill)
+
+
+def create_whole_database(uri: str, fill: Callable[[str], Any]) -> None:
     """Make a new SQLite file whole or not at all: MLflow opens none whose creation was broken off.
 
-    Of two processes that make it at once the first one's stays. Where links cannot be, MLflow makes
-    its own.
+    `fill` makes the tables at the address that it is given. Of two processes that make the file at
+    once the first one's stays. Where links cannot be, MLflow makes its own.
     """
-    from mlflow import MlflowClient
-
     if not is_new_database(uri):
         return
     file = Path(uri.removeprefix("sqlite:///"))
     file.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
         whole = Path(folder) / file.name
-        MlflowClient(f"sqlite:///{whole}").search_experiments(max_results=1)
+        fill(f"sqlite:///{whole}")
         with suppress(OSError):
             os.link(whole, file)
 

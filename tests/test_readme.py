@@ -14,6 +14,9 @@ import pytest
 from beam_jobs.job.errors import UserError
 from beam_jobs.sample.sample_dump import write_sample
 from flows.cli import main, run_commands
+from flows.servers.mlflow_server import resolve_mlflow_database
+from model.tracking.mlflow_run import Tracking
+from model.tracking.registry import Registry
 from tests.flows.made import write_encoder
 from tests.flows.studies.loaded import write_study_data
 
@@ -120,6 +123,35 @@ def test_a_run_can_be_planned(command, tmp_path, monkeypatch, capsys):
     arguments = main.build_parser().parse_args([*words, "--dump", "sample:50"])
     assert main.attempt(arguments) == 0
     assert "pre-training" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def scored_store(tmp_path_factory) -> Path:
+    """A store whose registry has a champion, of a run that has ended."""
+    store = tmp_path_factory.mktemp("scored") / "store"
+    tracking = Tracking(resolve_mlflow_database(store))
+    tracking.start("a run", {}, {})
+    tracking.finish()
+    registry = Registry(tracking.uri)
+    version = registry.add_version(tracking.parent.id, "model", {"scorer": "f" * 16})
+    registry.promote(version, "by hand")
+    return store
+
+
+@pytest.mark.parametrize(
+    "command", [c for c in those_of("amazon-electra") if c.startswith("amazon-electra score --")]
+)
+def test_a_scoring_can_be_planned(command, scored_store, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(command)[1:]
+    dump = words[words.index("--dump") + 1]
+    Path(dump).write_text("id,body\n" + "".join(f"{i},The lamp is fine.\n" for i in range(20)))
+    words += ["--store", str(scored_store), "--dry-run"]
+    assert main.attempt(main.build_parser().parse_args(words)) == 0, capsys.readouterr().err
+    planned = capsys.readouterr().out
+    assert re.search(r"^model +champion, version 1$", planned, re.M)
+    assert re.search(r"^to do +scores ", planned, re.M)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [dump]
 
 
 @pytest.fixture(scope="module")

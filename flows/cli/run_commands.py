@@ -75,6 +75,11 @@ def add_run_commands(commands: Any) -> None:
     add_dump_options(score, "dump.columns=text=body or model.workers=4")
     score.add_argument("--alias", default="champion", help="of the model (default: champion)")
     score.add_argument("--output", type=Path, help="folder to copy the scores to")
+    score.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print which model would label, what each file of the dump holds, and what is to do",
+    )
 
 
 def write_sample(arguments: argparse.Namespace) -> None:
@@ -129,15 +134,13 @@ def print_plan(form: Any) -> None:
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     from flows import add_dump, domain_adaptation
     from flows.configuration.parameters import Addition
-    from flows.dumps.preview import describe_file, list_files, read_preview
     from flows.runner.stage_runner import Plan
     from flows.runner.store import Store
     from flows.runs.estimate import estimate_run
     from flows.stages.dump import build_dump_stage
 
     plan = Plan(Store(form.store))
-    for file in list_files(form.dump, build_dump_stage(form.dump, plan.store)):
-        print("\n".join(describe_file(read_preview(file))))
+    print_files(form.dump, build_dump_stage(form.dump, plan.store))
     if isinstance(form, Addition):
         settings = add_dump.prepare_addition(form, Plan(plan.store))
         add_dump.graph(settings, plan)
@@ -146,6 +149,14 @@ def print_plan(form: Any) -> None:
         domain_adaptation.graph(settings, plan)
     print(json.dumps(settings.model_dump(), indent=2))
     terminal.print_stages(estimate_run(plan, settings))
+
+
+def print_files(dump: Any, reviews: Any) -> None:
+    """Print what each file of a dump holds; `reviews` is its stage."""
+    from flows.dumps.preview import describe_file, list_files, read_preview
+
+    for file in list_files(dump, reviews):
+        print("\n".join(describe_file(read_preview(file))))
 
 
 def execute_graph(form: Any) -> None:
@@ -202,15 +213,19 @@ def build_scoring_form(arguments: argparse.Namespace) -> Any:
 
 
 def score_dump(arguments: argparse.Namespace) -> None:
-    """Label the reviews of a dump, and copy the scores where they are wanted."""
+    """Label the reviews of a dump, and copy the scores where they are wanted; or print the plan."""
     from flows.configuration.parameters import Parameters
     from flows.runner.store import Store
     from flows.stages.dump import build_dump_stage
 
     form = build_scoring_form(arguments)
     parameters = Parameters(dump=form.dump, store=form.store)
-    build_dump_stage(parameters.dump, Store(form.store))  # refuses wrong paths at once
-    open_registry(arguments).find_scorer(form.model.alias)
+    reviews = build_dump_stage(form.dump, Store(form.store))  # refuses wrong paths at once
+    version = open_registry(arguments).find_scorer(form.model.alias)
+    if arguments.dry_run:
+        print_files(form.dump, reviews)
+        print_scoring_plan(form, parameters, version)
+        return
 
     def run() -> dict[str, Any]:
         from flows.score import score
@@ -224,3 +239,17 @@ def score_dump(arguments: argparse.Namespace) -> None:
         for file in sorted(folder.glob("scores-*.parquet")):
             shutil.copy2(file, arguments.output / file.name)
     print(f"scores      {arguments.output or folder}")
+
+
+def print_scoring_plan(form: Any, parameters: Any, version: dict[str, str]) -> None:
+    """Print the model that would label, the resolved settings as JSON, then a line per stage."""
+    from flows.runner.stage_runner import Plan
+    from flows.runner.store import Store
+    from flows.runs.estimate import estimate_run
+    from flows.score import build_scoring_graph
+
+    plan = Plan(Store(form.store))
+    build_scoring_graph(version, form.model)(parameters, plan)
+    print(f"model     {form.model.alias}, version {version['version']}")
+    print(json.dumps(form.model_dump(), indent=2))
+    terminal.print_stages(estimate_run(plan, parameters))

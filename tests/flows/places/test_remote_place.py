@@ -212,7 +212,7 @@ def test_of_two_that_want_a_stage_one_makes_it_and_the_other_uses_it(open_host):
         with store.lock_stage(CORPUS, lambda: waited.append(store)) as folder:
             if store.manifest(CORPUS) is None:
                 made.append(store)
-                time.sleep(0.5)
+                eventually(lambda: waited)
                 write(folder / "a.txt", "a")
                 store.publish(CORPUS, {})
 

@@ -3,7 +3,6 @@
 import json
 import os
 import threading
-import time
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from model.pretraining.checkpoint import (
     prune_checkpoints,
     save_state,
 )
+from tests.patience import PATIENCE_SECONDS
 
 
 def state_of(step, **numbers):
@@ -173,27 +173,46 @@ def test_all_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
     ]
 
 
+class Clock:
+    """Moved on by the writing alone, which begins once the waiting has."""
+
+    def __init__(self):
+        self.now, self.may_write, self.is_waited_for = 0.0, threading.Event(), False
+
+    def monotonic(self):
+        seen = self.now
+        if self.is_waited_for:
+            self.may_write.set()
+        return seen
+
+
 def test_training_waits_for_the_write_before_and_counts_the_time(tmp_path, monkeypatch):
-    release, save = threading.Event(), checkpoint.save_state
+    clock, save = Clock(), checkpoint.save_state
 
     def save_later(folder, state):
-        release.wait(60)
+        assert clock.may_write.wait(PATIENCE_SECONDS)
+        clock.now += 5.0
         return save(folder, state)
 
     monkeypatch.setattr(checkpoint, "save_state", save_later)
+    monkeypatch.setattr(checkpoint, "time", clock)
     writer = CheckpointWriter(tmp_path, keep=2)
-    started = time.monotonic()
     writer.write(state_of(1), best_step=1)
     assert names_in(tmp_path) == [], "training goes on before it is written"
-    assert writer.take_wait_seconds() <= time.monotonic() - started
-    threading.Timer(0.2, release.set).start()
-    started = time.monotonic()
-    writer.write(state_of(2), best_step=2)
-    assert "step-00000001" in names_in(tmp_path)
-    writer.wait()
-    assert 0.1 < writer.take_wait_seconds() <= time.monotonic() - started
     assert writer.take_wait_seconds() == 0.0
-    assert json.loads((tmp_path / "step-00000002" / "state.json").read_text()) == {"step": 2}
+    clock.is_waited_for = True
+    writer.wait()
+    assert names_in(tmp_path) == ["step-00000001"]
+    assert writer.take_wait_seconds() == 5.0
+    assert writer.take_wait_seconds() == 0.0
+    clock.may_write.clear()
+    clock.is_waited_for = False
+    writer.write(state_of(2), best_step=2)
+    clock.is_waited_for = True
+    writer.write(state_of(3), best_step=3)
+    assert "step-00000002" in names_in(tmp_path), "one after the other"
+    writer.wait()
+    assert json.loads((tmp_path / "step-00000003" / "state.json").read_text()) == {"step": 3}
 
 
 def test_a_state_that_cannot_be_written_ends_the_training_and_not_the_thread_alone(tmp_path):

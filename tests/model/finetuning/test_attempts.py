@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from model.finetuning import fit
+from model.finetuning.network import encoders
 from model.finetuning.training.attempt import (
     Attempt,
     rank_dev_metrics,
@@ -68,3 +69,17 @@ def test_an_attempt_is_finished_once_its_numbers_are_there(tmp_path):
 def test_the_first_metric_decides_then_the_loss_and_no_number_is_worst(better, worse):
     assert rank_dev_metrics(better) > rank_dev_metrics(worse)
     assert Attempt(1.0, better).rank_key() == rank_dev_metrics(better)
+
+
+@pytest.mark.parametrize(
+    ("kind", "max_length", "is_unfused"),
+    [("cpu", 64, True), ("cpu", 128, True), ("cpu", 129, False), ("cuda", 64, False)],
+)
+def test_short_texts_take_unfused_attention_on_a_cpu_alone(
+    monkeypatch, kind, max_length, is_unfused
+):
+    changed, model = [], torch.nn.Linear(2, 2)
+    monkeypatch.setattr(encoders, "use_unfused_attention", changed.append)
+    device = SimpleNamespace(kind=kind, torch=torch.device("cpu"))
+    assert fit._move_to_device(model, max_length, device) is model
+    assert changed == ([model] if is_unfused else [])

@@ -14,11 +14,17 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import read_options
 from model import evaluate, finetune
+from model.device import open_device
+from model.finetuning import fit
+from model.finetuning.arguments import make_request
 from model.finetuning.features.examples import Sampling, load_examples
 from model.finetuning.network import encoders
+from model.finetuning.request import prepare_data
 from model.finetuning.tasks import find_task
 from model.finetuning.training.loop import train
+from model.options import FinetuneOptions
 from model.tracking.metrics_log import read_metrics
 from tests.model.corpora import write_bert, write_corpus, write_distilbert, write_electra
 
@@ -259,6 +265,24 @@ def test_balanced_samples_and_nested_samples(made):
     assert small < large
     everything = load_examples(find_task("polarity"), made / "corpus", "test", Sampling())
     assert all(e.slices["stars"] != "3" for e in everything)
+
+
+@pytest.mark.parametrize("weights", ["balanced", "none"])
+def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights):
+    settings = [*SHORT, "--set", f"class_weights={weights}", "--seed", "3"]
+    places = ["--encoder", made / "electra", "--data", made / "corpus", "--output", made / "none"]
+    words = [*map(str, places), "--task", "stars", *settings]
+    request = make_request(read_options(FinetuneOptions, words, "", ""))
+    prepared = prepare_data(request)
+    training = fit._make_training(request, prepared, open_device("cpu", "fp32"))
+    assert (training.seed, training.settings.max_length) == (3, 48)
+    if weights == "none":
+        assert training.class_weights is None
+        return
+    counts = np.bincount([example.label for example in prepared.train], minlength=5)
+    assert training.class_weights.tolist() == pytest.approx(
+        (sum(counts) / 5 / counts).tolist(), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(

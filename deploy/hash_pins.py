@@ -2,9 +2,10 @@
 
 Run it again after a change of constraints.txt or of the dependencies; it needs `pip install uv` and
 the package index. requirements-local.txt is what one machine needs, requirements.txt what servers
-and workers run on besides (object stores, PostgreSQL, TensorBoard), requirements-dev.txt what the
-tests need besides, dataflow/requirements.txt what the workers of the Beam jobs need. None has torch
-and what it brings along: its build depends on the machine.
+and workers run on besides (object stores, PostgreSQL, TensorBoard), requirements-published.txt the
+published encoder of the second demo, requirements-dev.txt what the tests need besides,
+dataflow/requirements.txt what the workers of the Beam jobs need. None has torch and what it brings
+along: its build depends on the machine.
 """
 
 import re
@@ -59,18 +60,20 @@ def leave_out_pins(path: Path, earlier: Path, known: set[str]) -> None:
 
 
 def write_all() -> None:
-    """Write the four files."""
-    names = "requirements-local.txt", "requirements.txt", "requirements-dev.txt"
-    local, runtime, dev = (DEPLOY / name for name in names)
+    """Write the five files."""
+    parts = "-local", "", "-published", "-dev"
+    local, runtime, published, dev = (DEPLOY / f"requirements{part}.txt" for part in parts)
     beam = DEPLOY / "dataflow" / "requirements.txt"
-    for path in (local, runtime, dev, beam):
+    for path in (local, runtime, published, dev, beam):
         path.unlink(missing_ok=True)  # uv keeps what an earlier file pins
     compile_pins(TO_INSTALL, local, LOCAL_EXTRAS)
     compile_pins(TO_INSTALL, runtime, RUNTIME_EXTRAS)
     compile_pins("\n".join(["apache-beam[gcp]", *REQUIREMENTS]), beam)
+    compile_pins(TO_INSTALL, published, ("published",))
     compile_pins(TO_INSTALL, dev, ("dev",))
     of_local, of_runtime = read_names(local), read_names(runtime)
     leave_out_pins(dev, runtime, of_local | of_runtime)
+    leave_out_pins(published, local, of_local)
     leave_out_pins(runtime, local, of_local)
 
 

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-FILES = ("requirements-local.txt", "requirements.txt", "requirements-dev.txt")
+FILES = tuple(f"requirements{part}.txt" for part in ("-local", "", "-published", "-dev"))
 
 
 def normalize_name(name: str) -> str:
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     sizes, seen = measure_sizes(), set[str]()
     for name in FILES:
-        pinned = read_pinned_names(DEPLOY / name)
+        pinned = read_pinned_names(DEPLOY / name) - seen
         print_group(name, pinned, sizes, arguments.largest)
         seen |= pinned
     print_group("torch", list_needed_names("torch") - seen, sizes, arguments.largest)

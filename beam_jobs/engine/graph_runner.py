@@ -48,9 +48,12 @@ CAUSE = re.compile(
 """A line that names an exception, of Python or of Java."""
 LOST_ON_ENGINE = re.compile(
     r"Heartbeat of TaskManager|TaskExecutor is shutting down|StatusCode\.UNAVAILABLE"
-    r"|Channel closed prematurely"
+    r"|Channel closed prematurely|RemoteTransportException|RecipientUnreachableException"
+    r"|NoResourceAvailableException|StatusRuntimeException: CANCELLED"
 )
 """Of Flink's and Beam's messages about workers that are gone: another attempt has new ones."""
+JOB_STATE = re.compile(r"^Pipeline \S+ failed in state \w+: ")
+"""What Beam says before the engine's cause."""
 RPC_DETAILS = re.compile(r'^\s*details = "(.*)"$', re.M)
 """What gRPC says of an error, below the line that names it."""
 CANCEL_SECONDS = 10.0
@@ -187,7 +190,7 @@ def translate_engine_error(error: BaseException) -> Exception | None:
             f"the engine's Python workers have no {match[1]}; install there what is installed here"
         )
     causes = RPC_DETAILS.findall(text) or CAUSE.findall(text) or text.strip().splitlines() or [""]
-    cause = causes[-1].strip()
+    cause = JOB_STATE.sub("", causes[-1].strip())
     if LOST_ON_ENGINE.search(text):
         return TransientError(
             f"the engine lost or did not reach a worker: {cause}; run the same command to continue"

@@ -26,7 +26,8 @@ from beam_jobs.job.errors import TransientError, UserError
 from beam_jobs.job.progress import announce_job
 
 CONNECT_SECONDS = 5.0
-SECONDS_TO_APPEAR = 20
+SECONDS_TO_APPEAR = 120
+"""Until Flink has a job: the job server hands it all its jars before, 150 MB."""
 JAVA_RUNNERS = {"FlinkRunner": "flink_job_server_jar"}
 """Runners that start a job server in Java here, and the option with its jar."""
 
@@ -86,7 +87,7 @@ def ask_job_server(address: str, setting: str) -> None:
 def announce_flink_job(options: PipelineOptions) -> None:
     """Report the page of the job in Flink's UI, if the options say where Flink is.
 
-    Flink has the job some seconds after the job server has taken it.
+    Flink has the job seconds after the job server has taken it.
     """
     master = options.view_as(FlinkRunnerOptions).flink_master or ""
     if ":" not in master:

@@ -7,6 +7,10 @@ from pydantic import Field, model_validator
 from flows.configuration.sections import Section
 
 HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"
+WORKER_IDLE_MILLISECONDS = 10_000
+"""A Python worker waits so long for the job's next stage: to start one takes CPU seconds. Flink
+waits longer before it starts tasks again (deploy/flink/config.yaml): it would get a dead one.
+"""
 REQUIRED = {
     "flink": ("job_endpoint",),
     "dataflow": ("project", "region", "temp_location"),
@@ -85,6 +89,7 @@ class Engine(Section):
             return [
                 *["--runner", "PortableRunner", "--job_endpoint", self.job_endpoint],
                 *["--environment_type", "EXTERNAL", "--environment_config", self.worker_address],
+                *["--environment_cache_millis", str(WORKER_IDLE_MILLISECONDS)],
                 *(["--flink_master", self.flink_master] if self.flink_master else []),
                 *(["--parallelism", str(self.workers)] if self.workers else []),
             ]

@@ -181,6 +181,12 @@ def test_a_runner_that_starts_a_server_in_java_needs_java(monkeypatch, tmp_path)
             TransientError,
             "lost or did not reach a worker: x.TimeoutException: Heartbeat",
         ),
+        (
+            "Pipeline x failed in state FAILED: x.B: x.StatusRuntimeException: "
+            "CANCELLED: call already cancelled.",
+            TransientError,
+            "lost or did not reach a worker: x.B: x.StatusRuntimeException: CANCELLED",
+        ),
         ("Pipeline x failed in state CANCELLED: unknown error", JobFailed, "was cancelled on the"),
         (
             "… ModuleNotFoundError: No module named 'beam_jobs.engine.worker_check'",

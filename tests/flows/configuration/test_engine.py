@@ -37,7 +37,7 @@ def list_words(folder, label, *settings):
         (
             (*FLINK, "engine.workers=8", "corpus.workers=3"),
             "--runner PortableRunner --job_endpoint jobs:8099 --environment_type EXTERNAL "
-            "--environment_config localhost:50000 --parallelism 8",
+            "--environment_config localhost:50000 --environment_cache_millis 10000 --parallelism 8",
         ),
         (
             (*DATAFLOW, "engine.workers=84"),

@@ -5,17 +5,21 @@ They are joined by a bridge in a namespace of its own, so that nothing here meet
 the machine. Needs root and `ip netns`.
 """
 
+import ctypes
 import os
 import shutil
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 NETWORK = "10.77.7"
 FIRST_ADDRESS = 10
-NAMES = ("jobs", "s3", "worker1", "worker2")
+NAMES = ("jobs", "s3", "manager", "worker1", "worker2")
+CLONE_NEWNET = 0x40000000
+"""Of linux/sched.h: a namespace of the network."""
 ISOLATE = 'hostname "$1"; mount -t tmpfs none "$2"; cd "$2"; shift 2; exec "$@"'
 """Of a shell in namespaces of its own: name, folder to hide, then the command."""
 
@@ -34,18 +38,25 @@ def run_ip(*words: object) -> None:
     subprocess.run(["ip", *map(str, words)], check=True, capture_output=True)
 
 
+def enter_network(file: int) -> None:
+    """Have this thread use the network whose namespace an open file is."""
+    if ctypes.CDLL(None, use_errno=True).setns(file, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
 class Host:
     """One of them; its processes end with it."""
 
     def __init__(self, network: "Network", name: str, address: str):
         self.name, self.address, self.space = name, address, f"{network.prefix}-{name}"
+        self.prefix = ("ip", "netns", "exec", self.space)
         self._network = network
 
     def start(self, command: list, log: Path, environment: dict, folder: Path) -> subprocess.Popen:
         """Start a command here that sees an empty `folder`, its working folder; `log` lies outside
         of what it sees.
         """
-        words = ["ip", "netns", "exec", self.space, "unshare", "--mount", "--uts"]
+        words = [*self.prefix, "unshare", "--mount", "--uts"]
         words += ["sh", "-e", "-c", ISOLATE, "sh", self.name, folder, *command]
         with open(log, "ab") as out:
             return subprocess.Popen(
@@ -55,6 +66,16 @@ class Host:
                 stdin=subprocess.DEVNULL,
                 env=os.environ | environment,
             )
+
+    @contextmanager
+    def enter(self) -> Iterator[None]:
+        """Have this thread, and all that it starts, use the host's network within the block."""
+        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.space}") as here:
+            enter_network(here.fileno())
+            try:
+                yield
+            finally:
+                enter_network(home.fileno())
 
     def list_processes(self) -> list[psutil.Process]:
         """Return what runs here, the oldest first."""

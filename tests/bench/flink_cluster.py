@@ -1,0 +1,144 @@
+"""What a Flink cluster costs beside the local engine: the corpus job on both, from one S3 server.
+
+    python tests/bench/flink_cluster.py --dump 'reviews/*.json.gz' [--task_managers 1 2] [--json]
+
+The cluster is that of tests/flink: needs root, and what `make test-flink` gathers. CPU seconds are
+those of all processes of the hosts without the S3 server's, looked at twice a second; memory is
+what a process holds at most, pages that it shares with others included. A Flink job is run once
+before, so that the cluster's programs are warm. Wall seconds mean something on an idle machine.
+"""
+
+import argparse
+import glob
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from flows.configuration.engine import Engine
+from tests.flink.cluster import Cluster, start_cluster
+
+HOSTS = ("jobs", "manager", "worker1", "worker2")
+PARTS = {  # a word of the command of each
+    "SdkHarness": "python_worker",
+    "TaskManagerRunner": "task_manager",
+    "ClusterEntrypoint": "job_manager",
+    "FlinkJobServerDriver": "job_server",
+    "corpus_job": "job",
+}
+
+
+class Meter:
+    """Looks at the processes of a cluster's hosts until the block ends."""
+
+    def __init__(self, cluster: Cluster):
+        self._hosts = [cluster.hosts[name] for name in HOSTS]
+        self._first: dict[tuple, float] = {}
+        self._last: dict[tuple, float] = {}
+        self.seconds: dict[str, float] = {}
+        self.megabytes: dict[str, float] = {}
+
+    def __enter__(self) -> "Meter":
+        self._look()
+        self._first = dict(self._last)
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._look_on)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        self._thread.join()
+        self._look()
+        for key, seconds in self._last.items():
+            spent = seconds - self._first.get(key, 0.0)
+            self.seconds[key[0]] = self.seconds.get(key[0], 0.0) + spent
+
+    def _look_on(self) -> None:
+        while not self._end.wait(0.5):
+            self._look()
+
+    def _look(self) -> None:
+        for process in [p for host in self._hosts for p in host.list_processes()]:
+            with suppress(psutil.NoSuchProcess):
+                command = " ".join(process.cmdline())
+                part = next((name for word, name in PARTS.items() if word in command), "other")
+                times = process.cpu_times()
+                self._last[part, process.pid, process.create_time()] = times.user + times.system
+                held = process.memory_info().rss / 1e6
+                self.megabytes[part] = max(self.megabytes.get(part, 0.0), held)
+
+
+def measure_job(cluster: Cluster, output: str, engine: Engine, workers: int) -> dict[str, object]:
+    """Run the corpus job on the dump; return what it took."""
+    cluster.engine = engine
+    began = time.monotonic()
+    with Meter(cluster) as meter:
+        words = ["--input", "s3://store/measured"]
+        if engine.kind == "local":
+            words += ["--direct_num_workers", str(workers)]
+        job = cluster.start_job("beam_jobs.corpus_job", output, *words)
+        assert job.wait() == 0, cluster.read_log(output)[-3000:]
+    return {
+        "engine": engine.kind,
+        "workers": workers,
+        "seconds": round(time.monotonic() - began, 1),
+        "cpu_seconds": round(sum(meter.seconds.values()), 1),
+        "cpu_seconds_by_part": {n: round(s, 1) for n, s in meter.seconds.items() if s >= 0.1},
+        "peak_megabytes": {n: round(m) for n, m in meter.megabytes.items()},
+    }
+
+
+def measure(chosen: argparse.Namespace, folder: Path) -> list[dict[str, object]]:
+    """Return a row for the local engine and one for each number of TaskManagers."""
+    (folder / "hidden").mkdir()
+    (folder / "logs").mkdir()
+    with start_cluster(folder / "hidden", folder / "logs") as cluster:
+        for path in sorted(glob.glob(chosen.dump)):
+            cluster.store.put_file(path, f"store/measured/{Path(path).name}")
+        flink = cluster.engine
+        if chosen.warm:
+            measure_job(cluster, "warm", flink, 2)
+        rows = [measure_job(cluster, "local", Engine(), max(chosen.task_managers))]
+        for number in chosen.task_managers:
+            engine = flink.model_copy(update={"workers": number})
+            rows.append(measure_job(cluster, f"flink{number}", engine, number))
+            rows[-1]["cpu_ratio"] = round(rows[-1]["cpu_seconds"] / rows[0]["cpu_seconds"], 3)
+            rows[-1]["same_bytes"] = read_corpus(cluster, "local") == read_corpus(
+                cluster, f"flink{number}"
+            )
+    return rows
+
+
+def read_corpus(cluster: Cluster, folder: str) -> dict[str, bytes]:
+    return {n: b for n, b in cluster.read_files(folder).items() if n != "corpus.json"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dump", required=True, help="files of a dump, as a pattern")
+    parser.add_argument("--task_managers", type=int, nargs="+", default=[2], help="(default: 2)")
+    parser.add_argument("--cold", dest="warm", action="store_false", help="measure the first job")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    chosen = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measure(chosen, Path(folder))
+    if chosen.json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""The Beam jobs on a Flink cluster whose hosts share nothing but an S3 server: the same bytes as on
+one machine, whatever is lost on the way.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from beam_jobs import shards_job
+from tests.beam_jobs.dumps import review, run_job, write_lines
+from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401 - a fixture
+from tests.flink.cluster import NEEDED, PYTHON_WORKER, WORKERS, start_cluster
+from tests.patience import eventually
+
+pytestmark = NEEDED
+AWAY_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A dump of six files, and what FnApiRunner makes of it."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "dump").mkdir()
+    for k in range(6):
+        records = [review(i, reviewerID=f"{k}-{i}") for i in range(60 * k, 60 * k + 160)]
+        write_lines(folder / "dump" / f"{k}.json", [*records, "{broken"])
+    run_job(folder / "corpus", "--input", folder / "dump")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(data):
+    """Contents by name; a reject names the file that it is from."""
+    made = {p.relative_to(data / "corpus"): p.read_bytes() for p in data.rglob("corpus/**/*.*")}
+    here = str(data / "dump").encode()
+    return {
+        str(n): b.replace(here, b"s3://store/dump") for n, b in made.items() if n.stem != "corpus"
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster(data, tmp_path_factory):
+    logs = Path(os.environ.get("FLINK_LOGS") or tmp_path_factory.mktemp("logs"))
+    with start_cluster(tmp_path_factory.getbasetemp(), logs) as cluster:
+        cluster.put(data / "dump")
+        yield cluster
+
+
+def read_results(cluster, folder):
+    """Return contents without corpus.json, whose paths and seconds differ; nothing else may."""
+    found = cluster.read_files(folder)
+    assert not [name for name in found if name.startswith((".", "_"))], found.keys()
+    return {name: content for name, content in found.items() if name != "corpus.json"}
+
+
+def make_corpus(cluster, output):
+    assert cluster.start_corpus(output).wait() == 0, cluster.read_log(output)[-3000:]
+
+
+def wait_for_units(cluster, output):
+    """Wait until the first pass over the dump has done some of its units."""
+    eventually(
+        lambda: any("/prepared/" in name for name in cluster.find_names(output)),
+        lambda: cluster.read_log(output)[-3000:],
+    )
+
+
+def test_both_jobs_make_the_bytes_of_the_local_engine(
+    cluster,
+    data,
+    expected,
+    vocabulary,  # noqa: F811 - the fixture
+    tmp_path,
+):
+    make_corpus(cluster, "corpus")
+    assert read_results(cluster, "corpus") == expected
+    assert all(cluster.count_started(name) for name in WORKERS)
+    cluster.put(vocabulary)
+    words = ["--corpus", "s3://store/corpus", "--vocabulary", f"s3://store/{vocabulary.name}"]
+    job = cluster.start_job("beam_jobs.shards_job", "shards", *words, "--max-length", "64")
+    assert job.wait() == 0, cluster.read_log("shards")[-3000:]
+    local = ["--corpus", str(data / "corpus"), "--vocabulary", str(vocabulary)]
+    shards_job.run([*local, "--max-length", "64", "--output", str(tmp_path)])
+    found = {n: b for n, b in read_results(cluster, "shards").items() if n.endswith(".parquet")}
+    assert found
+    assert found == {path.name: path.read_bytes() for path in tmp_path.glob("*.parquet")}
+
+
+def wait_for_failure(cluster, job, began):
+    """Return the seconds until Flink noted a failure, and what it said."""
+    entry = eventually(
+        lambda: next(
+            (e for e in cluster.read_failures() if e["timestamp"] > began * 1000),
+            job.poll() is not None,
+        )
+    )
+    assert isinstance(entry, dict), "the job ended, and Flink had noted no failure"
+    return entry["timestamp"] / 1000 - began, entry["stacktrace"].splitlines()[0]
+
+
+def test_a_python_worker_that_is_killed_is_replaced_by_flink(cluster, expected):
+    job = cluster.start_corpus("killed")
+    wait_for_units(cluster, "killed")
+    began = time.time()
+    for worker in cluster.find_processes("worker2", PYTHON_WORKER):
+        worker.kill()
+    seconds, said = wait_for_failure(cluster, job, began)
+    assert job.wait() == 0, cluster.read_log("killed")[-3000:]
+    print(f"\na killed Python worker was noticed after {seconds:.1f} s ({said}), job done after "
+          f"{time.time() - began:.1f} s")  # fmt: skip
+    assert read_results(cluster, "killed") == expected
+
+
+def test_a_task_manager_that_is_killed_is_waited_for(cluster, expected):
+    job = cluster.start_corpus("lost")
+    wait_for_units(cluster, "lost")
+    began = time.time()
+    for process in cluster.hosts["worker1"].list_processes():
+        process.kill()
+    seconds, said = wait_for_failure(cluster, job, began)
+    cluster.start_pool("worker1")
+    cluster.start_task_manager("worker1")
+    assert job.wait() == 0, cluster.read_log("lost")[-3000:]
+    print(f"\na lost TaskManager was noticed after {seconds:.1f} s ({said}), job done after "
+          f"{time.time() - began:.1f} s")  # fmt: skip
+    assert read_results(cluster, "lost") == expected
+
+
+def test_an_s3_server_that_is_away_for_half_a_minute_costs_time_alone(cluster, expected):
+    job = cluster.start_corpus("away")
+    wait_for_units(cluster, "away")
+    began = time.time()
+    cluster.hosts["s3"].cut_off()
+    time.sleep(AWAY_SECONDS)
+    cluster.hosts["s3"].connect_again()
+    code = job.wait()
+    print(f"\na store that was away for {AWAY_SECONDS} s: the job ended with {code} "
+          f"after {time.time() - began:.1f} s")  # fmt: skip
+    assert code in (0, os.EX_TEMPFAIL), cluster.read_log("away")[-3000:]
+    if code:
+        make_corpus(cluster, "away")
+    assert read_results(cluster, "away") == expected
+
+
+def test_two_runs_at_once_do_not_meet(cluster, expected):
+    jobs = [cluster.start_corpus(name) for name in ("first", "second")]
+    assert [job.wait() for job in jobs] == [0, 0]
+    for name in ("first", "second"):
+        assert read_results(cluster, name) == expected
+
+
+def test_the_flow_makes_corpus_and_shards_on_the_cluster(cluster, tmp_path):
+    dump = tmp_path / "sample"
+    dump.mkdir()
+    program = [sys.executable, "-m", "flows.cli.main"]
+    sample = [*program, "sample", "--reviews", "600", "--output", str(dump / "600.json.gz")]
+    subprocess.run(sample, check=True)
+    cluster.put(dump)
+    with ending(
+        cluster.start_run("--dump", "s3://store/sample/*.gz", "--store", "s3://store/runs")
+    ):
+        eventually(
+            lambda: cluster.store.glob("store/runs/shards/*/manifest.json"),
+            lambda: cluster.read_log("run")[-3000:],
+        )
+    words = ["run", "--dump", str(dump / "*.gz"), "--store", str(tmp_path / "runs")]
+    environment = os.environ | {"AMAZON_ELECTRA_STATE": str(tmp_path / "state")}
+    with ending(subprocess.Popen([*program, *words], env=environment)):
+        eventually(lambda: list(tmp_path.glob("runs/shards/*/manifest.json")))
+    found = {n: b for n, b in cluster.read_files("runs").items() if n.endswith(".parquet")}
+    local = [p for s in ("corpus", "shards") for p in tmp_path.glob(f"runs/{s}/*/*.parquet")]
+    assert local
+    assert found == {str(p.relative_to(tmp_path / "runs")): p.read_bytes() for p in local}
+
+
+@contextmanager
+def ending(process):
+    """End the process, kindly at first, after the block."""
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()

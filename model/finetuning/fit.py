@@ -194,7 +194,7 @@ def _make_training(request: Request, prepared: PreparedData, device: Device) -> 
     task = request.task
 
     weights = None
-    if request.settings.class_weights == "balanced" and task.shape == "classification":
+    if request.settings.class_weights == "balanced":
         labels = np.array([e.label for e in prepared.train], dtype=np.int64)
         weights = balance_class_weights(labels, len(task.labels)).to(device.torch)
     return Training(

@@ -64,7 +64,7 @@ def home(tmp_path_factory):
     """A dump that has gone through the graph once."""
     folder = tmp_path_factory.mktemp("end_to_end")
     sample = electra(
-        "sample", "--reviews", 2000, "--seed", 0, "--output", folder / "sample.json.gz"
+        "sample", "--reviews", 1000, "--seed", 0, "--output", folder / "sample.json.gz"
     )
     assert sample.returncode == 0, sample.stderr
     ran = electra(*run_arguments(folder))
@@ -158,7 +158,7 @@ def test_runs_and_show_tell_what_is_in_the_store(home):
 
 def test_killed_in_pre_training_it_continues_from_the_last_checkpoint(home):
     arguments = run_arguments(
-        home, "pretraining.seed=3", "pretraining.steps=400", "finetuning.arms=pre-trained"
+        home, "pretraining.seed=3", "pretraining.steps=120", "finetuning.arms=pre-trained"
     )
     known = set((home / "store" / "pretraining").glob("*/"))
     first = subprocess.Popen(
@@ -174,7 +174,7 @@ def test_killed_in_pre_training_it_continues_from_the_last_checkpoint(home):
         json.loads(line)["step"]
         for line in (checkpoint.parents[1] / "metrics.jsonl").read_text().splitlines()
     ]
-    assert max(steps) == 400
+    assert max(steps) == 120
     attempts = (checkpoint.parents[1] / "log.txt").read_text().split("\n== ")[1:]
     assert len(attempts) == 2
     assert first_step_shown(attempts[1]) >= reached > 0

@@ -3,7 +3,10 @@
 import json
 import os
 import shutil
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -174,6 +177,28 @@ def test_a_killed_fine_tuning_does_not_repeat_finished_learning_rates(made, monk
     ]
     assert curves[0] == curves[1]
     assert {line["attempt"] for line in curves[0]} == {0, 1}
+
+
+def test_what_attempts_took_is_timed_and_counted_to_the_last_step(made, monkeypatch):
+    shown, totals = [], []
+
+    @contextmanager
+    def track(total, unit, title):
+        totals.append(total)
+        yield SimpleNamespace(update=lambda step, **numbers: shown.append(step))
+
+    clock = {"perf_counter": iter([100.0, 107.5]), "process_time": iter([10.0, 13.25])}
+    monkeypatch.setattr(fit, "track_progress", track)
+    monkeypatch.setattr(
+        fit, "time", SimpleNamespace(**{name: partial(next, v) for name, v in clock.items()})
+    )
+    result = tune(made, "timed", "--learning_rate", "1e-3", "5e-3", "--set", "epochs=1")
+    assert (result["seconds"], result["cpu_seconds"]) == (7.5, 3.25)
+    steps = result["tried"][0]["steps"]
+    assert totals == [2 * steps]
+    assert sorted(shown) == shown
+    assert {steps, 2 * steps} <= set(shown)
+    assert shown[-1] == 2 * steps
 
 
 def diverging(rates):

@@ -22,6 +22,7 @@ from model.evaluation import metrics, spans
 from model.evaluation.predict import predict_features
 from model.finetuning.distillation import DistillationLoss, Teacher, load_teacher
 from model.finetuning.network import encoders
+from model.finetuning.network.encoders import Head
 from model.finetuning.request import PreparedData, Request, prepare_data
 from model.finetuning.training.attempt import Attempt, read_finished_attempt, write_attempt
 from model.finetuning.training.checkpoint import read_checkpoint_step
@@ -141,15 +142,20 @@ def _build_network(
     start, settings = request.start, request.settings
     torch.manual_seed(request.seed)
     model = start.build_network(request.task, settings)
-    model = _move_to_device(model, prepared.head.max_length, training.device)
+    compares_states = teacher is not None and settings.hidden_weight + settings.attention_weight > 0
+    model = _move_to_device(model, prepared.head, training.device, not compares_states)
     if teacher is None:
         return model, None
     return model, DistillationLoss(teacher, model, prepared.featurizer.tokenizer, training)
 
 
-def _move_to_device(model: nn.Module, max_length: int, device: Device) -> nn.Module:
-    """Return the network on the device; short texts take unfused attention on a CPU."""
-    if device.kind == "cpu" and max_length <= UNFUSED_ATTENTION_TOKENS:
+def _move_to_device(model: nn.Module, head: Head, device: Device, may_be_fused: bool) -> nn.Module:
+    """Return the network on the device; on a CPU with fused layers, or, where it has others and
+    texts are short, with unfused attention.
+    """
+    is_on_cpu = device.kind == "cpu"
+    is_fused = is_on_cpu and may_be_fused and encoders.use_fused_layers(model, head)
+    if is_on_cpu and not is_fused and head.max_length <= UNFUSED_ATTENTION_TOKENS:
         encoders.use_unfused_attention(model)
     return model.to(device.torch)
 

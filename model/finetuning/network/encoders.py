@@ -23,7 +23,7 @@ from beam_jobs.job.files import write_json
 from model.config import FinetuningSettings
 from model.finetuning.features.examples import Shape, Task
 from model.finetuning.features.featurizer import Featurizer
-from model.finetuning.network import cheap_dropout
+from model.finetuning.network import cheap_dropout, fused_layers
 from model.finetuning.network.heads import MeanPooledClassifier
 from model.pretraining.network.transformers_config import TRAINED_LENGTH
 
@@ -81,6 +81,16 @@ def use_unfused_attention(model: nn.Module) -> None:
     cheap_dropout.use_unfused_attention(
         model.encoder if isinstance(model, MeanPooledClassifier) else model
     )
+
+
+def use_fused_layers(model: nn.Module, head: Head) -> bool:
+    """Compute the layers as fused_layers.py does, if the architecture is one of its; say whether.
+
+    For a text that is judged by [CLS] the last layer gives nothing else.
+    """
+    is_judged_by_first = head.shape in ("classification", "regression") and head.pooling == "cls"
+    inner = model.encoder if isinstance(model, MeanPooledClassifier) else model
+    return fused_layers.use_fused_layers(inner, is_judged_by_first)
 
 
 def is_mean_pooled(shape: Shape, pooling: str) -> bool:

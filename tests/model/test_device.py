@@ -1,0 +1,41 @@
+"""A CPU's products in fp32 are fp32, and memory that a step frees is there for the next one."""
+
+import resource
+
+import pytest
+import torch
+
+from model import device
+
+
+@pytest.fixture(autouse=True)
+def product_precision():
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def test_fp32_is_fp32_whichever_library_multiplies():
+    device.open_device("cpu", "fp32")
+    left, right = torch.randn(300, 400), torch.randn(400, 200)
+    exact = left.double() @ right.double()
+    assert float((left @ right - exact).norm() / exact.norm()) < 1e-6
+
+
+def test_where_the_fast_library_would_round_fp32_takes_the_other(monkeypatch):
+    monkeypatch.setattr(device, "LARGEST_FP32_ERROR", 0.0)
+    device.open_device("cpu", "fp32")
+    assert torch.get_float32_matmul_precision() == "highest"
+    device.open_device("cpu", "auto")
+    assert torch.get_float32_matmul_precision() == "medium"
+
+
+def test_a_large_block_is_not_given_back_to_the_system():
+    device.open_device("cpu", "fp32")
+
+    def count_new_pages() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.empty(16_000_000).fill_(1.0)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    assert [count_new_pages() for _ in range(6)][-1] < 2000  # of 15,625

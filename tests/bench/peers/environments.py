@@ -9,6 +9,7 @@ import argparse
 import json
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -32,11 +33,17 @@ def add_cache_option(parser: argparse.ArgumentParser) -> None:
 
 
 def make_environment(
-    name: str, requirements: list[str], cache: Path = DEFAULT_CACHE, timeout: float = 1800
+    name: str,
+    requirements: list[str],
+    cache: Path = DEFAULT_CACHE,
+    timeout: float = 1800,
+    shares_our_packages: bool = False,
 ) -> Path:
     """Return the Python of the environment `name` that holds the requirements; make it if needed.
 
-    Raises NoEnvironment if it cannot be made within `timeout` seconds.
+    With `shares_our_packages` it finds the packages of this Python too, after its own: both sides
+    then compute with one torch, which is not installed again. Raises NoEnvironment if it cannot be
+    made within `timeout` seconds.
     """
     folder = cache.resolve() / name
     python, installed = folder / "bin" / "python", folder / INSTALLED
@@ -46,6 +53,9 @@ def make_environment(
     installed.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     run_step(name, [sys.executable, "-m", "venv", "--clear", str(folder)], timeout)
+    if shares_our_packages:
+        [packages] = folder.glob("lib/python*/site-packages")
+        (packages / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
     if requirements:
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         run_step(name, [*pip, *requirements], timeout)

@@ -1,0 +1,45 @@
+"""Our side of finetuning.py: `finetuning_ours.py DATA ENCODER PRECISION EPOCHS RATE SEED OUT`."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path.cwd()))
+from beam_jobs.job.settings import replace_settings
+from model.config import FinetuningSettings
+from model.device import open_device
+from model.finetuning.features.examples import Sampling, load_examples
+from model.finetuning.fit import train_first_rate
+from model.finetuning.network.forward import predict_logits
+from model.finetuning.request import Request, prepare_data
+from model.finetuning.start import Start
+from model.finetuning.tasks import find_task
+
+
+def main() -> None:
+    data, encoder, precision, epochs, rate, seed, output = sys.argv[1:]
+    told = {"precision": precision, "epochs": epochs, "learning_rates": rate}
+    told |= {"layer_decay": "1", "max_length": "128", "pooling": "cls"}
+    [settings] = replace_settings([FinetuningSettings()], told, "finetuning")
+    task = find_task("table:text=text,label=label", Path(data))
+    request = Request(Start(encoder, None, None, None), task, Path(data), settings, int(seed))
+    device = open_device("cpu", precision)
+    prepared = prepare_data(request)
+    model = request.start.build_network(task, settings)  # as the Trainer gets one: loaded
+    started = time.process_time()
+    attempt = train_first_rate(request, prepared, device, None, lambda share, numbers: None)
+    seconds = time.process_time() - started
+    model.load_state_dict(attempt.state)
+    test = prepared.featurizer(load_examples(task, Path(data), "test", Sampling(None)))
+    found = np.stack(predict_logits(model, test, task.shape, device)).argmax(1)
+    predictions = [int(task.labels[label]) for label in found]
+    Path(output).write_text(
+        json.dumps({"training_cpu_seconds": seconds, "predictions": predictions})
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -109,7 +109,7 @@ def _find_factors(dropout: nn.Module, is_training: bool) -> TakeFactors | None:
     return dropout.noise.take_factors
 
 
-def _list_weights(*modules: nn.Module) -> list[Tensor]:
+def _list_weights(*modules: Any) -> list[Tensor]:
     return [tensor for module in modules for tensor in (module.weight, module.bias)]
 
 

@@ -5,8 +5,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 sys.path.insert(0, str(Path.cwd()))
 from beam_jobs.job.settings import replace_settings
 from model.config import FinetuningSettings
@@ -33,9 +31,13 @@ def main() -> None:
     attempt = train_first_rate(request, prepared, device, None, lambda share, numbers: None)
     seconds = time.process_time() - started
     model.load_state_dict(attempt.state)
-    test = prepared.featurizer(load_examples(task, Path(data), "test", Sampling(None)))
-    found = np.stack(predict_logits(model, test, task.shape, device)).argmax(1)
-    predictions = [int(task.labels[label]) for label in found]
+    examples = load_examples(task, Path(data), "test", Sampling(None))  # in an order of its own
+    logits = predict_logits(model, prepared.featurizer(examples), task.shape, device)
+    found = {
+        e.text: int(task.labels[row.argmax()]) for e, row in zip(examples, logits, strict=True)
+    }
+    rows = (Path(data) / "test.jsonl").read_text().splitlines()
+    predictions = [found[json.loads(row)["text"]] for row in rows]
     Path(output).write_text(
         json.dumps({"training_cpu_seconds": seconds, "predictions": predictions})
     )

@@ -73,6 +73,7 @@ def main() -> None:
         started = time.process_time()
         trainer.train()
         seconds = time.process_time() - started
+        trainer.args.train_sampling_strategy = "sequential"  # it orders predictions too
         predictions = np.argmax(trainer.predict(test).predictions, 1).tolist()
     Path(output).write_text(
         json.dumps({"training_cpu_seconds": seconds, "predictions": predictions})

@@ -24,7 +24,7 @@ from model.config import (
 from model.pretraining.adaptation.config import AdaptationConfig
 
 PUBLISHED_FINETUNING: Mapping[str, str] = {
-    "learning_rates": "5e-5,1.5e-4",
+    "learning_rates": "5e-5,2e-4",
     "epochs": "6",
     "layer_decay": "0.8",
     "dropout": "0.1",

@@ -29,7 +29,7 @@ def print_results(folder: Path) -> None:
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)
     alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for row in sorted(report["results"], key=lambda row: row["task"]):
+    for row in report["results"]:
         alike.setdefault(tuple(m for m in row["metrics"] if m != NOT_SHOWN), []).append(row)
     for metrics, rows in alike.items():
         table, width = build_table(report["title"], metrics, rows, console.width)

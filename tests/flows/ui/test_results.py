@@ -46,6 +46,15 @@ def test_every_task_is_printed_by_its_own_metrics(tmp_path, capsys):
     assert "calibration" not in printed
 
 
+def test_tasks_are_printed_in_the_order_of_the_report(tmp_path, capsys):
+    """By the alphabet 100 labels would come before 30."""
+    labels = 10, 30, 100
+    print_report(tmp_path, results=[row(f"{n} labels", accuracy=0.9) for n in labels])
+    printed = capsys.readouterr().out
+    places = [printed.index(f" {n} labels") for n in labels]
+    assert places == sorted(places)
+
+
 def test_a_difference_has_the_unit_of_its_metric():
     d = {
         "task": "t",

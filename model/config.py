@@ -150,7 +150,10 @@ class PretrainingConfig:
     )
     precision: Precision = setting(AUTO_PRECISION, "auto")
     device_batch: int = setting(
-        "sequences a device takes at once, accumulated; 0: its whole share", 0, ge=0
+        "sequences a device takes at once, accumulated; 0: its whole share. Halved where they do "
+        "not fit into its memory",
+        0,
+        ge=0,
     )
     log_every: int = setting("steps from one line of metrics to the next", 50, ge=1)
     validate_every: int = setting("steps; 0: only at the end", 0, ge=0, needs=VALIDATION)

@@ -11,13 +11,15 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from beam_jobs.job.errors import UserError
 
@@ -32,6 +34,39 @@ class State:
     step: int
     tensors: dict[str, Tensor]
     numbers: dict[str, Any]
+
+
+def copy_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Copy the weights and the optimizer's moments to the CPU."""
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    tensors = {f"model.{name}": parameter for parameter, name in names.items()}
+    for parameter, moments in optimizer.state.items():
+        for kind, tensor in moments.items():
+            tensors[f"optimizer.{kind}.{names[parameter]}"] = tensor
+    return {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
+
+
+def restore_tensors(
+    tensors: Mapping[str, Tensor],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    is_fused: bool,
+) -> None:
+    """Put what `copy_tensors` copied back.
+
+    A fused optimizer counts its steps on the device, any other on the CPU.
+    """
+    on_cpu = set() if is_fused else {"step"}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[f"model.{name}"])
+            optimizer.state[parameter] = {
+                kind: tensors[f"optimizer.{kind}.{name}"].to(
+                    "cpu" if kind in on_cpu else parameter.device
+                )
+                for kind in ("step", "exp_avg", "exp_avg_sq")
+                if f"optimizer.{kind}.{name}" in tensors
+            }
 
 
 def build_path(folder: Path, step: int) -> Path:

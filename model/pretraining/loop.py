@@ -3,18 +3,20 @@
 A SIGTERM ends it with a checkpoint, so that nothing is lost.
 """
 
+import contextlib
 import math
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from beam_jobs.job.errors import UserError
 from beam_jobs.job.progress import Progress, track_progress
 from model.config import PretrainingConfig
 from model.device import Device
@@ -33,6 +35,7 @@ from model.pretraining.window import Window
 from model.tracking.metrics_log import MetricsLog
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
+SHOWN = ("generator_loss", "discriminator_loss", "mlm_loss")  # beside the progress bar
 EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
 
 
@@ -86,7 +89,6 @@ class Training:
         self.optimizer = optimizers.build_optimizer(
             self.model, self.config, self.device.fused_optimizer, self.adaptation
         )
-        self.names: dict[Tensor, str] = {p: name for name, p in self.model.named_parameters()}
         self.forward = (
             torch.compile(self.model)
             if self.config.compile and self.device.compiles
@@ -208,25 +210,58 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     between two parts of the batch: then nothing has changed.
     """
     config, device, model = training.config, training.device, training.model
-    number = training.totals.step
-    device.seed_generators(config.seed * 1_000_003 + number)
     optimizers.begin_step(training.optimizer, config, training.compute_progress())
+    while True:
+        with contextlib.suppress(torch.OutOfMemoryError):
+            sums = _add_gradients(training, arrays)
+            break
+        _halve_device_batch(training, arrays)  # after the block: the error holds the tensors
+    if sums is None:
+        return None
+    device.all_reduce_sum(p.grad for p in model.parameters() if p.grad is not None)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip).detach()
+    training.optimizer.step()
+    if training.anchor is not None:
+        training.anchor.pull_groups(training.optimizer.param_groups, training.adaptation)
+    training.optimizer.zero_grad(set_to_none=True)
+    device.end_step()
+    return sums, norm
+
+
+def _add_gradients(training: Training, arrays: Arrays) -> Sums | None:
+    """Add up the gradients of a batch, part by part; return its sums, or None after a SIGTERM."""
+    config, device = training.config, training.device
+    number = training.totals.step
+    training.optimizer.zero_grad(set_to_none=True)
+    device.seed_generators(config.seed * 1_000_003 + number)
     sums: Sums = {}
     for i, part in enumerate(split_batch(arrays, training.count_sequences_at_once(arrays))):
         if i and training.stopping and device.world_size == 1:
             training.optimizer.zero_grad(set_to_none=True)
             return None
-        model.noise.begin_step(config.seed, number, i * device.world_size + device.rank)
+        place = i * device.world_size + device.rank
+        training.model.noise.begin_step(config.seed, number, place)
         result = training.forward(put_batch(device, part))
         result.loss.backward()
         sums = {name: v + sums[name] if name in sums else v for name, v in result.sums.items()}
-    device.all_reduce_sum(p.grad for p in model.parameters() if p.grad is not None)
-    norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip).detach()
-    training.optimizer.step()
-    pull_to_origin(training)
+    return sums
+
+
+def _halve_device_batch(training: Training, arrays: Arrays) -> None:
+    """Let the device take half as many sequences at once as those that did not fit into memory."""
+    sequences = training.count_sequences_at_once(arrays)
+    if sequences == 1:
+        raise UserError(
+            "one sequence does not fit into the device's memory: take a smaller preset or shards"
+        )
     training.optimizer.zero_grad(set_to_none=True)
-    device.end_step()
-    return sums, norm
+    torch.cuda.empty_cache()
+    half = max(1, sequences // 2 * arrays["input_ids"].shape[1] // training.length)
+    training.config = replace(training.config, device_batch=half)
+    _warn(
+        f"warning: {sequences} sequences at once do not fit into the memory of the device; "
+        f"device_batch is {half} from here"
+    )
 
 
 def _log_window(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
@@ -240,13 +275,10 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
     numbers = training.model.compute_means(sums)
     totals.first_loss = totals.first_loss or numbers["loss"]
     if not all(math.isfinite(number) for number in (norm, *numbers.values())):
-        raise Diverged(_describe_divergence(training, "not a number"))
+        raise _build_divergence(training, "not a number")
     if numbers["loss"] > EXPLODED * totals.first_loss:
-        raise Diverged(
-            _describe_divergence(
-                training, f"{numbers['loss']:.4g}, at the start {totals.first_loss:.4g}"
-            )
-        )
+        was = f"{numbers['loss']:.4g}, at the start {totals.first_loss:.4g}"
+        raise _build_divergence(training, was)
     numbers |= {
         "gradient_norm": norm,
         "learning_rate": max(group["lr"] for group in training.optimizer.param_groups),
@@ -262,32 +294,9 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
     }
     if log:
         log.log(totals.step, **numbers)
-    shown = {
-        name: numbers[name]
-        for name in ("generator_loss", "discriminator_loss", "mlm_loss")
-        if name in numbers
-    }
     done = totals.step if training.budget_seconds is None else round(totals.seconds)
+    shown = {name: numbers[name] for name in SHOWN if name in numbers}
     bar.update(done, **shown, tokens_per_second=round(numbers["tokens_per_second"]))
-
-
-def _describe_divergence(training: Training, loss: str) -> str:
-    training.writer.wait()
-    kept = [path.name for path in checkpoint.list_checkpoints(training.writer.folder)]
-    return (
-        f"the loss was {loss} in the {training.config.log_every} steps up to step "
-        f"{training.totals.step}; the last good state is {kept[-1] if kept else 'the beginning'}. "
-        "Try a lower learning_rate, a longer warmup or precision=fp32, in another --output"
-    )
-
-
-def pull_to_origin(training: Training) -> None:
-    """Move what has learnt in this step towards the loaded weights, if that is asked."""
-    strength = training.adaptation.origin_pull
-    if training.anchor is None or not strength:
-        return
-    for group in training.optimizer.param_groups:
-        training.anchor.pull(group["params"], strength * group["lr"])
 
 
 def _probe_start(training: Training, log: MetricsLog | None) -> None:
@@ -295,6 +304,16 @@ def _probe_start(training: Training, log: MetricsLog | None) -> None:
     totals = training.totals
     if training.probe and totals.probed_step != totals.step and training.is_validation_due():
         _validate_and_save(training, log, validating=True, keeping=False)
+
+
+def _build_divergence(training: Training, loss: str) -> Diverged:
+    training.writer.wait()
+    kept = [path.name for path in checkpoint.list_checkpoints(training.writer.folder)]
+    return Diverged(
+        f"the loss was {loss} in the {training.config.log_every} steps up to step "
+        f"{training.totals.step}; the last good state is {kept[-1] if kept else 'the beginning'}. "
+        "Try a lower learning_rate, a longer warmup or precision=fp32, in another --output"
+    )
 
 
 def _validate_and_save(
@@ -364,34 +383,18 @@ def copy_state(training: Training) -> checkpoint.State:
     The position in the data and all random numbers are functions of the step and the seed, so the
     step is all that has to be kept of them.
     """
-    tensors = {f"model.{name}": parameter for name, parameter in training.model.named_parameters()}
-    for parameter, moments in training.optimizer.state.items():
-        for kind, tensor in moments.items():
-            tensors[f"optimizer.{kind}.{training.names[parameter]}"] = tensor
-    copies = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
     numbers = {
         "totals": vars(training.totals).copy(),
         "identity": training.identity,
         "seed": training.config.seed,
     }
-    return checkpoint.State(training.totals.step, copies, numbers)
+    tensors = checkpoint.copy_tensors(training.model, training.optimizer)
+    return checkpoint.State(training.totals.step, tensors, numbers)
 
 
 def restore_state(training: Training, state: checkpoint.State) -> None:
-    """Put a checkpoint's state into the model and the optimizer.
-
-    A fused optimizer counts its steps on the device, any other on the CPU.
-    """
-    on_cpu = set() if training.device.fused_optimizer else {"step"}
-    with torch.no_grad():
-        for name, parameter in training.model.named_parameters():
-            parameter.copy_(state.tensors[f"model.{name}"])
-            training.optimizer.state[parameter] = {
-                kind: state.tensors[f"optimizer.{kind}.{name}"].to(
-                    "cpu" if kind in on_cpu else parameter.device
-                )
-                for kind in ("step", "exp_avg", "exp_avg_sq")
-                if f"optimizer.{kind}.{name}" in state.tensors
-            }
+    """Put a checkpoint's state into the model, the optimizer and the totals."""
+    is_fused = training.device.fused_optimizer
+    checkpoint.restore_tensors(state.tensors, training.model, training.optimizer, is_fused)
     for name, value in state.numbers["totals"].items():
         setattr(training.totals, name, value)

@@ -8,10 +8,12 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.network.attention import Attention
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
@@ -37,6 +39,11 @@ class Anchor:
             moving, resting = zip(*(self._pairs[i] for i in places), strict=True)
             with torch.no_grad():
                 torch._foreach_lerp_(moving, resting, min(1.0, share))
+
+    def pull_groups(self, groups: list[dict[str, Any]], adaptation: AdaptationConfig) -> None:
+        """Pull what an optimizer's groups learn, each by `origin_pull` times its rate."""
+        for group in groups if adaptation.origin_pull else []:
+            self.pull(group["params"], adaptation.origin_pull * group["lr"])
 
     def average(self, share: float) -> None:
         """Replace the trunk's weights by `share` of the origin's and the rest of their own."""

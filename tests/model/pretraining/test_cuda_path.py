@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
+from beam_jobs.job.errors import UserError
 from model.device import Device, open_device
 from model.presets import PRESETS, apply_settings
 from model.pretraining import loop
@@ -185,3 +186,43 @@ def test_the_fused_attention_equals_the_dense_one_on_a_gpu(shards, tmp_path):
     fused = run.model(batch).loss
     dense = run.model({name: tensor for name, tensor in batch.items() if name != "boundaries"}).loss
     assert fused.item() == pytest.approx(dense.item(), rel=0.01)
+
+
+def forbid_more_than(run, sequences):
+    """Let the model's forward fail as a device does whose memory holds no more sequences."""
+    forward, tried = run.forward, []
+
+    def forward_few(batch):
+        tried.append(len(batch["input_ids"]))
+        result = forward(batch)
+        if tried[-1] > sequences:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return result
+
+    run.forward = forward_few
+    return tried
+
+
+def test_a_device_without_the_memory_takes_half_the_sequences_and_the_same_step(
+    shards, tmp_path, capsys
+):
+    few, halved = (
+        training(shards, "cpu", tmp_path / name, dropout="0", device_batch=size)
+        for name, size in (("few", "1"), ("halved", "0"))
+    )
+    arrays = next(few.batches.iterate_steps(0))
+    loop.run_step(few, arrays)
+    tried = forbid_more_than(halved, 1)
+    loop.run_step(halved, arrays)
+    assert tried == [4, 2, 1, 1, 1, 1]
+    assert halved.config.device_batch == 1
+    assert "device_batch is 1 from here" in capsys.readouterr().err
+    first, second = loop.copy_state(few).tensors, loop.copy_state(halved).tensors
+    assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
+
+
+def test_one_sequence_that_does_not_fit_is_said_in_a_line(shards, tmp_path):
+    run = training(shards, "cpu", tmp_path)
+    forbid_more_than(run, 0)
+    with pytest.raises(UserError, match="one sequence does not fit"):
+        loop.run_step(run, next(run.batches.iterate_steps(0)))

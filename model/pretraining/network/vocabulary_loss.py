@@ -22,6 +22,9 @@ from torch.nn import functional
 
 # 32 rows of 30,522 fp32 logits are 4 MB; on other devices all rows at once
 ROWS_AT_ONCE = {"cpu": 32, "cuda": 4096}
+# Entries are filled up to a multiple of this for the product alone: tensor cores want rows of whole
+# 16 bytes, and 30,522 is no multiple of 8. What is filled up has the bias −∞, so the odds 0.
+ENTRIES_MULTIPLE = {"cuda": 256}
 _MASK32 = 0xFFFFFFFF
 
 
@@ -39,14 +42,15 @@ class VocabularyLoss(torch.autograd.Function):
         keys: Tensor,  # [tokens]
         temperature: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        tokens = len(states)
+        tokens, ctx.entries = len(states), len(word)
+        word, bias = _fill_up(word, bias, ENTRIES_MULTIPLE.get(states.device.type, 1))
         rows = ROWS_AT_ONCE.get(states.device.type, tokens)
         losses, sampled, right, gradients = [], [], [], []
         for start in range(0, tokens, rows):
             part = slice(start, start + rows)
             logits = functional.linear(states[part], word, bias).float()
             loss, ids, best, gradient = _compute_rows(
-                logits, originals[part], weights[part], keys[part], temperature
+                logits, originals[part], weights[part], keys[part], temperature, ctx.entries
             )
             losses.append(loss)
             sampled.append(ids)
@@ -65,15 +69,29 @@ class VocabularyLoss(torch.autograd.Function):
         by_states = (gradient @ word) * scale.to(states.dtype)
         by_word = None  # frozen embeddings need none, and it is as much work as the rest
         if ctx.needs_input_grad[1]:
-            by_word = (gradient.t() @ states) * scale.to(word.dtype)
+            by_word = ((gradient.t() @ states) * scale.to(word.dtype))[: ctx.entries]
         by_bias = (gradient.new_ones(1, len(gradient)) @ gradient).squeeze(0) * scale.to(
             states.dtype
         )
+        by_bias = by_bias[: ctx.entries]
         return by_states, by_word, by_bias, None, None, None, None
 
 
+def _fill_up(word: Tensor, bias: Tensor, multiple: int) -> tuple[Tensor, Tensor]:
+    """Return both with entries that are never drawn, up to a multiple."""
+    more = -len(word) % multiple
+    if not more:
+        return word, bias
+    return functional.pad(word, (0, 0, 0, more)), functional.pad(bias, (0, more), value=-math.inf)
+
+
 def _compute_rows(
-    logits: Tensor, originals: Tensor, weights: Tensor, keys: Tensor, temperature: float
+    logits: Tensor,
+    originals: Tensor,
+    weights: Tensor,
+    keys: Tensor,
+    temperature: float,
+    entries: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return weighted losses, sampled ids, right guesses and the gradient of the losses.
 
@@ -83,7 +101,9 @@ def _compute_rows(
     own = logits.gather(1, originals[:, None])
     exponentials = (logits - highest).exp_()
     sampled = draw_ids(
-        exponentials if temperature == 1.0 else ((logits - highest) / temperature).exp_(), keys
+        exponentials if temperature == 1.0 else ((logits - highest) / temperature).exp_(),
+        keys,
+        entries,
     )
     total = exponentials.sum(dim=1, keepdim=True)
     losses = (total.log() + highest - own).squeeze(1) * weights
@@ -93,13 +113,18 @@ def _compute_rows(
     return losses, sampled, right, gradient
 
 
-def draw_ids(odds: Tensor, keys: Tensor) -> Tensor:
-    """Draw ids [tokens], each in proportion to its odds [tokens, entries], none below 0."""
-    tokens, entries = odds.shape
+def draw_ids(odds: Tensor, keys: Tensor, entries: int = 0) -> Tensor:
+    """Draw ids [tokens], each in proportion to its odds [tokens, entries], none below 0.
+
+    More columns than `entries` (0: all) are filled up and change no draw.
+    """
+    tokens, columns = odds.shape
+    entries = entries or columns
     width = 1 << math.ceil(math.log2(entries) / 2)
     blocks = -(-entries // width)
-    padded = functional.pad(odds, (0, blocks * width - entries)) if entries % width else odds
-    padded = padded.view(tokens, blocks, width)
+    needed = blocks * width
+    padded = functional.pad(odds, (0, needed - columns)) if columns < needed else odds[:, :needed]
+    padded = padded.reshape(tokens, blocks, width)
     noise = draw_gumbel(keys, blocks + width)
     block = (padded.sum(dim=2).log() + noise[:, :blocks]).argmax(dim=1)
     inside = padded.gather(1, block[:, None, None].expand(tokens, 1, width)).squeeze(1)

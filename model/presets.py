@@ -31,6 +31,8 @@ PUBLISHED_FINETUNING: Mapping[str, str] = {
 }
 """Where the fine-tuning of an encoder that was published, or began with one, differs from its
 preset's: what trains a tiny encoder of a few minutes would destroy one that has learned much.
+2e-4 was found on dev for a MiniLM (docs/results.md, "Fine-tuning a published encoder"), 5e-5 is
+BERT's (Devlin et al. 2019, arXiv 1810.04805) for wider ones; dev chooses.
 """
 
 

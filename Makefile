@@ -85,6 +85,7 @@ test-flink: build/flink/lib build/flink/beam $(INSTALLED_DEV)  ## the Beam jobs 
 
 build/flink/beam: deploy/flink/pom.xml
 	mvn --quiet --batch-mode --file deploy/flink/pom.xml package
+	touch $@
 
 build/flink/lib: | $(INSTALLED)
 	mkdir -p build/flink

@@ -1,6 +1,6 @@
 """What a Flink cluster costs beside the local engine: the corpus job on both, from one S3 server.
 
-    python tests/bench/flink_cluster.py --dump 'reviews/*.json.gz' [--task_managers 1 2] [--json]
+    python tests/bench/flink_cluster.py --dump 'reviews/*.json.gz' [--copies 5] [--task_managers 1 2]
 
 The cluster is that of tests/flink: needs root, and what `make test-flink` gathers. CPU seconds are
 those of all processes of the hosts without the S3 server's, looked at twice a second; memory is
@@ -23,6 +23,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from flows.configuration.engine import Engine
+from tests.bench.data_path_parts import dumps
 from tests.flink.cluster import Cluster, start_cluster
 
 HOSTS = ("jobs", "manager", "worker1", "worker2")
@@ -40,6 +41,7 @@ class Meter:
 
     def __init__(self, cluster: Cluster):
         self._hosts = [cluster.hosts[name] for name in HOSTS]
+        self._parts: dict[tuple, str] = {}
         self._first: dict[tuple, float] = {}
         self._last: dict[tuple, float] = {}
         self.seconds: dict[str, float] = {}
@@ -58,8 +60,8 @@ class Meter:
         self._thread.join()
         self._look()
         for key, seconds in self._last.items():
-            spent = seconds - self._first.get(key, 0.0)
-            self.seconds[key[0]] = self.seconds.get(key[0], 0.0) + spent
+            part, spent = self._parts[key], seconds - self._first.get(key, 0.0)
+            self.seconds[part] = self.seconds.get(part, 0.0) + spent
 
     def _look_on(self) -> None:
         while not self._end.wait(0.5):
@@ -68,20 +70,26 @@ class Meter:
     def _look(self) -> None:
         for process in [p for host in self._hosts for p in host.list_processes()]:
             with suppress(psutil.NoSuchProcess):
-                command = " ".join(process.cmdline())
-                part = next((name for word, name in PARTS.items() if word in command), "other")
+                key = process.pid, process.create_time()
+                command = " ".join(process.cmdline())  # empty once it has ended
+                found = next((name for word, name in PARTS.items() if word in command), "other")
+                if found != "other":
+                    self._parts[key] = found
+                part = self._parts.setdefault(key, found)
                 times = process.cpu_times()
-                self._last[part, process.pid, process.create_time()] = times.user + times.system
+                self._last[key] = times.user + times.system
                 held = process.memory_info().rss / 1e6
                 self.megabytes[part] = max(self.megabytes.get(part, 0.0), held)
 
 
-def measure_job(cluster: Cluster, output: str, engine: Engine, workers: int) -> dict[str, object]:
-    """Run the corpus job on the dump; return what it took."""
+def measure_job(
+    cluster: Cluster, output: str, engine: Engine, workers: int, files: str = "*"
+) -> dict[str, object]:
+    """Run the corpus job on files of the dump; return what it took."""
     cluster.engine = engine
     began = time.monotonic()
     with Meter(cluster) as meter:
-        words = ["--input", "s3://store/measured"]
+        words = ["--input", f"s3://store/measured/{files}"]
         if engine.kind == "local":
             words += ["--direct_num_workers", str(workers)]
         job = cluster.start_job("beam_jobs.corpus_job", output, *words)
@@ -101,11 +109,11 @@ def measure(chosen: argparse.Namespace, folder: Path) -> list[dict[str, object]]
     (folder / "hidden").mkdir()
     (folder / "logs").mkdir()
     with start_cluster(folder / "hidden", folder / "logs") as cluster:
-        for path in sorted(glob.glob(chosen.dump)):
-            cluster.store.put_file(path, f"store/measured/{Path(path).name}")
+        dumps.write(sorted(glob.glob(chosen.dump)), folder / "measured", None, chosen.copies)
+        cluster.put(folder / "measured")
         flink = cluster.engine
         if chosen.warm:
-            measure_job(cluster, "warm", flink, 2)
+            measure_job(cluster, "warm", flink, 2, "dump-0.*")
         rows = [measure_job(cluster, "local", Engine(), max(chosen.task_managers))]
         for number in chosen.task_managers:
             engine = flink.model_copy(update={"workers": number})
@@ -126,6 +134,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dump", required=True, help="files of a dump, as a pattern")
+    parser.add_argument("--copies", type=int, default=1, help="perturbed, of each (default: 1)")
     parser.add_argument("--task_managers", type=int, nargs="+", default=[2], help="(default: 2)")
     parser.add_argument("--cold", dest="warm", action="store_false", help="measure the first job")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,6 +1,6 @@
 """What a Flink cluster costs beside the local engine: the corpus job on both, from one S3 server.
 
-    python tests/bench/flink_cluster.py --dump 'reviews/*.json.gz' [--copies 5] [--task_managers 1 2]
+    python tests/bench/flink_cluster.py --dump 'reviews/*.gz' [--copies 5] [--task_managers 1 2]
 
 The cluster is that of tests/flink: needs root, and what `make test-flink` gathers. CPU seconds are
 those of all processes of the hosts without the S3 server's, looked at twice a second; memory is

@@ -68,7 +68,7 @@ def test_a_dump_is_all_that_these_studies_need(name, tmp_path):
 def test_an_unknown_study_is_the_users_mistake():
     with pytest.raises(
         UserError,
-        match="neither a file nor one of the shipped studies: adapt_published, domain_adaptation",
+        match="neither a file nor one of the shipped studies: adapt_published, adapt_quickly",
     ):
         study_reading.find_study_file("nothing")
 

@@ -80,7 +80,7 @@ $(VENV_XLA)/.installed: pyproject.toml
 	touch $@
 
 FLINK := 1.19.3
-test-flink: build/flink/lib build/flink/beam $(INSTALLED_DEV)  ## the Beam jobs on a Flink cluster of its own hosts (root, Java 17, Maven; 380 MB)
+test-flink: build/flink/lib build/flink/beam $(INSTALLED_DEV)  ## the Beam jobs on a Flink cluster of its own hosts (root, Java 17, Maven; fetches 320 MB)
 	$(PYTEST) -s tests/flink
 
 build/flink/beam: deploy/flink/pom.xml

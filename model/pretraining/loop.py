@@ -352,7 +352,7 @@ def _measure_state(training: Training) -> dict[str, float]:
 
 
 def _is_best(training: Training, numbers: dict[str, float]) -> bool:
-    """Note the measures; return whether no state before, the loaded one included, was as good."""
+    """Note the measures; return whether this is the state to write, as it is now."""
     totals = training.totals
     loss = numbers.get("validation_loss", math.inf)
     is_lowest, totals.best_loss = loss < totals.best_loss, min(loss, totals.best_loss)
@@ -366,8 +366,8 @@ def _is_best(training: Training, numbers: dict[str, float]) -> bool:
         totals.origin_probe = totals.best_probe = totals.last_probe
         totals.best_step = 0
         return False
-    is_best = totals.last_probe > totals.best_probe
-    if is_best:
+    margin = training.probe.compute_margin(totals.origin_probe)
+    if is_best := totals.last_probe > max(totals.best_probe, totals.origin_probe + margin):
         totals.best_probe, totals.best_step = totals.last_probe, totals.step
     return is_best
 

@@ -71,6 +71,13 @@ class AdaptationConfig:
     probe_dev: int = setting(
         "dev reviews that a probe is measured on, half of them positive", 1000, ge=2, needs=PROBED
     )
+    probe_margin: float = setting(
+        "standard errors by which a state must beat the loaded encoder's accuracy in the probe to "
+        "be written in its place",
+        1.0,
+        ge=0,
+        needs=PROBED,
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)

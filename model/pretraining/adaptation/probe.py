@@ -9,6 +9,7 @@ the corpus's train split and is measured on its dev split; the test split is nev
 
 import hashlib
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,8 @@ class Probe:
 
     train: Reviews
     dev: Reviews
+    margin: float = 0.0
+    """Standard errors by which a state must beat the loaded encoder."""
 
     @classmethod
     def open(
@@ -70,6 +73,7 @@ class Probe:
         return cls(
             _read_reviews(corpus, "train", config.probe_train, featurizer),
             _read_reviews(corpus, "dev", config.probe_dev, featurizer),
+            config.probe_margin,
         )
 
     def compute_fingerprint(self) -> str:
@@ -79,6 +83,10 @@ class Probe:
             ids = [[list(map(int, row)) for row in feature.ids] for feature in reviews.features]
             digest.update(json.dumps([ids, reviews.labels.tolist()]).encode())
         return digest.hexdigest()
+
+    def compute_margin(self, accuracy: float) -> float:
+        """Return by how much a state must beat a loaded encoder of this accuracy."""
+        return self.margin * math.sqrt(accuracy * (1 - accuracy) / len(self.dev.labels))
 
     def __call__(self, model: PretrainingModel, device: Device) -> dict[str, float]:
         """Return the share of dev reviews that the probe judges rightly."""

@@ -8,7 +8,8 @@ from safetensors import SafetensorError
 
 from beam_jobs.job.errors import UserError
 from model.pretraining import checkpoint
-from model.pretraining.loop import Training
+from model.pretraining.adaptation.probe import Probe
+from model.pretraining.loop import Totals, Training
 
 
 def settle_weights(training: Training) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def settle_weights(training: Training) -> dict[str, Any]:
     if training.probe is None:
         return {}
     if training.device.is_rank0:
-        print(_describe_choice(training), file=sys.stderr)
+        print(_describe_choice(totals, training.probe), file=sys.stderr)
     return {
         "probe_origin_accuracy": totals.origin_probe,
         "probe_last_accuracy": totals.last_probe,
@@ -53,17 +54,18 @@ def _load_step(training: Training, step: int) -> None:
         ) from None
 
 
-def _describe_choice(training: Training) -> str:
+def _describe_choice(totals: Totals, probe: Probe) -> str:
     """Return one line that compares the states by the probe and says which one is written."""
-    totals, count = training.totals, len(training.probe.dev.labels) if training.probe else 0
+    margin = probe.compute_margin(totals.origin_probe)
     compared = (
-        f"probe on {count:,} dev reviews: the loaded encoder {totals.origin_probe:.1%}, "
-        f"the last state {totals.last_probe:.1%}"
+        f"probe on {len(probe.dev.labels):,} dev reviews: the loaded encoder "
+        f"{totals.origin_probe:.1%}, the last state {totals.last_probe:.1%}"
     )
     if totals.best_step == 0:
         return (
-            f"{compared}; no state was better than the loaded one: its weights are written as they "
-            "were. Try a lower learning_rate or trunk_learning_rate, or more text"
+            f"{compared}; no state beat the loaded one by more than {margin:.1%} (probe_margin): "
+            "its weights are written as they were. Try a lower learning_rate or "
+            "trunk_learning_rate, or more text"
         )
     best = f"the best, of step {totals.best_step}, {totals.best_probe:.1%}"
     warning = "; training on made it worse" if totals.last_probe < totals.origin_probe else ""

@@ -32,7 +32,7 @@ def read_probes(output):
 
 
 def test_the_loaded_encoder_is_measured_before_the_first_step_then_ten_times(made, tmp_path):
-    result = train(made, tmp_path, "--probe", str(made / "corpus"))
+    result = train(made, tmp_path, "--probe", str(made / "corpus"), "probe_margin=0")
     probes = read_probes(tmp_path)
     assert list(probes) == list(range(0, 21, 2))
     assert result["probe_origin_accuracy"] == probes[0]
@@ -43,9 +43,8 @@ def test_the_loaded_encoder_is_measured_before_the_first_step_then_ten_times(mad
 
 def test_the_best_state_is_written_not_the_last(made, tmp_path):
     """Its checkpoint, which others would push out, is kept."""
-    result = train(
-        made, tmp_path, "--probe", str(made / "corpus"), "validate_every=1", "keep_checkpoints=1"
-    )
+    chosen = ("validate_every=1", "keep_checkpoints=1", "probe_margin=0")
+    result = train(made, tmp_path, "--probe", str(made / "corpus"), *chosen)
     probes = read_probes(tmp_path)
     best = next(step for step, accuracy in probes.items() if accuracy == max(probes.values()))
     assert result["written_step"] == best
@@ -65,8 +64,16 @@ def test_where_no_state_is_better_the_loaded_weights_are_written_and_that_is_sai
     written = read_weights(output)
     for name, tensor in read_origin(made).items():
         assert torch.equal(written[name], tensor), name
-    assert "no state was better than the loaded one" in capsys.readouterr().err
+    assert "no state beat the loaded one" in capsys.readouterr().err
     assert "unchanged" in (output / "encoder" / "README.md").read_text()
+
+
+def test_a_state_that_is_better_by_chance_replaces_nothing(made, tmp_path):
+    chosen = ("validate_every=1", "probe_margin=20")
+    result = train(made, tmp_path, "--probe", str(made / "corpus"), *chosen)
+    probes = read_probes(tmp_path)
+    assert probes[0] < max(probes.values())
+    assert (result["written_step"], result["probe_best_accuracy"]) == (0, probes[0])
 
 
 def test_the_probe_measures_the_average_that_is_written(made, tmp_path):

@@ -10,7 +10,9 @@ VENV_MUTANTS := .venv-mutants
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STORE  ?= store
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest  # tests run side by side: a thread each
-SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# One more than the cores: tests wait for servers and children.
+AT_ONCE := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
+SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo bench mutants up requirements clean
@@ -56,7 +58,7 @@ test: $(INSTALLED_DEV)  ## the tests (the slow ones have the targets below)
 	$(PYTEST) $(SIDE_BY_SIDE)
 
 test-faults: $(INSTALLED_DEV)  ## kills, full disks, broken files: nothing is lost, nothing hangs
-	$(PYTEST) $(SIDE_BY_SIDE) -n 3 tests/faults  # they wait more than they compute
+	$(PYTEST) $(SIDE_BY_SIDE) tests/faults
 
 test-dataflow: $(INSTALLED_DEV)  ## what Dataflow would upload, replayed by a worker that has nothing else
 	$(BIN)/python -m pytest tests/dataflow_replay

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.beam_jobs.dumps import digests, review, run_job, write_lines
+from tests.patience import eventually
 
 REVIEWS, SMALL = 25_000, 1_000
 PR_CAPBSET_DROP = 24
@@ -74,6 +75,12 @@ def done(output: Path, step: str) -> list[Path]:
     return list(output.glob(f"_work-*/{step}/*.json"))
 
 
+def is_at_work(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def finish(dump: Path, output: Path, *options: str) -> dict:
     job = start(dump, output, *options)
     printed, errors = job.communicate()
@@ -93,11 +100,7 @@ def test_a_killed_worker_ends_the_job_and_the_next_run_continues(dump, undisturb
         line for line in errors.splitlines() if line.startswith("error: Worker subprocess exited")
     ]
     assert "Traceback" not in errors
-    assert not [
-        worker
-        for worker in workers
-        if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE
-    ]
+    eventually(lambda: not any(is_at_work(worker) for worker in workers), seconds=60)
     before = {path: path.stat().st_mtime_ns for path in done(tmp_path, "prepared")}
     assert before
     job = start(dump, tmp_path)

@@ -14,11 +14,13 @@ HEADLINES = {
     "vocabulary": ["size", "reviews"],
     "vocabulary-fit": ["words", "unknown_rate", "tokens_per_word"],
     "shards": ["sequences", "tokens", "fill"],
-    "pretraining": ["steps", "tokens", "generator_loss", "discriminator_loss"],
+    "pretraining": ["steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss"],
     "finetuning": ["n_train", "learning_rate", "dev.accuracy", "dev.macro_f1"],
     "evaluation": ["n", "metrics.accuracy.value", "metrics.macro_f1.value"],
 }
 """The numbers of each stage that a line has room for; the table of counts has all of them."""
+
+KEPT_ORIGIN = "the loaded weights are kept: no state beat them in the probe"
 
 
 def summarize_manifest(manifest: Mapping[str, Any]) -> str:
@@ -31,7 +33,9 @@ def summarize_manifest(manifest: Mapping[str, Any]) -> str:
         if n in numbers
     ]
     dropped = [value for name, value in numbers.items() if name.startswith("dropped.")]
-    return ", ".join(parts + ([f"{sum(dropped):,} dropped"] if dropped else []))
+    parts += [f"{sum(dropped):,} dropped"] if dropped else []
+    parts += [KEPT_ORIGIN] if numbers.get("written_step") == 0 else []
+    return ", ".join(parts)
 
 
 def format_number(value: Number) -> str:

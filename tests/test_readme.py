@@ -4,6 +4,7 @@ there.
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -165,6 +166,7 @@ def study_place(tmp_path_factory) -> Path:
         write_sample(place / dump, 50, 0)
     [own] = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
     (place / "my-study.yaml").write_text(own)
+    shutil.copytree(ROOT / "tests/bench/studies", place / "tests/bench/studies")
     return place
 
 

@@ -184,38 +184,26 @@ def apply_settings(preset: Preset, settings: Mapping[str, str]) -> Preset:
     )
 
 
-PUBLISHED_START: Mapping[str, str] = {
-    "dev_shards": "given",
-    "start_from": "given",
-    "probe": "given",
-}
+UNSTARTED: Mapping[str, str] = {"dev shards": "none", "--start-from": "none", "--probe": "none"}
+"""What a stage that begins with nothing has of what settings need; stages have no dev shards."""
+PUBLISHED_START: Mapping[str, str] = dict.fromkeys(UNSTARTED, "given")
 """What a stage that begins with a published encoder has: the probe on dev labels validates too."""
 
 
 def find_unread_settings(
-    preset: Preset,
-    names: Iterable[str],
-    dev_shards: str = "none",
-    start_from: str = "none",
-    probe: str = "none",
+    preset: Preset, names: Iterable[str], facts: Mapping[str, str] = UNSTARTED
 ) -> Iterator[str]:
     """Yield why nothing reads one of these settings of a pre-training.
 
-    The last three say whether there are dev shards, loaded weights and a probe: `given` or `none`;
-    stages of a graph have no dev shards.
+    `facts` say whether there are dev shards, loaded weights and a probe: `given` or `none`.
     """
     configs = [preset.architecture, preset.pretraining, preset.adaptation]
-    facts = {"dev shards": dev_shards, "--start-from": start_from, "--probe": probe}
     yield from find_unread(configs, names, facts)
 
 
 def check_settings_are_read(
-    preset: Preset,
-    names: Iterable[str],
-    dev_shards: str = "none",
-    start_from: str = "none",
-    probe: str = "none",
+    preset: Preset, names: Iterable[str], facts: Mapping[str, str] = UNSTARTED
 ) -> None:
     """Raise UserError for the first of these settings that no pre-training like this one reads."""
-    for mistake in find_unread_settings(preset, names, dev_shards, start_from, probe):
+    for mistake in find_unread_settings(preset, names, facts):
         raise UserError(mistake)

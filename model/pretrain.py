@@ -45,7 +45,7 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
         if arguments.steps is not None:
             settings["steps"] = str(arguments.steps)
         preset = apply_settings(PRESETS[arguments.preset], shape | recipe | settings)
-        check_settings_are_read(preset, settings, **list_facts(arguments))
+        check_settings_are_read(preset, settings, list_facts(arguments))
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None
     return preset
@@ -54,9 +54,9 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
 def list_facts(arguments: PretrainOptions) -> dict[str, str]:
     """Return what settings may need besides other settings, `given` or `none` each."""
     folders = {
-        "dev_shards": arguments.validation or arguments.probe,
-        "start_from": arguments.start_from,
-        "probe": arguments.probe,
+        "dev shards": arguments.validation or arguments.probe,
+        "--start-from": arguments.start_from,
+        "--probe": arguments.probe,
     }
     return {name: "given" if folder else "none" for name, folder in folders.items()}
 

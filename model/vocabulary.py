@@ -35,9 +35,7 @@ from beam_jobs.job.settings import read_options
 from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyOptions
 from model.wordpiece import report as vocabulary_report
 from model.wordpiece.extension import (
-    count_words,
-    extend_tokenizer,
-    find_costliest,
+    extend_by_costliest,
     load_extended_from,
 )
 from model.wordpiece.tokenizer import (
@@ -172,14 +170,13 @@ def extend_vocabulary(
     sample: ReviewSample, published: Tokenizer, options: VocabularyOptions
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """Return the published tokenizer with the sample's costliest words, and which these are."""
-    costly = find_costliest(published, count_words(published, sample), options.words, LEAST_COUNT)
-    words = [one.word for one in costly]
+    extended, costly = extend_by_costliest(published, sample, options.words, LEAST_COUNT)
     about = {
         "extended_from": str(options.extend),
-        "added": len(words),
+        "added": len(costly),
         "costliest": [one._asdict() for one in costly[:SHOWN_WORDS]],
     }
-    return extend_tokenizer(published, words), about
+    return extended, about
 
 
 def train_tokenizer(

@@ -24,7 +24,7 @@ from beam_jobs.job.settings import read_options
 from model.options import VocabularyFitOptions
 from model.vocabulary import LEAST_COUNT, ReviewSample, train_tokenizer
 from model.wordpiece import report as vocabulary_report
-from model.wordpiece.extension import count_words, extend_tokenizer, find_costliest
+from model.wordpiece.extension import extend_by_costliest
 
 KEPT = "kept"
 OTHERS_REVIEWS = 20_000
@@ -61,9 +61,7 @@ def build_others(own: Tokenizer, options: VocabularyFitOptions) -> dict[str, Tok
     text = ReviewSample(options.corpus, "pretrain", OTHERS_REVIEWS)
     others: dict[str, Tokenizer] = {}
     if options.extend_words:
-        words = count_words(own, text)
-        costly = find_costliest(own, words, options.extend_words, LEAST_COUNT)
-        extended = extend_tokenizer(own, [one.word for one in costly])
+        extended, costly = extend_by_costliest(own, text, options.extend_words, LEAST_COUNT)
         others[f"{KEPT}, with {len(costly):,} words of the dump"] = extended
     if options.new_size:
         folds_case = own.normalizer.lowercase

@@ -29,6 +29,7 @@ from model.options import Device, FinetuneOptions, VocabularyFitOptions, Vocabul
 from model.presets import (
     PRESETS,
     PUBLISHED_START,
+    UNSTARTED,
     apply_settings,
     check_settings_are_read,
 )
@@ -194,10 +195,10 @@ def check_trainer_settings(
     for name in chosen.settings:
         if name in type(chosen).model_fields:
             raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
-    facts = PUBLISHED_START if getattr(chosen, "start_from", None) else {}
+    facts = PUBLISHED_START if getattr(chosen, "start_from", None) else UNSTARTED
     try:
         resolved = apply_settings(PRESETS[preset], chosen.settings)
-        check_settings_are_read(resolved, chosen.settings, **facts)
+        check_settings_are_read(resolved, chosen.settings, facts)
     except ValueError as wrong:
         raise ValueError(f"{section}.settings: {wrong}") from None
 

@@ -114,7 +114,7 @@ class Stage:
 
     @property
     def path(self) -> str:
-        """Its folder, below that of the store."""
+        """Return its folder, below that of the store."""
         return f"{self.name}/{self.fingerprint}"
 
     @property

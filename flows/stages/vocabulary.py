@@ -1,5 +1,7 @@
 """The vocabulary: WordPiece trained on the corpus's pretrain split, or a published encoder's."""
 
+from collections.abc import Mapping
+
 from flows.configuration.parameters import Increment, Parameters
 from flows.runner.store import Stage
 from flows.stages.origin_folder import locate_origin, open_vocabulary
@@ -71,20 +73,7 @@ def build_vocabulary_choice_stage(parameters: Parameters, corpus: Stage, origin:
     """
     words, size = count_extra_words(parameters), choose_size(parameters)
     measured = {"split": "dev", "extend_words": words, "new_size": size}
-    return Stage(
-        "vocabulary-fit",
-        1,
-        measured,
-        {"corpus": corpus, "vocabulary": origin},
-        "model.vocabulary_fit",
-        lambda store, folder: [
-            *["--corpus", str(store.fetch(corpus))],
-            *["--vocabulary", open_vocabulary(store, origin)],
-            *["--output", str(folder)],
-            *(word for name, value in measured.items() for word in (f"--{name}", str(value))),
-        ],
-        title="vocabulary choices",
-    )
+    return _build_fit_stage("vocabulary choices", measured, corpus, origin)
 
 
 def build_vocabulary_fit_stage(increment: Increment, corpus: Stage, vocabulary: Stage) -> Stage:
@@ -92,17 +81,24 @@ def build_vocabulary_fit_stage(increment: Increment, corpus: Stage, vocabulary: 
     against how well it fitted the first one.
     """
     limits = {"unknown_rate": increment.unknown_rate, "tokens_per_word": increment.tokens_per_word}
+    return _build_fit_stage("vocabulary fit", limits, corpus, vocabulary)
+
+
+def _build_fit_stage(
+    title: str, settings: Mapping[str, object], corpus: Stage, vocabulary: Stage
+) -> Stage:
+    """Return a stage of model.vocabulary_fit with these settings."""
     return Stage(
         "vocabulary-fit",
         1,
-        limits,
+        settings,
         {"corpus": corpus, "vocabulary": vocabulary},
         "model.vocabulary_fit",
         lambda store, folder: [
             *["--corpus", str(store.fetch(corpus))],
             *["--vocabulary", open_vocabulary(store, vocabulary)],
             *["--output", str(folder)],
-            *(word for name, limit in limits.items() for word in (f"--{name}", str(limit))),
+            *(word for name, value in settings.items() for word in (f"--{name}", str(value))),
         ],
-        title="vocabulary fit",
+        title=title,
     )

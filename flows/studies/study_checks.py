@@ -27,6 +27,7 @@ from model.finetuning.tasks import TASKS, find_task, table
 from model.presets import (
     PRESETS,
     PUBLISHED_START,
+    UNSTARTED,
     apply_settings,
     check_settings_are_read,
 )
@@ -185,8 +186,8 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
             yield f"pretraining.start_from: {place} is no place of an encoder: write {FORMS}"
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
-        facts = PUBLISHED_START if own.start_from else {}
-        check_settings_are_read(apply_settings(PRESETS[own.preset], texts), texts, **facts)
+        facts = PUBLISHED_START if own.start_from else UNSTARTED
+        check_settings_are_read(apply_settings(PRESETS[own.preset], texts), texts, facts)
     except ValueError as mistake:
         yield f"pretraining.set: {mistake}"
     if "seed" in own.set:

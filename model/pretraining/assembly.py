@@ -34,6 +34,7 @@ from model.pretraining.network.masked_prediction import PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
 from model.pretraining.run_identity import identify_adaptation, identify_run
 from model.pretraining.validation import Validation
+from model.published.vocabulary import read_words
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
 
@@ -213,8 +214,7 @@ def estimate_sequence_flops(preset: Preset, shards: Shards) -> float:
 
 def read_special_tokens(vocabulary: Path) -> SpecialTokens:
     """Return the ids of the special tokens; UserError names those that vocab.txt lacks."""
-    tokens = (vocabulary / "vocab.txt").read_text(encoding="utf-8").split("\n")
-    ids = {token: i for i, token in enumerate(tokens)}
+    ids = {token: i for i, token in enumerate(read_words(vocabulary / "vocab.txt"))}
     missing = [token for token in ("[CLS]", "[SEP]", "[MASK]") if token not in ids]
     if missing:
         raise UserError(f"{vocabulary / 'vocab.txt'} has no {', '.join(missing)}")

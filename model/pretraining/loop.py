@@ -232,7 +232,6 @@ def _add_gradients(training: Training, arrays: Arrays) -> Sums | None:
     """Add up the gradients of a batch, part by part; return its sums, or None after a SIGTERM."""
     config, device = training.config, training.device
     number = training.totals.step
-    training.optimizer.zero_grad(set_to_none=True)
     device.seed_generators(config.seed * 1_000_003 + number)
     sums: Sums = {}
     for i, part in enumerate(split_batch(arrays, training.count_sequences_at_once(arrays))):

@@ -61,6 +61,14 @@ def find_costliest(
     return sorted(costly, key=lambda one: (-one.tokens, one.word))[:at_most]
 
 
+def extend_by_costliest(
+    tokenizer: Tokenizer, batches: Iterable[list[str]], at_most: int, least_count: int
+) -> tuple[Tokenizer, list[CostlyWord]]:
+    """Return a tokenizer with the costliest words of the texts besides, and which these are."""
+    costly = find_costliest(tokenizer, count_words(tokenizer, batches), at_most, least_count)
+    return extend_tokenizer(tokenizer, [one.word for one in costly]), costly
+
+
 def extend_tokenizer(tokenizer: Tokenizer, words: Iterable[str]) -> Tokenizer:
     """Return a tokenizer with these words after the entries that were there."""
     entries, normalizer = list_entries(tokenizer), tokenizer.normalizer

@@ -8,6 +8,7 @@ from beam_jobs.job.files import link_path, write_json
 from model.config import Architecture
 from model.presets import Preset
 from model.pretraining.input.sequences import Shards
+from model.published.vocabulary import read_words
 
 Role = Literal["discriminator", "generator"]
 TRAINED_LENGTH = "trained_length"  # field of config.json, ours
@@ -54,7 +55,7 @@ def read_padding_id(vocabulary: Path) -> int | None:
     """Return the id of [PAD] in a folder's vocab.txt; a published one may have it anywhere, or not
     at all.
     """
-    entries = (vocabulary / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    entries = read_words(vocabulary / "vocab.txt")
     return entries.index(PADDING) if PADDING in entries else None
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.bench.data_path_parts.measuring import Measured, measure, measure_commands
 from tests.bench.peers.data_path_dump import write_dump
-from tests.bench.peers.environments import NoEnvironment, add_cache_option, make_environment
+from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser
 
 ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
 PEERS = {
@@ -39,10 +39,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    p.add_argument("--input", nargs="+", required=True, metavar="GLOB", help="dumps of reviews")
+    p = make_parser(__doc__)
     p.add_argument(
         "--general-text", nargs="*", default=[], metavar="GLOB", help="for reviews beyond the input"
     )
@@ -50,10 +47,6 @@ def parse() -> argparse.Namespace:
     p.add_argument("--workers", nargs="+", type=int, default=[1, 2])
     p.add_argument("--vocabulary", type=Path, help="folder (default: trained on the first 20,000)")
     p.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
-    p.add_argument("--checkout", type=Path, default=ROOT, help="of ours, to measure another commit")
-    p.add_argument("--scratch", help="folder for dumps and outputs")
-    p.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
-    add_cache_option(p)
     return p.parse_args()
 
 

@@ -13,6 +13,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).parents[3]
 DEFAULT_CACHE = Path(tempfile.gettempdir()) / "amazon-electra-peers"
 INSTALLED = "installed.json"
 
@@ -21,8 +22,21 @@ class NoEnvironment(Exception):
     """An environment cannot be made here, for example without a network; one line says why."""
 
 
-def add_cache_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--environments DIR`, the folder that keeps the environments."""
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with what every bench of peers takes: dumps, folders, the form of the result
+    and `--environments DIR`, the folder that keeps the environments.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--input", nargs="+", required=True, metavar="GLOB", help="dumps of reviews"
+    )
+    parser.add_argument(
+        "--checkout", type=Path, default=ROOT, help="of ours, to measure another commit"
+    )
+    parser.add_argument("--scratch", help="folder for data and outputs")
+    parser.add_argument("--json", action="store_true", help="a line of JSON instead of the table")
     parser.add_argument(
         "--environments",
         type=Path,
@@ -30,6 +44,7 @@ def add_cache_option(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"keeps the other tools' virtual environments (default {DEFAULT_CACHE})",
     )
+    return parser
 
 
 def make_environment(

@@ -25,7 +25,7 @@ from scipy.stats import binomtest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.bench.data_path_parts.measuring import measure_commands
-from tests.bench.peers.environments import NoEnvironment, add_cache_option, make_environment
+from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser
 from tests.bench.peers.labelled_reviews import write_splits
 
 ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
@@ -40,21 +40,14 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    p.add_argument("--input", nargs="+", required=True, metavar="GLOB", help="dumps of reviews")
+    p = make_parser(__doc__)
     p.add_argument("--encoder", type=Path, required=True, help="folder of a BERT-like encoder")
     p.add_argument("--reviews", type=int, default=1000, help="of the training, and of the test")
     p.add_argument("--epochs", type=int, default=1)
     p.add_argument("--learning_rate", type=float, default=1e-4)
     p.add_argument("--precisions", nargs="+", default=["bf16", "fp32"], choices=["bf16", "fp32"])
     p.add_argument("--rounds", type=int, default=1)
-    p.add_argument("--checkout", type=Path, default=ROOT, help="of ours, to measure another commit")
     p.add_argument("--without_trainer", action="store_true", help="ours alone")
-    p.add_argument("--scratch", help="folder for data and outputs")
-    p.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
-    add_cache_option(p)
     return p.parse_args()
 
 

@@ -82,7 +82,7 @@ class HeldOutIndex:
         if not len(self.exact):
             return np.zeros(len(hashes), dtype=bool)
         places = np.minimum(np.searchsorted(self.exact, hashes), len(self.exact) - 1)
-        return (self.exact[places] == hashes) & (words.count_words() > 0)
+        return self.exact[places] == hashes
 
     def find_near(self, words: Words, dump: int = 0) -> np.ndarray:
         """Return, per text, whether it overlaps with one that is held out from `dump` on."""

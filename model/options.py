@@ -139,9 +139,9 @@ class FinetuneOptions:
     """Options of the fine-tuning."""
 
     encoder: str = setting(
-        "model folder or hub name; `random` (with --architecture); `half`: every second layer of "
+        "model folder or hub name; `random` (with --architecture); `half` or `layers:N`: layers of "
         "--teacher",
-        metavar="DIR|random|half",
+        metavar="DIR|random|half|layers:N",
     )
     architecture: str | None = setting(
         "for `random`: folder whose config and tokenizer to use", None, metavar="DIR"
@@ -226,6 +226,9 @@ class LatencyOptions:
     task: str = setting(TASK, metavar="NAME")
     data: Path = setting("the task's data", metavar="DIR")
     output: Path = setting("JSON with the result", metavar="FILE")
+    form: Literal["own", "bf16", "int8"] = setting(
+        "numbers it computes with, on a CPU (classifiers); own: as the device chooses", "own"
+    )
     threads: int = setting("threads of the CPU", 1, ge=1)
     device: Device = setting(DEVICE, "auto")
 

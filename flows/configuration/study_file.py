@@ -13,6 +13,7 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import format_value
 from flows.configuration.addresses import Address
 from flows.configuration.sections import MOST_AT_ONCE, Section
+from model.finetuning.teacher_layers import is_part_of_teacher
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -58,7 +59,7 @@ class Arm(Part):
     encoder: str = Field(
         default="",
         description="Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, "
-        "or `half` of the teacher; empty where the study pre-trains it",
+        "or `half` or `layers:N` of the teacher; empty where the study pre-trains it",
     )
     architecture: str = Field(
         default="", description="For `random`: a folder, or `arm:NAME` for the one of another arm"
@@ -147,6 +148,11 @@ class Study(Part):
     )
     search: Search = Search()
     latency: bool = Field(default=False, description="Measure size, speed and memory of every arm")
+    forms: list[Literal["bf16", "int8"]] = Field(
+        default=[],
+        description="Forms of every arm's classifier whose size, speed and changed labels are "
+        "measured besides; with `latency`",
+    )
 
     def find_arm(self, name: str) -> Arm:
         for arm in self.arms:
@@ -160,6 +166,16 @@ class Study(Part):
 
 def _read_reference(reference: str) -> str:
     return reference.removeprefix("arm:") if reference.startswith("arm:") else ""
+
+
+def name_form(arm: str, form: str) -> str:
+    """Return what a row of costs calls an arm's model in a form; empty: as it was fine-tuned."""
+    return f"{arm}, {form}" if form else arm
+
+
+def is_without_folder(encoder: str) -> bool:
+    """Return whether an arm's encoder is made anew: random, or of layers of its teacher."""
+    return encoder == "random" or is_part_of_teacher(encoder)
 
 
 def find_teacher(arm: Arm) -> str:

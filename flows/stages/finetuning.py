@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import format_value, replace_settings
@@ -33,9 +33,10 @@ class Start:
 
     encoder: Stage | None = None
     """The encoder; of a random one the encoder whose architecture and vocabulary it shares."""
-    kind: Literal["trained", "random", "half"] = "trained"
+    kind: str = "trained"
+    """`trained`, `random`, or `half` or `layers:N` of the teacher."""
     teacher: Stage | None = None
-    """A fine-tuned model, which `half` takes every second layer of."""
+    """A fine-tuned model."""
 
 
 @dataclass(frozen=True)
@@ -242,18 +243,19 @@ def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
     )
 
 
-def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str) -> Stage:
-    """Return the measurement of size, speed and memory of a fine-tuned model."""
+def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str, form: str = "") -> Stage:
+    """Return the measurement of size, speed and memory of a fine-tuned model, in a form of it."""
     return Stage(
         "latency",
         1,
-        {"task": chosen.task, "device": chosen.device},
+        {"task": chosen.task, "device": chosen.device} | ({"form": form} if form else {}),
         {"data": chosen.data, "model": finetuned},
         "model.evaluation.latency",
         lambda store, folder: [
             *["--model", str(store.fetch(finetuned)), "--task", chosen.task],
             *["--data", locate_stage(store, chosen.data), "--device", chosen.device],
             *["--output", str(folder / "latency.json")],
+            *(["--form", form] if form else []),
         ],
         title=title,
         tags=(ACCELERATOR,),

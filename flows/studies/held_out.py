@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.files import hash_file
-from flows.configuration.study_file import Arm, find_teacher
+from flows.configuration.study_file import Arm, find_teacher, is_without_folder
 
 
 def is_data_known(arm: Arm, arms: Mapping[str, Arm]) -> bool:
@@ -50,13 +50,13 @@ def _is_known(arm: Arm) -> bool:
         return arm.training_data == "known"
     if arm.teacher and not find_teacher(arm):
         return False
-    return arm.encoder in ("random", "half") or bool(_list_shards(arm))
+    return is_without_folder(arm.encoder) or bool(_list_shards(arm))
 
 
 def _list_shards(arm: Arm) -> list[str]:
     if arm.pretraining:
         return [arm.pretraining.shards]
-    return [] if arm.encoder in ("random", "half") else list_encoder_shards(Path(arm.encoder))
+    return [] if is_without_folder(arm.encoder) else list_encoder_shards(Path(arm.encoder))
 
 
 def list_encoder_shards(encoder: Path) -> list[str]:

@@ -16,6 +16,7 @@ from flows.configuration.study_file import (
     expand_grid,
     find_architecture,
     find_teacher,
+    is_without_folder,
     list_combinations,
 )
 from model.config import FinetuningSettings
@@ -24,6 +25,7 @@ from model.finetuning.features.examples import Task
 from model.finetuning.reading.early_check import check_data
 from model.finetuning.task_settings import check_for_task
 from model.finetuning.tasks import TASKS, find_task, table
+from model.finetuning.teacher_layers import is_part_of_teacher
 from model.presets import (
     PRESETS,
     PUBLISHED_START,
@@ -32,8 +34,6 @@ from model.presets import (
     check_settings_are_read,
 )
 from model.published.place_forms import FORMS, find_kind
-
-NO_FOLDERS = ("random", "half")
 
 
 def find_mistakes(study: Study) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _hint_arm(field: str) -> str:
 def _is_path(name: str) -> bool:
     return (
         bool(name)
-        and name not in NO_FOLDERS
+        and not is_without_folder(name)
         and (name.startswith(("/", ".", "~")) or Path(name).exists())
     )
 
@@ -147,7 +147,7 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
     if arm.encoder.startswith("arm:"):
         yield (
             "encoder: arm:NAME is for `teacher` and `architecture`; "
-            "give a folder, a hub name, random or half"
+            "give a folder, a hub name, random, half or layers:N"
         )
     if own != type(own)() and not own:
         yield "pretraining.shards: missing"
@@ -163,8 +163,8 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
             known = ", ".join(arm.name for arm in study.arms)
             yield f"{field}: no arm {other!r}; its arms are {known}"
             return
-    if arm.encoder == "half" and not arm.teacher:
-        yield "encoder: `half` is every second layer of a teacher: give `teacher`"
+    if is_part_of_teacher(arm.encoder) and not arm.teacher:
+        yield f"encoder: `{arm.encoder}` is a part of a teacher: give `teacher`"
     if (arm.encoder == "random") != bool(arm.architecture):
         yield "architecture: belongs to `encoder: random`" + (
             "; name a folder or arm:NAME" * (not arm.architecture)
@@ -216,7 +216,7 @@ def _find_circles(study: Study) -> Iterator[str]:
         if teacher == arm.name:
             yield f"arms[{i}].teacher: the arm is taught by itself: {' ← '.join([*chain, teacher])}"
         source = find_architecture(arm)
-        if source and study.find_arm(source).encoder in NO_FOLDERS:
+        if source and is_without_folder(study.find_arm(source).encoder):
             yield (
                 f"arms[{i}].architecture: {source!r} has no folder of its own; "
                 "name an arm that has one"

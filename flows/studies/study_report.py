@@ -8,7 +8,14 @@ from typing import Any
 
 from beam_jobs.job.files import write_json
 from flows.configuration.parameters import Parameters
-from flows.configuration.study_file import Arm, Study, StudyChoice, list_pairs
+from flows.configuration.study_file import (
+    Arm,
+    Study,
+    StudyChoice,
+    is_without_folder,
+    list_pairs,
+    name_form,
+)
 from flows.runner.store import Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
 from flows.stages.report import describe_origins, describe_stages, list_changed_settings
@@ -96,7 +103,7 @@ def place_study(stages: StudyStages) -> Study:
         if arm.pretraining:
             shards = locate_stage(store, stages.find_source(arm.pretraining.shards))
             update["pretraining"] = arm.pretraining.model_copy(update={"shards": shards})
-        elif arm.encoder not in ("random", "half"):
+        elif not is_without_folder(arm.encoder):
             update["encoder"] = locate_encoder(store, stages.find_source(arm.encoder))
         return arm.model_copy(update=update)
 
@@ -168,6 +175,7 @@ def describe_arm(
         told |= {"fingerprint": stage.fingerprint, "recipe": format_recipe(arm, arm_here)}
     if arm.name in costs:
         told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
+        told["forms"] = {form: costs[name_form(arm.name, form)] for form in stages.study.forms}
     return told
 
 
@@ -175,7 +183,7 @@ def find_arm_origin(stages: StudyStages, arm: Arm) -> Stage | None:
     """Return the published encoder that an arm is, or starts from, if it is loaded here."""
     if arm.pretraining:
         return stages.find_origin(arm)
-    source = None if arm.encoder in ("random", "half") else stages.find_source(arm.encoder)
+    source = None if is_without_folder(arm.encoder) else stages.find_source(arm.encoder)
     return source if source and source.name == "origin" else None
 
 

@@ -18,6 +18,8 @@ from flows.configuration.study_file import (
     expand_grid,
     find_architecture,
     find_teacher,
+    is_without_folder,
+    name_form,
 )
 from flows.runner.store import Stage, Store
 from flows.stages.external import build_external_stage
@@ -34,6 +36,7 @@ from flows.stages.pretraining import PretrainingRequest, build_equal_stage, buil
 from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import LoadedStudy
 from model.finetuning import search_space
+from model.finetuning.teacher_layers import is_part_of_teacher
 from model.published.place_forms import find_kind
 
 
@@ -97,7 +100,7 @@ class StudyStages:
         """Every published encoder of the study that is loaded into the store, once."""
         found = [self.find_origin(arm) for arm in self.study.arms]
         for arm in self.study.arms:
-            if arm.encoder not in ("random", "half", ""):
+            if arm.encoder and not is_without_folder(arm.encoder):
                 source = self.find_source(arm.encoder)
                 found += [source] if source.name == "origin" else []
         return list({stage.fingerprint: stage for stage in found if stage}.values())
@@ -177,8 +180,8 @@ class StudyStages:
             teacher = self.build_finetuning(name, task, seed, of_teacher)
         elif arm.teacher:
             teacher = self.find_source(arm.teacher)
-        if arm.encoder == "half":
-            return Start(None, "half", teacher)
+        if is_part_of_teacher(arm.encoder):
+            return Start(None, arm.encoder, teacher)
         if arm.encoder == "random":
             other = find_architecture(arm)
             shaped = self.study.find_arm(other) if other else None
@@ -295,7 +298,9 @@ class StudyStages:
 
     @cached_property
     def latencies(self) -> dict[str, Stage]:
-        """Arm → the measurement of its first cell; each is made alone on the machine."""
+        """Arm, or `arm, form` → the measurement of its first cell; each is made alone on the
+        machine.
+        """
         if not self.study.latency:
             return {}
         found: dict[str, Stage] = {}
@@ -304,7 +309,9 @@ class StudyStages:
                 chosen = self.describe_finetuning(
                     cell.arm, cell.task, cell.seed, cell.pretraining_seed
                 )
-                found[cell.arm.name] = build_latency_stage(
-                    chosen, cell.finetuned, f"latency of {cell.arm.name}"
-                )
+                for form in ("", *self.study.forms):
+                    name = name_form(cell.arm.name, form)
+                    found[name] = build_latency_stage(
+                        chosen, cell.finetuned, f"latency of {name}", form
+                    )
         return found

@@ -3,19 +3,20 @@ NAME --data DIR --output FILE`.
 
 It times the way from text to answer, tokenizing included, on a fixed number of threads: p50 and p99
 per review, one at a time and in batches of 32 (each with the number of batches timed), reviews per
-second, parameters, bytes on disk, and peak memory: on a GPU what torch allocated there; else the
-resident memory of the process, Python and torch included (ru_maxrss), so that two models differ by
-less than their weights.
+second, parameters, bytes of the weights, of a form the labels that it changes, and peak memory: on
+a GPU what torch allocated there; else the resident memory of the process, Python and torch included
+(ru_maxrss), so that two models differ by less than their weights.
 """
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from beam_jobs.job.command import main
+from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import read_options
 from model.options import LatencyOptions
@@ -32,38 +33,59 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(LatencyOptions, argv, "python -m model.evaluation.latency", __doc__)
 
     result = measure_latency(
-        arguments.model, arguments.task, arguments.data, arguments.threads, arguments.device
+        arguments.model,
+        arguments.task,
+        arguments.data,
+        arguments.threads,
+        arguments.device,
+        None if arguments.form == "own" else arguments.form,
     )
     write_json(arguments.output, result)
     return result
 
 
 def measure_latency(
-    folder: Path, name: str, data: Path, threads: int, device: str
+    folder: Path,
+    name: str,
+    data: Path,
+    threads: int,
+    device: str,
+    form: Literal["bf16", "int8"] | None = None,
 ) -> dict[str, Any]:
-    """Return the cost of a fine-tuned folder on test reviews of the task `name`."""
+    """Return the cost of a fine-tuned folder on test reviews of the task `name`.
+
+    In another form than it has, of a classifier on a CPU: also how many labels differ.
+    """
     import torch
 
     from model.device import open_device
     from model.finetuning.features.examples import Sampling, load_examples
     from model.finetuning.network import encoders
     from model.finetuning.tasks import find_task
+    from model.scoring.forms import convert_form
 
     torch.set_num_threads(threads)
-    target = open_device(device, "auto")
+    target = open_device(device, "auto") if form is None else open_device("cpu", "fp32")
     model, head, _ = encoders.load_finetuned(folder)
     examples = load_examples(find_task(name, data, head.labels), data, "test", Sampling(REVIEWS))
     answer = _create_answer_function(model.to(target.torch), folder, target)
+    parameters = sum(p.numel() for p in model.parameters())
+    changed: dict[str, Any] = {}
+    if form is not None:
+        if head.shape != "classification":
+            raise UserError(f"--form {form}: {name} is no classification; only classifiers have it")
+        labels = np.argmax(answer(examples), 1)
+        convert_form(model, form)
+        differ = np.argmax(answer(examples), 1) != labels
+        changed = {"form": form, "changed_labels": int(differ.sum())}
     one, many = _time_batches(answer, examples, 1), _time_batches(answer, examples, 32)
     return {
+        **changed,
+        "reviews": len(examples),
         "device": target.kind,
         "threads": threads,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "bytes": sum(
-            f.stat().st_size
-            for f in folder.glob("*.safetensors")
-            if not f.name.startswith("teacher")
-        ),
+        "parameters": parameters,
+        "bytes": _count_bytes(model) if changed else _count_bytes_on_disk(folder),
         "batch_1": _summarize_times(one),
         "batch_32": _summarize_times(many),
         "reviews_per_second": 1000 / float(np.mean(many)),
@@ -80,11 +102,21 @@ def _create_answer_function(model: Any, folder: Path, device: Any) -> Any:
     head, tokenizer = encoders.read_task_head(folder), encoders.load_tokenizer(str(folder))
     encode = Featurizer(tokenizer, head.shape, head.max_length, head.stride, head.clean)
 
-    def answer_batch(examples: Sequence[Any]) -> None:
-        predict_logits(model, encode(examples), head.shape, device)
+    def answer_batch(examples: Sequence[Any]) -> list[np.ndarray]:
+        logits = predict_logits(model, encode(examples), head.shape, device)
         device.wait()
+        return logits
 
     return answer_batch
+
+
+def _count_bytes(model: Any) -> int:
+    return sum(t.numel() * t.element_size() for t in model.state_dict().values())
+
+
+def _count_bytes_on_disk(folder: Path) -> int:
+    files = folder.glob("*.safetensors")
+    return sum(f.stat().st_size for f in files if not f.name.startswith("teacher"))
 
 
 def _time_batches(answer: Any, examples: Sequence[Any], batch: int) -> np.ndarray:

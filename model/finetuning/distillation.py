@@ -1,7 +1,7 @@
 """Distil: a small student learns from a fine-tuned teacher's outputs as well as from the labels.
 
-Soft targets with a temperature (Hinton et al. 2015, arXiv 1503.02531); a student of every second
-layer of the teacher (DistilBERT, arXiv 1910.01108); hidden states and attention as further targets
+Soft targets with a temperature (Hinton et al. 2015, arXiv 1503.02531); a student of some
+layers of the teacher (DistilBERT, arXiv 1910.01108); hidden states and attention as further targets
 (TinyBERT, arXiv 1909.10351). The teacher's logits are computed once and kept for other students
 too; its hidden states are too large to keep and are computed where a loss needs them.
 """
@@ -26,6 +26,7 @@ from model.device import Device
 from model.finetuning.features.examples import Example, Task
 from model.finetuning.network import encoders
 from model.finetuning.network.forward import predict_logits, select_inputs
+from model.finetuning.teacher_layers import choose_layers
 from model.finetuning.training.loop import Training, compute_supervised_loss
 
 SHAPES = ("classification", "regression", "choice")
@@ -81,18 +82,21 @@ def _hash_teacher(folder: Path, examples: Sequence[Example]) -> str:
     return sources.hexdigest()[:16]
 
 
-def halve_teacher(folder: Path, dropout: float | None = None) -> nn.Module:
-    """Return the teacher with every second of its layers, from the first on."""
+def cut_teacher(folder: Path, encoder: str, dropout: float | None = None) -> nn.Module:
+    """Return the teacher with those of its layers that `encoder` says: `half`, or `layers:N`."""
     model, _, _ = encoders.load_finetuned(folder, dropout)
     for module in model.modules():
         layers = getattr(module, "layer", None)
         if isinstance(layers, nn.ModuleList):
-            kept = list(layers)[::2]
+            try:
+                kept = [layers[place] for place in choose_layers(encoder, len(layers))]
+            except ValueError as error:
+                raise UserError(f"--encoder {error}") from None
             module.layer = nn.ModuleList(kept)
             _set_depth(model, len(kept))
             return model
     raise UserError(
-        f"--encoder half: the layers of {folder} were not found; give a student folder instead"
+        f"--encoder {encoder}: the layers of {folder} were not found; give a student folder instead"
     )
 
 

@@ -115,31 +115,32 @@ def _build_pretraining_table(study: Mapping[str, Any]) -> list[Block]:
 
 def _build_cost_table(study: Mapping[str, Any], results: Results) -> list[Block]:
     """List each arm's main metrics beside what a review costs."""
-    costs = {arm["name"]: arm["cost"] for arm in study.get("arms", []) if arm.get("cost")}
-    if not costs:
+    measured = [arm for arm in study.get("arms", []) if arm.get("cost")]
+    if not measured:
         return []
-    measured = next(iter(costs.values()))
+    first = measured[0]["cost"]
     header = (
         "arm",
         *(f"{task}: {get_title(results.get_main_metric(task))}" for task in results.tasks),
         "parameters",
-        "MB on disk",
+        "MB of weights",
         "p50 / p99 ms, one at a time",
         "p50 / p99 ms, of 32",
         "reviews a second",
-        "GPU memory (MB)" if measured["device"] == "cuda" else "memory (MB)",
+        "GPU memory (MB)" if first["device"] == "cuda" else "memory (MB)",
     )
-    rows = [
-        (
-            arm,
-            *(format_main_metric(results, arm, task) for task in results.tasks),
-            *_format_cost(cost),
-        )
-        for arm, cost in costs.items()
-    ]
+    rows: list[tuple[str, ...]] = []
+    for arm in measured:
+        metrics = [format_main_metric(results, arm["name"], task) for task in results.tasks]
+        rows.append((arm["name"], *metrics, *_format_cost(arm["cost"])))
+        for form, cost in arm.get("forms", {}).items():
+            changed = f"{cost['changed_labels']} of {cost['reviews']} labels change"
+            others = [""] * (len(results.tasks) - 1)
+            rows.append((f"{arm['name']}, {form}", changed, *others, *_format_cost(cost)))
     caption = (
-        f"Cost per review, text to answer, on {measured['device']} with {measured['threads']} "
-        "thread(s); main metrics with their 95% intervals"
+        f"Cost per review, text to answer, on {first['device']} with {first['threads']} "
+        "thread(s); main metrics with their 95% intervals. In another form on a CPU: the labels "
+        "that differ on test reviews of the first task"
     )
     return [Table(header, rows, caption)]
 
@@ -152,5 +153,5 @@ def _format_cost(cost: Mapping[str, Any]) -> list[str]:
         f"{one['p50_ms']:.2f} / {one['p99_ms']:.2f}",
         f"{many['p50_ms']:.2f} / {many['p99_ms']:.2f}",
         f"{cost['reviews_per_second']:,.0f}",
-        f"{cost['peak_bytes'] / 1e6:,.0f}",
+        f"{cost['peak_bytes'] / 1e6:,.0f}" if "form" not in cost else "",
     ]

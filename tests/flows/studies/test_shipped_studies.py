@@ -95,7 +95,9 @@ def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch)
     choice = StudyChoice(file=str(file), variables=own, general_text=general, at_once=1)
     settings = ["shards.max_length=96"]
     if "origin" in variables:
-        published = write_checkpoint(place / "published", max_position_embeddings=128)
+        published = write_checkpoint(
+            place / "published", max_position_embeddings=128, num_hidden_layers=3
+        )
         settings += [f"pretraining.start_from={published}", "vocabulary.extend_words=20"]
     else:
         settings.append("vocabulary.size=1000")

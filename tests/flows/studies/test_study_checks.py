@@ -157,7 +157,8 @@ def test_mistakes_are_named(changes, words):
             {"pretraining": {**SHARDS, "same_flops_as": "x", "same_tokens_as": "x"}},
             "or same_tokens_as, not both",
         ),
-        ({"encoder": "half"}, "encoder: `half` is every second layer of a teacher"),
+        ({"encoder": "half"}, "encoder: `half` is a part of a teacher: give `teacher`"),
+        ({"encoder": "layers:3"}, "encoder: `layers:3` is a part of a teacher: give `teacher`"),
         ({"encoder": "half", "teacher": "arm:y"}, "teacher: no arm 'y'; its arms are one, x"),
         ({"encoder": "half", "teacher": "arm:x"}, "teacher: the arm is taught by itself: x ← x"),
         (

@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification, ElectraConfig, Elec
 from beam_jobs.job.errors import UserError
 from model import finetune
 from model.finetuning import distillation
+from model.finetuning.teacher_layers import choose_layers
 from tests.model.corpora import write_bert, write_corpus, write_electra
 
 SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
@@ -225,9 +226,32 @@ def test_hidden_states_of_choices(made):
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_dropout_is_that_of_the_settings(made, pooling):
-    model = distillation.halve_teacher(made / f"teacher-{pooling}", dropout=0.3)
+    model = distillation.cut_teacher(made / f"teacher-{pooling}", "half", dropout=0.3)
     rates = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
     assert rates == {0.3}
+
+
+def test_a_student_begins_with_the_layers_that_it_names(made):
+    teacher = distillation.cut_teacher(made / "teacher-cls", "layers:4")
+    student = distillation.cut_teacher(made / "teacher-cls", "layers:2")
+    layers, places = teacher.electra.encoder.layer, choose_layers("layers:2", 4)
+    assert places == [0, 2]
+    for layer, place in zip(student.electra.encoder.layer, places, strict=True):
+        torch.testing.assert_close(layer.state_dict(), layers[place].state_dict())
+    assert student.config.num_hidden_layers == 2
+
+
+def test_layers_are_spread_evenly():
+    assert choose_layers("half", 5) == [0, 2, 4]
+    assert choose_layers("half", 6) == choose_layers("layers:3", 6) == [0, 2, 4]
+    assert choose_layers("layers:2", 6) == [0, 3]
+    assert choose_layers("layers:5", 6) == [0, 1, 2, 3, 4]
+
+
+def test_more_layers_than_the_teacher_has_are_refused(made):
+    teacher = ["--teacher", str(made / "teacher-cls")]
+    with pytest.raises(UserError, match="--encoder layers:5: the teacher has 4 layers"):
+        tune(made, "deep", "--encoder", "layers:5", *teacher)
 
 
 def test_half_of_nothing_is_a_mistake(made):

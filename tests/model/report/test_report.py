@@ -317,6 +317,7 @@ def test_quality_against_labels_and_cost_is_drawn_where_the_study_tells_it(study
             "seconds": 185,
             "cost": cost,
             "latency_ms": 1.5,
+            "forms": {"int8": cost | {"form": "int8", "changed_labels": 3, "reviews": 256}},
         },
         {"name": "random", "latency_ms": 1.1},
     ]
@@ -334,6 +335,8 @@ def test_quality_against_labels_and_cost_is_drawn_where_the_study_tells_it(study
         "against the number of labels",
         "123,456",
         "1.50 / 2.50",
+        "in-domain, int8",
+        "3 of 256 labels change",
     ):
         assert words in page
     text = (study / "costs" / "report.md").read_text()

@@ -28,6 +28,7 @@ from beam_jobs.engine.beam_options import (
 )
 from beam_jobs.engine.forked_workers import fork_workers
 from beam_jobs.engine.job_server import announce_flink_job
+from beam_jobs.engine.local_command import collect_garbage_seldom
 from beam_jobs.engine.worker_check import add_worker_check, leave_probe
 from beam_jobs.job import storage
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
@@ -116,6 +117,7 @@ def _run_to_end(
         elif not name.startswith(WORKER_THREADS):
             usual_hook(args)
 
+    collect_garbage_seldom()
     usual_hook = threading.excepthook
     threading.excepthook = notice_death
     others = set(list_children())

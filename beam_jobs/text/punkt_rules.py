@@ -25,12 +25,22 @@ PUNCTUATION = PunktSentenceTokenizer.PUNCTUATION
 ELLIPSIS = re.compile(r"\.\.+$")
 INITIAL = re.compile(r"[^\W\d]\.$")
 NUMBER = "##number##"
+WORDS = re.compile(PunktLanguageVars()._word_tokenizer_re().pattern, re.VERBOSE)
+"""NLTK's own expression for Python's engine, which takes a fifth of the time of NLTK's `regex`."""
+
+
+class LanguageVars(PunktLanguageVars):
+    """NLTK's, with a faster `word_tokenize`."""
+
+    def word_tokenize(self, s: str) -> list[str]:
+        # the engines agree on " " as white space, and other is not printable
+        return WORDS.findall(s) if s.isprintable() else super().word_tokenize(s)
 
 
 @lru_cache(1 << 15)
 def normalize_token(tok: str) -> str:
     """Return the token in lower case, numbers as ##number##."""
-    return PunktToken._get_type(PunktToken, tok)
+    return tok.lower() if tok.isalpha() else PunktToken._get_type(PunktToken, tok)
 
 
 class PunktRules:
@@ -42,7 +52,7 @@ class PunktRules:
         self._first_of_collocation = {first for first, _ in parameters.collocations}
         self._starters = parameters.sent_starters
         self._orthography = parameters.ortho_context
-        self._cut_words = PunktLanguageVars().word_tokenize
+        self._cut_words = LanguageVars().word_tokenize
 
     def has_break(self, line: str) -> bool:
         """Return whether a sentence ends before the last word: `text_contains_sentbreak`."""

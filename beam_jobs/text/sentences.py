@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.text.punkt import PunktParameters, PunktSentenceTokenizer, PunktToken, PunktTrainer
-from beam_jobs.text.punkt_rules import PunktRules, normalize_token
+from beam_jobs.text.punkt_rules import LanguageVars, PunktRules, normalize_token
 
 CLOSING = "\"')]}\u2018\u2019\u201c\u201d\xab\xbb"
 CANDIDATE = re.compile("[.?!](?=[\\]\"');:}*@({\\[?!\u2018\u2019\u201c\u201d\xab\xbb]| +[^ ])")
@@ -42,10 +42,14 @@ class Token(PunktToken):
     def is_ellipsis(self):
         return self.tok[:2] == ".." and PunktToken.is_ellipsis.fget(self)
 
+    @property
+    def is_initial(self):
+        return self.tok[1:] == "." and PunktToken.is_initial.fget(self)
+
 
 def train_punkt(texts: Iterable[str]) -> PunktParameters:
     """Train Punkt on texts, whose order decides which rare words count as abbreviations."""
-    trainer = PunktTrainer(token_cls=Token)
+    trainer = PunktTrainer(lang_vars=LanguageVars(), token_cls=Token)
     trainer.train("\n".join(texts), finalize=True)
     return trainer.get_params()
 
@@ -107,7 +111,7 @@ class SentenceSplitter:
     """Splits as `PunktSentenceTokenizer(parameters).tokenize(text)` does."""
 
     def __init__(self, parameters: PunktParameters) -> None:
-        self._punkt = PunktSentenceTokenizer(parameters, token_cls=Token)
+        self._punkt = PunktSentenceTokenizer(parameters, lang_vars=LanguageVars(), token_cls=Token)
         self._rules = PunktRules(parameters)
         self._breaks_alone: dict[str, bool] = {}
         self._breaks: dict[str, bool] = {}

@@ -1,5 +1,6 @@
 """A job's local command loads Beam without the clients of clouds; nothing else is deprived."""
 
+import gc
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.engine.light_imports import hide_modules, skip_package_init
-from beam_jobs.engine.local_command import NOT_NEEDED, is_local_command
+from beam_jobs.engine.local_command import GARBAGE_THRESHOLDS, NOT_NEEDED, is_local_command
 
 ROOT = Path(__file__).parents[3]
 JOB = str(ROOT / "beam_jobs" / "corpus_job.py")
@@ -111,3 +112,18 @@ def test_two_workers_are_forked_from_the_command_and_give_the_same_bytes(tmp_pat
         digests.append([path.read_bytes() for path in sorted(output.glob("*.parquet"))])
     assert digests[0] == digests[1]
     assert digests[0]
+
+
+def test_only_a_local_command_searches_for_garbage_seldom():
+    program = (
+        "import sys, gc, json; sys.argv = [{!r}]\n"
+        "from beam_jobs.engine import local_command\n"
+        "during_imports = gc.isenabled()\n"
+        "local_command.collect_garbage_seldom()\n"
+        "print(json.dumps([during_imports, gc.isenabled(), *gc.get_threshold()]))"
+    )
+    found = [
+        json.loads(subprocess.check_output([sys.executable, "-c", program.format(name)], cwd=ROOT))
+        for name in (JOB, "-c")
+    ]
+    assert found == [[False, True, *GARBAGE_THRESHOLDS], [True, True, *gc.get_threshold()]]

@@ -1,6 +1,8 @@
 """The corpus: reviews → cleaned sentences in four splits (Beam)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flows.configuration.parameters import Corpus, Parameters
@@ -36,17 +38,31 @@ def build_corpus_stage(
         },
         {"dump": reviews, **({"earlier": earlier[-1]} if earlier else {})},
         "beam_jobs.corpus_job",
-        lambda store, folder: [
-            *["--input", *reviews.result["paths"]],
-            *["--output", store.open_output(folder, is_far)],
-            *["--split", chosen.split, "--seed", str(chosen.seed)],
-            *(["--seen", *(store.open_input(c, is_far) for c in earlier)] if earlier else []),
-            *(["--withhold", *map(str, withheld)] if withheld else []),
-            *dump.format_options(options),
-            *parameters.engine.list_options(chosen.workers),
-        ],
+        partial(format_arguments, parameters, reviews, tuple(earlier), tuple(withheld), options),
         on_engine=is_far,
     )
+
+
+def format_arguments(
+    parameters: Parameters,
+    reviews: Stage,
+    earlier: Sequence[Stage],
+    withheld: Sequence[Path],
+    options: Mapping[str, Any],
+    store: Store,
+    folder: Path,
+) -> list[str]:
+    """Return the command line of the corpus job."""
+    chosen, is_far = parameters.corpus, parameters.engine.kind != "local"
+    return [
+        *["--input", *reviews.result["paths"]],
+        *["--output", store.open_output(folder, is_far)],
+        *["--split", chosen.split, "--seed", str(chosen.seed)],
+        *(["--seen", *(store.open_input(c, is_far) for c in earlier)] if earlier else []),
+        *(["--withhold", *map(str, withheld)] if withheld else []),
+        *dump.format_options(options),
+        *parameters.engine.list_options(chosen.workers),
+    ]
 
 
 def list_selection_options(chosen: Corpus) -> dict[str, Any]:

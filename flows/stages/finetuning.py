@@ -5,6 +5,7 @@ encoder, one task, one seed.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,24 +87,24 @@ class Cell:
 
 def build_finetuning_stage(chosen: Finetuning, title: str, labels: Mapping[str, str]) -> Stage:
     """Return the stage of a fine-tuning; its job makes the evaluation along with it."""
-
-    def list_arguments(store: Store, folder: Path) -> list[str]:
-        evaluation = store.folder(build_evaluation_stage(chosen, stage))
-        return [*format_arguments(chosen, store, folder), "--evaluation", str(evaluation)]
-
-    stage = Stage(
+    return Stage(
         "finetuning",
         VERSION,
         describe_finetuning(chosen),
         list_inputs(chosen),
         "model.finetune",
-        list_arguments,
+        partial(format_finetuning_arguments, chosen),
         title=title,
         environment=ONE_THREAD,
         tracked=True,
         labels=labels,
     )
-    return stage
+
+
+def format_finetuning_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str]:
+    """Return the command line of a fine-tuning and its evaluation."""
+    evaluated = build_evaluation_stage(chosen, build_finetuning_stage(chosen, "", {}))
+    return [*format_arguments(chosen, store, folder), "--evaluation", str(store.folder(evaluated))]
 
 
 def describe_finetuning(chosen: Finetuning) -> dict[str, Any]:
@@ -198,22 +199,25 @@ def build_search_stage(
     chosen: Finetuning, space: Mapping[str, Any], trials: int, title: str
 ) -> Stage:
     """Return the search for the settings of a fine-tuning, on dev."""
-
-    def list_arguments(store: Store, folder: Path) -> list[str]:
-        write_json(folder / "space.json", dict(space))
-        search = ["--space", str(folder / "space.json"), "--trials", str(trials)]
-        return [*format_arguments(chosen, store, folder), *search]
-
     return Stage(
         "search",
         VERSION,
         {**describe_finetuning(chosen), "space": dict(space), "trials": trials},
         list_inputs(chosen),
         "model.finetuning.search",
-        list_arguments,
+        partial(format_search_arguments, chosen, space, trials),
         title=title,
         environment=ONE_THREAD,
     )
+
+
+def format_search_arguments(
+    chosen: Finetuning, space: Mapping[str, Any], trials: int, store: Store, folder: Path
+) -> list[str]:
+    """Return the command line of a search; its space is written to `folder`."""
+    write_json(folder / "space.json", dict(space))
+    search = ["--space", str(folder / "space.json"), "--trials", str(trials)]
+    return [*format_arguments(chosen, store, folder), *search]
 
 
 def read_found_settings(store: Store, search: Stage) -> dict[str, str]:
@@ -232,15 +236,22 @@ def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
         {"task": chosen.task, "split": "test"},
         {"data": chosen.data, "model": finetuned},
         "model.evaluate",
-        lambda store, folder: [
-            *["--model", str(store.fetch(finetuned))],
-            *["--task", chosen.task, "--data", locate_stage(store, chosen.data)],
-            *["--split", "test", "--output", str(folder)],
-        ],
+        partial(format_evaluation_arguments, chosen, finetuned),
         title=f"{finetuned.title} · test",
         written_last="metrics.json",
         environment=ONE_THREAD,
     )
+
+
+def format_evaluation_arguments(
+    chosen: Finetuning, finetuned: Stage, store: Store, folder: Path
+) -> list[str]:
+    """Return the command line of an evaluation on test."""
+    return [
+        *["--model", str(store.fetch(finetuned))],
+        *["--task", chosen.task, "--data", locate_stage(store, chosen.data)],
+        *["--split", "test", "--output", str(folder)],
+    ]
 
 
 def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str, form: str = "") -> Stage:
@@ -251,13 +262,20 @@ def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str, form: 
         {"task": chosen.task, "device": chosen.device} | ({"form": form} if form else {}),
         {"data": chosen.data, "model": finetuned},
         "model.evaluation.latency",
-        lambda store, folder: [
-            *["--model", str(store.fetch(finetuned)), "--task", chosen.task],
-            *["--data", locate_stage(store, chosen.data), "--device", chosen.device],
-            *["--output", str(folder / "latency.json")],
-            *(["--form", form] if form else []),
-        ],
+        partial(format_latency_arguments, chosen, finetuned, form),
         title=title,
         tags=(ACCELERATOR,),
         environment=ONE_THREAD,
     )
+
+
+def format_latency_arguments(
+    chosen: Finetuning, finetuned: Stage, form: str, store: Store, folder: Path
+) -> list[str]:
+    """Return the command line that measures a fine-tuned model."""
+    return [
+        *["--model", str(store.fetch(finetuned)), "--task", chosen.task],
+        *["--data", locate_stage(store, chosen.data), "--device", chosen.device],
+        *["--output", str(folder / "latency.json")],
+        *(["--form", form] if form else []),
+    ]

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -88,9 +89,13 @@ def build_training_stage(
     training: PretrainingRequest, shards: Stage, steps: int, *longer: Stage
 ) -> Stage:
     """Return the pre-training on these shards; `steps` 0: as many as the preset says."""
-    length = ["--steps", str(steps)] if steps else []
     inputs = {"shards": shards, **({"long_shards": longer[0]} if longer else {})}
-    return _build_stage(training, inputs, {"steps": steps}, lambda store: length)
+    return _build_stage(training, inputs, {"steps": steps}, partial(list_steps, steps))
+
+
+def list_steps(steps: int, store: Store) -> list[str]:
+    """Return the option that sets the steps; none for as many as the preset says."""
+    return ["--steps", str(steps)] if steps else []
 
 
 def list_probe_options(store: Store, corpus: Stage) -> list[str]:
@@ -119,9 +124,12 @@ def build_equal_stage(
     both shards are there.
     """
     own = {"steps": 0, budget: other.fingerprint}
-    return _build_stage(
-        training, {"shards": shards}, own, lambda store: ["--steps", str(count(store))]
-    )
+    return _build_stage(training, {"shards": shards}, own, partial(count_equal_steps, count))
+
+
+def count_equal_steps(count: Callable[[Store], int], store: Store) -> list[str]:
+    """Return the option that sets the steps to what `count` says."""
+    return ["--steps", str(count(store))]
 
 
 @dataclass(frozen=True)
@@ -141,46 +149,52 @@ def build_continued_stage(
     """Return a pre-training from the weights of an earlier one, on new shards and a share of the
     old ones, warmed up anew.
     """
-    ratio, training = increment.replay_ratio, describe_training(parameters)
-
-    def list_arguments(store: Store) -> list[str]:
-        replay = [
-            "--replay",
-            *(str(store.fetch(one)) for one in earlier.shards),
-            "--replay_ratio",
-            str(ratio),
-        ]
-        begin = locate_exported_folder(store, earlier.encoder)
-        generator = begin.with_name("generator")
-        steps = increment.steps or count_steps(
-            training, increment, store.manifest(shards) or {}, earlier.epochs
-        )
-        return [
-            *(replay if ratio else []),
-            *["--start_from", str(begin)],
-            *(["--start_generator_from", str(generator)] if generator.is_dir() else []),
-            *["--steps", str(steps)],
-        ]
-
+    training, ratio = describe_training(parameters), increment.replay_ratio
     own = {"steps": increment.steps, "epochs": increment.epochs, "replay_ratio": ratio}
-    return _build_stage(training, {"shards": shards, "base": earlier.encoder}, own, list_arguments)
+    more = partial(list_continuation, training, increment, shards, earlier)
+    return _build_stage(training, {"shards": shards, "base": earlier.encoder}, own, more)
+
+
+def list_continuation(
+    training: PretrainingRequest,
+    increment: Increment,
+    shards: Stage,
+    earlier: EarlierTraining,
+    store: Store,
+) -> list[str]:
+    """Return the options by which training goes on from an earlier one."""
+    replay = [
+        "--replay",
+        *(str(store.fetch(one)) for one in earlier.shards),
+        "--replay_ratio",
+        str(increment.replay_ratio),
+    ]
+    begin = locate_exported_folder(store, earlier.encoder)
+    generator = begin.with_name("generator")
+    steps = increment.steps or count_steps(
+        training, increment, store.manifest(shards) or {}, earlier.epochs
+    )
+    return [
+        *(replay if increment.replay_ratio else []),
+        *["--start_from", str(begin)],
+        *(["--start_generator_from", str(generator)] if generator.is_dir() else []),
+        *["--steps", str(steps)],
+    ]
 
 
 def _build_stage(
     training: PretrainingRequest,
     inputs: Mapping[str, Stage],
     own: Mapping[str, Any],
-    list_arguments: Callable[[Store], list[str]],
+    list_more: Callable[[Store], list[str]],
 ) -> Stage:
-    """Return what all pre-trainings share; `own` and `list_arguments` are this one's."""
-    settings = {**training.settings, "seed": str(training.seed)}
+    """Return what all pre-trainings share; `own` and `list_more` are this one's."""
     origin = training.origin
     shape = {"preset": training.preset} if origin else describe_architecture(training.preset)
     inputs = {**inputs, **({"origin": origin} if origin else {})}
     corpus = inputs["shards"].inputs.get("corpus") if origin else None
     if corpus:
         inputs["corpus"] = corpus
-    threads = ["--threads", str(training.threads)] if training.threads else []
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
@@ -195,25 +209,35 @@ def _build_stage(
         },
         inputs,
         "model.pretrain",
-        lambda store, folder: [
-            *["--shards", locate_shards(store, inputs["shards"])],
-            *(
-                ["--long-shards", locate_shards(store, inputs["long_shards"])]
-                if "long_shards" in inputs
-                else []
-            ),
-            *["--output", str(folder)],
-            *["--preset", training.preset, "--device", training.device],
-            *(["--start-from", str(locate_origin(store, origin))] if origin else []),
-            *(list_probe_options(store, corpus) if corpus else []),
-            *[*threads, *list_arguments(store)],
-            *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
-        ],
+        partial(format_arguments, training, inputs, list_more),
         title=training.title,
         tags=(ACCELERATOR,),
         scratch=() if KEEP in training.settings else ("checkpoints",),
         tracked=True,
     )
+
+
+def format_arguments(
+    training: PretrainingRequest,
+    inputs: Mapping[str, Stage],
+    list_more: Callable[[Store], list[str]],
+    store: Store,
+    folder: Path,
+) -> list[str]:
+    """Return the command line of a pre-training; `list_more` are the options of its kind alone."""
+    settings = {**training.settings, "seed": str(training.seed)}
+    origin, corpus, longer = training.origin, inputs.get("corpus"), inputs.get("long_shards")
+    return [
+        *["--shards", locate_shards(store, inputs["shards"])],
+        *(["--long-shards", locate_shards(store, longer)] if longer else []),
+        *["--output", str(folder)],
+        *["--preset", training.preset, "--device", training.device],
+        *(["--start-from", str(locate_origin(store, origin))] if origin else []),
+        *(list_probe_options(store, corpus) if corpus else []),
+        *(["--threads", str(training.threads)] if training.threads else []),
+        *list_more(store),
+        *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
+    ]
 
 
 def locate_shards(store: Store, shards: Stage) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
@@ -22,15 +23,28 @@ def build_shards_stage(
         {"max_length": max_length},
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
-        lambda store, folder: [
-            *["--corpus", store.open_input(corpus, is_far)],
-            *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
-            *["--output", store.open_output(folder, is_far)],
-            *["--max_length", str(max_length)],
-            *parameters.engine.list_options(parameters.corpus.workers),
-        ],
+        partial(format_arguments, parameters, corpus, vocabulary, max_length),
         on_engine=is_far,
     )
+
+
+def format_arguments(
+    parameters: Parameters,
+    corpus: Stage,
+    vocabulary: Stage,
+    max_length: int,
+    store: Store,
+    folder: Path,
+) -> list[str]:
+    """Return the command line of the shards job on a corpus."""
+    is_far = parameters.engine.kind != "local"
+    return [
+        *["--corpus", store.open_input(corpus, is_far)],
+        *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
+        *["--output", store.open_output(folder, is_far)],
+        *["--max_length", str(max_length)],
+        *parameters.engine.list_options(parameters.corpus.workers),
+    ]
 
 
 def list_long_stages(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> list[Stage]:
@@ -73,16 +87,37 @@ def build_general_shards_stage(
         },
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
-        lambda store, folder: [
-            *["--general-text", *map(str, texts)],
-            *["--punkt", f"{store.open_input(corpus, is_far)}/punkt.json"],
-            *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
-            *["--output", store.open_output(folder, is_far)],
-            *["--max_length", str(max_length)],
-            *(["--withhold", *map(str, withheld)] if withheld else []),
-            *["--withhold-corpus", store.open_input(corpus, is_far)],
-            *parameters.engine.list_options(parameters.corpus.workers),
-        ],
+        partial(
+            format_general_arguments,
+            parameters,
+            tuple(texts),
+            tuple(withheld),
+            corpus,
+            vocabulary,
+        ),
         title="general-text shards",
         on_engine=is_far,
     )
+
+
+def format_general_arguments(
+    parameters: Parameters,
+    texts: Sequence[Path],
+    withheld: Sequence[Path],
+    corpus: Stage,
+    vocabulary: Stage,
+    store: Store,
+    folder: Path,
+) -> list[str]:
+    """Return the command line of the shards job on text that is not reviews."""
+    is_far = parameters.engine.kind != "local"
+    return [
+        *["--general-text", *map(str, texts)],
+        *["--punkt", f"{store.open_input(corpus, is_far)}/punkt.json"],
+        *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
+        *["--output", store.open_output(folder, is_far)],
+        *["--max_length", str(find_length(parameters))],
+        *(["--withhold", *map(str, withheld)] if withheld else []),
+        *["--withhold-corpus", store.open_input(corpus, is_far)],
+        *parameters.engine.list_options(parameters.corpus.workers),
+    ]

@@ -1,9 +1,11 @@
 """The vocabulary: WordPiece trained on the corpus's pretrain split, or a published encoder's."""
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 
 from flows.configuration.parameters import Increment, Parameters
-from flows.runner.store import Stage
+from flows.runner.store import Stage, Store
 from flows.stages.origin_folder import locate_origin, open_vocabulary
 from model.presets import PRESETS
 
@@ -30,13 +32,20 @@ def build_kept_vocabulary_stage(corpus: Stage, origin: Stage, words: int) -> Sta
         {"extend_words": words},
         {"corpus": corpus, "origin": origin},
         "model.vocabulary",
-        lambda store, folder: [
-            *["--corpus", str(store.fetch(corpus))],
-            *["--extend", str(locate_origin(store, origin)), "--words", str(words)],
-            *["--output", str(folder)],
-        ],
+        partial(format_extension_arguments, corpus, origin, words),
         title="extended vocabulary",
     )
+
+
+def format_extension_arguments(
+    corpus: Stage, origin: Stage, words: int, store: Store, folder: Path
+) -> list[str]:
+    """Return the command line that gives a published vocabulary words of the corpus."""
+    return [
+        *["--corpus", str(store.fetch(corpus))],
+        *["--extend", str(locate_origin(store, origin)), "--words", str(words)],
+        *["--output", str(folder)],
+    ]
 
 
 def build_trained_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Stage:
@@ -49,12 +58,19 @@ def build_trained_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Sta
         {"size": size, "lower_case": lower_case},
         {"corpus": corpus},
         "model.vocabulary",
-        lambda store, folder: [
-            *["--corpus", str(store.fetch(corpus))],
-            *["--output", str(folder)],
-            *["--size", str(size), "--lower_case", str(lower_case).lower()],
-        ],
+        partial(format_training_arguments, corpus, size, lower_case),
     )
+
+
+def format_training_arguments(
+    corpus: Stage, size: int, lower_case: bool, store: Store, folder: Path
+) -> list[str]:
+    """Return the command line that trains a vocabulary on the corpus."""
+    return [
+        *["--corpus", str(store.fetch(corpus))],
+        *["--output", str(folder)],
+        *["--size", str(size), "--lower_case", str(lower_case).lower()],
+    ]
 
 
 def choose_size(parameters: Parameters) -> int:
@@ -94,11 +110,18 @@ def _build_fit_stage(
         settings,
         {"corpus": corpus, "vocabulary": vocabulary},
         "model.vocabulary_fit",
-        lambda store, folder: [
-            *["--corpus", str(store.fetch(corpus))],
-            *["--vocabulary", open_vocabulary(store, vocabulary)],
-            *["--output", str(folder)],
-            *(word for name, value in settings.items() for word in (f"--{name}", str(value))),
-        ],
+        partial(format_fit_arguments, settings, corpus, vocabulary),
         title=title,
     )
+
+
+def format_fit_arguments(
+    settings: Mapping[str, object], corpus: Stage, vocabulary: Stage, store: Store, folder: Path
+) -> list[str]:
+    """Return the command line that measures how a vocabulary fits a corpus."""
+    return [
+        *["--corpus", str(store.fetch(corpus))],
+        *["--vocabulary", open_vocabulary(store, vocabulary)],
+        *["--output", str(folder)],
+        *(word for name, value in settings.items() for word in (f"--{name}", str(value))),
+    ]

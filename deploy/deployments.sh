@@ -4,7 +4,9 @@
 set -eu
 : "${AMAZON_ELECTRA_STORE:?set it to the folder of the store as the workers see it}"
 cd "$(dirname "$0")/.."
+prefect work-pool create flows --type process --overwrite
 prefect work-pool create cpu --type process --overwrite
 prefect work-pool create accelerator --type process --overwrite
+prefect work-pool create tpu --type process --overwrite
 python -m flows.ui.automations
 prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml

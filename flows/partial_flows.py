@@ -18,6 +18,8 @@ from flows.stages import vocabulary as vocabulary_stage
 from flows.stages.dump import list_dump
 from flows.stages.origin import make_origin
 
+OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards")
+
 
 def make_shards(p: Parameters, make: StageMaker, origin: Stage | None = None) -> list[Stage]:
     """Dump → corpus → vocabulary → shards, and longer ones for the last steps if wanted."""
@@ -43,14 +45,14 @@ def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
 
 
 @flow(name="prepare-data", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
-@take_fields(Parameters, "dump", "preset", "corpus", "vocabulary", "shards", "store")
+@take_fields(Parameters, *OF_DATA, "engine", "store")
 def prepare_data(**form: Any) -> dict[str, Any]:
     """Prepare the data alone: dump → corpus → vocabulary → shards."""
     return run_graph(data_graph, Parameters(**form))
 
 
 @flow(name="pre-train", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
-@take_fields(Parameters, "dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
+@take_fields(Parameters, *OF_DATA, "pretraining", "engine", "store")
 def pre_train(**form: Any) -> dict[str, Any]:
     """Prepare the data and pre-train: up to the encoder."""
     return run_graph(encoder_graph, Parameters(**form))

@@ -127,7 +127,7 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
     """
     trained = sum(bool(arm.pretraining) for arm in loaded.study.arms)
     at_once = min(loaded.choice.at_once, trained * len(loaded.study.pretraining_seeds))
-    if at_once < 2 or pretraining_stage.has_accelerator(p.pretraining.device):
+    if at_once < 2 or not pretraining_stage.shares_cores(p):
         return 1, 0
     return at_once, max(1, (os.cpu_count() or 1) // at_once)
 
@@ -153,7 +153,7 @@ class StudyForm(Parameters):
 
 FIT = "vocabulary_choices"
 """What the report says of vocabularies, among the sources of a study."""
-OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "store")
+OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "engine", "store")
 
 
 @flow(name="study", flow_run_name=name_study_run, **FAILURE_HOOKS)

@@ -1,4 +1,4 @@
-"""Which engine runs the Beam jobs, and what each of them needs to be told."""
+"""Where stages are made, which engine runs the Beam jobs, and what each needs to be told."""
 
 from typing import Any, Literal, Self
 
@@ -22,12 +22,23 @@ def _needs(*kinds: str) -> dict[str, Any]:
 
 
 class Engine(Section):
-    """Where the Beam jobs run. What they make has the same bytes and fingerprints anywhere."""
+    """Where stages are made. They have the same bytes and fingerprints anywhere."""
+
+    placement: Literal["one process tree", "pools"] = Field(
+        default="one process tree",
+        description="one process tree: the run makes every stage itself; pools: a worker of the "
+        "pool cpu makes the data, one of training_pool trains, and the run waits for them",
+    )
+    training_pool: Literal["accelerator", "tpu"] = Field(
+        default="accelerator",
+        description="Of pools: the work pool whose workers train, fine-tune and evaluate",
+        json_schema_extra={"needs": {"placement": ["pools"]}},
+    )
 
     kind: Literal["local", "flink", "dataflow"] = Field(
         default="local",
-        description="local: processes of this machine; flink: a cluster behind Beam's job server; "
-        "dataflow: Google's service",
+        description="Of the Beam jobs. local: processes of one machine; flink: a cluster behind "
+        "Beam's job server; dataflow: Google's service",
     )
     job_endpoint: str = Field(
         default="",

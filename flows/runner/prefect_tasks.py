@@ -110,10 +110,15 @@ class PrefectStageMaker:
         runner: StageRunner,
         find_champion: Callable[[], Stage | None] = lambda: None,
         after_stage: Callable[[], None] = lambda: None,
+        takes_accelerator: bool = True,
     ):
+        """`takes_accelerator`: trainings wait for the tag of the machine's one accelerator. A
+        worker of a pool has what it needs already.
+        """
         self.runner, self.store = runner, runner.store
         self.stages: list[Stage] = []
         self._find_champion, self._after_stage = find_champion, after_stage
+        self._takes_accelerator = takes_accelerator
 
     @property
     def champion(self) -> Stage | None:
@@ -139,7 +144,7 @@ class PrefectStageMaker:
             return
         self.stages += stages
         make = partial(self._submit_chains, chains, at_once)
-        if all(self.store.manifest(stage) for stage in stages):
+        if not self._takes_accelerator or all(self.store.manifest(stage) for stage in stages):
             make()
         else:
             name = f"{stages[0].name} side by side"
@@ -162,8 +167,9 @@ class PrefectStageMaker:
 
     def _create_task(self, stage: Stage) -> Any:
         """Return the task of a stage; one that is complete does not queue for the accelerator."""
+        is_waiting = self._takes_accelerator and self.store.manifest(stage) is None
         return add_retries(make_stages).with_options(
             name=stage.name,
             task_run_name=stage.label.replace("{", "("),
-            tags=set(stage.tags) if self.store.manifest(stage) is None else set(),
+            tags=set(stage.tags) if is_waiting else set(),
         )

@@ -124,18 +124,19 @@ def start_child(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator["Child"]:
     """Start a child that is over when the block is, whatever happened in it."""
-    _refuse_when_ending()
+    refuse_when_ending()
     child = Child(command, log, environment)
     _living.add(child)
     try:
-        _refuse_when_ending()  # told while it was being started, `end_children` did not see it
+        refuse_when_ending()  # told while it was being started, `end_children` did not see it
         yield child
     finally:
         child.end()
         _living.discard(child)
 
 
-def _refuse_when_ending() -> None:
+def refuse_when_ending() -> None:
+    """Raise InterruptedError where an `end_children_on_error` block is being left by an error."""
     if _ending.is_set():
         raise InterruptedError("the run is ending: no new job is started")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.job.errors import TransientError, UserError
 from flows.runner.processes import JobFailed, run_job
 from flows.runner.store import Manifest, Stage, Store
 from model.tracking.mlflow_run import Tracking
@@ -100,6 +100,19 @@ class StageRunner:
 
     def show_plan(self, line: str, page: str) -> None:
         self._notify("on_plan", line, page)
+
+    def show_start(self, stage: Stage, where: str) -> None:
+        """Tell the listeners that another process makes a stage; `where` it says what it does."""
+        self._notify("on_start", stage, where)
+
+    def show_end(self, stage: Stage, cause: str = "") -> None:
+        """Tell the listeners that another process has made a stage, or why it could not."""
+        if cause:
+            self._notify("on_failure", stage, cause)
+        elif manifest := self.store.manifest(stage):
+            self._notify("on_complete", stage, manifest, False)
+        else:
+            raise TransientError(f"{stage.label}: it is not in the store {self.store.address}")
 
     def complete_stage(self, stage: Stage) -> Manifest:
         """Return the stage's manifest; make the stage first where it is not complete.

@@ -55,6 +55,11 @@ PACKAGES = [
 Manifest = dict[str, Any]
 
 
+def list_nothing(store: "Store", folder: Path) -> list[str]:
+    """Return the command line of a stage without a job."""
+    return []
+
+
 @dataclass(frozen=True)
 class Stage:
     """One node of the graph: what is to be made, of what, by which job.
@@ -73,7 +78,7 @@ class Stage:
     parameters: Mapping[str, Any]
     inputs: Mapping[str, "Stage"] = field(default_factory=dict)
     module: str = ""
-    arguments: Callable[["Store", Path], list[str]] = lambda store, folder: []
+    arguments: Callable[["Store", Path], list[str]] = list_nothing
     result: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     tags: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from prefect.states import Completed
 
 from flows.configuration.parameters import Parameters
 from flows.runner.cancellation import watch_for_cancellation
+from flows.runner.pools.maker import PoolStageMaker
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import end_children_on_error
 from flows.runner.run_log import find_run_logger
@@ -28,6 +29,7 @@ from flows.runs.champion import ChampionLookup, find_champion, register_model
 from flows.runs.engine_check import check_engine
 from flows.runs.estimate import estimate_run
 from flows.runs.lost_runs import crash_lost_runs, mark_run
+from flows.runs.placement_check import check_placement
 from flows.runs.run_results import publish_results
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
@@ -49,7 +51,8 @@ def run_graph(
     """Make every stage of the graph, the last of which is the report; return the paths of what a
     person looks at next. `reads_dump`: the dump is the dataset of the run in MLflow.
     """
-    pretraining.check_device(parameters)
+    if parameters.engine.placement != "pools":
+        pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
     store = Store(parameters.store)
     restrict_store(store.root)
@@ -66,7 +69,7 @@ def run_graph(
     champion = find()  # a registry that is away is told before anything is made
     lookup = ChampionLookup(find)
     runner = StageRunner(store, [artifacts.PrefectRun(), *LISTENERS], tracking, tags)
-    maker = PrefectStageMaker(runner, lookup.find_encoder, MlflowLink(tracking).publish)
+    maker = create_maker(parameters, runner, lookup.find_encoder, MlflowLink(tracking).publish)
     values = flatten_parameters(parameters.model_dump())
     dataset = describe_dataset(parameters, maker) if reads_dump else None
     tracking.start(flow_run.name or "run", values, tags, dataset, folder)
@@ -77,7 +80,10 @@ def run_graph(
             end_children_on_error(),
             watch_for_cancellation(str(flow_run.id)),
         ):
-            show_plan(graph, parameters, champion, runner)
+            stages = show_plan(graph, parameters, champion, runner)
+            if isinstance(maker, PoolStageMaker):
+                check_placement(parameters.engine, store, stages)
+                maker.check_pools(stages, parameters.pretraining.device)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
             register_model(parameters, maker, lookup.champion, last, tracking)
@@ -94,13 +100,27 @@ def run_graph(
     return summary
 
 
+def create_maker(
+    parameters: Parameters,
+    runner: StageRunner,
+    find_champion: Callable[[], Stage | None],
+    after_stage: Callable[[], None],
+) -> PrefectStageMaker:
+    """Return what makes the stages: this process tree, or workers of pools."""
+    engine = parameters.engine
+    if engine.placement == "pools":
+        return PoolStageMaker(runner, engine.training_pool, find_champion, after_stage)
+    return PrefectStageMaker(runner, find_champion, after_stage)
+
+
 def show_plan(
     graph: Callable[[Form, StageMaker], Stage],
     parameters: Form,
     champion: Champion,
     runner: StageRunner,
-) -> None:
-    """Show what the graph is going to make, and about how long that takes.
+) -> list[Stage]:
+    """Show what the graph is going to make, and about how long that takes; return the stages that
+    are not complete, as far as they are known.
 
     It cannot stop a run: what is wrong with the graph is told, and tried again, where it is made.
     """
@@ -110,8 +130,9 @@ def show_plan(
         made = estimate_run(plan, parameters)
     except Exception as unknown:
         find_run_logger().warning("how long this takes is not known: %s", unknown)
-        return
-    runner.show_plan(plan_page.format_total(made), plan_page.render_plan(made))
+    else:
+        runner.show_plan(plan_page.format_total(made), plan_page.render_plan(made))
+    return [stage for stage, is_complete in plan.stages if not is_complete]
 
 
 def tag_run(store: Store) -> dict[str, str]:

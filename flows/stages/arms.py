@@ -18,7 +18,7 @@ from flows.stages.finetuning import (
     build_finetuning_stage,
 )
 from flows.stages.origin_folder import get_name
-from flows.stages.pretraining import describe_training, has_accelerator
+from flows.stages.pretraining import describe_training, shares_cores
 from model.presets import PUBLISHED_FINETUNING
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
@@ -175,5 +175,5 @@ def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Sta
 
     A small network does not fill all cores; an accelerator takes one training after the other.
     """
-    is_cpu = not has_accelerator(parameters.pretraining.device)
+    is_cpu = shares_cores(parameters)
     return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]

@@ -1,6 +1,7 @@
 """The dump: which files, known by their names, sizes and content."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -138,6 +139,24 @@ def write_sample_dump(reviews: int, store: Store) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sample(path, reviews, 0)
     return path
+
+
+def check_copies(reviews: Stage, store: Store) -> None:
+    """Raise UserError where a file of the dump is not on this host as the run knows it; a sample
+    is written again.
+    """
+    for path, file in zip(reviews.result["paths"], reviews.parameters["files"], strict=True):
+        if storage.is_remote(path):
+            continue
+        if number := re.fullmatch(rf"{re.escape(str(store.root))}/samples/sample-(\d+).*", path):
+            write_sample_dump(int(number[1]), store)
+        if not Path(path).is_file():
+            raise UserError(
+                f"dump.paths: {path} is not on this host; put it into s3:// or gs://, or into a "
+                "folder that all hosts share"
+            )
+        if store.digest(Path(path)) != file["sha256"]:
+            raise UserError(f"dump.paths: {path} is another file on this host; copy it again")
 
 
 def name_dump(paths: list[str]) -> str:

@@ -22,11 +22,10 @@ KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 
 
-def check_device(parameters: Parameters) -> None:
+def check_device(device: str) -> None:
     """Raise UserError, before anything is made, where the device is not there: training comes hours
     after the data.
     """
-    device = parameters.pretraining.device
     if device in ("auto", "cpu"):
         return
     with TemporaryDirectory() as folder:
@@ -67,6 +66,17 @@ def has_accelerator(device: str) -> bool:
     return device in ("cuda", "xla") or (device == "auto" and bool(here))
 
 
+def shares_cores(parameters: Parameters) -> bool:
+    """Return whether trainings side by side share a CPU, rather than take turns at an accelerator.
+
+    Of a worker elsewhere only the form says what it trains on.
+    """
+    device = parameters.pretraining.device
+    if parameters.engine.placement == "pools":
+        return device == "cpu"
+    return not has_accelerator(device)
+
+
 def build_pretraining_stage(
     parameters: Parameters,
     shards: Stage,
@@ -80,7 +90,8 @@ def build_pretraining_stage(
     """
     training, steps = describe_training(parameters), parameters.pretraining.steps
     training = replace(training, origin=origin)
-    if beside and not has_accelerator(training.device):
+    is_here = parameters.engine.placement != "pools"
+    if beside and is_here and shares_cores(parameters):
         training = replace(training, threads=max(1, (os.cpu_count() or 1) - beside))
     return build_training_stage(training, shards, steps, *longer)
 

@@ -25,8 +25,12 @@ class DeploymentSpec:
     entrypoint: str
     description: str
     pool: str = "cpu"
-    """Work pool in production; those of `accelerator` have a GPU or TPU."""
+    """Work pool in production. Runs of `flows` wait for the stages that workers of the others make:
+    of data (`cpu`), of training (`accelerator`, `tpu`).
+    """
     parameters: dict[str, Any] = field(default_factory=dict)
+    is_served: bool = True
+    """Whether it is of use where all pools are one machine."""
     cron: str = ""
     """When it starts by itself (UTC); empty: only when somebody starts it."""
     event: str = ""
@@ -57,6 +61,10 @@ class DeploymentSpec:
         ]
 
 
+WAITING = "flows"
+"""Pool of the runs whose stages are made by workers of others; a run takes 230 MB."""
+PLACED = {"placement": "pools"}
+"""What the section `engine` of such a run's form says."""
 DEPLOYMENTS = (
     DeploymentSpec(
         "domain-adaptation",
@@ -64,7 +72,7 @@ DEPLOYMENTS = (
         "The whole graph: dump → corpus → vocabulary → shards → pre-training → fine-tuning → "
         "report. Works as it is: without a change it adapts the tiny preset to a synthetic dump in "
         "a few minutes.",
-        pool="accelerator",
+        pool=WAITING,
     ),
     DeploymentSpec(
         "add-dump",
@@ -72,24 +80,25 @@ DEPLOYMENTS = (
         "A new dump is added to what a model has seen: only the new reviews are read, training "
         "goes on on new and old data, and the study compares the new model with the champion. "
         "Needs a finished run in the store.",
-        pool="accelerator",
+        pool=WAITING,
     ),
     DeploymentSpec(
         "prepare-data",
         "flows.partial_flows.prepare_data",
         "The data alone: dump → corpus → vocabulary → shards, which later runs find complete.",
+        pool=WAITING,
     ),
     DeploymentSpec(
         "pre-train",
         "flows.partial_flows.pre_train",
         "Data and pre-training: up to the encoder, as a transformers folder.",
-        pool="accelerator",
+        pool=WAITING,
     ),
     DeploymentSpec(
         "study",
         "flows.study.study",
         "Arms × tasks × seeds from a study file: comparisons with intervals and paired tests.",
-        pool="accelerator",
+        pool=WAITING,
     ),
     DeploymentSpec(
         "watch-dumps",
@@ -105,6 +114,16 @@ DEPLOYMENTS = (
         "flows.score.score",
         "The champion over a dump: Parquet with label, probability and model version for every "
         "review.",
+    ),
+    *(
+        DeploymentSpec(
+            f"run-stage-{pool}",
+            "flows.run_stage.run_stage",
+            "Makes a stage of a run that waits for it (engine.placement: pools). Runs start it.",
+            pool=pool,
+            is_served=False,
+        )
+        for pool in ("cpu", "accelerator", "tpu")
     ),
 )
 
@@ -123,6 +142,8 @@ def build_deployments(store: Path) -> list[Any]:
     offer_known_aliases(store)
     with get_client(sync_client=True) as client:
         for spec in DEPLOYMENTS:
+            if not spec.is_served:
+                continue
             flow, earlier = import_object(spec.entrypoint), read_deployment(client, spec)
             edited = read_edited_parameters(flow, spec, earlier)
             triggers = [DeploymentEventTrigger(**trigger) for trigger in spec.triggers]
@@ -231,13 +252,14 @@ def build_prefect_file() -> dict[str, Any]:
 
 def describe_deployment(spec: DeploymentSpec, store: str) -> dict[str, Any]:
     """Return a deployment as Prefect's deployment file has it."""
+    placed = {"engine": dict(PLACED)} if spec.pool == WAITING else {}
     schedule = {"cron": spec.cron, "timezone": "UTC", "slug": spec.name}
     return {
         "name": spec.name,
         "entrypoint": spec.entrypoint,
         "description": spec.description,
         "tags": [TAG],
-        "parameters": {**spec.parameters, "store": store},
+        "parameters": {**spec.parameters, **placed, "store": store},
         "work_pool": {"name": spec.pool, "job_variables": {"env": dict(CLIENT)}},
         "schedules": [schedule] if spec.cron else [],
         "triggers": spec.triggers,

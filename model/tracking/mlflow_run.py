@@ -74,6 +74,11 @@ class Tracking:
         self._sender.start()
         self._sender.submit(lambda: self._create_run(self.parent, parameters, tags, dataset))
 
+    def join(self, parent: str) -> None:
+        """Take part in a run that another process has begun and will end; `parent` is its id."""
+        self.parent = TrackedRun("", id=parent)
+        self._sender.start()
+
     @contextmanager
     def follow_folder(
         self, name: str, folder: Path, parameters: Mapping[str, Any], tags: Mapping[str, str]
@@ -145,6 +150,10 @@ class Tracking:
     def finish(self, status: str = "FINISHED") -> None:
         """End the parent run, and wait a while for what is still to be sent."""
         self._sender.submit(lambda: self._client.set_terminated(self.parent.id, status=status))
+        self.close(status)
+
+    def close(self, status: str = "FINISHED") -> None:
+        """Wait a while for what is still to be sent; the parent run stays as it is."""
         if not self._sender.close(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS):
             log.warning(
                 "MLflow at %s did not take everything in time; the next run sends the rest",

@@ -307,7 +307,7 @@ def test_pods_have_no_rights_they_do_not_need():
         for document in WORKERS
         if "template" in document["spec"]
     ]
-    assert len(pods) == 2
+    assert len(pods) == 3
     for pod in pods:
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True

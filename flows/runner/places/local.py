@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
+from beam_jobs.job.files import atomic_path, write_json
 from beam_jobs.job.locks import exclusive_lock, try_lock
 from flows.runner.places.place import MANIFEST, StoredFile, is_stage_folder
 
@@ -32,10 +32,18 @@ class LocalPlace:
             raise UserError(f"--store {self.root}: no such folder")
 
     def read_manifest(self, name: str) -> bytes | None:
+        return self.read(f"{name}/{MANIFEST}")
+
+    def read(self, name: str) -> bytes | None:
         try:
-            return (self.root / name / MANIFEST).read_bytes()
+            return (self.root / name).read_bytes()
         except FileNotFoundError:
             return None
+
+    def write(self, name: str, content: bytes) -> None:
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(self.root / name) as part:
+            part.write_bytes(content)
 
     def list_manifests(self) -> Mapping[str, bytes]:
         found = self.root.glob(f"*/*/{MANIFEST}")

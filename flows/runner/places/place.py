@@ -37,6 +37,12 @@ class Place(Protocol):
     def read_manifest(self, name: str) -> bytes | None:
         """Return the content of a folder's manifest, None if it has none."""
 
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file that is part of no stage, None if there is none."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file that is part of no stage, whole or not at all."""
+
     def list_manifests(self) -> Mapping[str, bytes]:
         """Return the contents of all manifests by the names of their folders."""
 

@@ -89,7 +89,13 @@ class RemotePlace:
         self._bucket.with_patience(0).list_sizes(".access-")
 
     def read_manifest(self, name: str) -> bytes | None:
-        return self._bucket.read(f"{name}/{MANIFEST}")
+        return self.read(f"{name}/{MANIFEST}")
+
+    def read(self, name: str) -> bytes | None:
+        return self._bucket.read(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        self._bucket.write(name, content)
 
     def list_manifests(self) -> Mapping[str, bytes]:
         names = [n for n in self._bucket.list_sizes() if n.endswith(f"/{MANIFEST}")]

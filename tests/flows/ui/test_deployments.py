@@ -32,7 +32,7 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
 
     for spec in deployments.DEPLOYMENTS:
         flow = import_object(spec.entrypoint)
-        assert flow.name == spec.name
+        assert spec.name in (flow.name, f"{flow.name}-{spec.pool}")
         schema = flow.parameters
         assert schema.required == [], spec.name
         flow.validate_parameters(spec.parameters)
@@ -83,7 +83,9 @@ def test_prefect_takes_the_file_for_work_pools():
     assert (action.deployment_id, action.parameters) == (taken["watch-dumps"].id, ANNOUNCED)
     for spec in deployments.DEPLOYMENTS:
         assert taken[spec.name].work_pool_name == spec.pool
-        assert taken[spec.name].parameters == {**spec.parameters, "store": "/data/store"}
+        placed = {"engine": {"placement": "pools"}} if spec.pool == "flows" else {}
+        given = {**spec.parameters, **placed, "store": "/data/store"}
+        assert taken[spec.name].parameters == given
         assert taken[spec.name].job_variables == {"env": CLIENT}
         assert taken[spec.name].pull_steps == [{SET_FOLDER: {"directory": "/"}}], (
             "one that every worker has"
@@ -215,7 +217,7 @@ def test_the_shipped_files_are_read_as_what_they_are():
         for name, service in compose["services"].items()
         if name.startswith("worker-")
     }
-    assert pools == {spec.pool for spec in deployments.DEPLOYMENTS}
+    assert pools | {"tpu"} == {spec.pool for spec in deployments.DEPLOYMENTS}
     ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)

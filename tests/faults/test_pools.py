@@ -1,0 +1,111 @@
+"""A run whose stages are made by workers of two pools on hosts of their own, which have only two
+servers and a bucket in common: the training host is lost and replaced, and a run is cancelled.
+"""
+
+import re
+import sys
+
+import pytest
+
+from flows.runner.store import Store
+from tests.hosts import pointed_at_shared, serve_host, serve_shared
+from tests.patience import eventually
+from tests.s3_server import connect
+
+SETTINGS = {
+    "pretraining": {"steps": 96, "settings": {"checkpoint_every": "32"}},
+    "finetuning": {"seeds": [0], "tasks": ["polarity"]},
+}
+DUMP = {"paths": ["sample:600"]}
+DATA, TRAINING = {"corpus", "vocabulary", "shards"}, {"pretraining", "finetuning"}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pools")
+    with serve_shared(folder) as shared, pointed_at_shared(shared):
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def data(shared):
+    with serve_host(shared, "data", "flows", "cpu") as host:
+        yield host
+
+
+def read_children(served, run):
+    """The runs that workers of pools made for a run, newest first."""
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    of_run = FlowRunFilter(parent_flow_run_id={"any_": [run]})
+    with served.client() as client:
+        return client.read_flow_runs(flow_run_filter=of_run, sort=FlowRunSort.START_TIME_DESC)
+
+
+def find_running(served, run, name):
+    """The child of a run that makes a stage of this title now."""
+    children = read_children(served, run)
+    return next((c for c in children if c.name == name and c.state.is_running()), None)
+
+
+def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, data, tmp_path):
+    from mlflow import MlflowClient
+    from prefect.states import Crashed
+
+    served = shared.served
+    with serve_host(shared, "trainer", "accelerator") as first:
+        run = served.start("domain-adaptation", dump=DUMP, **SETTINGS)
+        there = connect(shared.s3)
+        eventually(
+            lambda: there.glob(f"{shared.store}/pretraining/*/checkpoints/step-*/state.json"),
+            lambda: served.told(run),
+        )
+        first.lose()
+        lost = find_running(served, run, "pre-training")
+        assert not there.glob(f"{shared.store}/pretraining/*/manifest.json"), "lost before the end"
+        assert first.list_made() == {"pretraining"}
+    with serve_host(shared, "other-trainer", "accelerator") as second:
+        with served.client() as client:  # as an automation does after two minutes
+            client.set_flow_run_state(lost.id, Crashed(message="no sign of life"), force=True)
+        served.wait(run, "Completed")
+        assert second.list_made() >= TRAINING
+        assert not second.list_made() & DATA
+    assert data.list_made() == DATA | {"report"}
+
+    made = {m["fingerprint"] for m in Store(shared.store).list_manifests()}
+    planned = data.run(
+        *[sys.executable, "-m", "flows.cli.main", "run", "--dump", *DUMP["paths"]],
+        *["--store", str(tmp_path / "local"), "--dry-run"],
+        *["--set", "pretraining.steps=96", "--set", "pretraining.checkpoint_every=32"],
+        *["--set", "finetuning.seeds=0", "--set", "finetuning.tasks=polarity"],
+    )
+    assert set(re.findall(r"\b[0-9a-f]{16}\b", planned.stdout)) == made
+
+    pools = {child.name: child.work_pool_name for child in read_children(served, run)}
+    assert {pools[name] for name in DATA} == {"cpu"}
+    assert pools["pre-training"] == "accelerator"
+    assert there.find(f"{shared.store}/orders") == []
+    client = MlflowClient(shared.mlflow)
+    experiment = client.get_experiment_by_name("domain-adaptation")
+    runs = client.search_runs([experiment.experiment_id])
+    [parent] = [one for one in runs if one.data.tags.get("mlflow.parentRunId") is None]
+    nested = [one for one in runs if one.info.run_name == "pre-training"]
+    assert {one.data.tags["mlflow.parentRunId"] for one in nested} == {parent.info.run_id}
+
+
+def test_a_cancelled_run_ends_on_both_hosts(shared, data):
+    served = shared.served
+    with serve_host(shared, "third-trainer", "accelerator") as trainer:
+        changed = {**SETTINGS, "pretraining": {"steps": 5000, "seed": 1}}
+        run = served.start("domain-adaptation", dump=DUMP, **changed)
+        eventually(trainer.list_made, lambda: served.told(run))
+        served.cancel(run)
+        served.wait(run, "Cancelled")
+        [child] = [c for c in read_children(served, run) if c.name.startswith("pre-training")]
+        served.wait(str(child.id), "Cancelled")
+        eventually(lambda: not [p for p in trainer.list_processes() if is_job(p)])
+
+
+def is_job(process):
+    return "model.pretrain" in " ".join(process.cmdline())

@@ -1,0 +1,95 @@
+"""What a run says of pools before anything is made, and of a stage that a worker could not make."""
+
+import re
+
+import pytest
+from prefect.states import Cancelled, Crashed, Failed
+
+from beam_jobs.job.errors import TransientError, UserError
+from flows.configuration.engine import Engine
+from flows.configuration.settings import fill_parameters
+from flows.runner.pools.child_run import PoolRunFailed, raise_failure
+from flows.runner.pools.maker import choose_pool
+from flows.runner.store import Store
+from flows.runs.placement_check import check_placement
+from flows.stages.pretraining import shares_cores
+from tests.flows.pools.test_stage_json import plan
+
+POOLS = Engine(placement="pools")
+
+
+def test_data_goes_to_one_pool_and_training_to_the_other(tmp_path):
+    pools = {stage.name: choose_pool(stage, "tpu") for stage in plan(tmp_path)}
+    assert pools == {
+        **dict.fromkeys(("corpus", "vocabulary", "shards"), "cpu"),
+        **dict.fromkeys(("pretraining", "finetuning", "evaluation"), "tpu"),
+    }
+
+
+def test_a_training_pool_without_pools_is_refused():
+    with pytest.raises(UserError, match=r"training_pool.*placement"):
+        fill_parameters(["engine.training_pool=tpu"])
+
+
+def test_elsewhere_only_the_form_tells_whether_trainings_share_a_cpu():
+    placed = ["engine.placement=pools"]
+    assert shares_cores(fill_parameters([*placed, "pretraining.device=cpu"]))
+    assert not shares_cores(fill_parameters(placed))
+
+
+@pytest.mark.usefixtures("prefect_home")
+def test_pools_that_are_not_there_are_told_before_anything_is_made(tmp_path):
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+
+    stages = plan(tmp_path)
+    with get_client(sync_client=True) as client:
+        for pool in ("cpu", "accelerator"):
+            client.create_work_pool(WorkPoolCreate(name=pool, type="process"), overwrite=True)
+            for found in client.read_deployments():
+                if found.name == f"run-stage-{pool}":
+                    client.delete_deployment(found.id)
+    with pytest.raises(UserError, match=r"knows no pool accelerator that makes stages: .*\.sh"):
+        check_placement(POOLS, Store(tmp_path), stages)
+    from flows.run_stage import run_stage
+
+    for pool in ("cpu", "accelerator"):
+        run_stage.to_deployment(name=f"run-stage-{pool}", work_pool_name=pool).apply()
+    with pytest.raises(UserError, match=r"no worker of the pool accelerator is alive: start one"):
+        check_placement(POOLS, Store(tmp_path), stages)
+    check_placement(Engine(), Store(tmp_path), stages)
+    check_placement(POOLS, Store(tmp_path), [])
+
+
+def test_a_bucket_needs_an_mlflow_that_all_hosts_reach(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    store = Store(tmp_path)
+    store.address = "s3://bucket/runs"
+    with pytest.raises(UserError, match="set MLFLOW_TRACKING_URI to a server that all hosts reach"):
+        check_placement(POOLS, store, [])
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "told"),
+    [
+        (
+            Failed(message="Flow run encountered an exception: UserError: corpus: no file x"),
+            UserError,
+            "corpus: no file x",
+        ),
+        (
+            Failed(message="Flow run encountered an exception: JobFailed: corpus failed: KeyError"),
+            PoolRunFailed,
+            "corpus failed: KeyError",
+        ),
+        (
+            Crashed(message="no sign of life"),
+            TransientError,
+            "corpus: its worker of the pool cpu was lost: no sign of life",
+        ),
+        (Cancelled(), PoolRunFailed, "corpus: its run on the pool cpu was cancelled"),
+    ],
+)
+def test_the_cause_of_a_failure_there_is_told_here_in_one_line(state, kind, told):
+    with pytest.raises(kind, match=f"^{re.escape(told)}$"):
+        raise_failure(state, "cpu", "corpus")

@@ -44,7 +44,7 @@ def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker],
     def graph(p: Parameters, make: StageMaker) -> Stage:
         sources = make_sources(p, loaded, make)
         at_once, threads = divide_cores(p, loaded)
-        stages = StudyStages(loaded, sources, make.store, p.pretraining.device, threads)
+        stages = StudyStages(loaded, sources, make.store, p.pretraining.finetuning_device, threads)
         report = build_study_report(stages, p, list(sources.values()))
         is_shared = make.store.manifest(report) is None
         for origin in stages.origins:

@@ -1,8 +1,8 @@
 """Opens the CPU, a CUDA GPU or an XLA device behind one interface.
 
-`python -m model.device cuda` checks that the device is there. Several processes (torchrun) each
-hold a device and the whole model; their gradients are summed, since every loss is already divided
-by the totals of the whole batch.
+`python -m model.device cuda` checks that the device is there. Several processes (rank.py) each hold
+a device and the whole model; their gradients are summed, since every loss is already divided by
+the totals of the whole batch.
 """
 
 import contextlib
@@ -12,16 +12,16 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterable
 from importlib.util import find_spec
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
+from model.processes.rank import Rank
 
 CUDA_PEAK_FLOPS = {  # dense bf16, NVIDIA's data sheets; the first name that fits counts
     "B200": 2.25e15,
@@ -39,15 +39,12 @@ LARGEST_FP32_ERROR = 1e-5
 MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
 
 
-class Device:
-    """The CPU, and what all devices have in common.
-
-    `rank` and `world_size` are those of torchrun's environment, 0 and 1 without it.
-    """
+class Device(Rank):
+    """The CPU, and what all devices have in common."""
 
     kind = "cpu"
-    backend = "gloo"
     fused_optimizer = True
+    cores = 1  # that share the rows of a batch
     compiles = False  # torch.compile was slower than the plain step on CPUs (0.9 times its speed)
 
     def __init__(self, precision: str) -> None:
@@ -60,12 +57,7 @@ class Device:
             torch.set_float32_matmul_precision("highest")
         if self.kind == "cpu":
             keep_freed_memory()
-        self.rank, self.world_size = (
-            int(os.environ.get("RANK", "0")),
-            int(os.environ.get("WORLD_SIZE", "1")),
-        )
-        if self.world_size > 1 and not distributed.is_initialized():
-            distributed.init_process_group(self.backend)
+        super().__init__()
 
     def _has_bf16(self) -> bool:
         return has_bf16_products()
@@ -85,8 +77,12 @@ class Device:
         return False
 
     def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
-        """Return the arrays as tensors on the device."""
+        """Return the arrays as tensors on the device; of a batch it is this process's share."""
         return {name: torch.as_tensor(array, device=self.torch) for name, array in arrays.items()}
+
+    def put_whole(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+        """Return arrays that are no process's share alone as tensors on the device."""
+        return self.put(arrays)
 
     def move_model(self, model: nn.Module) -> nn.Module:
         return model.to(self.torch)
@@ -94,26 +90,6 @@ class Device:
     def seed_generators(self, number: int) -> None:
         """Seed the device's random numbers (dropout), differently in each process."""
         torch.manual_seed(number * self.world_size + self.rank)
-
-    def all_reduce_sum(self, tensors: Iterable[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, in one message."""
-        if self.world_size == 1:
-            return
-        tensors = list(tensors)
-        flat = torch.cat([tensor.detach().float().flatten() for tensor in tensors])
-        distributed.all_reduce(flat)
-        for tensor, part in zip(
-            tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True
-        ):
-            tensor.detach().copy_(part.view_as(tensor))
-
-    def broadcast_from_rank0(self, number: float) -> float:
-        """Return the number that rank 0 holds, so that all processes decide alike."""
-        if self.world_size == 1:
-            return number
-        shared = torch.tensor([number], dtype=torch.float64)
-        distributed.broadcast(shared, src=0)
-        return float(shared.item())
 
     def end_step(self) -> None:
         """Finish an optimizer step; the loop calls this once after each."""
@@ -144,10 +120,6 @@ class Device:
             resource.RUSAGE_SELF
         ).ru_maxrss  # Linux counts in KiB, macOS in bytes
         return peak / (2**20 if sys.platform == "darwin" else 2**10)
-
-    def close(self) -> None:
-        if distributed.is_initialized():
-            distributed.destroy_process_group()
 
 
 class Cuda(Device):
@@ -215,17 +187,27 @@ def find_peak_flops(name: str) -> float:
 
 
 class Xla(Device):
-    """A TPU, or XLA's CPU client with PJRT_DEVICE=CPU."""
+    """One core of a TPU, or XLA's CPU client with PJRT_DEVICE=CPU."""
 
     kind = "xla"
     fused_optimizer = False
 
     def __init__(self, precision: str) -> None:
         import torch_xla
+        import torch_xla.runtime
 
-        super().__init__(precision)
         self._xla = torch_xla
+        super().__init__(precision)
         self.torch = torch_xla.device()
+
+    def find_rank(self) -> tuple[int, int]:
+        """Return 0 and 1: one core has one process; UserError on a host of a pod."""
+        hosts = self._xla.runtime.process_count()
+        if hosts > 1:
+            raise UserError(
+                f"--device xla: one core, and this is one of {hosts} hosts of a pod; use xla-spmd"
+            )
+        return 0, 1
 
     def _has_bf16(self) -> bool:
         return os.environ.get("PJRT_DEVICE", "").upper() == "TPU"
@@ -246,7 +228,15 @@ class Xla(Device):
 
 
 class XlaSpmd(Xla):
-    """All devices of the host as one (SPMD): XLA splits the batch and sums the gradients."""
+    """All cores of a host, or of all hosts of a pod, as one (SPMD): XLA splits the batch and sums
+    the gradients.
+
+    Every host runs the same programs at the same time, each with its share of a batch. Hosts find
+    each other by XLA's runtime, and agree about time and signals outside of XLA.
+    """
+
+    method = "xla://"
+    moves_together = True
 
     def __init__(self, precision: str) -> None:
         import torch_xla.runtime
@@ -257,14 +247,38 @@ class XlaSpmd(Xla):
 
         self._spmd = spmd
         devices = torch_xla.runtime.global_runtime_device_count()
+        self.cores = devices // self.world_size
         self._mesh = spmd.Mesh(np.arange(devices), (devices,), ("data",))
 
+    def find_rank(self) -> tuple[int, int]:
+        """Return which host of the pod this is, and how many there are."""
+        import torch_xla.distributed.xla_backend  # noqa: F401  # knows the method
+
+        return self._xla.runtime.process_index(), self._xla.runtime.process_count()
+
     def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+        from torch_xla.core import xla_model
+
+        batch = {}
+        for name, array in arrays.items():
+            sharding = self._spmd.ShardingSpec(
+                self._mesh, self._split_rows(array.ndim), minibatch=array.ndim > 0
+            )
+            [batch[name]] = xla_model.send_cpu_data_to_device(
+                [torch.as_tensor(array)], self.torch, sharding
+            )
+        return batch
+
+    def put_whole(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+        """Return arrays that every host holds whole as tensors of which each core has some rows."""
         batch = super().put(arrays)
         for tensor in batch.values():
             if tensor.ndim:
-                self._spmd.mark_sharding(tensor, self._mesh, ("data", *[None] * (tensor.ndim - 1)))
+                self._spmd.mark_sharding(tensor, self._mesh, self._split_rows(tensor.ndim))
         return batch
+
+    def _split_rows(self, dimensions: int) -> tuple[str | None, ...]:
+        return ("data", *[None] * (dimensions - 1)) if dimensions else ()
 
 
 def open_device(kind: str, precision: str) -> Device:

@@ -15,7 +15,8 @@ DEV_REVIEWS = 20_000
 
 ScorerForm = Literal["auto", "fp32", "bf16", "int8"]
 Device = Literal["auto", "cpu", "cuda", "xla"]
-DEVICE = "where it is computed: auto takes a GPU where there is one; a TPU is xla"
+PretrainingDevice = Literal["auto", "cpu", "cuda", "xla", "xla-spmd"]
+DEVICE = "where it is computed: auto takes a GPU where there is one; xla is one core of a TPU"
 TASK = "its name: model/finetuning/tasks/README.md, or table:text=…,label=…"
 
 
@@ -122,8 +123,22 @@ class PretrainOptions:
         None,
         metavar="DIR",
     )
-    device: Literal["auto", "cpu", "cuda", "xla", "xla-spmd"] = setting(DEVICE, "auto")
-    threads: int | None = setting("threads of the CPU; none: all cores", None, ge=1)
+    device: PretrainingDevice = setting(f"{DEVICE}, xla-spmd all of them", "auto")
+    processes: int | None = setting(
+        "processes of this machine that share each batch: one for each GPU, or for some cores of "
+        "the CPU; none: one",
+        None,
+        ge=1,
+        le=256,
+    )
+    gradients: Literal["fp32", "bf16"] = setting(
+        "type in which several processes send each other gradients; bf16 is half as much to send, "
+        "and rounds",
+        "fp32",
+    )
+    threads: int | None = setting(
+        "threads of the CPU in each process; none: all cores, shared by --processes", None, ge=1
+    )
     tensorboard: bool = setting("also write TensorBoard files at the end", False, is_flag=True)
     settings: tuple[str, ...] = setting(
         "any field of PretrainingConfig or Architecture (model/config.py), or AdaptationConfig "

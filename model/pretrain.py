@@ -1,5 +1,6 @@
 """Pre-trains ELECTRA: python -m model.pretrain --shards DIR --output DIR --preset tiny"""
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ import torch
 from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder
+from beam_jobs.job.locks import exclusive_lock
 from beam_jobs.job.settings import parse_assignments, parse_field, read_options
 from model.config import Architecture, PretrainingConfig
 from model.device import open_device
@@ -18,19 +20,20 @@ from model.options import PretrainOptions
 from model.presets import PRESETS, Preset, apply_settings, check_settings_are_read
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.recipe import choose_settings, describe_settings
-from model.pretraining.assembly import build_training
+from model.pretraining.assembly import build_training, check_batch
 from model.pretraining.budget import describe_small_budget, parse_budget
 from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
-from model.pretraining.mlflow_log import mirror_to_mlflow
 from model.pretraining.network.initial_weights import Origin
 from model.pretraining.run_identity import check_same_run
+from model.processes.launcher import is_launcher, run_processes
 from model.published.architecture import CHOSEN_HERE
 from model.published.folder import ABOUT, GENERATOR, write_origin
 from model.published.places import is_named
+from model.tracking.mirror import mirror_to_mlflow
 
 DESCRIPTION = """Pre-trains ELECTRA on a folder of shards; continues from the last checkpoint in
---output, if any. Several processes: torchrun --nproc-per-node N -m model.pretrain …"""
+--output, if any. Several processes of one machine: --processes N; of several machines: torchrun."""
 
 
 def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Preset:
@@ -49,6 +52,29 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None
     return preset
+
+
+def check_processes(arguments: PretrainOptions) -> None:
+    """Raise UserError where this machine cannot have so many processes, before any is started."""
+    processes = arguments.processes or 1
+    if arguments.device.startswith("xla"):
+        raise UserError(
+            f"--processes {processes}: one process drives all cores of a TPU host; leave it out, "
+            "and start the same command on every host of a pod"
+        )
+    gpus = torch.cuda.device_count() if arguments.device != "cpu" else 0
+    if processes > gpus and (gpus or arguments.device == "cuda"):
+        raise UserError(f"--processes {processes}: {gpus} GPUs here, and each takes one process")
+    given = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
+    batch = int(given.get("batch", PRESETS[arguments.preset].pretraining.batch))
+    check_batch(batch, processes)
+
+
+def count_threads(arguments: PretrainOptions) -> int | None:
+    """Return the threads of this process; None: as many as torch takes."""
+    if arguments.threads or not arguments.processes or arguments.processes == 1:
+        return arguments.threads
+    return max(1, (os.cpu_count() or 1) // arguments.processes)
 
 
 def list_facts(arguments: PretrainOptions) -> dict[str, str]:
@@ -93,7 +119,8 @@ def find_origin(arguments: PretrainOptions) -> Origin | None:
     folder = Path(place)
     if is_named(place):
         folder = arguments.output / "origin"
-        write_origin(place, folder, option="--start-from")
+        with exclusive_lock(arguments.output / "origin.lock"):  # by one of several processes
+            write_origin(place, folder, option="--start-from")
     beside = folder / GENERATOR
     return Origin(folder, generator or (beside if (beside / ABOUT).is_file() else None))
 
@@ -124,9 +151,19 @@ def resume_training(training: loop.Training) -> None:
     state = checkpoint.load_newest_state(folder) if device.is_rank0 else None
     step = int(device.broadcast_from_rank0(state.step if state else -1))
     if step >= 0:
-        state = state or checkpoint.load_state(checkpoint.build_path(folder, step))
+        state = state or load_same_state(checkpoint.build_path(folder, step), device.rank)
         check_same_run(training.identity, state.numbers["identity"], training.folder)
         loop.restore_state(training, state)
+
+
+def load_same_state(path: Path, rank: int) -> checkpoint.State:
+    """Read the checkpoint that rank 0 continues from; UserError where this host does not see it."""
+    if not path.exists():
+        raise UserError(
+            f"process {rank} does not see {path}, from which process 0 continues: --output must be "
+            "a folder that all hosts share"
+        )
+    return checkpoint.load_state(path)
 
 
 def list_other_settings(arguments: PretrainOptions) -> dict[str, Any]:
@@ -144,12 +181,17 @@ def list_other_settings(arguments: PretrainOptions) -> dict[str, Any]:
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(PretrainOptions, argv, "python -m model.pretrain", DESCRIPTION)
+    if is_launcher(arguments.processes):
+        check_processes(arguments)
+        given = sys.argv[1:] if argv is None else argv
+        return run_processes("model.pretrain", given, arguments.processes or 1)
     shards = Shards.open(arguments.shards)
     origin = find_origin(arguments)
     preset = configure_preset(arguments, origin)
     check_generator_is_used(arguments, preset)
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    threads = count_threads(arguments)
+    if threads:
+        torch.set_num_threads(threads)
     replay = (
         open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     )
@@ -172,6 +214,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             replay,
             longer,
             arguments.probe,
+            arguments.gradients,
         )
         preset = replace(preset, pretraining=training.config)
         resume_training(training)

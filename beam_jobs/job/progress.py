@@ -1,8 +1,9 @@
 """Progress of a job: a bar in a terminal, lines in a log, JSON lines for the process above.
 
 All of it goes to stderr. With the environment variable AMAZON_ELECTRA_PROGRESS=json each report is
-one line `PROGRESS {…}` at most once a second, always the first and the last; otherwise a rich bar
-where stderr is a terminal, else a plain line at most every five seconds.
+one line `PROGRESS {…}` at most once a second, always the first and the last; with `none` nothing
+is reported; otherwise a rich bar where stderr is a terminal, else a plain line at most every five
+seconds.
 """
 
 import json
@@ -21,6 +22,16 @@ class Display(Protocol):
     """Where reports go."""
 
     seconds_between: float
+
+    def show(self, report: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Silence:
+    """Nothing: another process reports."""
+
+    seconds_between = float("inf")
 
     def show(self, report: dict[str, Any]) -> None: ...
 
@@ -178,8 +189,9 @@ def track_progress(
 
 
 def _choose_display(description: str) -> Display:
-    if os.environ.get("AMAZON_ELECTRA_PROGRESS") == "json":
-        return JsonLines()
+    chosen = os.environ.get("AMAZON_ELECTRA_PROGRESS")
+    if chosen in ("json", "none"):
+        return JsonLines() if chosen == "json" else Silence()
     if sys.stderr.isatty():
         try:
             return Bar(description)

@@ -25,7 +25,14 @@ from flows.configuration.origin_place import Place, find_contradictions
 from flows.configuration.sections import Section, make_form_field, make_preset_field
 from flows.configuration.study_file import Seed
 from model.config import PresetName, PretrainingConfig
-from model.options import Device, FinetuneOptions, VocabularyFitOptions, VocabularyOptions
+from model.options import (
+    Device,
+    FinetuneOptions,
+    PretrainingDevice,
+    PretrainOptions,
+    VocabularyFitOptions,
+    VocabularyOptions,
+)
 from model.presets import (
     PRESETS,
     PUBLISHED_START,
@@ -127,13 +134,25 @@ class Pretraining(Section):
         "empty: random weights",
     )
     steps: int = make_preset_field(PretrainingConfig, "steps", le=10_000_000)
-    device: Device = make_form_field(FinetuneOptions, "device")
+    device: PretrainingDevice = make_form_field(PretrainOptions, "device")
+    processes: int = make_form_field(
+        PretrainOptions,
+        "processes",
+        default=1,
+        description="Processes of the worker's machine that share each batch: one for each GPU, or "
+        "for some cores of the CPU",
+    )
     seed: Seed = make_form_field(PretrainingConfig, "seed", le=None)
     settings: dict[str, str] = Field(
         default={},
         description="Any other setting of pre-training or of the architecture, for example "
         '{"learning_rate": "5e-4"}',
     )
+
+    @property
+    def finetuning_device(self) -> Device:
+        """Return the device of what is fine-tuned: one core where pre-training takes several."""
+        return "xla" if self.device == "xla-spmd" else self.device
 
 
 class Increment(Section):
@@ -203,6 +222,17 @@ def check_trainer_settings(
         raise ValueError(f"{section}.settings: {wrong}") from None
 
 
+def check_shared_batch(preset: PresetName, chosen: "Pretraining") -> None:
+    """Raise ValueError where the processes of a pre-training cannot share its batch."""
+    batch = apply_settings(PRESETS[preset], chosen.settings).pretraining.batch
+    if chosen.device.startswith("xla") and chosen.processes > 1:
+        raise ValueError("pretraining.processes: one process drives all cores of a TPU host")
+    if batch % chosen.processes:
+        raise ValueError(
+            f"pretraining.processes: {chosen.processes} do not divide the batch of {batch}"
+        )
+
+
 class RunTemplate(Section):
     """What a whole run is asked to do, whatever the dump."""
 
@@ -223,6 +253,7 @@ class RunTemplate(Section):
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         check_trainer_settings(self.preset, self.pretraining, "pretraining")
+        check_shared_batch(self.preset, self.pretraining)
         for mistake in find_contradictions(self):
             raise ValueError(mistake)
         check_promotion(self.chosen_arms, self.finetuning, self.promotion)

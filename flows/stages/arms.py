@@ -142,7 +142,7 @@ def list_cells(
                     corpus,
                     settings,
                     parameters.preset,
-                    parameters.pretraining.device,
+                    parameters.pretraining.finetuning_device,
                 )
                 name = name_arm(arm, origin)
                 labels = {"arm": name, "task": task, "seed": str(seed)}

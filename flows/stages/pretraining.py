@@ -45,9 +45,11 @@ class PretrainingRequest:
     device: str
     title: str = "pre-training"
     threads: int = 0
-    """Of the CPU; 0: all cores. It decides the time, not the result."""
+    """Of the CPU, in each process; 0: all cores. It decides the time, not the result."""
     origin: Stage | None = None
     """The published encoder it starts from, which says the shape; None: random weights."""
+    processes: int = 1
+    """That share each batch; they decide the time, not the result."""
 
     @property
     def resolved(self) -> Preset:
@@ -57,13 +59,19 @@ class PretrainingRequest:
 def describe_training(parameters: Parameters) -> PretrainingRequest:
     """Return the pre-training that the form of a run describes."""
     chosen = parameters.pretraining
-    return PretrainingRequest(parameters.preset, chosen.settings, chosen.seed, chosen.device)
+    return PretrainingRequest(
+        parameters.preset,
+        chosen.settings,
+        chosen.seed,
+        chosen.device,
+        processes=chosen.processes,
+    )
 
 
 def has_accelerator(device: str) -> bool:
     """Return whether training on this device takes a GPU or TPU, without torch, which is slow."""
     here = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("accel*")]
-    return device in ("cuda", "xla") or (device == "auto" and bool(here))
+    return device in ("cuda", "xla", "xla-spmd") or (device == "auto" and bool(here))
 
 
 def shares_cores(parameters: Parameters) -> bool:
@@ -92,7 +100,8 @@ def build_pretraining_stage(
     training = replace(training, origin=origin)
     is_here = parameters.engine.placement != "pools"
     if beside and is_here and shares_cores(parameters):
-        training = replace(training, threads=max(1, (os.cpu_count() or 1) - beside))
+        cores = (os.cpu_count() or 1) - beside
+        training = replace(training, threads=max(1, cores // training.processes))
     return build_training_stage(training, shards, steps, *longer)
 
 
@@ -245,6 +254,7 @@ def format_arguments(
         *["--preset", training.preset, "--device", training.device],
         *(["--start-from", str(locate_origin(store, origin))] if origin else []),
         *(list_probe_options(store, corpus) if corpus else []),
+        *(["--processes", str(training.processes)] if training.processes > 1 else []),
         *(["--threads", str(training.threads)] if training.threads else []),
         *list_more(store),
         *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),

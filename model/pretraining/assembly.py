@@ -50,11 +50,13 @@ def build_training(
     replay: Replay | None = None,
     longer: Shards | None = None,
     probe: Path | None = None,
+    gradients: str = "fp32",
 ) -> loop.Training:
     """Return a run at its first step; UserError if settings, shards and device do not fit.
 
     The last `long_share` of the steps takes `longer` sequences, if there are some; `probe` is the
-    corpus on whose labels the states are compared.
+    corpus on whose labels the states are compared; `gradients` the type in which processes send
+    each other their gradients.
     """
     if budget and budget.flops:
         step = estimate_step_flops(preset, shards, longer)
@@ -105,9 +107,12 @@ def build_training(
         trained_length=max(lengths),
         budget_seconds=budget.seconds if budget else None,
         adaptation=preset.adaptation,
+        gradient_type={"fp32": torch.float32, "bf16": torch.bfloat16}[gradients],
         anchor=build_anchor(model, preset.adaptation, probe) if origin else None,
         probe=open_probe(probe, shards, preset, budget) if probe else None,
     )
+    if gradients != "fp32" and device.world_size > 1:
+        training.identity |= {"gradients": gradients}
     if dev:
         training.validation = build_validation(config, shards, dev)
     if origin:
@@ -244,16 +249,19 @@ def _check_longer(
         )
 
 
+def check_batch(batch: int, processes: int) -> None:
+    """Raise UserError where so many processes cannot share a batch."""
+    if batch % processes:
+        raise UserError(f"--set batch={batch}: must be a multiple of the {processes} processes")
+
+
 def _check_preset(preset: Preset, shards: Shards, device: Device) -> None:
     config = preset.pretraining
     if shards.max_length > preset.architecture.max_positions:
         raise UserError(
             f"--set max_positions: shards of length {shards.max_length} need at least as many"
         )
-    if config.batch % device.world_size:
-        raise UserError(
-            f"--set batch={config.batch}: must be a multiple of the {device.world_size} processes"
-        )
+    check_batch(config.batch, device.world_size)
     if config.mask_probability * config.batch * shards.max_length < 1:
         raise UserError(
             f"--set mask_probability={config.mask_probability}: masks no token of "
@@ -264,4 +272,9 @@ def _check_preset(preset: Preset, shards: Shards, device: Device) -> None:
         raise UserError(
             f"--set device_batch={config.device_batch}: must divide {share}, "
             "one process's share of a batch"
+        )
+    if (config.device_batch or share) % device.cores:
+        raise UserError(
+            f"--set batch={config.batch}: what a host takes of it at once, "
+            f"{config.device_batch or share}, must be a multiple of its {device.cores} cores"
         )

@@ -3,20 +3,17 @@
 A SIGTERM ends it with a checkpoint, so that nothing is lost.
 """
 
-import contextlib
 import math
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from beam_jobs.job.errors import UserError
 from beam_jobs.job.progress import Progress, track_progress
 from model.config import PretrainingConfig
 from model.device import Device
@@ -26,12 +23,14 @@ from model.pretraining.adaptation.anchor import Anchor
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.adaptation.probe import ACCURACY, Probe
 from model.pretraining.collapse import describe_collapse
-from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch, split_batch
-from model.pretraining.network.attention import put_batch
+from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch
+from model.pretraining.network.encoder import Layer
 from model.pretraining.network.flops import MatrixFlops
-from model.pretraining.network.masked_prediction import PretrainingModel, Sums
+from model.pretraining.network.masked_prediction import Batch, PretrainingModel, Step
+from model.pretraining.step import run_step
 from model.pretraining.validation import Validation
 from model.pretraining.window import Window
+from model.processes.gradient_sum import GradientSum
 from model.tracking.metrics_log import MetricsLog
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -82,6 +81,8 @@ class Training:
     adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
     anchor: Anchor | None = None  # the loaded weights, where something needs them
     probe: Probe | None = None
+    gradient_type: torch.dtype = torch.float32
+    """In which gradients travel between processes."""
     totals: Totals = field(default_factory=Totals)
     stopping: bool = False
 
@@ -89,21 +90,39 @@ class Training:
         self.optimizer = optimizers.build_optimizer(
             self.model, self.config, self.device.fused_optimizer, self.adaptation
         )
-        self.forward = (
-            torch.compile(self.model)
-            if self.config.compile and self.device.compiles
-            else self.model
+        self.device_batch_given = self.config.device_batch
+        self.gradient_sum = (
+            GradientSum(self.model.parameters(), self.device, self.gradient_type)
+            if self.device.world_size > 1 and not self.device.moves_together
+            else None
         )
+        self.forward = self._compile_forward()
         self.writer = checkpoint.CheckpointWriter(
             self.folder / "checkpoints", self.config.keep_checkpoints
         )
         self.clock_started, self.seconds_before = time.monotonic(), 0.0
 
+    def _compile_forward(self) -> Callable[[Batch], Step]:
+        """Return the model's step, compiled where that pays; where gradients are summed meanwhile
+        layer by layer: a compiled model has none of them before it has all.
+        """
+        if not (self.config.compile and self.device.compiles):
+            return self.model
+        if self.gradient_sum is None:
+            return torch.compile(self.model)
+        for part in self.model.modules():
+            if isinstance(part, Layer):
+                part.compile()
+        return self.model
+
     def measure_elapsed(self) -> float:
         """Return the seconds of all runs so far, the same in every process."""
-        return self.device.broadcast_from_rank0(
-            self.seconds_before + time.monotonic() - self.clock_started
-        )
+        elapsed = self.seconds_before + time.monotonic() - self.clock_started
+        return self.device.all_reduce_max(elapsed)[0]
+
+    def is_stopping(self) -> bool:
+        """Return whether any process was told to stop."""
+        return self.device.all_reduce_max(self.stopping)[0] > 0
 
     def count_matrix_flops(self, arrays: Arrays) -> float:
         """Return the operations of one step, over all processes."""
@@ -117,7 +136,16 @@ class Training:
         """Return how many sequences the device takes at once: of longer ones as many tokens."""
         sequences, length = arrays["input_ids"].shape
         most = (self.config.device_batch or sequences) * self.length // length
-        return next(n for n in range(max(1, most), 0, -1) if sequences % n == 0)
+        whole = math.gcd(sequences, self.count_sequences_of_one(arrays))
+        return next(n for n in range(max(1, most), 0, -1) if whole % n == 0)
+
+    def count_sequences_of_one(self, arrays: Arrays) -> int:
+        """Return how many sequences a process would take at once that were alone and had the
+        memory for what was set: those that share a window of the dropout's random numbers.
+        """
+        batch, length = self.config.batch, arrays["input_ids"].shape[1]
+        most = (self.device_batch_given or batch) * self.length // length
+        return next(n for n in range(max(1, most), 0, -1) if batch % n == 0)
 
     def compute_progress(self) -> float:
         """Return the share of the run that lies behind the next step, 0 to 1."""
@@ -187,10 +215,7 @@ def _run_steps(
             length = arrays["input_ids"].shape[1]
             totals.flops += config.batch * training.count_published_flops(length)
             totals.matrix_flops += matrix_flops
-        over, stopping = (
-            training.is_over(),
-            training.device.broadcast_from_rank0(training.stopping) > 0,
-        )
+        over, stopping = training.is_over(), training.is_stopping()
         keeping = over or stopping or totals.step % config.checkpoint_every == 0
         validating = over or training.is_validation_due()
         if window.steps and (keeping or validating or totals.step % config.log_every == 0):
@@ -203,70 +228,11 @@ def _run_steps(
             raise SystemExit(EXIT_TERMINATED)
 
 
-def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
-    """Take one optimizer step on this process's share of a batch.
-
-    Return sums for the log and the gradient's norm, both unread. Return None if a SIGTERM came
-    between two parts of the batch: then nothing has changed.
-    """
-    config, device, model = training.config, training.device, training.model
-    optimizers.begin_step(training.optimizer, config, training.compute_progress())
-    while True:
-        with contextlib.suppress(torch.OutOfMemoryError):
-            sums = _add_gradients(training, arrays)
-            break
-        _halve_device_batch(training, arrays)  # after the block: the error holds the tensors
-    if sums is None:
-        return None
-    device.all_reduce_sum(p.grad for p in model.parameters() if p.grad is not None)
-    norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip).detach()
-    training.optimizer.step()
-    if training.anchor is not None:
-        training.anchor.pull_groups(training.optimizer.param_groups, training.adaptation)
-    training.optimizer.zero_grad(set_to_none=True)
-    device.end_step()
-    return sums, norm
-
-
-def _add_gradients(training: Training, arrays: Arrays) -> Sums | None:
-    """Add up the gradients of a batch, part by part; return its sums, or None after a SIGTERM."""
-    config, device = training.config, training.device
-    number = training.totals.step
-    device.seed_generators(config.seed * 1_000_003 + number)
-    sums: Sums = {}
-    for i, part in enumerate(split_batch(arrays, training.count_sequences_at_once(arrays))):
-        if i and training.stopping and device.world_size == 1:
-            training.optimizer.zero_grad(set_to_none=True)
-            return None
-        place = i * device.world_size + device.rank
-        training.model.noise.begin_step(config.seed, number, place)
-        result = training.forward(put_batch(device, part))
-        result.loss.backward()
-        sums = {name: v + sums[name] if name in sums else v for name, v in result.sums.items()}
-    return sums
-
-
-def _halve_device_batch(training: Training, arrays: Arrays) -> None:
-    """Let the device take half as many sequences at once as those that did not fit into memory."""
-    sequences = training.count_sequences_at_once(arrays)
-    if sequences == 1:
-        raise UserError(
-            "one sequence does not fit into the device's memory: take a smaller preset or shards"
-        )
-    training.optimizer.zero_grad(set_to_none=True)
-    torch.cuda.empty_cache()
-    half = max(1, sequences // 2 * arrays["input_ids"].shape[1] // training.length)
-    training.config = replace(training.config, device_batch=half)
-    _warn(
-        f"warning: {sequences} sequences at once do not fit into the memory of the device; "
-        f"device_batch is {half} from here"
-    )
-
-
 def _log_window(training: Training, log: MetricsLog | None, bar: Progress, window: Window) -> None:
     """Log the window's means and rates; raise Diverged before bad weights are kept."""
     totals, config, device = training.totals, training.config, training.device
-    steps, seconds, cpu = window.steps, window.measure_seconds(), window.measure_cpu_seconds()
+    steps, seconds = window.steps, window.measure_seconds()
+    cpu = device.add_numbers(window.measure_cpu_seconds())[0]
     flops = window.matrix_flops
     sums, norm = window.read_sums()
     totals.cpu_seconds += cpu
@@ -324,7 +290,7 @@ def _validate_and_save(
     """
     started = time.monotonic()
     totals = training.totals
-    if validating and training.device.is_rank0:
+    if validating:
         numbers = _measure_state(training)
         if log and numbers:
             log.log(totals.step, **numbers)
@@ -336,7 +302,7 @@ def _validate_and_save(
 
 
 def _measure_state(training: Training) -> dict[str, float]:
-    """Return the measures on dev shards and labels.
+    """Return the measures on dev shards and labels, the same in every process.
 
     A SIGTERM cuts the former short; the probe, which decides what is written, is short itself.
     """
@@ -345,8 +311,11 @@ def _measure_state(training: Training) -> dict[str, float]:
     if training.validation and training.totals.step:
         numbers |= training.validation(model, device, lambda: training.stopping)
     if training.probe and training.anchor:
-        with training.anchor.averaged(training.adaptation.origin_average):
-            numbers |= training.probe(model, device)
+        accuracy = 0.0
+        if device.is_needed:
+            with training.anchor.averaged(training.adaptation.origin_average):
+                accuracy = training.probe(model, device)[ACCURACY]
+        numbers[ACCURACY] = device.broadcast_from_rank0(accuracy)
     return numbers
 
 

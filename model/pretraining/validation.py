@@ -7,7 +7,7 @@ fixed for good, tokens drawn by their frequency (`validation_fixed_…`), which 
 between steps and between runs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from model.device import Device
 from model.pretraining.collapse import StateSpread
 from model.pretraining.input.batches import Arrays, Batches
-from model.pretraining.network.attention import build_attention, put_batch
+from model.pretraining.network.attention import build_attention, put_whole_batch
 from model.pretraining.network.electra import Electra, corrupt_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
@@ -40,6 +40,11 @@ class Scores:
         self.logits.append(logits.float().cpu()[keep].numpy())
         self.labels.append(replaced.cpu()[keep].numpy() > 0)
 
+    def extend(self, more: "Scores") -> None:
+        """Add the tokens of another one."""
+        self.logits += more.logits
+        self.labels += more.labels
+
     def compute_measures(self, prefix: str) -> dict[str, float]:
         """Return loss, precision, recall and AUC; the AUC is NaN where all labels are equal."""
         logits, labels = np.concatenate(self.logits).astype(np.float64), np.concatenate(self.labels)
@@ -56,6 +61,14 @@ class Scores:
         return {f"{prefix}_{name}": number for name, number in numbers.items()}
 
 
+@dataclass
+class Part:
+    """What one process measured: sums and scores of each of its batches, by their number."""
+
+    batches: dict[int, tuple[dict[str, float], Scores, Scores]] = field(default_factory=dict)
+    spread: StateSpread = field(default_factory=StateSpread)
+
+
 @dataclass(frozen=True)
 class Validation:
     """Measures on the first sequences of the dev shards, always the same ones."""
@@ -67,39 +80,56 @@ class Validation:
     def __call__(
         self, model: PretrainingModel, device: Device, stopping: Callable[[], bool] = lambda: False
     ) -> dict[str, float]:
-        """Return the measures; an empty dict if `stopping` turns true in the middle."""
+        """Return the measures, the same in every process: each takes some of the batches.
+
+        An empty dict if `stopping` turns true in the middle in any of them.
+        """
         model.eval()
         with torch.no_grad():
-            numbers = self._measure_batches(model, device, stopping)
+            part = self._measure_batches(model, device, stopping)
         model.train()
-        return numbers
+        parts = [part] if device.moves_together else device.gather_parts(part)
+        measured = [one for one in parts if one is not None]
+        return self._join_parts(model, measured) if len(measured) == len(parts) else {}
 
     def _measure_batches(
         self, model: PretrainingModel, device: Device, stopping: Callable[[], bool]
-    ) -> dict[str, float]:
-        sums: dict[str, float] = {}
-        now, fixed, spread = Scores(), Scores(), StateSpread()
-        for step, arrays in enumerate(self._iterate_arrays()):
+    ) -> "Part | None":
+        rank, processes = (0, 1) if device.moves_together else (device.rank, device.world_size)
+        part = Part()
+        batches = self.batches.iterate_steps(rank, processes)
+        for step in range(rank, self.count, processes):
             if stopping():
-                return {}
-            batch = put_batch(device, arrays)
-            for name, value in model(batch).sums.items():
-                sums[name] = sums.get(name, 0.0) + float(value.item())
+                return None
+            arrays = next(batches)
+            batch = put_whole_batch(device, arrays)
+            sums = {name: float(value.item()) for name, value in model(batch).sums.items()}
+            now, fixed = Scores(), Scores()
             if isinstance(model, Electra):
                 _score_replacements(
-                    model, batch, self._draw_replacements(arrays, step), now, fixed, spread
+                    model, batch, self._draw_replacements(arrays, step), now, fixed, part.spread
                 )
+            part.batches[step] = (sums, now, fixed)
+        return part
+
+    def _join_parts(self, model: PretrainingModel, parts: "list[Part]") -> dict[str, float]:
+        """Return the measures of all batches, in their order."""
+        batches = {step: batch for part in parts for step, batch in part.batches.items()}
+        sums: dict[str, float] = {}
+        now, fixed = Scores(), Scores()
+        for step in range(self.count):
+            of_batch, now_here, fixed_here = batches[step]
+            for name, value in of_batch.items():
+                sums[name] = sums.get(name, 0.0) + value
+            now.extend(now_here)
+            fixed.extend(fixed_here)
         numbers = {f"validation_{name}": value for name, value in model.compute_means(sums).items()}
         if now.logits:
+            spread = StateSpread.join([part.spread for part in parts if part.batches])
             numbers |= now.compute_measures("validation_discriminator")
             numbers |= spread.compute_measures("validation_discriminator")
             numbers |= fixed.compute_measures("validation_fixed")
         return numbers
-
-    def _iterate_arrays(self) -> Iterator[Arrays]:
-        batches = self.batches.iterate_steps(0)
-        for _ in range(self.count):
-            yield next(batches)
 
     def _draw_replacements(self, arrays: Arrays, step: int) -> NDArray[np.int64]:
         """Draw [sequences · slots] ids from this batch's own tokens, so by their frequency."""

@@ -79,6 +79,11 @@ def figures(text: str) -> dict:
         ("pretrain_memory", ["--steps", 600], set()),
         ("pretrain_step", ["--preset", "tiny", "--batch", 4, "--rounds", 1], set()),
         (
+            "processes",
+            ["--preset", "tiny", "--batch", 4, "--steps", 3, "--rounds", 1],
+            {"speed_ratio", "largest_relative_loss_difference"},
+        ),
+        (
             "remote_store",
             ["--reviews", REVIEWS, "--steps", 3, "--rounds", 1],
             {"cpu_ratio", "same_fingerprints"},

@@ -75,6 +75,22 @@ def test_on_a_cpu_untrained_arms_are_fine_tuned_beside_pre_training(tmp_path, de
     )
 
 
+def test_processes_share_the_batch_and_change_no_fingerprint(tmp_path):
+    def plan(*settings):
+        made = Plan(Store(tmp_path / "store"))
+        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}), made)
+        [training] = [stage for stage, _ in made.stages if stage.name == "pretraining"]
+        return training, training.arguments(made.store, tmp_path)
+
+    one, words = plan("pretraining.device=cpu")
+    assert "--processes" not in words
+    several, words = plan("pretraining.device=cpu", "pretraining.processes=4")
+    assert words[words.index("--processes") + 1] == "4"
+    assert several.fingerprint == one.fingerprint
+    with pytest.raises(ValueError, match="processes: 3 do not divide the batch of 16"):
+        plan("pretraining.processes=3")
+
+
 @pytest.fixture
 def corpus(tmp_path):
     """The words that the corpus job is started with, by the settings of a run."""

@@ -31,7 +31,7 @@ from model.finetuning.features.examples import Sampling, Split
 from model.finetuning.features.featurizer import Feature, Featurizer
 from model.finetuning.tasks.corpus import read_polarity
 from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.network.attention import build_attention, put_batch
+from model.pretraining.network.attention import build_attention, put_whole_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
 REVIEWS_AT_ONCE = 32
@@ -125,7 +125,7 @@ def _encode_reviews(
     batches = list(cut_prediction_batches(reviews.features, REVIEWS_AT_ONCE))
     rows = []
     for places in batches:
-        batch = put_batch(device, _pad_reviews([reviews.features[i] for i in places]))
+        batch = put_whole_batch(device, _pad_reviews([reviews.features[i] for i in places]))
         rows.append(_average_states(model, batch).cpu())
     return torch.cat(rows).numpy()[np.argsort(np.concatenate(batches))]
 

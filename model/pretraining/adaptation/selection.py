@@ -22,7 +22,7 @@ def settle_weights(training: Training) -> dict[str, Any]:
         return {}
     totals = training.totals
     step = totals.step if training.probe is None else totals.best_step
-    if training.device.is_rank0:
+    if training.device.is_needed:
         _load_step(training, step)
     training.anchor.average(training.adaptation.origin_average if step else 1.0)
     if training.probe is None:

@@ -49,12 +49,13 @@ class Batches:
     pairs: bool = False  # next-sentence pairs are made of the documents
     segment_probability: float = 0.0  # else: with which a document is cut into segments A and B
 
-    def iterate_steps(self, first: int) -> Iterator[Arrays]:
-        """Yield this process's batch of step `first` and of every one after it."""
+    def iterate_steps(self, first: int, stride: int = 1) -> Iterator[Arrays]:
+        """Yield this process's share of the batch of step `first` and of each `stride`th after."""
         for step, rows in enumerate(
             self.stream.iterate_batches(first * self.size, self.size), start=first
         ):
-            yield self._take_share(self.prepare_batch(rows, step))
+            if (step - first) % stride == 0:
+                yield self._take_share(self.prepare_batch(rows, step))
 
     def prepare_batch(self, rows: Rows, step: int) -> Arrays:
         """Return the whole batch of one step; arrays are [sequences, length] unless noted."""

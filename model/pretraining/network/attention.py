@@ -80,7 +80,17 @@ def find_boundaries(documents: NDArray[Any]) -> NDArray[np.int32]:
 
 
 def put_batch(device: Device, arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
-    """Return a batch on the device, with the offsets of its documents if the kernel takes them."""
-    if device.has_document_attention:
-        arrays = arrays | {BOUNDARIES: find_boundaries(arrays["documents"])}
-    return device.put(arrays)
+    """Return a process's share of a batch on the device."""
+    return device.put(_add_boundaries(device, arrays))
+
+
+def put_whole_batch(device: Device, arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
+    """Return a batch on the device that no other process has a share of."""
+    return device.put_whole(_add_boundaries(device, arrays))
+
+
+def _add_boundaries(device: Device, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays with the offsets of their documents if the kernel takes them."""
+    if not device.has_document_attention:
+        return arrays
+    return arrays | {BOUNDARIES: find_boundaries(arrays["documents"])}

@@ -15,8 +15,8 @@ from model.pretraining.input.sequences import Shards, Stream
 from model.pretraining.loop import EXIT_TERMINATED
 from tests.model.pretraining.input.test_sequences import rows_as_tuples
 from tests.model.pretraining.termination import terminated_at
+from tests.model.processes.test_processes import arguments, torchrun, weights
 from tests.model.synthetic_shards import write_shards
-from tests.model.test_processes import arguments, torchrun, weights
 
 NEW, OLD = 120, 200
 """Sequences; the old ones in two folders."""

@@ -13,6 +13,7 @@ file, never between workers; what is grouped are counts and the row numbers of d
 
 `--seen` names corpora of earlier dumps: what they have is left out (earlier_corpora.py). An
 interrupted job leaves its work folder; the same command finds in it what is done and continues.
+The command adds up what the units say; of a template, which no command waits for, a last step does.
 """
 
 import os
@@ -29,7 +30,7 @@ from beam_jobs.config import CorpusOptions
 from beam_jobs.corpus import plan, prepare_pass
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.punkt_training import write_punkt
-from beam_jobs.corpus.result import CorpusProgress, summarize_corpus
+from beam_jobs.corpus.result import CorpusProgress, finish_corpus, write_totals
 from beam_jobs.corpus.write_pass import WriteUnits
 from beam_jobs.deduplication import (
     duplicate_buckets,
@@ -38,7 +39,6 @@ from beam_jobs.deduplication import (
     withholding,
 )
 from beam_jobs.engine import beam_options, graph_runner
-from beam_jobs.job import storage
 from beam_jobs.job.command import main
 from beam_jobs.job.progress import track_progress
 from beam_jobs.job.settings import read_known_options
@@ -69,13 +69,13 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if beam_options.is_staged_only(corpus.engine):
             return {"staged": engine}
         progress.update_bar(bar)
-    result = summarize_corpus(corpus) | {
-        "seconds": round(time.monotonic() - started, 3),
-        "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
-    }
-    storage.write_json(storage.join_path(corpus.folders.output, "corpus.json"), result)
-    storage.remove_path(corpus.folders.work)
-    return result
+    return finish_corpus(
+        corpus,
+        lambda: {
+            "seconds": round(time.monotonic() - started, 3),
+            "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
+        },
+    )
 
 
 def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
@@ -100,7 +100,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
         | "Key counts by unit" >> beam.Map(lambda unit: (unit["unit"], unit))
     )
     duplicates = search_duplicates(pipeline, counts, plan)
-    _ = (
+    written = (
         {"counts": counts_by_unit, **duplicates}
         | "Join duplicates with units" >> beam.CoGroupByKey()
         | "Write units"
@@ -111,6 +111,12 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
             index_held_out(pipeline, counts, duplicates.get("near"), plan),
         )
     )
+    if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
+        _ = (
+            written
+            | "Count units" >> beam.combiners.Count.Globally()
+            | "Write totals" >> beam.Map(write_totals, plan.without_engine())
+        )
 
 
 def search_duplicates(

@@ -10,6 +10,8 @@ where the split has nothing in it. A unit that an earlier, interrupted run has f
 recognised by the shard's footer and not done again.
 
     units ─► pack into a shard ─► (counts are read back from the shards' footers)
+
+The command adds them up; of a template, which no command waits for, a last step does.
 """
 
 import os
@@ -24,12 +26,11 @@ import apache_beam as beam
 
 from beam_jobs.config import ShardsOptions
 from beam_jobs.engine import beam_options, graph_runner
-from beam_jobs.job import storage
 from beam_jobs.job.command import main
 from beam_jobs.job.progress import track_progress
 from beam_jobs.job.settings import read_known_options
 from beam_jobs.packing.plan import ShardsPlan, plan_shards
-from beam_jobs.packing.result import summarize_shards, update_bar
+from beam_jobs.packing.result import finish_shards, update_bar, write_totals
 from beam_jobs.packing.shard_files import PackIntoShards, remove_strays
 
 DESCRIPTION = "A corpus to packed sequences of token ids; any Apache Beam option may follow."
@@ -52,23 +53,30 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if beam_options.is_staged_only(plan.engine):
             return {"staged": engine, "units": units}
         update_bar(bar, plan, units)
-    result = summarize_shards(plan) | {
-        "seconds": round(time.monotonic() - started, 3),
-        "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
-    }
-    storage.remove_path(storage.join_path(plan.packing.output, "withheld"))
-    storage.write_json(storage.join_path(plan.packing.output, "shards.json"), result)
-    return result
+    return finish_shards(
+        plan,
+        lambda: {
+            "seconds": round(time.monotonic() - started, 3),
+            "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
+        },
+    )
 
 
 def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PCollection:
     """Pack each unit into a shard, the largest first."""
     units = graph_runner.sort_largest_first(plan.units, lambda unit: unit.rows)
-    return (
+    packed = (
         pipeline
         | "List units" >> beam.Create(units)
         | "Pack into shards" >> beam.ParDo(PackIntoShards(plan.packing))
     )
+    if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
+        _ = (
+            packed
+            | "Count units" >> beam.combiners.Count.Globally()
+            | "Write totals" >> beam.Map(write_totals, plan.without_units())
+        )
+    return packed
 
 
 if __name__ == "__main__":

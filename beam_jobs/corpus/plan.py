@@ -57,6 +57,10 @@ class CorpusPlan:
     shared_settings: dict[str, Any]
     engine: PipelineOptions
 
+    def without_engine(self) -> "CorpusPlan":
+        """Return the plan for a step on the engine, which has options of its own."""
+        return replace(self, engine=PipelineOptions([]))
+
     @property
     def expected_units(self) -> int:
         return sum(work_units.estimate_units(file, self.unit_bytes) for file in self.files)

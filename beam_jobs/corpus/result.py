@@ -1,10 +1,12 @@
 """The result of a corpus job, from the counts of its units: every review read is accounted for."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from beam_jobs.corpus import unit_counts
 from beam_jobs.corpus.plan import CorpusPlan
+from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.progress import Progress
 from beam_jobs.reading import fields
@@ -32,6 +34,25 @@ class CorpusProgress:
         reviews = sum(self._read.values())
         rate = round(reviews / (time.monotonic() - self._started))
         bar.update(done, reviews=reviews, reviews_per_second=rate)
+
+
+def finish_corpus(plan: CorpusPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
+    """Write corpus.json, the mark of a finished corpus, with what `measure` returns last; return
+    its content. The work folder is removed.
+    """
+    result = summarize_corpus(plan) | measure()
+    storage.write_json(storage.join_path(plan.folders.output, "corpus.json"), result)
+    storage.remove_path(plan.folders.work)
+    return result
+
+
+def write_totals(units: int, plan: CorpusPlan) -> None:
+    """Finish a corpus of so many units as a step of the graph, which an engine may repeat."""
+    if storage.exists(storage.join_path(plan.folders.output, "corpus.json")):
+        storage.remove_path(plan.folders.work)
+        return
+    totals = finish_corpus(plan)
+    assert totals["units"] == units, f"{units} units written, {totals['units']} counted"
 
 
 def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -76,6 +76,10 @@ class ShardsPlan:
     units: Sequence[Unit]
     engine: PipelineOptions
     sources: Sources
+
+    def without_units(self) -> "ShardsPlan":
+        """Return the plan for a step on the engine that comes after the units."""
+        return replace(self, units=(), engine=PipelineOptions([]))
 
 
 def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import Any
 
 from beam_jobs.corpus import parquet_files
@@ -19,6 +20,21 @@ def update_bar(bar: Progress, plan: ShardsPlan, done: int | None = None) -> None
     finished = [u for u in plan.units if os.path.basename(plan.packing.shard_path(u)) in shards]
     rows = sum(unit.rows for unit in finished)
     bar.update(done or len(finished), **{plan.units[0].rows_are: rows})
+
+
+def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
+    """Write shards.json, the mark of finished shards, with what `measure` returns last; return its
+    content.
+    """
+    result = summarize_shards(plan) | measure()
+    storage.remove_path(storage.join_path(plan.packing.output, "withheld"))
+    storage.write_json(storage.join_path(plan.packing.output, "shards.json"), result)
+    return result
+
+
+def write_totals(units: int, plan: ShardsPlan) -> None:
+    """Finish the shards of so many units as a step of the graph, which an engine may repeat."""
+    finish_shards(plan)
 
 
 def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:

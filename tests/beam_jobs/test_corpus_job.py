@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs import corpus_job
+from beam_jobs.corpus import result
+from beam_jobs.engine import beam_options
 from beam_jobs.job.errors import UserError
 
 
@@ -57,6 +59,24 @@ def test_every_review_is_kept_or_counted(tmp_path):
         "punkt.json",
         "rejects",
     }
+
+
+def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(tmp_path, monkeypatch):
+    """As of a template; a step that is repeated does no harm."""
+    dump = write_dump(tmp_path / "dump.json.gz", [review(i % 20) for i in range(30)])
+    arguments = ["--input", str(dump), "--direct_running_mode=in_memory", "--output"]
+    expected = corpus_job.run([*arguments, str(tmp_path / "local")])
+
+    def write_twice(units, plan):
+        result.write_totals(units, plan)
+        result.write_totals(units, plan)
+
+    monkeypatch.setattr(corpus_job, "write_totals", write_twice)
+    monkeypatch.setattr(beam_options, "is_staged_only", lambda options: True)
+    assert "staged" in corpus_job.run([*arguments, str(tmp_path / "engine")])
+    totals = json.loads((tmp_path / "engine" / "corpus.json").read_text())
+    assert totals == {n: v for n, v in expected.items() if n not in ("seconds", "cpu_seconds")}
+    assert not list((tmp_path / "engine").glob("_work*"))
 
 
 def test_rows_hold_sentences_and_labels(tmp_path):

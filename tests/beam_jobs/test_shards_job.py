@@ -14,6 +14,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from beam_jobs import shards_job
+from beam_jobs.engine import beam_options
 from beam_jobs.job.errors import UserError
 from beam_jobs.packing import corpus_units
 from beam_jobs.packing.plan import VOCABULARY_FILES
@@ -115,6 +116,18 @@ def test_shards_say_what_they_are_made_of(corpus, vocabulary, tmp_path):
         "corpus": hashlib.sha256(told.read_bytes()).hexdigest(),
         "withheld": ["sst2.tsv 0123456789abcdef"],
     }
+
+
+def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(
+    corpus, vocabulary, tmp_path, monkeypatch
+):
+    """As of a template."""
+    expected = job(corpus, vocabulary, tmp_path / "local")
+    monkeypatch.setattr(beam_options, "is_staged_only", lambda options: True)
+    assert "staged" in job(corpus, vocabulary, tmp_path / "engine")
+    totals = json.loads((tmp_path / "engine" / "shards.json").read_text())
+    assert totals == {n: v for n, v in expected.items() if n not in ("seconds", "cpu_seconds")}
+    assert digests(tmp_path / "engine") == digests(tmp_path / "local")
 
 
 def test_same_bytes_with_worker_processes(corpus, vocabulary, tmp_path):

@@ -1,5 +1,5 @@
 """The job as Dataflow would get it, run by a worker that has nothing but Beam and the staged
-package.
+package, from and to a Google Cloud Storage of this machine.
 
 Takes minutes, so it runs only when asked for by name: `pytest tests/dataflow_replay`. Needs the
 package index, to install Beam into an environment of its own.
@@ -12,6 +12,7 @@ import venv
 from pathlib import Path
 from unittest.mock import patch
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -22,6 +23,7 @@ from apache_beam.transforms import environments
 from beam_jobs import corpus_job, shards_job
 from tests.beam_jobs.test_corpus_job import review, write_dump
 from tests.beam_jobs.test_shards_job import corpus, digests, job, reviews, small_units, vocabulary  # noqa: F401
+from tests.gcs_server import serve_gcs
 
 apiclient = pytest.importorskip(
     "apache_beam.runners.dataflow.internal.apiclient", reason="needs apache-beam[gcp]"
@@ -34,6 +36,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 ROOT = Path(__file__).parents[2]
+IN_MEMORY = "--direct_running_mode=in_memory"
 DATAFLOW = [
     *[
         "--runner=DataflowRunner",
@@ -67,25 +70,31 @@ def stage(run, arguments: list[str], folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def staged(corpus, vocabulary, tmp_path_factory) -> tuple[Path, Path]:  # noqa: F811
-    """Where the staged files are, and where the job will write."""
-    folder, output = (
-        tmp_path_factory.mktemp("dataflow") / "staged",
-        tmp_path_factory.mktemp("output"),
-    )
-    folders = [
-        "--corpus",
-        str(corpus),
-        "--vocabulary",
-        str(vocabulary),
-        "--output",
-        str(output),
-        "--max_length",
-        "64",
-    ]
+def cloud():
+    """Buckets that this process and the worker's reach as gs://."""
+    with serve_gcs() as gcs, patch.dict("os.environ", gcs.environment):
+        yield gcs
+
+
+def put_folder(cloud, folder: Path, name: str) -> str:
+    """Put the files of a folder into a bucket; return its address."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            cloud.objects[f"bucket/{name}/{path.relative_to(folder)}"] = path.read_bytes()
+    return f"gs://bucket/{name}"
+
+
+@pytest.fixture(scope="module")
+def staged(cloud, corpus, vocabulary, tmp_path_factory) -> Path:  # noqa: F811
+    """Where the staged files are of a job from gs://bucket to gs://bucket/shards."""
+    folder = tmp_path_factory.mktemp("dataflow") / "staged"
+    words = ["--corpus", put_folder(cloud, corpus, "corpus-in")]
+    words += ["--vocabulary", put_folder(cloud, vocabulary, "vocabulary")]
     with patch("beam_jobs.packing.corpus_units.MIN_UNIT_ROWS", 150):
-        stage(shards_job.run, folders, folder)
-    return folder, output
+        stage(
+            shards_job.run, [*words, "--output", "gs://bucket/shards", "--max_length", "64"], folder
+        )
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +107,7 @@ def worker_python(staged, tmp_path_factory) -> Path:
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if line.startswith("apache-beam")
     )
-    for package in (beam, str(staged[0] / "workflow.tar.gz")):
+    for package in (beam, str(staged / "workflow.tar.gz")):
         subprocess.run(
             [python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", package],
             check=True,
@@ -140,43 +149,45 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
 
-def test_shards_job(staged, worker_python, corpus, vocabulary, tmp_path):  # noqa: F811
-    folder, output = staged
+def test_shards_job(cloud, staged, worker_python, corpus, vocabulary, tmp_path):  # noqa: F811
     job(corpus, vocabulary, tmp_path / "local")
-    replay(folder, worker_python)
-    assert digests(output) == digests(tmp_path / "local") != {}
-    assert not (output / "shards.json").exists()
-    with patch("beam_jobs.packing.corpus_units.MIN_UNIT_ROWS", 150):
-        result = job(corpus, vocabulary, output)
-    assert counts_of(result) == counts_of(
-        json.loads((tmp_path / "local" / "shards.json").read_text())
-    )
+    replay(staged, worker_python)
+    for name in cloud.list_names("bucket/shards"):
+        path = tmp_path / "cloud" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(cloud.objects[f"bucket/shards/{name}"])
+    assert digests(tmp_path / "cloud") == digests(tmp_path / "local") != {}
+    totals = [json.loads((tmp_path / s / "shards.json").read_text()) for s in ("cloud", "local")]
+    assert counts_of(totals[0]) == counts_of(totals[1])
 
 
-def test_corpus_job(worker_python, tmp_path):
+def test_corpus_job(cloud, worker_python, tmp_path):
+    """Nobody waits for the job of a template: the totals are there when the engine is done."""
     dump = write_dump(tmp_path / "dump.json.gz", [review(i % 250) for i in range(300)])
-    arguments = ["--input", str(dump), "--output"]
-    corpus_job.run([*arguments, str(tmp_path / "local"), "--direct_running_mode=in_memory"])
-    stage(corpus_job.run, [*arguments, str(tmp_path / "output")], tmp_path / "staged")
+    local = [*["--input", str(dump), "--output", str(tmp_path / "local")], IN_MEMORY]
+    corpus_job.run(local)
+    cloud.objects["bucket/dumps/dump.json.gz"] = dump.read_bytes()
+    output = ["--input", "gs://bucket/dumps/*.json.gz", "--output", "gs://bucket/corpus"]
+    stage(corpus_job.run, output, tmp_path / "staged")
     replay(tmp_path / "staged", worker_python)
+    names = cloud.list_names("bucket/corpus")
+    assert not [name for name in names if "_work" in name]
     written = [
-        pq.read_table(p).to_pylist() for p in sorted((tmp_path / "output").glob("corpus-*.parquet"))
+        pq.read_table(pa.BufferReader(cloud.objects[f"bucket/corpus/{name}"])).to_pylist()
+        for name in names
+        if name.endswith(".parquet")
     ]
     assert written == [
         pq.read_table(p).to_pylist() for p in sorted((tmp_path / "local").glob("corpus-*.parquet"))
     ]
     assert sum(map(len, written)) == 250
-    assert not (tmp_path / "output" / "corpus.json").exists()
-    result = corpus_job.run(
-        [*arguments, str(tmp_path / "output"), "--direct_running_mode=in_memory"]
-    )
-    assert counts_of(result) == counts_of(
-        json.loads((tmp_path / "local" / "corpus.json").read_text())
-    )
+    totals = counts_of(json.loads(cloud.objects["bucket/corpus/corpus.json"]))
+    expected = counts_of(json.loads((tmp_path / "local" / "corpus.json").read_text()))
+    assert [*totals.pop("files").values()] == [*expected.pop("files").values()]
+    assert totals == expected
 
 
 def counts_of(result: dict) -> dict:
-    """What the same command started again finds done, adds up and writes, as README.md in
-    deploy/dataflow says.
-    """
-    return {name: value for name, value in result.items() if name not in {"seconds", "cpu_seconds"}}
+    """What does not depend on where a job ran."""
+    here = {"seconds", "cpu_seconds"}
+    return {name: value for name, value in result.items() if name not in here}

@@ -2,6 +2,7 @@
 packages know.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -347,3 +348,35 @@ def test_every_base_image_is_named_by_digest_or_listed_with_the_reason():
     assert len({name.split(":")[0] for name in pinned}) == len(pinned), "one version of each image"
     assert {name.split(":")[0] for name in pinned} == {"postgres", "python"}
     assert "docker buildx imagetools inspect" in readme
+
+
+GCLOUD = """#!/bin/sh
+# A slice in a file: made, pre-empted in its first training, made again, trained.
+for last; do :; done
+test $4 = ssh && echo "ssh $last" >> {folder}/calls || echo $4 >> {folder}/calls
+case $4 in
+describe) test -f {folder}/state && cat {folder}/state ;;
+create) echo READY > {folder}/state ;;
+delete) rm {folder}/state ;;
+ssh)
+    case $* in *setup*) exit 0 ;; esac
+    test -f {folder}/again && exit 0
+    touch {folder}/again; echo PREEMPTED > {folder}/state; exit 255 ;;
+esac
+"""
+
+
+def test_a_slice_that_is_pre_empted_is_made_again_and_trains_on(tmp_path):
+    fake = tmp_path / "gcloud"
+    fake.write_text(GCLOUD.format(folder=tmp_path))
+    fake.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SETUP": "setup",
+        "SECONDS_BETWEEN": "0",
+    }
+    script = ROOT / "deploy" / "tpu" / "train_pod.sh"
+    subprocess.run([script, "pod", "zone", "v3-32", "train"], env=environment, check=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    once = ["describe", "create", "ssh setup", "describe", "ssh train"]
+    assert calls == [*once, "describe", "delete", *once]

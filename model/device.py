@@ -5,8 +5,6 @@ a device and the whole model; their gradients are summed, since every loss is al
 the totals of the whole batch.
 """
 
-import contextlib
-import ctypes
 import math
 import os
 import resource
@@ -19,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from beam_jobs.job.command import main
+from beam_jobs.job.command import keep_freed_memory, main
 from beam_jobs.job.errors import UserError
 from model.processes.rank import Rank
 
@@ -36,7 +34,6 @@ CUDA_PEAK_FLOPS = {  # dense bf16, NVIDIA's data sheets; the first name that fit
 
 LARGEST_FP32_ERROR = 1e-5
 """Of a product of 256 × 256 matrices: fp32 has 3e-7, bf16 3e-3."""
-MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
 
 
 class Device(Rank):
@@ -167,18 +164,6 @@ def are_products_fp32() -> bool:
     left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
     exact = left.double() @ right.double()
     return bool(((left @ right - exact).norm() / exact.norm()) < LARGEST_FP32_ERROR)
-
-
-def keep_freed_memory() -> None:
-    """Let the C library (glibc) keep memory that is freed, for the next step of a training.
-
-    Else it gives every large block back to the system and asks for it again, zeroed page by page:
-    a sixth of the time of a fine-tuning step.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL("libc.so.6")
-        library.mallopt(MALLOPT_MMAP_MAX, 0)
-        library.mallopt(MALLOPT_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def find_peak_flops(name: str) -> float:

@@ -29,6 +29,7 @@ from model.finetuning.network.encoders import Head
 from model.options import ScorerOptions
 from model.scoring.agreement import Agreement, measure_agreement
 from model.scoring.card import write_card
+from model.scoring.first_token import compute_first_token_alone
 from model.scoring.forms import Form, convert_form
 
 
@@ -56,6 +57,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     if head.shape != "classification":
         raise UserError(f"--model {arguments.model}: does {head.shape}; only classifiers can score")
     arguments.output.mkdir(parents=True, exist_ok=True)
+    encoders.use_unfused_attention(classifier)  # for few tokens faster than the fused kernel
+    compute_first_token_alone(classifier, head)
     network = ProbabilityModel(classifier.cpu().eval())
     form, module, agreement = choose_form(network, head, arguments)
     torch.export.save(export_program(module, head.max_length), arguments.output / "scorer.pt2")

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from beam_jobs.job.errors import UserError
+from model.device import open_device
 from model.finetuning.features.batches import collate_features, cut_prediction_batches
 from model.finetuning.features.examples import Sampling, load_examples
 from model.finetuning.features.featurizer import Feature
@@ -51,6 +52,7 @@ def measure_agreement(
     """Compare `module`, the classifier of the folder `model` in the form, with fp32 on dev reviews,
     on one thread.
     """
+    open_device("cpu", "fp32")  # its settings of products and memory are those of the scoring job
     features = load_dev_features(model, head, data)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

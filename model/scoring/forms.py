@@ -31,9 +31,34 @@ def convert_form(network: nn.Module, form: Form) -> nn.Module:
 
 def _replace_linear_layers(network: nn.Module) -> None:
     for module in list(network.modules()):
+        rounding = Rounding()
         for name, child in list(module.named_children()):
             if type(child) is nn.Linear and min(child.weight.shape) >= SMALLEST_WIDTH:
-                setattr(module, name, Int8Linear(child))
+                setattr(module, name, Int8Linear(child, rounding))
+
+
+class Rounding:
+    """Rounds states to bytes, once for layers side by side that map the same states: query, key and
+    value.
+    """
+
+    def __init__(self) -> None:
+        self._states: Tensor | None = None
+        self._rounded: tuple[Tensor, Tensor] | None = None
+
+    def __deepcopy__(self, memo: dict) -> "Rounding":
+        return Rounding()
+
+    def round_states(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Return [rows, inputs] in bytes around MIDDLE, and the step of each row, [rows, 1]."""
+        if states is not self._states or self._rounded is None:
+            rows = states.reshape(-1, states.shape[-1])
+            # torch.aminmax takes twenty times as long
+            highest, lowest = rows.amax(1, keepdim=True), rows.amin(1, keepdim=True)
+            step = (torch.maximum(highest, -lowest) / LEVELS).clamp(min=1e-20)
+            whole = (rows * (1 / step)).add(MIDDLE + 0.5).to(torch.uint8)  # + 0.5: this cuts
+            self._states, self._rounded = states, (whole, step)
+        return self._rounded
 
 
 class Int8Linear(nn.Module):
@@ -50,8 +75,9 @@ class Int8Linear(nn.Module):
     one: Tensor
     middle: Tensor
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, rounding: Rounding | None = None) -> None:
         super().__init__()
+        self.rounding = rounding or Rounding()
         weight = linear.weight.detach()
         smallest = torch.finfo(torch.float32).tiny
         steps = (weight.abs().amax(1) / LEVELS).clamp(min=smallest)
@@ -71,10 +97,7 @@ class Int8Linear(nn.Module):
         return packed
 
     def forward(self, states: Tensor) -> Tensor:
-        rows = states.reshape(-1, states.shape[-1])
-        lowest, highest = torch.aminmax(rows, dim=1, keepdim=True)
-        step = (torch.maximum(highest, -lowest) / LEVELS).clamp(min=1e-20)
-        whole = (rows * (1 / step)).add(MIDDLE + 0.5).to(torch.uint8)  # + 0.5: this cuts, no round
+        whole, step = self.rounding.round_states(states)
         weight = self.weight if torch.compiler.is_exporting() else self.packed
         product = torch.ops.onednn.qlinear_pointwise(
             whole, self.one, self.middle, weight, self.steps, self.zeros, None,

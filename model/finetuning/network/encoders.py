@@ -88,9 +88,13 @@ def use_fused_layers(model: nn.Module, head: Head) -> bool:
 
     For a text that is judged by [CLS] the last layer gives nothing else.
     """
-    is_judged_by_first = head.shape in ("classification", "regression") and head.pooling == "cls"
     inner = model.encoder if isinstance(model, MeanPooledClassifier) else model
-    return fused_layers.use_fused_layers(inner, is_judged_by_first)
+    return fused_layers.use_fused_layers(inner, is_judged_by_first(head))
+
+
+def is_judged_by_first(head: Head) -> bool:
+    """Return whether the head reads the state of [CLS] alone."""
+    return head.shape in ("classification", "regression") and head.pooling == "cls"
 
 
 def is_mean_pooled(shape: Shape, pooling: str) -> bool:

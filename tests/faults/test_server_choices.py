@@ -4,12 +4,10 @@ clear line.
 
 import json
 import os
-import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from base64 import b64encode
@@ -21,8 +19,8 @@ from flows.runner.store import Store
 from flows.servers import up as servers
 from flows.servers.health import ServerFailed, find_free_port
 from flows.servers.prefect_server import set_database_driver
+from tests.postgresql import IS_HERE, serve_postgresql
 
-POSTGRES = shutil.which("initdb") or shutil.which("/usr/lib/postgresql/15/bin/initdb")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
 
 
@@ -160,27 +158,13 @@ def test_postgresql_addresses_may_leave_out_the_driver_or_name_the_others():
 @pytest.fixture
 def postgresql():
     """A server of Debian's PostgreSQL with one database for each."""
-    if not POSTGRES or os.geteuid() != 0:
+    if not IS_HERE:
         pytest.skip("needs Debian's PostgreSQL, and root to become its user")
-    binaries, port = os.path.dirname(os.path.realpath(POSTGRES)), find_free_port()
-    folder = tempfile.mkdtemp(prefix="postgresql-")  # its user may not enter pytest's
-    shutil.chown(folder, "postgres", "postgres")
-    as_postgres = ["runuser", "-u", "postgres", "--"]
-    subprocess.run(
-        [*as_postgres, f"{binaries}/initdb", "-D", folder, "-A", "trust"], check=True, cwd="/"
-    )
-    options = (
-        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-    )
-    control = [*as_postgres, f"{binaries}/pg_ctl", "-D", folder, "-w"]
-    subprocess.run([*control, "-o", options, "-l", f"{folder}/log", "start"], check=True, cwd="/")
-    psql = ["psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
-    for name in ("prefect", "mlflow"):
-        subprocess.run([*psql, "-c", f"create database {name}"], check=True)
-    subprocess.run([*psql, "-d", "prefect", "-c", "create extension pg_trgm"], check=True)
-    yield psql, f"postgres@127.0.0.1:{port}"
-    subprocess.run([*control, "-m", "immediate", "stop"], cwd="/")
-    shutil.rmtree(folder)
+    with serve_postgresql() as (psql, port):
+        for name in ("prefect", "mlflow"):
+            subprocess.run([*psql, "-c", f"create database {name}"], check=True)
+        subprocess.run([*psql, "-d", "prefect", "-c", "create extension pg_trgm"], check=True)
+        yield psql, f"postgres@127.0.0.1:{port}"
 
 
 def test_a_run_on_postgresql_leaves_nothing_in_sqlite(postgresql, tmp_path, ports):

@@ -123,7 +123,9 @@ def serve_host(shared: Shared, name: str, *services: str) -> Iterator[Host]:
 @contextmanager
 def pointed_at_shared(shared: Shared) -> Iterator[None]:
     """This process is an operator's: its clients reach what the hosts share."""
-    there = shared.compose.build_environment("worker-cpu", shared.folder / "operator")
+    home = shared.folder / "operator"
+    home.mkdir()
+    there = shared.compose.build_environment("worker-cpu", home)
     with pointed_at(shared.served, there):
         os.environ.update(there)
         yield

@@ -10,6 +10,7 @@ import pytest
 from flows.runner.store import Store
 from tests.hosts import pointed_at_shared, serve_host, serve_shared
 from tests.patience import eventually
+from tests.postgresql import IS_HERE
 from tests.s3_server import connect
 
 SETTINGS = {
@@ -22,6 +23,8 @@ DATA, TRAINING = {"corpus", "vocabulary", "shards"}, {"pretraining", "finetuning
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
+    if not IS_HERE:
+        pytest.skip("compose.yaml's servers need PostgreSQL, and root to become its user")
     folder = tmp_path_factory.mktemp("pools")
     with serve_shared(folder) as shared, pointed_at_shared(shared):
         yield shared

@@ -4,7 +4,8 @@
 
 One process and several take turns, each a whole `python -m model.pretrain` of a few steps that are
 logged one by one. Other work on the machine slows processes that wait for each other more than one
-alone, so the fastest step of each side is compared, and the median is printed beside it.
+alone; so besides the fastest and the median step of each side their processor seconds are compared:
+`speed_ratio_of_idle_cores` is what cores that nothing else uses would give if nobody waited.
 """
 
 import argparse
@@ -61,7 +62,8 @@ def measure(sides: dict[str, tuple[int, int]], rounds: int, shards: Path, words:
     return {
         "speed_ratio": min(seconds[first]) / min(seconds[last]),
         "median_speed_ratio": statistics.median(seconds[first]) / statistics.median(seconds[last]),
-        "cpu_ratio": statistics.median(cpu[last]) / statistics.median(cpu[first]),
+        "cpu_ratio": (ratio := statistics.median(cpu[last]) / statistics.median(cpu[first])),
+        "speed_ratio_of_idle_cores": sides[last][0] / ratio,
         "largest_relative_loss_difference": worst,
         **{f"{name}_sequences_per_second": 1 / min(of_side) for name, of_side in seconds.items()},
     }

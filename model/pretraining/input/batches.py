@@ -55,24 +55,31 @@ class Batches:
             self.stream.iterate_batches(first * self.size, self.size), start=first
         ):
             if (step - first) % stride == 0:
-                yield self._take_share(self.prepare_batch(rows, step))
+                yield self.prepare_batch(rows, step)
 
     def prepare_batch(self, rows: Rows, step: int) -> Arrays:
-        """Return the whole batch of one step; arrays are [sequences, length] unless noted."""
+        """Return this process's share of the batch of one step; arrays are [sequences, length]
+        unless noted.
+        """
         rng = np.random.default_rng([self.seed, MASKING, step])
         arrays = self._make_pairs(rng, rows) if self.pairs else self._lay_out(rows, step)
         input_ids, documents = arrays["input_ids"], arrays["documents"]
         maskable = (
             (documents > 0) & (input_ids != self.special.cls) & (input_ids != self.special.sep)
         )
-        masked = masking.mask_tokens(rng, input_ids, maskable, self.fraction, self.replacement)
-        return arrays | {
+        share = len(input_ids) // self.world_size
+        mine = slice(self.rank * share, (self.rank + 1) * share)
+        masked = masking.mask_tokens(
+            rng, input_ids, maskable, self.fraction, self.replacement, mine
+        )
+        shares = {name: array[mine] if array.ndim else array for name, array in arrays.items()}
+        return shares | {
             "masked_ids": masked.input_ids,
             "masked_positions": masked.positions,  # [sequences, slots]
             "masked_weights": masked.weights,  # [sequences, slots]
             "keys": masked.keys,  # [sequences, slots]
             "masked_total": np.asarray(
-                max(1.0, masked.weights.sum()), dtype=np.float32
+                max(1.0, masked.total), dtype=np.float32
             ),  # over all processes
             "real_total": np.asarray((documents > 0).sum(), dtype=np.float32),  # over all processes
             "squared_total": np.asarray(sum_squared_lengths(documents), dtype=np.float32),  # too
@@ -105,11 +112,6 @@ class Batches:
             rng = np.random.default_rng([self.seed, SEGMENTS, step])
             arrays["types"] = draw_types(rng, rows, documents, positions, self.segment_probability)
         return arrays
-
-    def _take_share(self, arrays: Arrays) -> Arrays:
-        share = self.size // self.world_size
-        mine = slice(self.rank * share, (self.rank + 1) * share)
-        return {name: array[mine] if array.ndim else array for name, array in arrays.items()}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+ALL = slice(None)
+
 
 @dataclass(frozen=True)
 class Masked:
@@ -25,6 +27,7 @@ class Masked:
     weights: NDArray[np.float32]  # [sequences, slots], 1 where the slot is used
     input_ids: NDArray[np.int64]  # [sequences, length], with [MASK] put in
     keys: NDArray[np.int64]  # [sequences, slots], 31 random bits: the seed of the token sampled
+    total: int  # tokens masked in the whole batch
 
 
 @dataclass(frozen=True)
@@ -49,32 +52,41 @@ def mask_tokens(
     maskable: NDArray[np.bool_],
     fraction: float,
     replacement: Replacement,
+    mine: slice = ALL,
 ) -> Masked:
-    """Mask `fraction` of the maskable tokens of a batch; both arrays are [sequences, length]."""
-    positions, weights = choose_positions(rng, maskable, fraction)
-    chosen = np.take_along_axis(input_ids, positions, axis=1)
-    put = replace_tokens(rng, chosen, weights > 0, replacement)
-    masked_ids = input_ids.copy()
-    np.put_along_axis(masked_ids, positions, put, axis=1)
-    keys = rng.integers(0, 2**31, size=positions.shape, dtype=np.int64)
-    return Masked(positions, weights, masked_ids, keys)
+    """Mask `fraction` of the maskable tokens of a batch; both arrays are [sequences, length].
 
-
-def choose_positions(
-    rng: np.random.Generator, maskable: NDArray[np.bool_], fraction: float
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return positions and weights, [sequences, slots], of distinct tokens of each row.
-
-    Weight 1 marks those that are masked.
+    Random numbers are drawn for the whole batch, and of it the rows `mine` are masked.
     """
     numbers = draw_counts(rng, maskable.sum(axis=1), fraction)
     width = count_slots(maskable.shape[1], fraction)
-    order = rng.random(maskable.shape, dtype=np.float32)
-    order[~maskable] = 2.0
+    positions, weights = choose_positions(rng, maskable, numbers, width, mine)
+    input_ids, slots = input_ids[mine], (len(maskable), width)
+    chosen = np.take_along_axis(input_ids, positions, axis=1)
+    put = replace_tokens(rng, chosen, weights > 0, replacement, slots, mine)
+    masked_ids = input_ids.copy()
+    np.put_along_axis(masked_ids, positions, put, axis=1)
+    keys = rng.integers(0, 2**31, size=slots, dtype=np.int64)[mine]
+    return Masked(positions, weights, masked_ids, keys, int(np.minimum(numbers, width).sum()))
+
+
+def choose_positions(
+    rng: np.random.Generator,
+    maskable: NDArray[np.bool_],
+    numbers: NDArray[np.int64],
+    width: int,
+    mine: slice = ALL,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return positions and weights, [sequences, width], of distinct tokens of each row of `mine`.
+
+    Weight 1 marks those that are masked, `numbers` of each row.
+    """
+    order = rng.random(maskable.shape, dtype=np.float32)[mine]
+    order[~maskable[mine]] = 2.0
     nearest = np.argpartition(order, width - 1, axis=1)[:, :width]
     by_order = np.argsort(np.take_along_axis(order, nearest, axis=1), axis=1)
     positions = np.take_along_axis(nearest, by_order, axis=1).astype(np.int64)
-    return positions, (np.arange(width) < numbers[:, None]).astype(np.float32)
+    return positions, (np.arange(width) < numbers[mine][:, None]).astype(np.float32)
 
 
 def draw_counts(
@@ -89,13 +101,20 @@ def draw_counts(
 
 
 def replace_tokens(
-    rng: np.random.Generator, chosen: NDArray[np.int64], used: NDArray[np.bool_], how: Replacement
+    rng: np.random.Generator,
+    chosen: NDArray[np.int64],
+    used: NDArray[np.bool_],
+    how: Replacement,
+    slots: tuple[int, int],
+    mine: slice = ALL,
 ) -> NDArray[np.int64]:
-    """Return the ids for the chosen positions; unused slots keep their token."""
-    draw = rng.random(chosen.shape, dtype=np.float32)
-    random_ids = rng.integers(
-        how.first_random_id, how.vocabulary_size, size=chosen.shape, dtype=np.int64
-    )
+    """Return the ids for the chosen positions of the rows `mine`; unused slots keep their token.
+
+    `slots` is the shape of the whole batch.
+    """
+    draw = rng.random(slots, dtype=np.float32)[mine]
+    random_ids = rng.integers(how.first_random_id, how.vocabulary_size, size=slots, dtype=np.int64)
+    random_ids = random_ids[mine]
     put = np.where(draw < how.mask_fraction, how.mask_id, chosen)
     in_random = (draw >= how.mask_fraction) & (draw < how.mask_fraction + how.random_fraction)
     return np.where(used, np.where(in_random, random_ids, put), chosen)

@@ -13,12 +13,18 @@ def batch(rng, sequences=64, length=128):
     return ids, maskable
 
 
+def choose(rng, maskable, fraction):
+    numbers = masking.draw_counts(rng, maskable.sum(axis=1), fraction)
+    width = masking.count_slots(maskable.shape[1], fraction)
+    return masking.choose_positions(rng, maskable, numbers, width)
+
+
 @pytest.mark.parametrize("fraction", [0.15, 0.25, 0.4])
 def test_exactly_the_fraction_and_never_a_token_twice(fraction):
     rng = np.random.default_rng(0)
     for _ in range(20):
         _, maskable = batch(rng)
-        positions, weights = masking.choose_positions(rng, maskable, fraction)
+        positions, weights = choose(rng, maskable, fraction)
         assert abs(weights.sum() - fraction * maskable.sum()) < 1
         assert (np.abs(weights.sum(1) - fraction * maskable.sum(1)) < 1).all()
         assert all(len(set(row)) == len(row) for row in positions)
@@ -31,7 +37,7 @@ def test_every_token_is_as_likely():
     maskable = np.ones((200, 40), dtype=bool)
     seen = np.zeros(40)
     for _ in range(100):
-        positions, weights = masking.choose_positions(rng, maskable, 0.15)
+        positions, weights = choose(rng, maskable, 0.15)
         seen += np.bincount(positions[weights > 0], minlength=40)
     assert seen / 20_000 == pytest.approx(np.full(40, 0.15), abs=0.015)
 

@@ -15,6 +15,8 @@ import yaml
 from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.runner import stage_runner
+from flows.runner.pools.maker import choose_pool
+from flows.runner.pools.stage_json import decode_stages, encode_stages
 from flows.runner.processes import FinishedJob
 from flows.runner.stage_runner import Plan, StageRunner
 from flows.runner.store import Stage, Store
@@ -55,18 +57,26 @@ def shrink(part):
 
 @dataclass
 class Maker(Plan):
-    """Makes the stages one after the other, without Prefect."""
+    """Makes the stages one after the other, without Prefect, of what a worker elsewhere is told."""
 
     def __post_init__(self) -> None:
         self._runner = StageRunner(self.store, [], Tracking("sqlite:///"))
 
     def __call__(self, stage: Stage) -> Stage:
-        self._runner.complete_stage(stage)
+        self._runner.complete_chain(self._cross([stage]))
         return super().__call__(stage)
 
     def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         for chain in chains:
-            self._runner.complete_chain(chain)
+            self._runner.complete_chain(self._cross(chain))
+
+    def _cross(self, chain: Sequence[Stage]) -> list[Stage]:
+        if not choose_pool(chain[0], "accelerator"):
+            return list(chain)
+        told = json.dumps(encode_stages(list(chain), self.store.root))
+        crossed = decode_stages(json.loads(told), self.store.root)
+        assert [one.fingerprint for one in crossed] == [one.fingerprint for one in chain]
+        return crossed
 
 
 def run_here(module, arguments, log, environment, follow, name):

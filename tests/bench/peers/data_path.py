@@ -118,13 +118,14 @@ def describe_run(name: str, reviews: int, workers: int, used: Measured) -> dict:
         "reviews": reviews,
         "workers": workers,
         "cpu_seconds": round(used.cpu_seconds, 2),
+        "seconds": round(used.seconds, 1),
         "reviews_per_cpu_second": round(reviews / used.cpu_seconds, 1),
         "peak_rss_mb": round(used.peak_rss_mb),
     }
 
 
 def format_table(rows: list[dict]) -> str:
-    head = ["side", "reviews", "workers", "CPU s", "reviews/CPU s", "peak MB"]
+    head = ["side", "reviews", "workers", "CPU s", "s", "reviews/CPU s", "peak MB"]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(f"{value}" for value in row.values()) + " |" for row in rows]
     return "\n".join(lines)

@@ -48,8 +48,8 @@ PACKAGE_OPTIONS = ("setup_file", "extra_package", *IMAGE_OPTIONS)
 """Options of Beam by which a user says what the workers install."""
 SMALL_BYTES = 24_000_000
 """Up to this, a job stays in one process. On two idle cores a second worker saves nothing at 8 MB
-(10,000 reviews), a twentieth of the time at 16 MB for a third more CPU time, and a sixth of it at 25
-MB for a fifth more (tests/bench/peers/data_path.py --reviews 10000 20000 30000).
+(10,000 reviews), a twentieth of the time at 16 MB for a third more CPU time, and a sixth of it at
+25 MB for a fifth more (tests/bench/peers/data_path.py --reviews 10000 20000 30000).
 """
 
 

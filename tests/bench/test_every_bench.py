@@ -76,7 +76,7 @@ def figures(text: str) -> dict:
         ("finetune_dropout", ["--tokens", 8, "--rounds", 1], set()),
         ("orchestration", [], {"added_seconds_a_stage", "repeated_run_seconds"}),
         ("pretrain_checkpoint", ["--preset", "tiny"], set()),
-        ("pretrain_memory", ["--steps", 600], set()),
+        ("pretrain_memory", ["--steps", 2000], set()),
         ("pretrain_step", ["--preset", "tiny", "--batch", 4, "--rounds", 1], set()),
         (
             "processes",

@@ -15,7 +15,7 @@ AT_ONCE := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4
 SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo bench mutants up requirements clean
+.PHONY: help install install-dev demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-images test-bench test-demo bench mutants up requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -94,6 +94,9 @@ build/flink/lib: | $(INSTALLED)
 	$(BIN)/python -m pip download --quiet --no-deps --no-binary :all: --dest build/flink apache-flink-libraries==$(FLINK)
 	tar -xzf build/flink/apache-flink-libraries-$(FLINK).tar.gz -C build/flink --strip-components=2 --wildcards '*/deps/lib/flink-dist-*' '*/deps/lib/log4j-*'
 	rm build/flink/apache-flink-libraries-$(FLINK).tar.gz
+
+test-images: build/flink/lib build/flink/beam $(INSTALLED_DEV)  ## the build steps of every image in a bare Debian (root, debootstrap; fetches 4 GB)
+	$(PYTEST) tests/images
 
 MODULE ?=
 SAMPLE ?= 40

@@ -16,8 +16,6 @@ interrupted job leaves its work folder; the same command finds in it what is don
 The command adds up what the units say; of a template, which no command waits for, a last step does.
 """
 
-import os
-import time
 from functools import partial
 from typing import Any
 
@@ -49,7 +47,7 @@ DESCRIPTION = "Review dumps to a corpus of clean, distinct sentences; any Beam o
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Make the corpus; return what corpus.json holds, or what was staged."""
-    started, cpu = time.monotonic(), sum(os.times()[:4])
+    measure = graph_runner.start_clock()
     options, flags = read_known_options(CorpusOptions, argv, "corpus_job", DESCRIPTION)
     corpus = plan.plan_corpus(options, flags)
     engine = beam_options.describe_engine(corpus.engine)
@@ -69,13 +67,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if beam_options.is_staged_only(corpus.engine):
             return {"staged": engine}
         progress.update_bar(bar)
-    return finish_corpus(
-        corpus,
-        lambda: {
-            "seconds": round(time.monotonic() - started, 3),
-            "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
-        },
-    )
+    return finish_corpus(corpus, measure)
 
 
 def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
@@ -112,11 +104,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
         )
     )
     if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
-        _ = (
-            written
-            | "Count units" >> beam.combiners.Count.Globally()
-            | "Write totals" >> beam.Map(write_totals, plan.without_engine())
-        )
+        graph_runner.add_last_step(written, write_totals, plan.without_engine())
 
 
 def search_duplicates(

@@ -14,8 +14,6 @@ recognised by the shard's footer and not done again.
 The command adds them up; of a template, which no command waits for, a last step does.
 """
 
-import os
-import time
 from functools import partial
 from typing import Any
 
@@ -38,7 +36,7 @@ DESCRIPTION = "A corpus to packed sequences of token ids; any Apache Beam option
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Make the shards; return what shards.json holds, or what was staged."""
-    started, cpu = time.monotonic(), sum(os.times()[:4])
+    measure = graph_runner.start_clock()
     options, flags = read_known_options(ShardsOptions, argv, "shards_job", DESCRIPTION)
     plan = plan_shards(options, flags)
     engine, units = beam_options.describe_engine(plan.engine), len(plan.units)
@@ -53,13 +51,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if beam_options.is_staged_only(plan.engine):
             return {"staged": engine, "units": units}
         update_bar(bar, plan, units)
-    return finish_shards(
-        plan,
-        lambda: {
-            "seconds": round(time.monotonic() - started, 3),
-            "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
-        },
-    )
+    return finish_shards(plan, measure)
 
 
 def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PCollection:
@@ -71,11 +63,7 @@ def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PColle
         | "Pack into shards" >> beam.ParDo(PackIntoShards(plan.packing))
     )
     if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
-        _ = (
-            packed
-            | "Count units" >> beam.combiners.Count.Globally()
-            | "Write totals" >> beam.Map(write_totals, plan.without_units())
-        )
+        graph_runner.add_last_step(packed, write_totals, plan.without_units())
     return packed
 
 

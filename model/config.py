@@ -23,7 +23,7 @@ Pooling = Literal["cls", "mean"]
 PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
-AUTO_PRECISION = "arithmetic; auto: bf16 where the device multiplies it in hardware"
+AUTO_PRECISION = "arithmetic; auto: bf16 where the device is fast at multiplying it"
 
 ELECTRA = {"objective": ("electra",)}
 VALIDATION = {"dev shards": ("given",)}
@@ -43,12 +43,16 @@ class Architecture:
     heads: int = setting("attention heads", ge=1)
     embedding: int = setting("width of the token embeddings", ge=1)
     generator_multiplier: float = setting(
-        "width of the generator as a fraction of `hidden`, at the same depth", needs=ELECTRA
+        "width of the generator as a fraction of `hidden`; 1: all widths and heads alike",
+        needs=ELECTRA,
     )
     max_positions: int = setting("longest sequence, in tokens (google)", 512, ge=1)
     type_vocabulary_size: int = setting("kinds of segments (google)", 2, ge=1)
     layer_norm_eps: float = setting(
         "added to the variance in every LayerNorm (google)", LAYER_NORM_EPSILON, gt=0
+    )
+    generator_layers: int = setting(
+        "of the generator; 0: as many as the discriminator (google)", 0, ge=0, needs=ELECTRA
     )
 
     def __post_init__(self) -> None:
@@ -59,23 +63,39 @@ class Architecture:
             self.hidden,
             f"a multiple of heads={self.heads}",
         )
+        _check_field(
+            self.generator_layers <= self.layers,
+            "generator_layers",
+            self.generator_layers,
+            f"at most layers={self.layers}",
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return the fields by which runs are told apart.
 
-        The epsilon counts only where it is another than google's, which was once the only one: what
-        was made then is still the same.
+        The epsilon and the generator's depth count only where they are others than google's, which
+        were once the only ones: what was made then is still the same.
         """
         told = asdict(self)
         if self.layer_norm_eps == LAYER_NORM_EPSILON:
             del told["layer_norm_eps"]
+        if not self.generator_layers:
+            del told["generator_layers"]
         return told
 
+    @property
+    def has_wide_generator(self) -> bool:
+        """Return whether the generator's layers have the shape of the discriminator's."""
+        return self.generator_multiplier == 1
+
     def derive_generator(self) -> "Architecture":
-        """Return the generator: as deep, narrower, heads of 64 wide (google).
+        """Return the generator: `generator_layers` deep, narrower, heads of 64 wide (google).
 
         Raise ValueError if the width is no multiple of the heads.
         """
+        layers = self.generator_layers or self.layers
+        if self.has_wide_generator:
+            return replace(self, layers=layers, generator_layers=0)
         hidden = round(self.hidden * self.generator_multiplier)
         heads = max(1, hidden // 64)
         expected = (
@@ -85,7 +105,13 @@ class Architecture:
         is_possible = hidden >= 1 and hidden % heads == 0
         _check_field(is_possible, "generator_multiplier", self.generator_multiplier, expected)
         return replace(
-            self, hidden=hidden, intermediate=4 * hidden, heads=heads, generator_multiplier=1.0
+            self,
+            layers=layers,
+            hidden=hidden,
+            intermediate=4 * hidden,
+            heads=heads,
+            generator_multiplier=1.0,
+            generator_layers=0,
         )
 
 
@@ -149,6 +175,12 @@ class PretrainingConfig:
         le=LARGEST_SEED,
     )
     precision: Precision = setting(AUTO_PRECISION, "auto")
+    states: Literal["fp32", "bf16"] = setting(
+        "what a layer hands to the next one and a residual adds to. bf16, where products are bf16: "
+        "less memory, but tokens of a little-trained network may differ by less than it can tell",
+        "fp32",
+        needs={"precision": ("auto", "bf16")},
+    )
     device_batch: int = setting(
         "sequences a device takes at once, accumulated; 0: its whole share. Halved where they do "
         "not fit into its memory",
@@ -169,6 +201,17 @@ class PretrainingConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fields by which runs are told apart.
+
+        The type of the states counts only where it is not fp32, which was once the only one: what
+        was made then is still the same.
+        """
+        told = asdict(self)
+        if self.states == "fp32":
+            del told["states"]
+        return told
 
     @property
     def long_steps(self) -> int:

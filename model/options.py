@@ -210,7 +210,7 @@ class ScorerOptions:
     model: Path = setting("a folder made by model.finetune", metavar="DIR")
     output: Path = setting("folder of the exported program", metavar="DIR")
     form: ScorerForm = setting(
-        "numbers it computes with; auto: bf16 where this CPU multiplies it in hardware and "
+        "numbers it computes with; auto: bf16 where this CPU is fast at multiplying it and "
         "--tolerance is kept, else fp32; int8 needs no such CPU",
         "auto",
     )
@@ -241,8 +241,10 @@ class LatencyOptions:
     task: str = setting(TASK, metavar="NAME")
     data: Path = setting("the task's data", metavar="DIR")
     output: Path = setting("JSON with the result", metavar="FILE")
-    form: Literal["own", "bf16", "int8"] = setting(
-        "numbers it computes with, on a CPU (classifiers); own: as the device chooses", "own"
+    form: Literal["own", "fp32", "bf16", "int8"] = setting(
+        "own: the network as it was fine-tuned; else that form of the exported scorer, on a CPU "
+        "(classifiers)",
+        "own",
     )
     threads: int = setting("threads of the CPU", 1, ge=1)
     device: Device = setting(DEVICE, "auto")

@@ -47,7 +47,7 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
         check_agreement(settings, shape, arguments.start_from)
         if arguments.steps is not None:
             settings["steps"] = str(arguments.steps)
-        preset = apply_settings(PRESETS[arguments.preset], shape | recipe | settings)
+        preset = apply_settings(PRESETS[arguments.preset], recipe | shape | settings)
         check_settings_are_read(preset, settings, list_facts(arguments))
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None

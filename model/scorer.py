@@ -16,36 +16,21 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, normalizers
-from torch import Tensor, nn
+from torch import nn
 
 from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_file, write_json
 from beam_jobs.job.settings import read_options
-from model.device import has_bf16_products
+from model.device import has_fast_bf16_products
 from model.finetuning.features.featurizer import NOT_LETTERS
 from model.finetuning.network import encoders
 from model.finetuning.network.encoders import Head
 from model.options import ScorerOptions
 from model.scoring.agreement import Agreement, measure_agreement
 from model.scoring.card import write_card
-from model.scoring.first_token import compute_first_token_alone
 from model.scoring.forms import Form, convert_form
-
-
-class ProbabilityModel(nn.Module):
-    """Maps token ids and mask [batch, tokens] to class probabilities [batch, classes]."""
-
-    def __init__(self, classifier: nn.Module) -> None:
-        super().__init__()
-        self.classifier = classifier
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return (
-            self.classifier(input_ids=input_ids, attention_mask=attention_mask)
-            .logits.float()
-            .softmax(-1)
-        )
+from model.scoring.program import export_program, prepare_network
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -57,10 +42,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     if head.shape != "classification":
         raise UserError(f"--model {arguments.model}: does {head.shape}; only classifiers can score")
     arguments.output.mkdir(parents=True, exist_ok=True)
-    encoders.use_unfused_attention(classifier)  # for few tokens faster than the fused kernel
-    compute_first_token_alone(classifier, head)
-    network = ProbabilityModel(classifier.cpu().eval())
-    form, module, agreement = choose_form(network, head, arguments)
+    form, module, agreement = choose_form(prepare_network(classifier, head), head, arguments)
     torch.export.save(export_program(module, head.max_length), arguments.output / "scorer.pt2")
     load_cleaning_tokenizer(arguments.model / "tokenizer.json", head.clean).save(
         str(arguments.output / "tokenizer.json")
@@ -84,7 +66,7 @@ def choose_form(
 ) -> tuple[Form, nn.Module, Agreement | None]:
     """Return the form, the module in it, and how it agrees with fp32 on dev reviews.
 
-    `auto` is bf16 if this CPU multiplies it in hardware and no larger share of the labels changes
+    `auto` is bf16 if this CPU is fast at multiplying it and no larger share of the labels changes
     than `tolerance`, else fp32.
     """
     is_auto = arguments.form == "auto"
@@ -108,7 +90,7 @@ def choose_form(
 
 
 def _choose_fast_form() -> Form:
-    return "bf16" if has_bf16_products() else "fp32"
+    return "bf16" if has_fast_bf16_products() else "fp32"
 
 
 def _warn(text: str) -> None:
@@ -130,18 +112,6 @@ def load_cleaning_tokenizer(file: Path, clean: str) -> Tokenizer:
     if clean == "letters":
         tokenizer.normalizer = normalizers.Sequence([NOT_LETTERS, tokenizer.normalizer])
     return tokenizer
-
-
-def export_program(module: nn.Module, max_length: int) -> torch.export.ExportedProgram:
-    """Export the module for any batch and any length up to the longest it was trained on."""
-    batch, tokens = (
-        torch.export.Dim("batch", min=1, max=4096),
-        torch.export.Dim("tokens", min=2, max=max_length),
-    )
-    ids = torch.randint(5, 100, (3, min(8, max_length)))
-    shapes = {"input_ids": {0: batch, 1: tokens}, "attention_mask": {0: batch, 1: tokens}}
-    with torch.no_grad():
-        return torch.export.export(module, (ids, torch.ones_like(ids)), dynamic_shapes=shapes)
 
 
 if __name__ == "__main__":

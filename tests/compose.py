@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +66,19 @@ class Compose:
         of_image["PREFECT_SERVER_UI_STATIC_DIRECTORY"] = str(home / "prefect-ui")
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         homes = {"HOME": str(home), "PREFECT_HOME": str(home / ".prefect"), "PATH": path}
+        homes["TMPDIR"] = str(home / "tmp")  # Prefect's workers of two users may not share one
         return {**CLEAN, **of_image, **told, **self._more, **homes}
 
-    def start(self, service: str, home: Path) -> "subprocess.Popen[bytes]":
-        """Start a service, in a folder of its own."""
+    def start(
+        self, service: str, home: Path, prefix: Sequence[str] = ()
+    ) -> "subprocess.Popen[bytes]":
+        """Start a service, in a folder of its own; `prefix` are words before its command."""
         home.mkdir(exist_ok=True)
         about: dict[str, Any] = COMPOSE["services"][service]
         words = [*about["entrypoint"], *about.get("command", [])]
         with open(home / f"{service}.txt", "ab") as log:
             return subprocess.Popen(
-                [self._translate(word) for word in words],
+                [*prefix, *(self._translate(word) for word in words)],
                 env=self.build_environment(service, home),
                 cwd=ROOT if service == "deployments" else home,  # that of the image
                 stdout=log,

@@ -4,8 +4,12 @@ store is a bucket.
 """
 
 import os
+import shlex
 import signal
+import stat
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,25 +36,76 @@ class Shared:
             "OMP_NUM_THREADS": "1",
         }
         self.compose = Compose(folder, database_port, dotenv)
+        self.servers = Host(self, "servers")
+        self.prefect: subprocess.Popen[bytes] | None = None
 
     @property
     def served(self) -> Servers:
         return Servers(self.folder / "servers", self.compose.prefect, self.compose.mlflow)
 
+    def start_prefect(self) -> None:
+        """Start the Prefect server; return once it answers."""
+        self.prefect = self.start_server("prefect", f"{self.compose.prefect}/api/health")
+
+    def start_server(self, service: str, health: str) -> "subprocess.Popen[bytes]":
+        started = self.servers.start(service)
+        eventually(lambda: is_healthy(health) or started.poll() is not None)
+        assert started.poll() is None, self.servers.read_logs()
+        return started
+
+
+PROJECT = Path(__file__).parents[1]
+
+
+def become_user(user: int) -> list[str]:
+    """Return the words before a command that run it as a user without name or group of its own,
+    with a view of the file system in which that user finds Python, its packages and the project.
+    """
+    needed = [Path(sys.base_prefix), Path(sys.prefix), PROJECT]
+    become = 'user="$1"; shift; exec setpriv --reuid "$user" --regid "$user" --clear-groups "$@"'
+    return ["unshare", "--mount", "sh", "-ec", open_folders(needed) + become, "sh", str(user)]
+
+
+def open_folders(needed: list[Path]) -> str:
+    """Return shell commands for a mount namespace that replace each folder which others may not
+    enter, such as root's home or mktemp's, by one that has only the needed folders below it.
+    """
+    closed: dict[Path, list[Path]] = {}
+    for folder in needed:
+        if found := [path for path in folder.parents if not path.stat().st_mode & stat.S_IXOTH]:
+            closed.setdefault(found[-1], []).append(folder)
+    commands = []
+    for outermost, folders in closed.items():
+        view = shlex.quote(str(outermost))
+        commands.append("mount -t tmpfs none /mnt")
+        for number, folder in enumerate(folders):
+            there = shlex.quote(str(folder))
+            commands.append(f"mkdir /mnt/{number}; mount --bind {there} /mnt/{number}")
+        commands.append(f"mount -t tmpfs -o mode=755 none {view}")
+        for number, folder in enumerate(folders):
+            there = shlex.quote(str(folder))
+            commands.append(f"mkdir -p {there}; mount --bind /mnt/{number} {there}")
+        commands.append("umount --recursive /mnt")
+    return "".join(f"{command}\n" for command in commands)
+
 
 class Host:
-    """A machine with workers."""
+    """A machine with workers, which run as `user`; 0: as root."""
 
-    def __init__(self, shared: Shared, name: str):
-        self.shared, self.home = shared, shared.folder / name
-        self.home.mkdir()
+    def __init__(self, shared: Shared, name: str, user: int = 0):
+        self.shared, self.home, self.user = shared, shared.folder / name, user
+        self.home.mkdir(mode=0o700)
+        (self.home / "tmp").mkdir()
+        for folder in (self.home, self.home / "tmp"):
+            os.chown(folder, user or -1, user or -1)
 
     @property
     def environment(self) -> dict[str, str]:
         return self.shared.compose.build_environment("worker-cpu", self.home)
 
     def start(self, service: str) -> "subprocess.Popen[bytes]":
-        return self.shared.compose.start(service, self.home)
+        prefix = become_user(self.user) if self.user else ()
+        return self.shared.compose.start(service, self.home, prefix)
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -95,23 +150,27 @@ def serve_shared(folder: Path) -> Iterator[Shared]:
             subprocess.run([*psql, "-c", words], check=True)
         prepare = ["-d", "prefect", "-f", str(folder / "databases")]
         subprocess.run([*psql, *prepare], check=True)
-        host = Host(shared, "servers")
-        ends.callback(host.lose)
-        for service, health in (
-            ("prefect", f"{shared.compose.prefect}/api/health"),
-            ("mlflow", f"{shared.compose.mlflow}/health"),
-        ):
-            started = host.start(service)
-            eventually(lambda: is_healthy(health) or started.poll() is not None)  # noqa: B023
-            assert started.poll() is None, host.read_logs()
-        assert host.start("deployments").wait() == 0, host.read_logs()
+        ends.callback(shared.servers.lose)
+        shared.start_prefect()
+        shared.start_server("mlflow", f"{shared.compose.mlflow}/health")
+        assert shared.servers.start("deployments").wait() == 0, shared.servers.read_logs()
         yield shared
 
 
 @contextmanager
-def serve_host(shared: Shared, name: str, *services: str) -> Iterator[Host]:
+def serve_for_users() -> Iterator[Shared]:
+    """The same, in a folder that other users may enter; this process is an operator's."""
+    with tempfile.TemporaryDirectory(prefix="pools-") as name:  # pytest's is closed to them
+        folder = Path(name)
+        folder.chmod(0o711)
+        with serve_shared(folder) as shared, pointed_at_shared(shared):
+            yield shared
+
+
+@contextmanager
+def serve_host(shared: Shared, name: str, *services: str, user: int = 0) -> Iterator[Host]:
     """A host with these services, lost when the block ends."""
-    host = Host(shared, name)
+    host = Host(shared, name, user)
     try:
         for service in services:
             host.start(service)
@@ -123,9 +182,17 @@ def serve_host(shared: Shared, name: str, *services: str) -> Iterator[Host]:
 @contextmanager
 def pointed_at_shared(shared: Shared) -> Iterator[None]:
     """This process is an operator's: its clients reach what the hosts share."""
-    home = shared.folder / "operator"
-    home.mkdir()
-    there = shared.compose.build_environment("worker-cpu", home)
+    there = Host(shared, "operator").environment
     with pointed_at(shared.served, there):
         os.environ.update(there)
         yield
+
+
+def read_children(served: Servers, run: str) -> list:
+    """Return the runs that workers of pools made for a run, newest first."""
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    of_run = FlowRunFilter(parent_flow_run_id={"any_": [run]})
+    with served.client() as client:
+        return client.read_flow_runs(flow_run_filter=of_run, sort=FlowRunSort.START_TIME_DESC)

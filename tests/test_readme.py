@@ -161,6 +161,7 @@ def study_place(tmp_path_factory) -> Path:
     place = write_study_data(tmp_path_factory.mktemp("studies"))
     (place / "sst2").rename(place / "SST-2")
     (place / "general.txt").rename(place / "other-text.txt.gz")
+    write_pairs(place / "glue")
     (place / "dumps").mkdir()
     for dump in ("reviews.json.gz", "dumps/a.json.gz"):
         write_sample(place / dump, 50, 0)
@@ -168,6 +169,20 @@ def study_place(tmp_path_factory) -> Path:
     (place / "my-study.yaml").write_text(own)
     shutil.copytree(ROOT / "tests/bench/studies", place / "tests/bench/studies")
     return place
+
+
+def write_pairs(glue: Path) -> None:
+    """Write a few pairs in the columns of MRPC and of QNLI."""
+    for number, file in enumerate(("MRPC/train.tsv", "MRPC/dev.tsv", "QNLI/dev.tsv")):
+        lines = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+        if "QNLI" in file:
+            lines = ["index\tquestion\tsentence\tlabel"]
+        for n in range(100 * number, 100 * number + 60):
+            label = ("entailment", "not_entailment")[n % 2]
+            pair = f"{n}\tWho has lamp {n}?\tBob has lamp {n}.\t{label}"
+            lines.append(pair if "QNLI" in file else f"{n % 2}\t{n}\t{n}\tlamp {n}\tno {n}")
+        (glue / file).parent.mkdir(parents=True, exist_ok=True)
+        (glue / file).write_text("\n".join(lines) + "\n")
 
 
 STUDIES = [c for c in those_of("amazon-electra") if re.match(r"amazon-electra study [a-z]\S* ", c)]

@@ -22,6 +22,7 @@ import xxhash
 
 from beam_jobs.deduplication import exact_duplicates, held_out, near_duplicates, withholding
 from beam_jobs.job import storage
+from beam_jobs.job.command import give_memory_back
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_bytes
 from beam_jobs.reading import detection, fields, parquet_records, work_units
@@ -71,21 +72,27 @@ class Batch:
     def __init__(self, source: str) -> None:
         self.source = source
         self.texts: list[str] = []
+        self.identities: list[str] = []
         self.hashes: list[bytes] = []
         self.ids: list[bytes] = []
         self.stars: list[int | None] = []
         self.verified: list[bool | None] = []
 
     def add_review(self, review: fields.Review, text: str) -> None:
-        identity = (
-            f"{self.source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f{text}"
-        )
-        raw = identity.encode("utf-8", "surrogatepass")
         self.texts.append(text)
-        self.hashes.append(exact_duplicates.hash_text(text))
-        self.ids.append(xxhash.xxh3_128_digest(raw))
+        self.identities.append(
+            f"{self.source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f"
+        )
         self.stars.append(review.stars)
         self.verified.append(review.verified)
+
+    def compute_hashes(self) -> None:
+        """Hash the texts as they are now, and what identifies each review."""
+        self.hashes = [exact_duplicates.hash_text(text) for text in self.texts]
+        self.ids = [
+            xxhash.xxh3_128_digest((identity + text).encode("utf-8", "surrogatepass"))
+            for identity, text in zip(self.identities, self.texts, strict=True)
+        ]
 
     def drop_rows(self, dropped: np.ndarray) -> None:
         """Remove the reviews marked in `dropped`."""
@@ -120,6 +127,7 @@ def prepare_unit(unit: Unit, preparation: Preparation) -> dict[str, Any]:
         _write_unit(unit, preparation, name)
     if unit.path != unit.file.path:
         storage.remove_path(unit.path)
+    give_memory_back()
     return json.loads(storage.read_bytes(f"{name}.json"))
 
 
@@ -248,12 +256,6 @@ class UnitReader:
             self.dropped["too long"] += 1
         elif self.preparation.min_words > 1 and text.count(" ") + 1 < self.preparation.min_words:
             self.dropped["too short"] += 1
-        elif self.preparation.mask_personal_data:
-            text, emails, phones = personal_data.mask_personal_data(text)
-            if emails or phones:
-                self.tally.notes["emails_masked"] += emails
-                self.tally.notes["phones_masked"] += phones
-            return text
         else:
             return text
         return None
@@ -275,6 +277,9 @@ class UnitReader:
     def finish_batch(self, batch: Batch) -> pa.Table:
         """Drop what only shows in many texts at once, then return the columns of the rest."""
         preparation = self.preparation
+        if preparation.mask_personal_data:
+            self.mask_personal_data(batch)
+        batch.compute_hashes()
         if preparation.languages:
             self.drop_rows(
                 batch,
@@ -303,6 +308,13 @@ class UnitReader:
             exact_duplicates.compute_keys(b"".join(batch.ids), table["stars"], table["verified"])
         )
         return table
+
+    def mask_personal_data(self, batch: Batch) -> None:
+        for i in personal_data.find_suspects(batch.texts):
+            batch.texts[i], emails, phones = personal_data.mask_personal_data(batch.texts[i])
+            if emails or phones:
+                self.tally.notes["emails_masked"] += emails
+                self.tally.notes["phones_masked"] += phones
 
     def drop_rows(self, batch: Batch, dropped: np.ndarray, reason: str) -> None:
         if dropped.any():

@@ -1,5 +1,6 @@
 """Second pass over a unit: drops the duplicates, splits sentences, writes a file of the corpus."""
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,8 +17,13 @@ from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
 from beam_jobs.deduplication.held_out import FIRST_DUMP, mark_held_out
 from beam_jobs.deduplication.withholding import load_index
 from beam_jobs.job import storage
-from beam_jobs.text.sentences import SentenceSplitter, decode_punkt
+from beam_jobs.job.command import give_memory_back
+from beam_jobs.text.sentence_batches import BatchSplitter
+from beam_jobs.text.sentences import decode_punkt
 from beam_jobs.text.splits import SPLITS
+
+SEARCHED_BATCHES = 4
+"""Batches (prepare_pass.BATCH_REVIEWS) that are looked up at once among the held-out reviews."""
 
 
 class WriteUnits(beam.DoFn):
@@ -28,7 +34,7 @@ class WriteUnits(beam.DoFn):
 
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
-        self.splitter: SentenceSplitter | None = None
+        self.splitter: BatchSplitter | None = None
 
     def process(
         self,
@@ -39,8 +45,9 @@ class WriteUnits(beam.DoFn):
     ) -> Iterator[dict[str, Any]]:
         """Yield the counts of a unit; `held_out` is the folder of the index of dev and test."""
         if self.splitter is None:
-            self.splitter = SentenceSplitter(decode_punkt(punkt))
+            self.splitter = BatchSplitter(decode_punkt(punkt))
         _, joined = element
+        give_memory_back()
         (counts,) = joined["counts"]
         dropped = DroppedRows(*(unpack_rows(joined.get(k, [])) for k in ("exact", "near", "seen")))
         lines_before = sum(
@@ -75,7 +82,7 @@ def write_unit(
     dropped: DroppedRows,
     lines_before: int,
     folders: Folders,
-    splitter: SentenceSplitter,
+    splitter: BatchSplitter,
     held_out: str = "",
 ) -> dict[str, Any]:
     """Write a unit unless an earlier run has; return its counts.
@@ -132,7 +139,7 @@ class UnitTables:
         self,
         prepared: dict[str, Any],
         dropped: np.ndarray,
-        splitter: SentenceSplitter,
+        splitter: BatchSplitter,
         held_out: str,
     ) -> None:
         self.source, self.dropped, self.splitter = prepared["source"], dropped, splitter
@@ -143,6 +150,14 @@ class UnitTables:
         self.sentences = self.withheld = 0
 
     def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
+        batches = self._read_batches(reader)
+        while found := list(itertools.islice(batches, SEARCHED_BATCHES)):
+            for batch in self._drop_withheld(found):
+                if batch.num_rows:
+                    yield self._build_table(batch)
+
+    def _read_batches(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a unit without the rows that do not stay."""
         start = 0
         for i in range(reader.num_record_batches):
             batch = reader.get_batch(i)
@@ -150,20 +165,25 @@ class UnitTables:
             within = (self.dropped >= start) & (self.dropped < start + batch.num_rows)
             stays[self.dropped[within] - start] = False
             start += batch.num_rows
-            batch = self._drop_withheld(batch.filter(pa.array(stays)))
-            if batch.num_rows:
-                yield self._build_table(batch)
+            yield batch.filter(pa.array(stays))
 
-    def _drop_withheld(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the reviews that are held out, or do not nearly repeat one that is."""
+    def _drop_withheld(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the reviews that are held out, or do not nearly repeat one that is."""
         if self.index is None or self.index.is_empty:
-            return batch
-        trained = np.flatnonzero(~mark_held_out(batch.column("split").to_numpy()))
-        texts = batch.column("text").take(pa.array(trained)).to_pylist()
-        stays = np.ones(batch.num_rows, dtype=bool)
-        stays[trained] = ~self.index.find_near_texts(texts, self.dump)
-        self.withheld += int((~stays).sum())
-        return batch.filter(pa.array(stays))
+            yield from batches
+            return
+        trained = [np.flatnonzero(~mark_held_out(b.column("split").to_numpy())) for b in batches]
+        texts = [
+            text
+            for batch, rows in zip(batches, trained, strict=True)
+            for text in batch.column("text").take(pa.array(rows)).to_pylist()
+        ]
+        near = self.index.find_near_texts(texts, self.dump)
+        for batch, rows in zip(batches, trained, strict=True):
+            stays = np.ones(batch.num_rows, dtype=bool)
+            stays[rows], near = ~near[: len(rows)], near[len(rows) :]
+            self.withheld += int((~stays).sum())
+            yield batch.filter(pa.array(stays))
 
     def _build_table(self, batch: pa.RecordBatch) -> pa.Table:
         sides = batch.column("split").to_numpy(zero_copy_only=False)
@@ -177,14 +197,6 @@ class UnitTables:
             pa.array(np.zeros(batch.num_rows, np.int32)), [self.source]
         )
         columns["split"] = pa.DictionaryArray.from_arrays(batch.column("split"), list(SPLITS))
-        columns["sentences"] = self._split_sentences(batch.column("text").to_pylist())
+        columns["sentences"] = self.splitter.split(batch.column("text"))
+        self.sentences += len(columns["sentences"].values)
         return pa.Table.from_pydict(columns, schema=parquet_files.CORPUS_SCHEMA)
-
-    def _split_sentences(self, texts: list[str]) -> pa.ListArray:
-        sentences: list[str] = []
-        offsets = np.zeros(len(texts) + 1, dtype=np.int32)
-        for i, text in enumerate(texts):
-            sentences += self.splitter.split(text)
-            offsets[i + 1] = len(sentences)
-        self.sentences += len(sentences)
-        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(sentences, pa.string()))

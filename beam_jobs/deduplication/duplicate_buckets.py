@@ -12,6 +12,9 @@ from beam_jobs.job import storage
 
 SEEN = "seen"
 """The tag of texts that earlier corpora have."""
+SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
+"""From so many reviews on there are so many buckets, at least: 0.7 µs a review go to several
+workers, and a bucket more takes 0.2 ms of each unit."""
 Counts = list[dict[str, Any]]
 Duplicates = tuple[str, bytes]
 """The name of a unit and packed row numbers."""
@@ -20,16 +23,22 @@ SeenTexts = TaggedOutput
 
 
 def list_buckets(counts: Counts, seen: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield each bucket and how many there are; `seen` counts the texts of earlier corpora."""
-    of = exact_duplicates.count_buckets(sum(c["prepared"] for c in counts) + seen)
+    """Yield each bucket and how many there are; `seen` counts the texts of earlier corpora.
+
+    Of many reviews there are enough for several workers.
+    """
+    reviews = sum(c["prepared"] for c in counts) + seen
+    fewest = SHARED_BUCKETS if reviews >= SHARED_REVIEWS else 1
+    of = max(exact_duplicates.count_buckets(reviews), fewest)
     return ((bucket, of) for bucket in range(of))
 
 
 def list_bands(counts: Counts, threshold: float) -> Iterator[tuple[int, int, int]]:
+    of = exact_duplicates.count_buckets(sum(c["prepared"] for c in counts))
     return (
-        (band, *b)
+        (band, bucket, of)
         for band in range(near_duplicates.choose_bands(threshold)[0])
-        for b in list_buckets(counts)
+        for bucket in range(of)
     )
 
 

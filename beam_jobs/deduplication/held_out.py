@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
-from beam_jobs.deduplication.withholding import RUN, IndexWriter, list_distinct_runs
+from beam_jobs.deduplication.withholding import RUN, IndexWriter, is_written, list_distinct_runs
 from beam_jobs.job import storage
 from beam_jobs.text.splits import SPLITS
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
@@ -82,7 +82,7 @@ def write_held_out_index(
 
     `near` are packed row numbers by unit, `earlier` the paths that `write_earlier_runs` returned.
     """
-    if storage.exists(storage.join_path(index, "index.json")):
+    if is_written(index):
         return index
     writer = IndexWriter()
     for path in earlier:

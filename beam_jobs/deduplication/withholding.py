@@ -7,41 +7,47 @@ withheld exactly only: "i love it" is in half of all reviews. GPT-3 took 13 word
 (Brown et al. 2020, appendix C), which on reviews, often shorter than 13 words, would miss most
 copies.
 
-The held-out texts are an index of hashes in a folder, sorted, some 1 KB a text. It is built bucket
-by bucket and mapped into memory, so that neither depends on how many texts are held out, and the
-workers of a machine share it.
+The held-out texts are an index of hashes in a folder, sorted, some 1 KB a text. It is built
+bucket by bucket. A worker maps a filter of it into memory, which workers share that find it on
+their own machine, and reads from the disk what the filter lets through.
 """
 
 import itertools
+import json
 import os
 import shutil
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_jobs.deduplication import evaluation_texts
 from beam_jobs.job import storage
 from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.text import personal_data
 from beam_jobs.text.cleaning import clean_text
+from beam_jobs.text.spans import expand_spans
 from beam_jobs.text.word_runs import BATCH_TEXTS, Words, split_words
 
 RUN_WORDS = 8
 MIN_OVERLAP = 0.5
 BUCKETS = 256
-MIN_BITS = 16
-BITS_PER_RUN = 32
-"""Of the table that spares most searches: 2^16 bits, or for many runs so many each, at least."""
+MIN_WORD_BITS = 10
+RUNS_PER_WORD = 4
+"""Of the filter that spares most searches: 2^10 words of 64 bits, or so many runs each, at most."""
+STRETCH_RUNS, BLOCK_RUNS = 64, 1 << 13
+"""Runs that are read from the disk for one of them, at most on average, and for many."""
 CHUNK_TEXTS = 4096
 """Evaluation texts whose forms are held at once."""
-COLUMNS = ("exact", "runs", "owners", "sizes", "dumps", "bits")
-"""Hashes of whole texts; hashes of runs and the text of each; of each text how many runs it has and
-from which dump on it is held out; a table of the first bits of runs."""
+COLUMNS = ("exact", "runs", "stretches", "sizes", "dumps", "filter")
+"""Hashes of whole texts; hashes of runs, each with its text; where the runs of the same first bits
+begin; of each text how many runs it has and from which dump on it is held out; a Bloom filter of
+the runs, each with three bits in the word that its first bits number."""
 RUN = np.dtype([("run", "<u8"), ("text", "<u4")])
 
 
@@ -49,34 +55,52 @@ class HeldOutIndex:
     """The held-out texts, as hashes."""
 
     def __init__(self, folder: str) -> None:
-        columns = (
-            np.load(os.path.join(folder, f"{name}.npy"), mmap_mode="r").view(np.ndarray)
+        paths = {name: os.path.join(folder, f"{name}.npy") for name in COLUMNS}
+        self.exact, self._stretches, self._sizes, self._dumps, self._filter = (
+            np.load(paths[name], mmap_mode="r").view(np.ndarray)
             for name in COLUMNS
+            if name != "runs"
         )
-        self.exact, self._runs, self._owners, self._sizes, self._dumps, self._bits = columns
-        self._shift = np.uint64(64 - (len(self._bits).bit_length() + 2))
+        self._runs = open(paths["runs"], "rb", buffering=0)  # noqa: SIM115
+        self._first = os.path.getsize(paths["runs"]) - int(self._stretches[-1]) * RUN.itemsize
+        self._word_shift = compute_shift(len(self._filter))
+        self._stretch_shift = compute_shift(len(self._stretches) - 1)
 
     @property
     def is_empty(self) -> bool:
-        return not len(self._runs)
+        return not self._stretches[-1]
 
     def find_withheld(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return, per text, whether it is a held-out text, and whether it overlaps with one."""
-        exact, near = np.zeros((2, len(texts)), dtype=bool)
-        for start in range(0, len(texts), BATCH_TEXTS):
-            batch = slice(start, start + BATCH_TEXTS)
-            words = split_words(texts[batch])
-            exact[batch] = self.find_exact(words)
-            near[batch] = self.find_near(words)
+        exact, near = self._search(texts, 0, with_exact=True)
         return exact, near & ~exact
 
     def find_near_texts(self, texts: list[str], dump: int = 0) -> np.ndarray:
-        """Return, per text, whether it overlaps with one that is held out from `dump` on."""
-        batches = (texts[i : i + BATCH_TEXTS] for i in range(0, len(texts), BATCH_TEXTS))
-        near = [self.find_near(split_words(batch), dump) for batch in batches]
-        return np.concatenate([np.zeros(0, dtype=bool), *near])
+        """Return, per text, whether it overlaps with one that is held out from `dump` on.
 
-    def find_exact(self, words: Words) -> np.ndarray:
+        Of the index is read what the runs of all texts need, each part once: give it many.
+        """
+        return self._search(texts, dump, with_exact=False)[1]
+
+    def _search(
+        self, texts: list[str], dump: int, with_exact: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        exact, sizes = np.zeros(len(texts), bool), np.zeros(len(texts), np.int64)
+        runs, owners = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        for start in range(0, len(texts), BATCH_TEXTS):
+            batch = slice(start, start + BATCH_TEXTS)
+            words = split_words(texts[batch])
+            if with_exact:
+                exact[batch] = self._find_exact(words)
+            found, of = list_runs(words)
+            sizes[batch] = np.bincount(of, minlength=words.texts)
+            maybe = self._filter_runs(found)
+            runs.append(found[maybe])
+            owners.append(of[maybe].astype(np.int64) + start)
+        near = self._find_near(np.concatenate(runs), np.concatenate(owners), sizes, dump)
+        return exact, near
+
+    def _find_exact(self, words: Words) -> np.ndarray:
         """Return, per text, whether its words are those of a held-out text."""
         hashes = words.hash_texts()
         if not len(self.exact):
@@ -84,36 +108,70 @@ class HeldOutIndex:
         places = np.minimum(np.searchsorted(self.exact, hashes), len(self.exact) - 1)
         return self.exact[places] == hashes
 
-    def find_near(self, words: Words, dump: int = 0) -> np.ndarray:
-        """Return, per text, whether it overlaps with one that is held out from `dump` on."""
-        near = np.zeros(words.texts, dtype=bool)
-        runs, owners = list_runs(words)
-        if not len(runs) or not len(self._runs):
-            return near
-        slots = runs >> self._shift
-        bits = self._bits[slots >> np.uint64(3)] >> (slots & np.uint64(7)).astype(np.uint8)
-        maybe = np.flatnonzero(bits & 1)
-        first = np.searchsorted(self._runs, runs[maybe])
-        known = self._runs[np.minimum(first, len(self._runs) - 1)] == runs[maybe]
-        first, maybe = first[known], maybe[known]
-        last = np.searchsorted(self._runs, runs[maybe], side="right")
-        shared: dict[int, set[tuple[int, int]]] = defaultdict(set)
-        columns = (owners[maybe], first, last)
-        for owner, start, stop in zip(*(column.tolist() for column in columns), strict=True):
-            shared[owner].add((start, stop))
-        sizes = np.bincount(owners, minlength=words.texts)
-        for owner, places in shared.items():
-            near[owner] = self._has_overlap(places, int(sizes[owner]), dump)
+    def _filter_runs(self, runs: np.ndarray) -> np.ndarray:
+        """Return which runs a held-out text may have."""
+        marks = mark_runs(runs)
+        return np.flatnonzero(self._filter[runs >> self._word_shift] & marks == marks)
+
+    def _find_near(
+        self, runs: np.ndarray, owners: np.ndarray, sizes: np.ndarray, dump: int
+    ) -> np.ndarray:
+        """Return, per text, whether it overlaps with a held-out one; `owners` are its runs'."""
+        near = np.zeros(len(sizes), dtype=bool)
+        distinct, numbers = np.unique(runs, return_inverse=True)
+        counts, held = self._read_texts(distinct)
+        begins = np.cumsum(counts) - counts
+        known = counts[numbers] > 0
+        pairs = np.unique(owners[known] * len(distinct) + numbers[known])
+        of, which = np.divmod(pairs, max(len(distinct), 1))
+        bounds = np.flatnonzero(np.diff(of, prepend=-1, append=-1))
+        for first, last in itertools.pairwise(bounds.tolist()):
+            places, owner = which[first:last], int(of[first])
+            shared = Counter(held[expand_spans(begins[places], counts[places])].tolist())
+            near[owner] = self._has_overlap(shared, int(sizes[owner]), dump)
         return near
 
-    def _has_overlap(self, places: set[tuple[int, int]], runs: int, dump: int) -> bool:
-        counts: Counter[int] = Counter()
-        for start, stop in places:
-            counts.update(self._owners[start:stop].tolist())
+    def _read_texts(self, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return of each of these runs, sorted, how many texts have it, and the texts of all."""
+        counts, held = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
+        stretches = (runs >> self._stretch_shift).astype(np.int64)
+        begins, ends = self._stretches[stretches], self._stretches[stretches + 1]
+        blocks = ends // BLOCK_RUNS  # of stretches that end in one, what lies between is read too
+        cuts = np.flatnonzero(np.diff(blocks)) + 1
+        for first, last in itertools.pairwise([0, *cuts.tolist(), len(runs)]):
+            if first == last:
+                continue
+            rows = self._read_rows(int(begins[first]), int(ends[last - 1]))
+            known = np.ascontiguousarray(rows["run"])
+            start = np.searchsorted(known, runs[first:last])
+            counts.append(np.searchsorted(known, runs[first:last], side="right") - start)
+            held.append(rows["text"][expand_spans(start, counts[-1])])
+        return np.concatenate(counts), np.concatenate(held)
+
+    def _read_rows(self, start: int, stop: int) -> np.ndarray:
+        size = RUN.itemsize
+        place = self._first + start * size
+        return np.frombuffer(os.pread(self._runs.fileno(), (stop - start) * size, place), RUN)
+
+    def _has_overlap(self, counts: Counter[int], runs: int, dump: int) -> bool:
         return any(
             shared >= MIN_OVERLAP * min(runs, int(self._sizes[text])) and self._dumps[text] <= dump
             for text, shared in counts.items()
         )
+
+
+def compute_shift(parts: int) -> np.uint64:
+    """Return how far a hash is shifted to number one of so many parts, a power of two."""
+    return np.uint64(65 - parts.bit_length())
+
+
+def mark_runs(runs: np.ndarray) -> np.ndarray:
+    """Return the bits of each run in its word of the filter, uint64 [runs]."""
+    one, low = np.uint64(1), np.uint64(63)
+    marks = one << (runs & low)
+    marks |= one << (runs >> np.uint64(6) & low)
+    marks |= one << (runs >> np.uint64(12) & low)
+    return marks
 
 
 def list_runs(words: Words) -> tuple[np.ndarray, np.ndarray]:
@@ -201,28 +259,45 @@ class IndexWriter:
 
     def _save_runs(self, folder: str) -> None:
         runs = sum(bucket.tell() for bucket in self._buckets) // RUN.itemsize
-        bits = max(MIN_BITS, (runs * BITS_PER_RUN - 1).bit_length())
+        word_bits = max(MIN_WORD_BITS, ((runs - 1) // RUNS_PER_WORD).bit_length())
+        words = (1 << word_bits) // BUCKETS
+        stretches = 1 << max(0, ((runs - 1) // STRETCH_RUNS // BUCKETS).bit_length())
+        read = 0
         with (
-            open_column(folder, "runs", "<u8", runs) as run_file,
-            open_column(folder, "owners", "<u4", runs) as owner_file,
-            open_column(folder, "bits", "|u1", 1 << (bits - 3)) as bit_file,
+            open_column(folder, "runs", RUN, runs) as run_file,
+            open_column(folder, "stretches", "<u8", BUCKETS * stretches + 1) as stretch_file,
+            open_column(folder, "filter", "<u8", 1 << word_bits) as filter_file,
         ):
-            for number, bucket in enumerate(self._buckets):
+            for bucket in self._buckets:
                 bucket.seek(0)
                 rows = np.frombuffer(bucket.read(), RUN)
                 rows = rows[np.argsort(rows["run"], kind="stable")]
-                run_file.write(rows["run"].tobytes())
-                owner_file.write(rows["text"].tobytes())
-                slots = np.zeros((1 << bits) // BUCKETS, dtype=bool)
-                slots[(rows["run"] >> np.uint64(64 - bits)) - np.uint64(number * len(slots))] = True
-                bit_file.write(np.packbits(slots, bitorder="little").tobytes())
+                run_file.write(rows.tobytes())
+                within = rows["run"] << np.uint64(8)  # what is left of a hash in its bucket
+                first = np.searchsorted(
+                    within >> compute_shift(stretches), np.arange(stretches, dtype=np.uint64)
+                )
+                stretch_file.write((first + read).astype("<u8").tobytes())
+                filter_file.write(build_filter(rows["run"], within >> compute_shift(words), words))
+                read += len(rows)
+            stretch_file.write(np.array([read], "<u8").tobytes())
+
+
+def build_filter(runs: np.ndarray, places: np.ndarray, words: int) -> bytes:
+    """Return so many words with the bits of runs, whose places among them ascend."""
+    filled, firsts = np.unique(places, return_index=True)
+    found = np.zeros(words, "<u8")
+    if len(runs):
+        found[filled] = np.bitwise_or.reduceat(mark_runs(runs), firsts)
+    return found.tobytes()
 
 
 @contextmanager
-def open_column(folder: str, name: str, kind: str, rows: int) -> Iterator[BinaryIO]:
-    """Open a .npy file of so many numbers, which the caller writes."""
+def open_column(folder: str, name: str, kind: DTypeLike, rows: int) -> Iterator[BinaryIO]:
+    """Open a .npy file of so many rows, which the caller writes."""
     with open(os.path.join(folder, f"{name}.npy"), "wb") as file:
-        header = {"descr": kind, "fortran_order": False, "shape": (rows,)}
+        descr = np.lib.format.dtype_to_descr(np.dtype(kind))
+        header = {"descr": descr, "fortran_order": False, "shape": (rows,)}
         np.lib.format.write_array_header_1_0(file, header)
         yield file
 
@@ -231,7 +306,7 @@ def write_index(
     paths: Sequence[str], folder: str, reviews: Iterable[str] = (), limits: Limits = DEFAULT_LIMITS
 ) -> None:
     """Write the index of evaluation files and of reviews of a corpus, unless an earlier run has."""
-    if storage.exists(storage.join_path(folder, "index.json")):
+    if is_written(folder):
         return
     writer = IndexWriter()
     texts = itertools.chain.from_iterable(
@@ -242,6 +317,12 @@ def write_index(
     for chunk in read_chunks(reviews):
         writer.add_texts(chunk)
     writer.save(folder)
+
+
+def is_written(folder: str) -> bool:
+    """Return whether a folder has a whole index of these columns; an older one had others."""
+    path = storage.join_path(folder, "index.json")
+    return storage.exists(path) and json.loads(storage.read_bytes(path)).keys() >= set(COLUMNS)
 
 
 def read_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -262,7 +343,7 @@ def list_forms(raw: str) -> set[str]:
 
 @lru_cache(2)
 def load_index(folder: str) -> HeldOutIndex:
-    """Map an index into memory; one that is far away is copied first, once a worker."""
+    """Open an index; one that is far away is copied first, once a worker."""
     if not storage.is_remote(folder):
         return HeldOutIndex(folder)
     with tempfile.TemporaryDirectory() as local:
@@ -272,4 +353,4 @@ def load_index(folder: str) -> HeldOutIndex:
                 open(os.path.join(local, f"{name}.npy"), "wb") as copy,
             ):
                 shutil.copyfileobj(source, copy)
-        return HeldOutIndex(local)  # what is mapped stays, though its name is gone
+        return HeldOutIndex(local)  # what is open stays, though its name is gone

@@ -9,8 +9,10 @@ An engine elsewhere runs the graph by itself: here is only waited, and who stops
 the run was cancelled, cancels the engine's job too.
 """
 
+import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -27,8 +29,8 @@ from beam_jobs.engine.beam_options import (
     is_staged_only,
 )
 from beam_jobs.engine.forked_workers import fork_workers
-from beam_jobs.engine.job_server import announce_flink_job
-from beam_jobs.engine.local_command import collect_garbage_seldom
+from beam_jobs.engine.job_server import announce_flink_job, cancel_flink_job
+from beam_jobs.engine.local_command import tune_memory
 from beam_jobs.engine.worker_check import add_worker_check, leave_probe
 from beam_jobs.job import storage
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
@@ -58,7 +60,7 @@ JOB_STATE = re.compile(r"^Pipeline \S+ failed in state \w+: ")
 RPC_DETAILS = re.compile(r'^\s*details = "(.*)"$', re.M)
 """What gRPC says of an error, below the line that names it."""
 CANCEL_SECONDS = 10.0
-"""Until the engine has taken the job that is to be cancelled: the guard's grace is 15 s."""
+"""Until the engine has the job that is to be cancelled: the guard's grace is 15 s."""
 WORKER_THREADS = ("run_worker", "beam_control_read", "read_grpc_client_inputs")
 """Threads that die with their worker."""
 
@@ -117,7 +119,7 @@ def _run_to_end(
         elif not name.startswith(WORKER_THREADS):
             usual_hook(args)
 
-    collect_garbage_seldom()
+    tune_memory()
     usual_hook = threading.excepthook
     threading.excepthook = notice_death
     others = set(list_children())
@@ -129,9 +131,11 @@ def _run_to_end(
             if "error" in outcome:
                 lost.wait(NOTICE_SECONDS)
     except BaseException:
+        deadline = time.monotonic() + CANCEL_SECONDS
         if not is_local(options) and submitted.wait(CANCEL_SECONDS):
             with suppress(Exception):  # it is over, or the engine is away
                 outcome["result"].cancel()
+            cancel_flink_job(options, deadline - time.monotonic())
         raise
     finally:
         if "result" in outcome and "error" not in outcome:
@@ -147,6 +151,28 @@ def _run_to_end(
         translate = translate_error if is_local(options) else translate_engine_error
         raise translate(error) or error
     return outcome["result"]
+
+
+def start_clock() -> Callable[[], dict[str, Any]]:
+    """Return a function that returns the seconds since, and the CPU seconds of this process and of
+    its children that are over.
+    """
+    started, cpu = time.monotonic(), sum(os.times()[:4])
+    return lambda: {
+        "seconds": round(time.monotonic() - started, 3),
+        "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
+    }
+
+
+def add_last_step(units: beam.PCollection, write_totals: Callable[..., None], plan: Any) -> None:
+    """Let the graph of a template, which no command waits for, end with `write_totals(number of
+    units, plan)`.
+    """
+    _ = (
+        units
+        | "Count units" >> beam.combiners.Count.Globally()
+        | "Write totals" >> beam.Map(write_totals, plan)
+    )
 
 
 def sort_largest_first(things: Iterable[Any], size: Callable[[Any], int]) -> list[Any]:

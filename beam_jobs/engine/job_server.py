@@ -89,17 +89,39 @@ def announce_flink_job(options: PipelineOptions) -> None:
 
     Flink has the job seconds after the job server has taken it.
     """
+    if address := find_flink_address(options):
+        job = wait_for_flink_job(options, address, SECONDS_TO_APPEAR)
+        announce_job(f"{address}/#/{f'job/running/{job}/' * bool(job)}overview")
+
+
+def cancel_flink_job(options: PipelineOptions, seconds: float) -> None:
+    """Cancel the job on Flink itself once it has appeared there, if the options say where that is.
+
+    Beam's job server (2.62.0) only stops waiting for a job that is cancelled; Flink goes on.
+    """
+    if not (address := find_flink_address(options)):
+        return
+    if job := wait_for_flink_job(options, address, seconds):
+        request = urllib.request.Request(f"{address}/jobs/{job}?mode=cancel", method="PATCH")
+        with suppress(OSError, HTTPException):  # Flink is away, or the job is over
+            urllib.request.urlopen(request, timeout=CONNECT_SECONDS).close()
+
+
+def find_flink_address(options: PipelineOptions) -> str:
+    """Return the address of Flink's REST API; empty: the options do not name it."""
     master = options.view_as(FlinkRunnerOptions).flink_master or ""
     if ":" not in master:
-        return
-    address = (master if "://" in master else f"http://{master}").rstrip("/")
+        return ""
+    return (master if "://" in master else f"http://{master}").rstrip("/")
+
+
+def wait_for_flink_job(options: PipelineOptions, address: str, seconds: float) -> str:
+    """Return the id of the job of these options once Flink has it; empty: not within the time."""
     name = options.view_as(GoogleCloudOptions).job_name
-    for _ in range(SECONDS_TO_APPEAR):
-        if job := find_flink_job(address, name):
-            announce_job(f"{address}/#/job/running/{job}/overview")
-            return
-        time.sleep(1)
-    announce_job(f"{address}/#/overview")
+    deadline = time.monotonic() + seconds
+    while not (job := find_flink_job(address, name)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return job
 
 
 def find_flink_job(address: str, name: str) -> str:

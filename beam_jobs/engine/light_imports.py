@@ -11,16 +11,30 @@ from importlib.util import find_spec
 from types import ModuleType
 
 
+class HidingFinder:
+    """Finds no module of some names, and keeps whoever asks next from finding it."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name in self._names:
+            raise ModuleNotFoundError(f"{name} is hidden", name=name)
+
+
 @contextmanager
 def hide_modules(*names: str) -> Iterator[None]:
-    """Let `import name` fail within the context, unless it was imported before."""
-    absent = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
+    """Let `import name` fail within the context, unless it was imported before.
+
+    None in sys.modules would do for Python's import, but not for that of a module in Cython, such
+    as pyarrow's.
+    """
+    finder = HidingFinder({name for name in names if name not in sys.modules})
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        for name in absent:
-            del sys.modules[name]
+        sys.meta_path.remove(finder)
 
 
 @contextmanager

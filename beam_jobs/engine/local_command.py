@@ -2,9 +2,10 @@
 
 `import apache_beam` loads the clients of Google Cloud, MongoDB and pandas where they are installed:
 more than half of its time. Beam does without each that is missing. They are kept out only if this
-process was started as `python -m beam_jobs.…_job` and names no remote runner; imported by anything
-else, and on the workers of Dataflow, Flink and Spark, Beam is whole. Storage at gs:// and s3:// is
-read by fsspec, not by Beam.
+process was started as `python -m beam_jobs.…_job` and names no remote runner; pyarrow, which looks
+for pandas with the first array that it makes, does not find it either. Imported by anything else,
+and on the workers of Dataflow, Flink and Spark, Beam is whole. Storage at gs:// and s3:// is read
+by fsspec, not by Beam.
 
 The search for cycles of garbage costs such a command a seventh of its time and finds next to
 nothing, so it waits until all is imported and is seldom from then on.
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beam_jobs.engine.light_imports import hide_modules
+from beam_jobs.job.command import keep_freed_memory
 
 LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}
 """Values of --runner that mean FnApiRunner."""
@@ -56,15 +58,20 @@ def import_beam(argv: Sequence[str]) -> None:
     try:
         with hide_modules(*NOT_NEEDED):
             import apache_beam  # noqa: F401
+            import pyarrow
+
+            pyarrow.array([0])  # it looks for pandas once, in every worker else
     finally:
         logging.disable(logging.NOTSET)
 
 
-def collect_garbage_seldom() -> None:
-    """Let a local command that has its imports done search for garbage again, but seldom, and never
-    among what was imported: a forked worker then shares that memory.
+def tune_memory() -> None:
+    """Let a local command that has its imports done keep the memory that it frees, and search for
+    garbage again, but seldom, and never among what was imported: a forked worker then shares that
+    memory.
     """
     if is_local_command(sys.argv):
+        keep_freed_memory()
         gc.freeze()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         gc.enable()

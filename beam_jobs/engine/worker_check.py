@@ -75,8 +75,11 @@ def check_worker(expected: Versions, probe: str) -> None:
             f"the engine's Python workers have {', '.join(differing)}; install there what is "
             "installed here"
         )
-    if not storage.exists(probe):
+    folder = probe.rpartition("/")[0]
+    with storage.report_unreachable(folder, "from the engine's Python workers"):
+        is_there = storage.exists(probe)
+    if not is_there:
         raise UserError(
-            f"the engine's Python workers do not see {probe.rpartition('/')[0]}; give a folder "
+            f"the engine's Python workers do not see {folder}; give a folder "
             "that is mounted there too, or an address in s3:// or gs://"
         )

@@ -107,3 +107,13 @@ def keep_freed_memory() -> None:
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(MALLOPT_MMAP_MAX, 0)
         library.mallopt(MALLOPT_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def give_memory_back() -> None:
+    """Have the C library (glibc) give the system what is free, between two large pieces of work.
+
+    Each thread has a part of the heap, and keeps in it what one piece of work took beside what the
+    next one takes.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -23,7 +23,11 @@ from beam_jobs.job import files
 from beam_jobs.job.errors import TransientError, UserError
 from beam_jobs.job.hosts import open_checked_session
 
+PART_BYTES = 8 << 20
+"""Bytes that are read from a store, or sent to it, at once."""
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
+S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
+fsspec.config.conf["s3"] = S3_PARTS | fsspec.config.conf.get("s3", {})
 
 NETWORK_ERRORS = {
     "ClientConnectorDNSError",
@@ -178,7 +182,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
             temporary = Path(folder, "part")
             yield temporary
             fs, inner = fsspec.core.url_to_fs(str(path))
-            fs.put_file(str(temporary), inner)
+            fs.put_file(str(temporary), inner, chunksize=PART_BYTES)
         return
     with files.atomic_path(path) as temporary:
         yield temporary

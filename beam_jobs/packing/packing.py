@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.packing.filling import fill_sequences
-from beam_jobs.packing.tokenization import expand_spans
+from beam_jobs.text.spans import expand_spans
 
 SPECIALS = 2
 """Tokens around each piece: [CLS] and [SEP]."""
@@ -136,6 +136,7 @@ def count_packed(tokens: Tokens, piece_ends: np.ndarray, table: pa.Table) -> Cou
     """Count on the finished rows where they can tell, so that the sum check means something."""
     document_ends = tokens.sentence_offsets[tokens.document_offsets]
     empty = int((np.diff(document_ends) == 0).sum())
+    nearest = np.searchsorted(tokens.sentence_offsets, piece_ends)
     return Counts(
         sequences=table.num_rows,
         tokens=len(table["input_ids"].combine_chunks().flatten()),
@@ -144,5 +145,5 @@ def count_packed(tokens: Tokens, piece_ends: np.ndarray, table: pa.Table) -> Cou
         empty_documents=empty,
         pieces=len(table["document_starts"].combine_chunks().flatten()),
         sentences=int((np.diff(tokens.sentence_offsets) > 0).sum()),
-        cut_sentences=int((~np.isin(piece_ends, tokens.sentence_offsets)).sum()),
+        cut_sentences=int((tokens.sentence_offsets[nearest] != piece_ends).sum()),
     )

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from beam_jobs.text.spans import expand_spans
+
 PLAIN = r"^[!-Z\\\]^-~]+$"
 """Printable ASCII without the space and the opening bracket."""
 NOTHING = r"[^\x00-\x{10FFFF}]"
@@ -58,14 +60,6 @@ class Memory:
         starts = self._ends[rows]
         lengths = (self._ends[rows + 1] - starts)[numbers]
         return self._ids[expand_spans(starts[numbers], lengths)], lengths
-
-
-def expand_spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the positions start, start + 1, … of each span, one span after another."""
-    ends = np.cumsum(lengths, dtype=lengths.dtype)
-    positions = np.repeat(starts - ends + lengths, lengths)
-    positions += np.arange(len(positions), dtype=positions.dtype)
-    return positions
 
 
 def check_tokenizer(tokenizer: Tokenizer) -> None:

@@ -250,14 +250,15 @@ def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[
     """Yield a stream in stretches of `size` bytes or a little more, the last with its damage."""
     rest, first = b"", True
     while True:
-        blocks = list(
-            _read_at_least(stream, size + 1 - len(rest) if len(rest) <= size else len(rest))
-        )
-        rest = b"".join([rest, *blocks])
+        wanted = size + 1 - len(rest) if len(rest) <= size else len(rest)
+        read = b"".join(_read_at_least(stream, wanted))
+        ended, rest = not read, rest + read
+        del read  # which is large
         while len(rest) > size and (at := boundaries.find_boundary(rest, size, detected)) >= 0:
-            yield rest[:at], ""
-            rest, first = rest[at:], False
-        if not blocks:
+            stretch, rest, first = rest[:at], rest[at:], False
+            yield stretch, ""
+            del stretch
+        if ended:
             if rest or stream.damage or first:
                 yield rest, stream.damage
             return

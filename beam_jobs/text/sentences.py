@@ -19,7 +19,8 @@ from beam_jobs.text.punkt import PunktParameters, PunktSentenceTokenizer, PunktT
 from beam_jobs.text.punkt_rules import LanguageVars, PunktRules, normalize_token
 
 CLOSING = "\"')]}\u2018\u2019\u201c\u201d\xab\xbb"
-CANDIDATE = re.compile("[.?!](?=[\\]\"');:}*@({\\[?!\u2018\u2019\u201c\u201d\xab\xbb]| +[^ ])")
+FOLLOWING = "]\"');:}*@({[?!\u2018\u2019\u201c\u201d\xab\xbb"
+CANDIDATE = re.compile(f"[.?!](?=[{re.escape(FOLLOWING)}]| +[^ ])")
 REALIGNED = re.compile(f"[{re.escape(CLOSING)}]+?(?: +|(?=--)|$)")
 MARKS = frozenset(CLOSING)
 PLAIN_WORD = re.compile(r"[A-Za-z]{2,}([.!?])")
@@ -153,15 +154,20 @@ class SentenceSplitter:
     def _is_break(self, text: str, start: int, stop: int) -> bool:
         word = text[start : stop + 1]
         if text[stop + 1] != " ":
-            return self._is_break_in(word + text[stop + 1])
-        alone = self._breaks_alone.get(word)
-        if alone is None:
-            alone = self._remember_answer(self._breaks_alone, word, self._is_break_alone(word))
-        return alone or self._is_break_in(
+            return self.is_break_in(word + text[stop + 1])
+        return self.is_break_alone(word) or self.is_break_in(
             word + text[stop + 1 : find_next_word_end(text, stop + 1)]
         )
 
-    def _is_break_in(self, context: str) -> bool:
+    def is_break_alone(self, word: str) -> bool:
+        """Return whether Punkt surely breaks after `word` and a space, whatever follows."""
+        answer = self._breaks_alone.get(word)
+        if answer is None:
+            answer = self._remember_answer(self._breaks_alone, word, self._decide_alone(word))
+        return answer
+
+    def is_break_in(self, context: str) -> bool:
+        """Return whether Punkt breaks within a word and what follows it."""
         answer = self._breaks.get(context)
         if answer is None:
             answer = self._remember_answer(self._breaks, context, self._rules.has_break(context))
@@ -173,8 +179,7 @@ class SentenceSplitter:
         memory[key] = answer
         return answer
 
-    def _is_break_alone(self, word: str) -> bool:
-        """Return whether Punkt surely breaks after `word` and a space, whatever follows."""
+    def _decide_alone(self, word: str) -> bool:
         plain = PLAIN_WORD.fullmatch(word)
         if plain:
             return plain[1] != "." or self._rules.is_plain_end(word[:-1].lower())

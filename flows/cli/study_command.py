@@ -39,7 +39,10 @@ def add_study(commands: Any, presets: tuple[str, ...]) -> None:
         "--preset", choices=presets, default="tiny", help="of what is made of the dump"
     )
     study.add_argument(
-        "--at-once", type=int, default=2, help="cells side by side, one thread each (default: 2)"
+        "--at-once",
+        type=int,
+        default=2,
+        help="cells at a time; they share the cores (default: 2)",
     )
     study.add_argument(
         "--dry-run", action="store_true", help="print the stages and cells and which are complete"

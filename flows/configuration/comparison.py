@@ -46,7 +46,7 @@ class Finetuning(Section):
         default=2,
         ge=1,
         le=MOST_AT_ONCE,
-        description="Fine-tunings that run side by side, one thread each",
+        description="Fine-tunings that run side by side and share the cores",
     )
 
     @field_validator("arms", "tasks", "seeds", "learning_rates")

@@ -56,8 +56,8 @@ class Engine(Section):
     flink_master: str = Field(
         default="",
         pattern=HOST_AND_PORT,
-        description="Of flink: HOST:PORT of the JobManager's REST address, for the link to the job "
-        "and the number of slots; empty: neither",
+        description="Of flink: HOST:PORT of the JobManager's REST address, for the link to the "
+        "job, the number of slots and to cancel the job with its run; empty: none of them",
         json_schema_extra=_needs("flink"),
     )
     project: str = Field(
@@ -92,9 +92,14 @@ class Engine(Section):
                 raise ValueError(f"engine.kind={self.kind} needs engine.{name}")
         return self
 
+    @property
+    def is_far(self) -> bool:
+        """Return whether the Beam jobs run elsewhere than in processes of one machine."""
+        return self.kind != "local"
+
     def list_options(self, local_workers: int = 0) -> list[str]:
         """Return the options by which a Beam job runs on this engine."""
-        if self.kind == "local":
+        if not self.is_far:
             return ["--direct_num_workers", str(local_workers)] if local_workers else []
         if self.kind == "flink":
             return [

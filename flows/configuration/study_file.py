@@ -148,10 +148,10 @@ class Study(Part):
     )
     search: Search = Search()
     latency: bool = Field(default=False, description="Measure size, speed and memory of every arm")
-    forms: list[Literal["bf16", "int8"]] = Field(
+    forms: list[Literal["fp32", "bf16", "int8"]] = Field(
         default=[],
-        description="Forms of every arm's classifier whose size, speed and changed labels are "
-        "measured besides; with `latency`",
+        description="Forms of every arm's exported scorer whose size, speed and changed labels "
+        "are measured besides; with `latency`",
     )
 
     def find_arm(self, name: str) -> Arm:
@@ -260,7 +260,10 @@ class StudyChoice(Section):
         description="Files of text that is not reviews, for the studies that pre-train on it too",
     )
     at_once: int = Field(
-        default=2, ge=1, le=MOST_AT_ONCE, description="Cells that run side by side, one thread each"
+        default=2,
+        ge=1,
+        le=MOST_AT_ONCE,
+        description="Cells side by side; they share the cores",
     )
 
     @property

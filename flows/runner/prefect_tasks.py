@@ -11,6 +11,7 @@ from prefect.context import FlowRunContext
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from beam_jobs.job.errors import TransientError, UserError
+from flows.runner.cores import give_threads
 from flows.runner.processes import JobFailed, end_children_on_error
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageRunner
@@ -38,13 +39,17 @@ def is_transient_failure(task: Any, run: Any, state: Any) -> bool:
     return False
 
 
-@task(
-    name="stage",
+retried_task = partial(
+    task,
     retry_jitter_factor=0.5,
     retry_condition_fn=is_transient_failure,
     cache_policy=NO_CACHE,
     persist_result=False,
 )
+"""Decorates a task that is tried again where that may help, once it has `add_retries`."""
+
+
+@retried_task(name="stage")
 def make_stages(runner: StageRunner, chain: Sequence[Stage]) -> Manifest:
     """Make stages one after the other and return the last manifest."""
     return runner.complete_chain(chain)
@@ -56,12 +61,7 @@ def make_together(make: Callable[[], None]) -> None:
     make()
 
 
-@task(
-    retry_jitter_factor=0.5,
-    retry_condition_fn=is_transient_failure,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
+@retried_task()
 def call_task(function: Callable[[], T]) -> T:
     return function()
 
@@ -134,10 +134,15 @@ class PrefectStageMaker:
         return stage
 
     def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
-        """Make all chains, each after those that make what it is made of, which stand before it.
+        """Divide the cores among all chains and make them, each after those that make what it is
+        made of, which stand before it.
 
         What fails is raised when the others are done; what was to be made of it is not tried.
         """
+        self.make_chains(give_threads(chains, at_once), at_once)
+
+    def make_chains(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
+        """Make all chains as `make_side_by_side` does, with the threads that they have."""
         stages = [stage for chain in chains for stage in chain]
         if len(stages) == 1:
             self(stages[0])

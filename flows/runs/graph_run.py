@@ -12,10 +12,8 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.configuration.parameters import Parameters
-from flows.runner.cancellation import watch_for_cancellation
 from flows.runner.pools.maker import PoolStageMaker
 from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.processes import end_children_on_error
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import (
     Plan,
@@ -28,7 +26,7 @@ from flows.runner.store import Stage, Store
 from flows.runs.champion import ChampionLookup, find_champion, register_model
 from flows.runs.engine_check import check_engine
 from flows.runs.estimate import estimate_run
-from flows.runs.lost_runs import crash_lost_runs, mark_run
+from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.runs.placement_check import check_placement
 from flows.runs.run_results import publish_results
 from flows.servers import mlflow_server
@@ -58,9 +56,8 @@ def run_graph(
     restrict_store(store.root)
     store.place.check_access()
     tags = tag_run(store)
-    tracking = Tracking(
-        mlflow_server.resolve_mlflow_uri(store.root), f"file://{store.root}/mlflow/artifacts"
-    )
+    uri = mlflow_server.resolve_mlflow_uri(store.root)
+    tracking = Tracking(uri, mlflow_server.choose_artifact_place(uri, store))
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
     folder = store.root / "runs" / str(flow_run.id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,15 +72,11 @@ def run_graph(
     tracking.start(flow_run.name or "run", values, tags, dataset, folder)
     status = "FAILED"
     try:
-        with (
-            mark_run(store, str(flow_run.id), flow_run.name or ""),
-            end_children_on_error(),
-            watch_for_cancellation(str(flow_run.id)),
-        ):
-            stages = show_plan(graph, parameters, champion, runner)
+        with follow_run(store, str(flow_run.id), flow_run.name or ""):
+            planned = show_plan(graph, parameters, champion, runner)
             if isinstance(maker, PoolStageMaker):
-                check_placement(parameters.engine, store, stages)
-                maker.check_pools(stages, parameters.pretraining.device)
+                check_placement(parameters.engine, store, [stage for stage, _ in planned])
+                maker.check_pools(planned)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
             register_model(parameters, maker, lookup.champion, last, tracking)
@@ -109,7 +102,8 @@ def create_maker(
     """Return what makes the stages: this process tree, or workers of pools."""
     engine = parameters.engine
     if engine.placement == "pools":
-        return PoolStageMaker(runner, engine.training_pool, find_champion, after_stage)
+        device = parameters.pretraining.device
+        return PoolStageMaker(runner, engine.training_pool, find_champion, after_stage, device)
     return PrefectStageMaker(runner, find_champion, after_stage)
 
 
@@ -118,21 +112,23 @@ def show_plan(
     parameters: Form,
     champion: Champion,
     runner: StageRunner,
-) -> list[Stage]:
+) -> list[tuple[Stage, float | None]]:
     """Show what the graph is going to make, and about how long that takes; return the stages that
-    are not complete, as far as they are known.
+    are not complete, as far as they are known, and the seconds of each.
 
     It cannot stop a run: what is wrong with the graph is told, and tried again, where it is made.
     """
-    plan = Plan(runner.store, champion.encoder)
+    plan, seconds = Plan(runner.store, champion.encoder), dict[str, float | None]()
     try:
         graph(parameters, plan)
         made = estimate_run(plan, parameters)
     except Exception as unknown:
         find_run_logger().warning("how long this takes is not known: %s", unknown)
     else:
+        seconds |= made.seconds
         runner.show_plan(plan_page.format_total(made), plan_page.render_plan(made))
-    return [stage for stage, is_complete in plan.stages if not is_complete]
+    todo = [stage for stage, is_complete in plan.stages if not is_complete]
+    return [(stage, seconds.get(stage.fingerprint)) for stage in todo]
 
 
 def tag_run(store: Store) -> dict[str, str]:

@@ -12,9 +12,18 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
 from beam_jobs.job.locks import exclusive_lock, try_lock
+from flows.runner.cancellation import watch_for_cancellation
+from flows.runner.processes import end_children_on_error
 from flows.runner.run_log import find_run_logger
 from flows.runner.store import Store
 from flows.runner.store_usage import RUN_MARK, list_run_marks
+
+
+@contextmanager
+def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
+    """Mark a run while the block lasts, watch for its cancellation, end its jobs on an error."""
+    with mark_run(store, run, name), end_children_on_error(), watch_for_cancellation(run):
+        yield
 
 
 @contextmanager

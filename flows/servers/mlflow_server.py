@@ -11,6 +11,7 @@ from pathlib import Path
 
 from beam_jobs.job.errors import UserError
 from flows.runner.processes import Child
+from flows.runner.store import Store
 from flows.servers.prefect_server import find_running_servers, set_database_driver
 from flows.servers.settings import HOST, NO_TELEMETRY
 
@@ -75,3 +76,11 @@ def write_mlflow_access(folder: Path) -> dict[str, str]:
         "MLFLOW_AUTH_ADMIN_PASSWORD": password,
         "MLFLOW_FLASK_SERVER_SECRET_KEY": key,
     }
+
+
+def choose_artifact_place(uri: str, store: Store) -> str:
+    """Return where a new experiment keeps its artifacts: in the store's folder, or, where hosts
+    have a bucket and a server in common, empty: where the server says.
+    """
+    is_shared = "://" in store.address and uri.startswith("http")
+    return "" if is_shared else f"file://{store.root}/mlflow/artifacts"

@@ -8,6 +8,8 @@ from beam_jobs.job.errors import UserError
 HOST = "127.0.0.1"
 TAG = "amazon-electra"
 """Tag of every run of ours: by it the automations tell them from other runs on the same server."""
+PART_FLOW = "run-stage"
+"""Flow of the runs that make stages of another run."""
 DUMP_EVENT = "reviews.dump.arrived"
 """Event that makes the watcher look at once; a storage notification or a webhook emits it."""
 READY_FILE = Path("logs", "deployments.ready")

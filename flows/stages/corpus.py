@@ -26,19 +26,19 @@ def build_corpus_stage(
         for path in dump.list_files(given, store, "corpus.withhold")
     ]
     options = {**dump.list_reading_options(parameters.dump), **list_selection_options(chosen)}
-    is_far = parameters.engine.kind != "local"
+    is_far, known = parameters.engine.is_far, dump.know_files(withheld, store)
     return Stage(
         "corpus",
         6,  # near copies of dev and test reviews are withheld; words decide, not punctuation
         {
             "split": chosen.split,
             "seed": chosen.seed,
-            "withhold": [store.digest(path) for path in withheld],
+            "withhold": [sha256 for _, sha256 in known],
             **options,
         },
         {"dump": reviews, **({"earlier": earlier[-1]} if earlier else {})},
         "beam_jobs.corpus_job",
-        partial(format_arguments, parameters, reviews, tuple(earlier), tuple(withheld), options),
+        partial(format_arguments, parameters, reviews, tuple(earlier), known, options),
         on_engine=is_far,
     )
 
@@ -47,19 +47,20 @@ def format_arguments(
     parameters: Parameters,
     reviews: Stage,
     earlier: Sequence[Stage],
-    withheld: Sequence[Path],
+    withheld: Sequence[dump.KnownFile],
     options: Mapping[str, Any],
     store: Store,
     folder: Path,
 ) -> list[str]:
     """Return the command line of the corpus job."""
-    chosen, is_far = parameters.corpus, parameters.engine.kind != "local"
+    chosen, is_far = parameters.corpus, parameters.engine.is_far
+    kept_out = dump.locate_files(withheld, store, "corpus.withhold")
     return [
         *["--input", *reviews.result["paths"]],
         *["--output", store.open_output(folder, is_far)],
         *["--split", chosen.split, "--seed", str(chosen.seed)],
         *(["--seen", *(store.open_input(c, is_far) for c in earlier)] if earlier else []),
-        *(["--withhold", *map(str, withheld)] if withheld else []),
+        *(["--withhold", *kept_out] if kept_out else []),
         *dump.format_options(options),
         *parameters.engine.list_options(chosen.workers),
     ]

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,8 @@ from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage, Store
 
 READ_AT_ONCE = 1 << 24  # bytes
+KnownFile = tuple[Path, str]
+"""A file, and its SHA-256."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,25 @@ def check_copies(reviews: Stage, store: Store) -> None:
             continue
         if number := re.fullmatch(rf"{re.escape(str(store.root))}/samples/sample-(\d+).*", path):
             write_sample_dump(int(number[1]), store)
-        if not Path(path).is_file():
+        locate_files([(Path(path), file["sha256"])], store)
+
+
+def know_files(paths: Sequence[Path], store: Store) -> tuple[KnownFile, ...]:
+    """Return files with what tells them from others of the same name on another host."""
+    return tuple((path, store.digest(path)) for path in paths)
+
+
+def locate_files(files: Sequence[KnownFile], store: Store, field: str = "dump.paths") -> list[str]:
+    """Return the paths of files; UserError where one is not on this host as the run knows it."""
+    for path, sha256 in files:
+        if not path.is_file():
             raise UserError(
-                f"dump.paths: {path} is not on this host; put it into s3:// or gs://, or into a "
+                f"{field}: {path} is not on this host; put it into s3:// or gs://, or into a "
                 "folder that all hosts share"
             )
-        if store.digest(Path(path)) != file["sha256"]:
-            raise UserError(f"dump.paths: {path} is another file on this host; copy it again")
+        if store.digest(path) != sha256:
+            raise UserError(f"{field}: {path} is another file on this host; copy it again")
+    return [str(path) for path, _ in files]
 
 
 def name_dump(paths: list[str]) -> str:

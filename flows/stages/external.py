@@ -4,6 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from beam_jobs.job.errors import UserError
 from flows.runner.store import Stage, Store
 from flows.stages.origin_folder import locate_origin
 from flows.stages.pretraining import locate_exported_folder
@@ -23,6 +24,18 @@ def build_external_stage(place: str, store: Store) -> Stage:
     }
     content = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
     return Stage("external", 1, {"content": content}, result={"path": str(path.resolve())})
+
+
+def check_place(stage: Stage, store: Store) -> None:
+    """Raise UserError where a file or a folder is not on this host as the run knows it."""
+    path = stage.result["path"]
+    if build_external_stage(path, store).fingerprint == stage.fingerprint:
+        return
+    if Path(path).exists():
+        raise UserError(f"{path} is something else on this host; copy it again")
+    raise UserError(
+        f"{path} is not on this host; put it into a folder that all hosts see at the same path"
+    )
 
 
 def list_place_files(path: Path) -> list[Path]:

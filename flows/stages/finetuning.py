@@ -11,6 +11,7 @@ from typing import Any
 
 from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import format_value, replace_settings
+from flows.runner.cores import ONE_THREAD
 from flows.runner.store import ACCELERATOR, Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
 from flows.stages.origin_folder import locate_origin
@@ -23,9 +24,6 @@ from model.finetuning import VERSION
 from model.presets import PRESETS
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.transformers_config import copy_architecture, write_architecture
-
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-"""Cells run side by side; more threads each would only fight for the cores."""
 
 
 @dataclass(frozen=True)
@@ -243,6 +241,14 @@ def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
     )
 
 
+def locate_results(store: Store, finetuned: Stage, evaluated: Stage) -> dict[str, str]:
+    """Return the folders, on this machine, of what a report reads of a cell."""
+    return {
+        "evaluation": str(store.fetch(evaluated)),
+        "finetuned": str(store.fetch(finetuned, "result.json", "metrics.jsonl")),
+    }
+
+
 def format_evaluation_arguments(
     chosen: Finetuning, finetuned: Stage, store: Store, folder: Path
 ) -> list[str]:
@@ -255,10 +261,12 @@ def format_evaluation_arguments(
 
 
 def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str, form: str = "") -> Stage:
-    """Return the measurement of size, speed and memory of a fine-tuned model, in a form of it."""
+    """Return the measurement of size, speed and memory of a fine-tuned model, or of a form of the
+    scorer that it becomes.
+    """
     return Stage(
         "latency",
-        1,
+        2,
         {"task": chosen.task, "device": chosen.device} | ({"form": form} if form else {}),
         {"data": chosen.data, "model": finetuned},
         "model.evaluation.latency",

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -50,6 +50,8 @@ class PretrainingRequest:
     """The published encoder it starts from, which says the shape; None: random weights."""
     processes: int = 1
     """That share each batch; they decide the time, not the result."""
+    beside: int = 0
+    """Jobs that run at the same time; a training on a CPU leaves each a core."""
 
     @property
     def resolved(self) -> Preset:
@@ -85,6 +87,20 @@ def shares_cores(parameters: Parameters) -> bool:
     return not has_accelerator(device)
 
 
+def may_share_cores(parameters: Parameters) -> bool:
+    """Return whether trainings may come to share a CPU; a worker elsewhere looks what it has."""
+    is_unknown = parameters.engine.placement == "pools" and parameters.pretraining.device == "auto"
+    return is_unknown or shares_cores(parameters)
+
+
+def count_threads(training: PretrainingRequest) -> int:
+    """Return the threads of a training on this machine; 0: all cores, or an accelerator."""
+    if training.threads or not training.beside or has_accelerator(training.device):
+        return training.threads
+    cores = (os.cpu_count() or 1) - training.beside
+    return max(1, cores // training.processes)
+
+
 def build_pretraining_stage(
     parameters: Parameters,
     shards: Stage,
@@ -97,11 +113,7 @@ def build_pretraining_stage(
     On a CPU it leaves `beside` cores to jobs that run at the same time.
     """
     training, steps = describe_training(parameters), parameters.pretraining.steps
-    training = replace(training, origin=origin)
-    is_here = parameters.engine.placement != "pools"
-    if beside and is_here and shares_cores(parameters):
-        cores = (os.cpu_count() or 1) - beside
-        training = replace(training, threads=max(1, cores // training.processes))
+    training = replace(training, origin=origin, beside=beside)
     return build_training_stage(training, shards, steps, *longer)
 
 
@@ -221,7 +233,7 @@ def _build_stage(
         4,
         {
             **shape,
-            "preset.pretraining": asdict(PRESETS[training.preset].pretraining),
+            "preset.pretraining": PRESETS[training.preset].pretraining.describe(),
             **own,
             "seed": training.seed,
             "settings": deciding,
@@ -255,7 +267,7 @@ def format_arguments(
         *(["--start-from", str(locate_origin(store, origin))] if origin else []),
         *(list_probe_options(store, corpus) if corpus else []),
         *(["--processes", str(training.processes)] if training.processes > 1 else []),
-        *(["--threads", str(training.threads)] if training.threads else []),
+        *(["--threads", str(threads)] if (threads := count_threads(training)) else []),
         *list_more(store),
         *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
     ]

@@ -10,7 +10,7 @@ from flows.configuration.parameters import Addition, Parameters
 from flows.configuration.settings import list_changes
 from flows.runner.store import Manifest, Stage, Store
 from flows.stages.external import locate_encoder
-from flows.stages.finetuning import Cell
+from flows.stages.finetuning import Cell, locate_results
 from flows.stages.origin_folder import get_name, read_origin
 
 
@@ -71,7 +71,7 @@ def describe_study(
                 "arm": c.arm,
                 "task": c.task,
                 "seed": c.seed,
-                "evaluation": str(store.fetch(c.evaluated)),
+                **locate_results(store, c.finetuned, c.evaluated),
             }
             for c in cells
         ],

@@ -8,6 +8,7 @@ from pathlib import Path
 from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Parameters
 from flows.runner.store import Stage, Store
+from flows.stages.dump import KnownFile, know_files, locate_files
 from flows.stages.origin_folder import open_vocabulary
 from model.presets import PRESETS
 
@@ -16,7 +17,7 @@ def build_shards_stage(
     parameters: Parameters, corpus: Stage, vocabulary: Stage, max_length: int = 0
 ) -> Stage:
     """Return the shards of sequences of so many tokens; 0: as the form or the preset says."""
-    max_length, is_far = max_length or find_length(parameters), parameters.engine.kind != "local"
+    max_length, is_far = max_length or find_length(parameters), parameters.engine.is_far
     return Stage(
         "shards",
         2,
@@ -37,13 +38,22 @@ def format_arguments(
     folder: Path,
 ) -> list[str]:
     """Return the command line of the shards job on a corpus."""
-    is_far = parameters.engine.kind != "local"
     return [
-        *["--corpus", store.open_input(corpus, is_far)],
+        *["--corpus", store.open_input(corpus, parameters.engine.is_far)],
+        *_format_packing(parameters, vocabulary, max_length, store, folder),
+        *parameters.engine.list_options(parameters.corpus.workers),
+    ]
+
+
+def _format_packing(
+    parameters: Parameters, vocabulary: Stage, max_length: int, store: Store, folder: Path
+) -> list[str]:
+    """Return the options that say with which vocabulary, where to and how long."""
+    is_far = parameters.engine.is_far
+    return [
         *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
         *["--output", store.open_output(folder, is_far)],
         *["--max_length", str(max_length)],
-        *parameters.engine.list_options(parameters.corpus.workers),
     ]
 
 
@@ -76,22 +86,23 @@ def build_general_shards_stage(
     What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
     the corpus.
     """
-    max_length, is_far = find_length(parameters), parameters.engine.kind != "local"
+    max_length, is_far = find_length(parameters), parameters.engine.is_far
+    read, kept_out = know_files(texts, store), know_files(withheld, store)
     return Stage(
         "shards",
         4,  # as of corpus 6, and however many reviews are tested on
         {
             "max_length": max_length,
-            "general_text": [store.digest(path) for path in texts],
-            "withhold": [store.digest(path) for path in withheld],
+            "general_text": [sha256 for _, sha256 in read],
+            "withhold": [sha256 for _, sha256 in kept_out],
         },
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
         partial(
             format_general_arguments,
             parameters,
-            tuple(texts),
-            tuple(withheld),
+            read,
+            kept_out,
             corpus,
             vocabulary,
         ),
@@ -102,22 +113,21 @@ def build_general_shards_stage(
 
 def format_general_arguments(
     parameters: Parameters,
-    texts: Sequence[Path],
-    withheld: Sequence[Path],
+    texts: Sequence[KnownFile],
+    withheld: Sequence[KnownFile],
     corpus: Stage,
     vocabulary: Stage,
     store: Store,
     folder: Path,
 ) -> list[str]:
     """Return the command line of the shards job on text that is not reviews."""
-    is_far = parameters.engine.kind != "local"
+    is_far = parameters.engine.is_far
+    kept_out = locate_files(withheld, store, "corpus.withhold")
     return [
-        *["--general-text", *map(str, texts)],
+        *["--general-text", *locate_files(texts, store, "study.general_text")],
         *["--punkt", f"{store.open_input(corpus, is_far)}/punkt.json"],
-        *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
-        *["--output", store.open_output(folder, is_far)],
-        *["--max_length", str(find_length(parameters))],
-        *(["--withhold", *map(str, withheld)] if withheld else []),
+        *_format_packing(parameters, vocabulary, find_length(parameters), store, folder),
+        *(["--withhold", *kept_out] if kept_out else []),
         *["--withhold-corpus", store.open_input(corpus, is_far)],
         *parameters.engine.list_options(parameters.corpus.workers),
     ]

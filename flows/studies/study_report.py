@@ -18,6 +18,7 @@ from flows.configuration.study_file import (
 )
 from flows.runner.store import Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
+from flows.stages.finetuning import locate_results
 from flows.stages.report import describe_origins, describe_stages, list_changed_settings
 from flows.studies import held_out
 from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
@@ -123,7 +124,7 @@ def describe_cell(store: Store, cell: StudyCell) -> dict[str, Any]:
         "seed": cell.seed,
         **several,
         "fingerprint": cell.finetuned.fingerprint,
-        "evaluation": str(store.fetch(cell.evaluated)),
+        **locate_results(store, cell.finetuned, cell.evaluated),
     }
 
 

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from flows.runner import failures as failures_log
 from flows.runner.store import ACCELERATOR
-from flows.servers.settings import LOST_RUNS, LOST_SECONDS, TAG
+from flows.servers.settings import LOST_RUNS, LOST_SECONDS, PART_FLOW, TAG
 
 OUR_RUNS: dict[str, str | list[str]] = {
     "prefect.resource.role": "tag",
@@ -29,6 +29,11 @@ OUR_RUNS: dict[str, str | list[str]] = {
 """Heartbeats and changes of state name the run's tags; runs of others on the same server are left
 alone.
 """
+NO_PART: dict[str, str | list[str]] = {
+    "prefect.resource.role": "flow",
+    "prefect.resource.name": f"!{PART_FLOW}",
+}
+"""A run that waits for a worker's tells of the failure of both."""
 WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
 """Environment variable with the address that is called when a run fails; it may be a secret, so it
 is never logged.
@@ -112,7 +117,7 @@ def build_failure_automation() -> Automation:
         trigger=EventTrigger(
             expect={"prefect.flow-run.Failed", "prefect.flow-run.Crashed"},
             match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=OUR_RUNS,
+            match_related=[OUR_RUNS, NO_PART],
             posture=Posture.Reactive,
             threshold=1,
         ),

@@ -65,6 +65,12 @@ WAITING = "flows"
 """Pool of the runs whose stages are made by workers of others; a run takes 230 MB."""
 PLACED = {"placement": "pools"}
 """What the section `engine` of such a run's form says."""
+PART = "flows.run_stage.run_stage"
+"""Flow of what workers make of other runs."""
+ENGINE = "python -m prefect.engine"
+"""What a worker starts for a run. Where nothing is named it starts this as well, after a process
+that imports Prefect and the flow to find out that the run needs no folder of its own.
+"""
 DEPLOYMENTS = (
     DeploymentSpec(
         "domain-adaptation",
@@ -118,7 +124,7 @@ DEPLOYMENTS = (
     *(
         DeploymentSpec(
             f"run-stage-{pool}",
-            "flows.run_stage.run_stage",
+            PART,
             "Makes a stage of a run that waits for it (engine.placement: pools). Runs start it.",
             pool=pool,
             is_served=False,
@@ -253,6 +259,7 @@ def build_prefect_file() -> dict[str, Any]:
 def describe_deployment(spec: DeploymentSpec, store: str) -> dict[str, Any]:
     """Return a deployment as Prefect's deployment file has it."""
     placed = {"engine": dict(PLACED)} if spec.pool == WAITING else {}
+    command = {"command": ENGINE} if spec.entrypoint == PART else {}
     schedule = {"cron": spec.cron, "timezone": "UTC", "slug": spec.name}
     return {
         "name": spec.name,
@@ -260,7 +267,7 @@ def describe_deployment(spec: DeploymentSpec, store: str) -> dict[str, Any]:
         "description": spec.description,
         "tags": [TAG],
         "parameters": {**spec.parameters, **placed, "store": store},
-        "work_pool": {"name": spec.pool, "job_variables": {"env": dict(CLIENT)}},
+        "work_pool": {"name": spec.pool, "job_variables": {**command, "env": dict(CLIENT)}},
         "schedules": [schedule] if spec.cron else [],
         "triggers": spec.triggers,
     }

@@ -3,15 +3,19 @@ NAME --data DIR --output FILE`.
 
 It times the way from text to answer, tokenizing included, on a fixed number of threads: p50 and p99
 per review, one at a time and in batches of 32 (each with the number of batches timed), reviews per
-second, parameters, bytes of the weights, of a form the labels that it changes, and peak memory: on
-a GPU what torch allocated there; else the resident memory of the process, Python and torch included
-(ru_maxrss), so that two models differ by less than their weights.
+second, parameters, bytes of the weights, and peak memory: on a GPU what torch allocated there; else
+the resident memory of the process, Python and torch included (ru_maxrss), so that two models differ
+by less than their weights.
+
+`own` is the network as it was fine-tuned. Any other form is the program that `python -m
+model.scorer` would export and the scoring job would run, in the batches it would make; counted
+besides are the labels that it changes against the network in fp32.
 """
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +24,9 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import read_options
 from model.options import LatencyOptions
+
+if TYPE_CHECKING:
+    from model.scoring.forms import Form
 
 REVIEWS = 256
 WARM_UP = 16
@@ -50,11 +57,11 @@ def measure_latency(
     data: Path,
     threads: int,
     device: str,
-    form: Literal["bf16", "int8"] | None = None,
+    form: "Form | None" = None,
 ) -> dict[str, Any]:
     """Return the cost of a fine-tuned folder on test reviews of the task `name`.
 
-    In another form than it has, of a classifier on a CPU: also how many labels differ.
+    In a form of the scorer, of a classifier on a CPU: also how many labels differ.
     """
     import torch
 
@@ -63,6 +70,7 @@ def measure_latency(
     from model.finetuning.network import encoders
     from model.finetuning.tasks import find_task
     from model.scoring.forms import convert_form
+    from model.scoring.program import prepare_network
 
     torch.set_num_threads(threads)
     target = open_device(device, "auto") if form is None else open_device("cpu", "fp32")
@@ -70,22 +78,26 @@ def measure_latency(
     examples = load_examples(find_task(name, data, head.labels), data, "test", Sampling(REVIEWS))
     answer = _create_answer_function(model.to(target.torch), folder, target)
     parameters = sum(p.numel() for p in model.parameters())
-    changed: dict[str, Any] = {}
+    described: dict[str, Any] = {"bytes": _count_bytes_on_disk(folder)}
     if form is not None:
         if head.shape != "classification":
             raise UserError(f"--form {form}: {name} is no classification; only classifiers have it")
         labels = np.argmax(answer(examples), 1)
-        convert_form(model, form)
+        network = convert_form(prepare_network(model, head), form)
+        answer = _create_program_function(network, head, folder)
         differ = np.argmax(answer(examples), 1) != labels
-        changed = {"form": form, "changed_labels": int(differ.sum())}
+        described = {
+            "form": form,
+            "changed_labels": int(differ.sum()),
+            "bytes": _count_bytes(network),
+        }
     one, many = _time_batches(answer, examples, 1), _time_batches(answer, examples, 32)
     return {
-        **changed,
+        **described,
         "reviews": len(examples),
         "device": target.kind,
         "threads": threads,
         "parameters": parameters,
-        "bytes": _count_bytes(model) if changed else _count_bytes_on_disk(folder),
         "batch_1": _summarize_times(one),
         "batch_32": _summarize_times(many),
         "reviews_per_second": 1000 / float(np.mean(many)),
@@ -95,17 +107,31 @@ def measure_latency(
 
 def _create_answer_function(model: Any, folder: Path, device: Any) -> Any:
     """Return a function that answers a batch of examples and waits for the device."""
-    from model.finetuning.features.featurizer import Featurizer
     from model.finetuning.network import encoders
     from model.finetuning.network.forward import predict_logits
 
-    head, tokenizer = encoders.read_task_head(folder), encoders.load_tokenizer(str(folder))
-    encode = Featurizer(tokenizer, head.shape, head.max_length, head.stride, head.clean)
+    head = encoders.read_task_head(folder)
+    encode = head.make_featurizer(encoders.load_tokenizer(str(folder)))
 
     def answer_batch(examples: Sequence[Any]) -> list[np.ndarray]:
         logits = predict_logits(model, encode(examples), head.shape, device)
         device.wait()
         return logits
+
+    return answer_batch
+
+
+def _create_program_function(network: Any, head: Any, folder: Path) -> Any:
+    """Return a function that answers a batch of examples by the exported network."""
+    from model.finetuning.network import encoders
+    from model.scoring.agreement import score_features
+    from model.scoring.program import make_served_program
+
+    encode = head.make_featurizer(encoders.load_tokenizer(str(folder)))
+    program = make_served_program(network, head.max_length)
+
+    def answer_batch(examples: Sequence[Any]) -> np.ndarray:
+        return score_features(program, encode(examples), head.max_length)[0]
 
     return answer_batch
 

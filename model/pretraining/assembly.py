@@ -72,10 +72,11 @@ def build_training(
     initialize_weights(model, config.seed, config.initializer_range)
     if origin:
         initial = load_weights(model, shape, origin, shards.vocabulary)
-        if isinstance(model, MaskedLanguageModel) and "encoder_head.bias" in initial:
-            set_output_bias(model.encoder_head.bias, shards)
+        head = "generator_head" if isinstance(model, Electra) else "encoder_head"
+        if f"{head}.bias" in initial:
+            set_output_bias(getattr(model, head).bias, shards)
         if device.is_rank0:
-            print(describe_origin(origin, initial), file=sys.stderr)
+            print(describe_origin(model, shape, origin, initial), file=sys.stderr)
     model.noise.pooled = device.kind == "cpu"
     device.move_model(model)
     identity = identify_run(preset, shards) | {"budget_seconds": budget.seconds if budget else None}

@@ -33,7 +33,7 @@ Identity = dict[str, Any]
 
 def identify_run(preset: Preset, shards: Shards) -> Identity:
     """Return everything that must be the same for a checkpoint to be continued."""
-    settings = preset.architecture.describe() | asdict(preset.pretraining)
+    settings = preset.architecture.describe() | preset.pretraining.describe()
     return {
         "computation": COMPUTATION_VERSION,
         "vocabulary": shards.vocabulary_fingerprint,

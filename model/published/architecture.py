@@ -16,7 +16,7 @@ Fail = Callable[[str], UserError]
 EXACT_GELU = ("gelu", "gelu_python")  # gelu_new and others are approximations: other numbers
 LEAST_TYPES = 2
 """Rows of token types; an encoder with fewer gets copies of its first."""
-CHOSEN_HERE = ("generator_multiplier", "max_positions")
+CHOSEN_HERE = ("generator_multiplier", "generator_layers", "max_positions")
 """Fields of Architecture that may be set although the origin has others."""
 _REFUSED = {
     "auto_map": "code of its own (auto_map), which is never run",

@@ -139,8 +139,8 @@ def _build_cost_table(study: Mapping[str, Any], results: Results) -> list[Block]
             rows.append((f"{arm['name']}, {form}", changed, *others, *_format_cost(cost)))
     caption = (
         f"Cost per review, text to answer, on {first['device']} with {first['threads']} "
-        "thread(s); main metrics with their 95% intervals. In another form on a CPU: the labels "
-        "that differ on test reviews of the first task"
+        "thread(s); main metrics with their 95% intervals. A form is one of the scorer's, on a "
+        "CPU: the labels that differ on test reviews of the first task"
     )
     return [Table(header, rows, caption)]
 

@@ -245,12 +245,15 @@ def _load_cell(cell: Mapping[str, Any], base: Path) -> Cell:
     if not (folder / "metrics.json").exists():
         raise UserError(f"{folder}: no metrics.json; cells name folders written by model.evaluate")
     pretraining_seed = cell.get("pretraining_seed")
+    about = json.loads((folder / "metrics.json").read_text())
+    if "finetuned" in cell:  # it names the folder on the host that evaluated
+        about["model"] = str(base / cell["finetuned"])
     return Cell(
         arm=cell["arm"],
         task=cell["task"],
         seed=int(cell["seed"]),
         folder=folder,
-        about=json.loads((folder / "metrics.json").read_text()),
+        about=about,
         predictions=read_predictions(folder / "predictions.parquet"),
         fingerprint=str(cell.get("fingerprint", "")),
         pretraining_seed=None if pretraining_seed is None else int(pretraining_seed),

@@ -4,8 +4,10 @@
 
 The cluster is that of tests/flink: needs root, and what `make test-flink` gathers. CPU seconds are
 those of all processes of the hosts without the S3 server's, looked at twice a second; memory is
-what a process holds at most, pages that it shares with others included. A Flink job is run once
-before, so that the cluster's programs are warm. Wall seconds mean something on an idle machine.
+what a process holds at most, all of it and without the pages of files, which it may share. A Flink
+job is run once before, so that the cluster's programs are warm. Wall seconds want an idle machine
+with cores for the S3 server too, which takes as much CPU as a TaskManager; where there are too few,
+--cpu_share gives each TaskManager with its Python workers less than a core, by a control group.
 """
 
 import argparse
@@ -16,7 +18,8 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -24,9 +27,10 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from flows.configuration.engine import Engine
 from tests.bench.data_path_parts import dumps
-from tests.flink.cluster import Cluster, start_cluster
+from tests.flink.cluster import WORKERS, Cluster, start_cluster
+from tests.patience import eventually
 
-HOSTS = ("jobs", "manager", "worker1", "worker2")
+HOSTS = ("job", "jobmanager", "jobserver", *WORKERS)
 PARTS = {  # a word of the command of each
     "SdkHarness": "python_worker",
     "TaskManagerRunner": "task_manager",
@@ -34,6 +38,8 @@ PARTS = {  # a word of the command of each
     "FlinkJobServerDriver": "job_server",
     "corpus_job": "job",
 }
+GROUPS = Path("/sys/fs/cgroup/cpu")
+"""The control groups of Linux, version 1."""
 
 
 class Meter:
@@ -46,6 +52,7 @@ class Meter:
         self._last: dict[tuple, float] = {}
         self.seconds: dict[str, float] = {}
         self.megabytes: dict[str, float] = {}
+        self.own_megabytes: dict[str, float] = {}
 
     def __enter__(self) -> "Meter":
         self._look()
@@ -78,8 +85,12 @@ class Meter:
                 part = self._parts.setdefault(key, found)
                 times = process.cpu_times()
                 self._last[key] = times.user + times.system
-                held = process.memory_info().rss / 1e6
-                self.megabytes[part] = max(self.megabytes.get(part, 0.0), held)
+                memory = process.memory_info()
+                for most, held in (
+                    (self.megabytes, memory.rss),
+                    (self.own_megabytes, memory.rss - memory.shared),
+                ):
+                    most[part] = max(most.get(part, 0.0), held / 1e6)
 
 
 def measure_job(
@@ -101,6 +112,7 @@ def measure_job(
         "cpu_seconds": round(sum(meter.seconds.values()), 1),
         "cpu_seconds_by_part": {n: round(s, 1) for n, s in meter.seconds.items() if s >= 0.1},
         "peak_megabytes": {n: round(m) for n, m in meter.megabytes.items()},
+        "peak_megabytes_without_files": {n: round(m) for n, m in meter.own_megabytes.items()},
     }
 
 
@@ -108,21 +120,49 @@ def measure(chosen: argparse.Namespace, folder: Path) -> list[dict[str, object]]
     """Return a row for the local engine and one for each number of TaskManagers."""
     (folder / "hidden").mkdir()
     (folder / "logs").mkdir()
-    with start_cluster(folder / "hidden", folder / "logs") as cluster:
+    with (
+        limit_cpu(chosen.cpu_share) as limits,
+        start_cluster(folder / "hidden", folder / "logs", limits) as cluster,
+    ):
         dumps.write(sorted(glob.glob(chosen.dump)), folder / "measured", None, chosen.copies)
         cluster.put(folder / "measured")
         flink = cluster.engine
         if chosen.warm:
             measure_job(cluster, "warm", flink, 2, "dump-0.*")
-        rows = [measure_job(cluster, "local", Engine(), max(chosen.task_managers))]
+        rows = []
+        if chosen.local:
+            rows.append(measure_job(cluster, "local", Engine(), max(chosen.task_managers)))
         for number in chosen.task_managers:
             engine = flink.model_copy(update={"workers": number})
             rows.append(measure_job(cluster, f"flink{number}", engine, number))
-            rows[-1]["cpu_ratio"] = round(rows[-1]["cpu_seconds"] / rows[0]["cpu_seconds"], 3)
-            rows[-1]["same_bytes"] = read_corpus(cluster, "local") == read_corpus(
-                cluster, f"flink{number}"
-            )
+            if chosen.local:
+                rows[-1] |= compare(cluster, rows[0], rows[-1], f"flink{number}")
+            print(rows[-1], file=sys.stderr)
     return rows
+
+
+@contextmanager
+def limit_cpu(share: float) -> Iterator[dict[str, list[str]]]:
+    """Yield by host words before a command that give it so much of a core; 0: no limit."""
+    groups = {name: GROUPS / f"ae-{os.getpid()}-{name}" for name in WORKERS if share}
+    for group in groups.values():
+        group.mkdir()
+        (group / "cpu.cfs_quota_us").write_text(str(round(share * 100_000)))
+    try:
+        enter = 'echo $$ > "$1"; shift; exec "$@"'
+        yield {name: ["sh", "-ec", enter, "sh", f"{g}/tasks"] for name, g in groups.items()}
+    finally:
+        for group in groups.values():
+            eventually(lambda group=group: not (group / "tasks").read_text())
+            group.rmdir()
+
+
+def compare(cluster: Cluster, local: dict, flink: dict, output: str) -> dict[str, object]:
+    """Return how a job on Flink compares with that on the local engine."""
+    return {
+        "cpu_ratio": round(flink["cpu_seconds"] / local["cpu_seconds"], 3),
+        "same_bytes": read_corpus(cluster, "local") == read_corpus(cluster, output),
+    }
 
 
 def read_corpus(cluster: Cluster, folder: str) -> dict[str, bytes]:
@@ -136,6 +176,12 @@ def main() -> None:
     parser.add_argument("--dump", required=True, help="files of a dump, as a pattern")
     parser.add_argument("--copies", type=int, default=1, help="perturbed, of each (default: 1)")
     parser.add_argument("--task_managers", type=int, nargs="+", default=[2], help="(default: 2)")
+    parser.add_argument(
+        "--no_local", dest="local", action="store_false", help="leave the local engine out"
+    )
+    parser.add_argument(
+        "--cpu_share", type=float, default=0, help="of a core for each TaskManager (default: all)"
+    )
     parser.add_argument("--cold", dest="warm", action="store_false", help="measure the first job")
     parser.add_argument("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args()

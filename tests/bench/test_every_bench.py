@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +74,28 @@ def figures(text: str) -> dict:
             {"rows"},
         ),
         ("dumps_in_turn", ["--dump", "{dump}", "--dump", "{dump}"], set()),
+        (
+            "electra_plateau",
+            [
+                *("--corpus", "{corpus}", "--vocabulary", "{vocabulary}", "--steps", 6),
+                *("--recipes", "ELECTRA after half of the cost in MLM", "--seeds", 0, 1),
+            ],
+            {"rows"},
+        ),
         ("finetune_dropout", ["--tokens", 8, "--rounds", 1], set()),
+        (
+            "finetuning_threads",
+            ["--input", "{dump}", "--encoder", "{electra}", "--reviews", 20, "--threads", 1, 2],
+            {"rows"},
+        ),
+        (
+            "finetuning_tokens",
+            [
+                *("--encoder", "{electra}", "--task", "polarity", "--data", "{corpus}"),
+                *("--preset", "tiny", "--set", "epochs=1", "--device", "cpu"),
+            ],
+            {"share", "texts"},
+        ),
         ("orchestration", [], {"added_seconds_a_stage", "repeated_run_seconds"}),
         ("pretrain_checkpoint", ["--preset", "tiny"], set()),
         ("pretrain_memory", ["--steps", 2000], set()),
@@ -100,12 +122,13 @@ def figures(text: str) -> dict:
             ["--steps", 3, "--seeds", 0, 1, "--tasks", "polarity", "--reviews", REVIEWS],
             set(),
         ),
+        ("state_type", ["--preset", "tiny", "--batch", 4, "--rounds", 1], {"rows"}),
         ("withholding_memory", ["--withhold", "{dump}"], set()),
         ("withholding_own", ["--input", "{dump}", "--rounds", 1], {"share"}),
     ],
 )
 def test_it_prints_its_figures_as_json(made, bench, words, keys):
-    places = {name: made / name for name in ("model", "corpus", "shards")}
+    places = {name: made / name for name in ("model", "corpus", "shards", "vocabulary")}
     places |= {"dump": made / "dump.json.gz", "electra": made / "electra" / "discriminator"}
     words = [word.format(**places) if isinstance(word, str) else word for word in words]
     found = figures(run(BENCHES / f"{bench}.py", *words, "--json"))
@@ -124,6 +147,13 @@ def test_the_bench_of_fine_tuning_compares_with_the_plain_loop(made):
 def test_the_cost_on_dataflow_is_a_table():
     printed = run(BENCHES / "data_path_cost.py", "--reviews_per_cpu_second", 9000)
     assert printed.count("|") > 20
+
+
+def test_the_cost_on_flink_is_what_its_readme_says():
+    readme = (BENCHES.parents[1] / "deploy" / "flink" / "README.md").read_text()
+    [words] = re.findall(r"^    python tests/bench/data_path_cost\.py (.+)$", readme, re.M)
+    for line in run(BENCHES / "data_path_cost.py", *words.split()).splitlines():
+        assert line in readme
 
 
 def test_the_size_of_the_installation_has_a_line_for_each_file_of_pins():

@@ -1,14 +1,16 @@
-"""A run whose stages are made by workers of two pools on hosts of their own, which have only two
-servers and a bucket in common: the training host is lost and replaced, and a run is cancelled.
+"""A run whose stages are made by workers of two pools on hosts of their own, each as a user who may
+not read the other's files. They have only two servers and a bucket in common: the training host is
+lost and replaced, and a run is cancelled.
 """
 
 import re
+import subprocess
 import sys
 
 import pytest
 
 from flows.runner.store import Store
-from tests.hosts import pointed_at_shared, serve_host, serve_shared
+from tests.hosts import read_children, serve_for_users, serve_host
 from tests.patience import eventually
 from tests.postgresql import IS_HERE
 from tests.s3_server import connect
@@ -18,38 +20,32 @@ SETTINGS = {
     "finetuning": {"seeds": [0], "tasks": ["polarity"]},
 }
 DUMP = {"paths": ["sample:600"]}
+DATA_USER, TRAINING_USER = 64_001, 64_002
 DATA, TRAINING = {"corpus", "vocabulary", "shards"}, {"pretraining", "finetuning"}
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory):
+def shared():
     if not IS_HERE:
-        pytest.skip("compose.yaml's servers need PostgreSQL, and root to become its user")
-    folder = tmp_path_factory.mktemp("pools")
-    with serve_shared(folder) as shared, pointed_at_shared(shared):
+        pytest.skip("needs PostgreSQL, and root: its user and those of the workers are others")
+    with serve_for_users() as shared:
         yield shared
 
 
 @pytest.fixture(scope="module")
 def data(shared):
-    with serve_host(shared, "data", "worker-flows", "worker-cpu") as host:
+    with serve_host(shared, "data", "worker-flows", "worker-cpu", user=DATA_USER) as host:
         yield host
 
 
-def read_children(served, run):
-    """The runs that workers of pools made for a run, newest first."""
-    from prefect.client.schemas.filters import FlowRunFilter
-    from prefect.client.schemas.sorting import FlowRunSort
-
-    of_run = FlowRunFilter(parent_flow_run_id={"any_": [run]})
-    with served.client() as client:
-        return client.read_flow_runs(flow_run_filter=of_run, sort=FlowRunSort.START_TIME_DESC)
+def serve_trainer(shared, name):
+    return serve_host(shared, name, "worker-accelerator", user=TRAINING_USER)
 
 
 def find_running(served, run, name):
     """The child of a run that makes a stage of this title now."""
     children = read_children(served, run)
-    return next((c for c in children if c.name == name and c.state.is_running()), None)
+    return next((c for c in children if c.name.startswith(name) and c.state.is_running()), None)
 
 
 def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, data, tmp_path):
@@ -57,7 +53,7 @@ def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, data,
     from prefect.states import Crashed
 
     served = shared.served
-    with serve_host(shared, "trainer", "worker-accelerator") as first:
+    with serve_trainer(shared, "trainer") as first:
         run = served.start("domain-adaptation", dump=DUMP, **SETTINGS)
         there = connect(shared.s3)
         eventually(
@@ -67,13 +63,17 @@ def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, data,
         first.lose()
         lost = find_running(served, run, "pre-training")
         assert not there.glob(f"{shared.store}/pretraining/*/manifest.json"), "lost before the end"
-        assert first.list_made() == {"pretraining"}
-    with serve_host(shared, "other-trainer", "worker-accelerator") as second:
+        assert "pretraining" in first.list_made()
+        assert not first.list_made() & DATA
+    with serve_trainer(shared, "other-trainer") as second:
         with served.client() as client:  # as an automation does after two minutes
             client.set_flow_run_state(lost.id, Crashed(message="no sign of life"), force=True)
         served.wait(run, "Completed")
         assert second.list_made() >= TRAINING
         assert not second.list_made() & DATA
+        for user, theirs in ((TRAINING_USER, data), (DATA_USER, second)):
+            looked = subprocess.run(["ls", theirs.home], user=user, group=user, extra_groups=[])
+            assert looked.returncode != 0
     assert data.list_made() == DATA | {"report"}
 
     made = {m["fingerprint"] for m in Store(shared.store).list_manifests()}
@@ -86,8 +86,8 @@ def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, data,
     assert set(re.findall(r"\b[0-9a-f]{16}\b", planned.stdout)) == made
 
     pools = {child.name: child.work_pool_name for child in read_children(served, run)}
-    assert {pools[name] for name in DATA} == {"cpu"}
-    assert pools["pre-training"] == "accelerator"
+    assert pools["corpus, vocabulary, shards"] == "cpu"
+    assert pools["pre-training and 1 beside"] == "accelerator"
     assert [p for p in there.find(f"{shared.store}/orders") if p.endswith(".json")] == []
     client = MlflowClient(shared.compose.mlflow)
     experiment = client.get_experiment_by_name("domain-adaptation")
@@ -95,11 +95,13 @@ def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, data,
     [parent] = [one for one in runs if one.data.tags.get("mlflow.parentRunId") is None]
     nested = [one for one in runs if one.info.run_name == "pre-training"]
     assert {one.data.tags["mlflow.parentRunId"] for one in nested} == {parent.info.run_id}
+    logged = {part.path for one in nested for part in client.list_artifacts(one.info.run_id)}
+    assert "discriminator" in logged, "sent to the server, by a user who may not write its files"
 
 
 def test_a_cancelled_run_ends_on_both_hosts(shared, data):
     served = shared.served
-    with serve_host(shared, "third-trainer", "worker-accelerator") as trainer:
+    with serve_trainer(shared, "third-trainer") as trainer:
         changed = {**SETTINGS, "pretraining": {"steps": 5000, "seed": 1}}
         run = served.start("domain-adaptation", dump=DUMP, **changed)
         eventually(trainer.list_made, lambda: served.told(run))

@@ -1,5 +1,6 @@
-"""A session cluster of Flink on hosts that share nothing but an S3 server: the JobManager and
-Beam's job server on one, a TaskManager of one slot with its pool of Python workers on each of two.
+"""The services of deploy/flink/compose.yaml as plain processes, on hosts that share nothing but an
+S3 server: JobManager, job server, and on each of two hosts a TaskManager of one slot and its pool
+of Python workers.
 
 `make test-flink` gathers the programs in build/flink.
 """
@@ -10,45 +11,44 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from flows.configuration.engine import Engine
-from tests.beam_jobs.engine.job_servers import POOL, ROOT
+from tests.beam_jobs.engine.job_servers import ROOT
 from tests.flink.hosts import Host, Network, can_make_hosts
 from tests.patience import eventually
 from tests.s3_server import S3Server, connect
 
 DEPLOY = ROOT / "deploy" / "flink"
 BUILD = ROOT / "build" / "flink"
-WORKERS = ("worker1", "worker2")
-START_SECONDS = 120.0
-POOL_PORT, REST_PORT, SERVER_PORT = 50_000, 8081, 8099
-TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
-JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+SERVICES: dict[str, dict] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+WORKERS = ("host-1", "host-2")
+REST_PORT, SERVER_PORT = 8081, 8099
+PROGRAMS = {  # of Flink, by what the official image calls them
+    "taskmanager": "taskexecutor.TaskManagerRunner",
+    "jobmanager": "entrypoint.StandaloneSessionClusterEntrypoint",
+}
+OF_IMAGE = {
+    "blob.server.port": 6124,
+    "query.server.port": 6125,
+    "rest.address": "0.0.0.0",
+    "rest.bind-address": "0.0.0.0",
+    "jobmanager.bind-host": "0.0.0.0",
+    "taskmanager.bind-host": "0.0.0.0",
+    "taskmanager.cpu.cores": 1.0,  # the number of slots, as Flink's scripts work it out
+}
+"""What the entry point of Flink's official image (and its Dockerfile) writes into config.yaml."""
 PYTHON_WORKER = "SdkHarness"
 """A word of the command of a worker that a pool has started."""
-MEMORY = {  # what Flink's own scripts work out from taskmanager.memory.process.size
-    "taskmanager.cpu.cores": "1.0",
-    "taskmanager.memory.framework.heap.size": "64m",
-    "taskmanager.memory.framework.off-heap.size": "32m",
-    "taskmanager.memory.task.heap.size": "192m",
-    "taskmanager.memory.task.off-heap.size": "64m",
-    "taskmanager.memory.network.min": "64m",
-    "taskmanager.memory.network.max": "64m",
-    "taskmanager.memory.managed.size": "64m",
-    "taskmanager.memory.jvm-metaspace.size": "256m",
-    "taskmanager.memory.jvm-overhead.min": "192m",
-    "taskmanager.memory.jvm-overhead.max": "192m",
-}
 JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-TASK_MANAGER_JVM = ["-Xmx256m", "-XX:MaxDirectMemorySize=160m", "-XX:MaxMetaspaceSize=256m"]
-MANAGER_JVM = ["-Xmx384m", "-XX:MaxMetaspaceSize=256m"]
 
 
 def _is_built() -> bool:
@@ -64,69 +64,99 @@ NEEDED = [
 """Marks of tests that start a cluster."""
 
 
+def find_host(service: str) -> str:
+    """Return the name of the host whose network a service uses."""
+    return str(SERVICES[service].get("network_mode", service)).removeprefix("service:")
+
+
+def add_up(properties: Mapping[str, Any], *names: str) -> str:
+    """Return the sum of sizes of a TaskManager's memory, as a JVM is told it."""
+    return f"{sum(int(properties[f'taskmanager.memory.{n}'].removesuffix('m')) for n in names)}m"
+
+
+def build_flink_command(program: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the command to which the official image's entry point comes: what Flink's scripts work
+    out from the properties included.
+    """
+    properties = yaml.safe_load(environment["FLINK_PROPERTIES"])
+    if program == "taskmanager":
+        direct = ("framework.off-heap.size", "task.off-heap.size", "network.max")
+        jvm = [
+            f"-Xmx{add_up(properties, 'framework.heap.size', 'task.heap.size')}",
+            f"-XX:MaxDirectMemorySize={add_up(properties, *direct)}",
+        ]
+    else:
+        jvm = [f"-Xmx{properties['jobmanager.memory.heap.size']}"]
+    jvm.append(f"-XX:MaxMetaspaceSize={add_up(properties, 'jvm-metaspace.size')}")
+    address = {"jobmanager.rpc.address": environment["JOB_MANAGER_RPC_ADDRESS"]}
+    words = [f"{name}={value}" for name, value in (OF_IMAGE | address | properties).items()]
+    return [
+        *["java", f"@{DEPLOY / 'java.options'}", *JVM, *jvm, "-Dlog4j2.level=INFO"],
+        *["-cp", f"{BUILD}/lib/*:{BUILD}/beam/*", f"org.apache.flink.runtime.{PROGRAMS[program]}"],
+        *["--configDir", str(DEPLOY), *(part for word in words for part in ("-D", word))],
+    ]
+
+
 class Cluster:
     """The hosts with what runs on them, and jobs sent to them."""
 
     def __init__(self, network: Network, hidden: Path, logs: Path, s3: S3Server):
         self.hosts, self.s3 = network.hosts, s3
         self._hidden, self._logs = hidden, logs
+        self._here = {  # what is elsewhere in a container
+            "python": sys.executable,
+            "/opt/beam/job-server.sh": str(DEPLOY / "job-server.sh"),
+            "/tmp/artifacts": "artifacts",
+            "/data/store": str(hidden / "state"),
+        }
         self.store = connect(s3)
-        address = self.hosts["manager"].address
-        self.rest = f"{address}:{REST_PORT}"
+        self.rest = f"{self.hosts['jobmanager'].address}:{REST_PORT}"
         self.engine = Engine(
             kind="flink",
-            job_endpoint=f"{address}:{SERVER_PORT}",
-            flink_master=self.rest,
+            job_endpoint=f"jobserver:{SERVER_PORT}",
+            flink_master=f"jobmanager:{REST_PORT}",
             workers=len(WORKERS),
         )
 
     def start(self) -> None:
-        address = self.hosts["manager"].address
-        words = ["-D", f"rest.bind-address={address}", "-D", f"rest.address={address}"]
-        self._start_flink("manager", JOB_MANAGER, MANAGER_JVM, words, "jobmanager")
-        for name in WORKERS:
-            self.start_pool(name)
-            self.start_task_manager(name)
-        options = ["--job-host", address, "--artifacts-dir", "artifacts"]
-        self._run(
-            "manager", [DEPLOY / "job-server.sh", f"{address}:{REST_PORT}", *options], "jobserver"
-        )
-        eventually(lambda: self.count_slots() == len(WORKERS), self.read_logs, START_SECONDS)
-        eventually(
-            lambda: "JobService started" in self.read_log("jobserver"),
-            self.read_logs,
-            START_SECONDS,
-        )
+        for name in ("jobmanager", *WORKERS, "jobserver"):
+            self.start_services(name)
+        eventually(lambda: self.count_slots() == len(WORKERS), self.read_logs)
+        eventually(lambda: "JobService started" in self.read_log("jobserver"), self.read_logs)
 
-    def start_pool(self, name: str) -> None:
-        """Start the pool that starts Python workers beside a TaskManager."""
-        self._run(name, [sys.executable, "-m", POOL, "--service_port", POOL_PORT], f"{name}-pool")
+    def start_services(self, host: str) -> None:
+        """Start what runs on a host."""
+        for name, about in SERVICES.items():
+            if find_host(name) == host and "command" in about:
+                self._start_service(name)
 
-    def start_task_manager(self, name: str) -> None:
-        words = [f"{key}={value}" for key, value in MEMORY.items()]
-        words.append(f"taskmanager.host={self.hosts[name].address}")
-        words = [part for word in words for part in ("-D", word)]
-        self._start_flink(name, TASK_MANAGER, TASK_MANAGER_JVM, words, f"{name}-taskmanager")
+    def _start_service(self, name: str) -> None:
+        about = SERVICES[name]
+        if "entrypoint" in about:
+            command = [*about["entrypoint"], *about["command"]]
+        else:
+            command = build_flink_command(*about["command"], about["environment"])
+        self._run(name, command, name)
 
-    def _start_flink(
-        self, name: str, program: str, jvm: list[str], words: list[str], log: str
-    ) -> None:
-        """Start a program of Flink's distribution with the configuration of deploy/flink."""
-        command = ["java", f"@{DEPLOY / 'java.options'}", *JVM, *jvm]
-        command += ["-Dlog4j2.level=INFO", "-cp", f"{BUILD}/lib/*:{BUILD}/beam/*", program]
-        manager = f"jobmanager.rpc.address={self.hosts['manager'].address}"
-        self._run(name, [*command, "--configDir", DEPLOY, "-D", manager, *words], log)
-
-    def _run(self, name: str, command: list, log: str) -> subprocess.Popen:
-        environment = self.s3.environment() | {
+    def _run(self, service: str, command: list, log: str) -> subprocess.Popen:
+        """Start a command on the host of a service, with the service's variables."""
+        own = SERVICES[service]["environment"]
+        found = self.s3.environment()  # the shell's
+        given = {n: found.get(n, "") if v is None else self._translate(v) for n, v in own.items()}
+        environment = given | {
             "PYTHONPATH": str(ROOT),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # a pool runs `python`
-            "AMAZON_ELECTRA_PRIVATE_HOSTS": self.hosts["manager"].address,
+            "AWS_EC2_METADATA_DISABLED": "true",
             "OMP_NUM_THREADS": "1",
             "TMPDIR": str(self._hidden),
             "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={self._hidden}",
         }
-        return self.hosts[name].start(command, self._logs / f"{log}.log", environment, self._hidden)
+        words = [self._translate(word) for word in command]
+        host = self.hosts[find_host(service)]
+        return host.start(words, self._logs / f"{log}.log", environment, self._hidden)
+
+    def _translate(self, word: str) -> str:
+        return self._here.get(word, word)
 
     def ask(self, path: str) -> Any:
         """Return what the JobManager answers."""
@@ -147,17 +177,17 @@ class Cluster:
         return self.ask(f"jobs/{job}/exceptions")["exceptionHistory"]["entries"]
 
     def start_job(self, module: str, output: str, *words: str) -> subprocess.Popen:
-        """Start a job on the host `jobs`; its log bears the name of its output."""
+        """Start a job on the host `job`; its log bears the name of its output."""
         options = self.engine.list_options()
         command = [sys.executable, "-m", module, "--output", f"s3://store/{output}"]
-        return self._run("jobs", [*command, *options, *words], output)
+        return self._run("job", [*command, *options, *words], output)
 
     def start_run(self, *words: str) -> subprocess.Popen:
         """Start a run of the whole graph with its data stages on the cluster."""
         values = self.engine.model_dump(exclude_defaults=True).items()
         settings = [w for k, v in values for w in ("--set", f"engine.{k}={v}")]
         command = [sys.executable, "-m", "flows.cli.main", "run", *settings, *words]
-        return self._run("jobs", command, "run")
+        return self._run("job", command, "run")
 
     def start_corpus(self, output: str, dump: str = "dump") -> subprocess.Popen:
         return self.start_job("beam_jobs.corpus_job", output, "--input", f"s3://store/{dump}")
@@ -190,17 +220,22 @@ class Cluster:
 
     def count_started(self, name: str) -> int:
         """Return how many Python workers a host's pool has started."""
-        return self.read_log(f"{name}-pool").count(f"{PYTHON_WORKER}(")
+        log = self.read_log(name.replace("host", "worker"))
+        return log.count(f"{PYTHON_WORKER}(")
 
 
 @contextmanager
-def start_cluster(hidden: Path, logs: Path) -> Iterator[Cluster]:
+def start_cluster(
+    hidden: Path, logs: Path, limits: Mapping[str, list[str]] = MappingProxyType({})
+) -> Iterator[Cluster]:
     """Run the cluster, and be on its network, within the block. All hosts but the store's see an
-    empty folder in place of `hidden`.
+    empty folder in place of `hidden`; `limits` are words before what is started on a host.
     """
-    with Network() as network, network.hosts["jobs"].enter():
+    with Network() as network, network.hosts["job"].enter():
         host: Host = network.hosts["s3"]
         s3 = S3Server(hidden / "s3", host.address, host.prefix)
+        for name, words in limits.items():
+            network.hosts[name].limit = words
         try:
             s3.start()
             cluster = Cluster(network, hidden, logs, s3)

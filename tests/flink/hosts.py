@@ -17,7 +17,8 @@ import psutil
 
 NETWORK = "10.77.7"
 FIRST_ADDRESS = 10
-NAMES = ("jobs", "s3", "manager", "worker1", "worker2")
+NAMES = ("job", "s3", "jobmanager", "jobserver", "host-1", "host-2")
+"""As deploy/flink/compose.yaml names what has a network of its own."""
 CLONE_NEWNET = 0x40000000
 """Of linux/sched.h: a namespace of the network."""
 ISOLATE = 'hostname "$1"; mount -t tmpfs none "$2"; cd "$2"; shift 2; exec "$@"'
@@ -50,13 +51,15 @@ class Host:
     def __init__(self, network: "Network", name: str, address: str):
         self.name, self.address, self.space = name, address, f"{network.prefix}-{name}"
         self.prefix = ("ip", "netns", "exec", self.space)
+        self.limit: list[str] = []
+        """Words before every command: of a program that limits what it may use."""
         self._network = network
 
     def start(self, command: list, log: Path, environment: dict, folder: Path) -> subprocess.Popen:
         """Start a command here that sees an empty `folder`, its working folder; `log` lies outside
         of what it sees.
         """
-        words = [*self.prefix, "unshare", "--mount", "--uts"]
+        words = [*self.limit, *self.prefix, "unshare", "--mount", "--uts"]
         words += ["sh", "-e", "-c", ISOLATE, "sh", self.name, folder, *command]
         with open(log, "ab") as out:
             return subprocess.Popen(

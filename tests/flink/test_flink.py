@@ -62,11 +62,11 @@ def make_corpus(cluster, output):
     assert cluster.start_corpus(output).wait() == 0, cluster.read_log(output)[-3000:]
 
 
-def wait_for_units(cluster, output):
-    """Wait until the first pass over the dump has done some of its units."""
+def wait_for_units(cluster, *outputs):
+    """Wait until the first pass over the dump has done some of its units, of one of the jobs."""
     eventually(
-        lambda: any("/prepared/" in name for name in cluster.find_names(output)),
-        lambda: cluster.read_log(output)[-3000:],
+        lambda: any("/prepared/" in n for output in outputs for n in cluster.find_names(output)),
+        lambda: cluster.read_logs(),
     )
 
 
@@ -107,7 +107,7 @@ def test_a_python_worker_that_is_killed_is_replaced_by_flink(cluster, expected):
     job = cluster.start_corpus("killed")
     wait_for_units(cluster, "killed")
     began = time.time()
-    for worker in cluster.find_processes("worker2", PYTHON_WORKER):
+    for worker in cluster.find_processes(WORKERS[1], PYTHON_WORKER):
         worker.kill()
     seconds, said = wait_for_failure(cluster, job, began)
     assert job.wait() == 0, cluster.read_log("killed")[-3000:]
@@ -120,58 +120,66 @@ def test_a_task_manager_that_is_killed_is_waited_for(cluster, expected):
     job = cluster.start_corpus("lost")
     wait_for_units(cluster, "lost")
     began = time.time()
-    for process in cluster.hosts["worker1"].list_processes():
+    for process in cluster.hosts[WORKERS[0]].list_processes():
         process.kill()
     seconds, said = wait_for_failure(cluster, job, began)
-    cluster.start_pool("worker1")
-    cluster.start_task_manager("worker1")
+    cluster.start_services(WORKERS[0])
     assert job.wait() == 0, cluster.read_log("lost")[-3000:]
     print(f"\na lost TaskManager was noticed after {seconds:.1f} s ({said}), job done after "
           f"{time.time() - began:.1f} s")  # fmt: skip
     assert read_results(cluster, "lost") == expected
 
 
-def test_an_s3_server_that_is_away_for_half_a_minute_costs_time_alone(cluster, expected):
-    job = cluster.start_corpus("away")
-    wait_for_units(cluster, "away")
+def test_two_runs_at_once_wait_for_an_s3_server_that_is_away_for_half_a_minute(cluster, expected):
+    jobs = {name: cluster.start_corpus(name) for name in ("first", "second")}
+    wait_for_units(cluster, *jobs)
     began = time.time()
     cluster.hosts["s3"].cut_off()
     time.sleep(AWAY_SECONDS)
     cluster.hosts["s3"].connect_again()
-    code = job.wait()
-    print(f"\na store that was away for {AWAY_SECONDS} s: the job ended with {code} "
-          f"after {time.time() - began:.1f} s")  # fmt: skip
-    assert code in (0, os.EX_TEMPFAIL), cluster.read_log("away")[-3000:]
-    if code:
-        make_corpus(cluster, "away")
-    assert read_results(cluster, "away") == expected
-
-
-def test_two_runs_at_once_do_not_meet(cluster, expected):
-    jobs = [cluster.start_corpus(name) for name in ("first", "second")]
-    assert [job.wait() for job in jobs] == [0, 0]
-    for name in ("first", "second"):
+    codes = {name: job.wait() for name, job in jobs.items()}
+    print(f"\na store that was away for {AWAY_SECONDS} s: two jobs ended with {codes} after "
+          f"{time.time() - began:.1f} s")  # fmt: skip
+    for name, code in codes.items():
+        assert code in (0, os.EX_TEMPFAIL), cluster.read_log(name)[-3000:]
+        if code:
+            make_corpus(cluster, name)
         assert read_results(cluster, name) == expected
 
 
-def test_the_flow_makes_corpus_and_shards_on_the_cluster(cluster, tmp_path):
+def find_python_workers(cluster):
+    return [p for name in WORKERS for p in cluster.find_processes(name, PYTHON_WORKER)]
+
+
+def test_the_flow_is_cancelled_on_the_cluster_and_makes_corpus_and_shards_there(cluster, tmp_path):
     dump = tmp_path / "sample"
     dump.mkdir()
     program = [sys.executable, "-m", "flows.cli.main"]
     sample = [*program, "sample", "--reviews", "600", "--output", str(dump / "600.json.gz")]
     subprocess.run(sample, check=True)
     cluster.put(dump)
-    with ending(
-        cluster.start_run("--dump", "s3://store/sample/*.gz", "--store", "s3://store/runs")
-    ):
+    command = ["--dump", "s3://store/sample/*.gz", "--store", "s3://store/runs"]
+    with ending(cluster.start_run(*command)) as run:
+        wait_for_units(cluster, "runs")
+        began = time.time()
+        run.terminate()
+        run.wait()
+        eventually(lambda: cluster.list_jobs()[-1]["state"] == "CANCELED", cluster.list_jobs, 60)
+        seconds = time.time() - began
+    eventually(lambda: not find_python_workers(cluster), lambda: find_python_workers(cluster), 60)
+    print(f"\na cancelled run: Flink's job was CANCELED after {seconds:.1f} s, the last Python "
+          f"worker gone after {time.time() - began:.1f} s")  # fmt: skip
+    assert {p.pid for p in cluster.hosts["job"].list_processes()} <= {os.getpid()}
+    assert not cluster.store.glob("store/runs/corpus/*/manifest.json")
+    words = ["run", "--dump", str(dump / "*.gz"), "--store", str(tmp_path / "runs")]
+    environment = os.environ | {"AMAZON_ELECTRA_STATE": str(tmp_path / "state")}
+    with ending(cluster.start_run(*command)):
+        with ending(subprocess.Popen([*program, *words], env=environment)):
+            eventually(lambda: list(tmp_path.glob("runs/shards/*/manifest.json")))
         eventually(
             lambda: cluster.store.glob("store/runs/shards/*/manifest.json"),
             lambda: cluster.read_log("run")[-3000:],
         )
-    words = ["run", "--dump", str(dump / "*.gz"), "--store", str(tmp_path / "runs")]
-    environment = os.environ | {"AMAZON_ELECTRA_STATE": str(tmp_path / "state")}
-    with ending(subprocess.Popen([*program, *words], env=environment)):
-        eventually(lambda: list(tmp_path.glob("runs/shards/*/manifest.json")))
     found = {n: b for n, b in cluster.read_files("runs").items() if n.endswith(".parquet")}
     local = [p for s in ("corpus", "shards") for p in tmp_path.glob(f"runs/{s}/*/*.parquet")]
     assert local
@@ -182,7 +190,7 @@ def test_the_flow_makes_corpus_and_shards_on_the_cluster(cluster, tmp_path):
 def ending(process):
     """End the process, kindly at first, after the block."""
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait()

@@ -60,6 +60,7 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
             bar.update(step, loss=1 / step)
     misbehave(chosen.how, len(attempts.read_text()))
     (chosen.output / "made.txt").write_text("made\n")
+    (chosen.output / "threads").write_text(os.environ.get("OMP_NUM_THREADS", ""))
     if chosen.model:
         (chosen.output / chosen.model).mkdir(exist_ok=True)
         (chosen.output / chosen.model / "config.json").write_text("{}")

@@ -341,7 +341,7 @@ def test_every_base_image_is_named_by_digest_or_listed_with_the_reason():
     readme = (DEPLOY / "README.md").read_text()
     _, table = readme.split("| not pinned | because |\n| --- | --- |\n")
     listed = set(re.findall(r"^\| `(\S+)` \| \S", table.split("\n\n")[0], re.MULTILINE))
-    images = set(list_base_images()) - {"amazon-electra", "REGISTRY/amazon-electra"}
+    images = {i for i in list_base_images() if not re.match(r"(REGISTRY/)?amazon-electra", i)}
     tags = {image for image in images if not re.search(r":[\w.-]+@sha256:[0-9a-f]{64}$", image)}
     assert tags == listed
     pinned = sorted(image.split("@")[0] for image in images - tags)

@@ -1,11 +1,13 @@
 """Tiny corpora and encoders that tests build for themselves."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.processors import BertProcessing
 from transformers import (
@@ -15,8 +17,11 @@ from transformers import (
     DistilBertModel,
     ElectraConfig,
     ElectraForPreTraining,
+    ElectraForSequenceClassification,
     PreTrainedModel,
 )
+
+from model.finetuning.network.encoders import Head, save_finetuned
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
 BAD = ("awful", "broken", "useless", "flimsy", "terrible")
@@ -118,4 +123,27 @@ def write_distilbert(folder: Path) -> Path:
 
 def _save(model: PreTrainedModel, folder: Path) -> Path:
     model.save_pretrained(folder)
+    return folder
+
+
+def write_finetuned(folder: Path) -> Path:
+    """A folder as model.finetune writes it, of a network whose two classes are near each other, and
+    the corpus of its data.
+    """
+    write_corpus(folder / "corpus", reviews=300)
+    size = write_tokenizer(folder / "tokenizer")
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=size,
+        embedding_size=64,
+        hidden_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        initializer_range=0.2,
+    )
+    head = Head("polarity", "classification", ("negative", "positive"), "cls", 32, 0)
+    network = ElectraForSequenceClassification(config)
+    save_finetuned(network, head, str(folder / "tokenizer"), folder / "model")
+    (folder / "model" / "run.json").write_text(json.dumps({"data": str(folder / "corpus")}))
     return folder

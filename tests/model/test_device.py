@@ -39,3 +39,25 @@ def test_a_large_block_is_not_given_back_to_the_system():
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     assert [count_new_pages() for _ in range(6)][-1] < 2000  # of 15,625
+
+
+@pytest.mark.parametrize(("narrow", "wide", "is_fast"), [(1.0, 2.0, True), (1.8, 1.0, False)])
+def test_auto_takes_bf16_where_it_is_no_slower_than_fp32(monkeypatch, narrow, wide, is_fast):
+    seconds = {torch.bfloat16: narrow, torch.float32: wide}
+    monkeypatch.setattr(device, "has_bf16_products", lambda: True)
+    monkeypatch.setattr(device, "_time_product", seconds.__getitem__)
+    device.has_fast_bf16_products.cache_clear()
+    try:
+        assert device.open_device("cpu", "auto").bf16 == is_fast
+        assert device.open_device("cpu", "bf16").bf16
+    finally:
+        device.has_fast_bf16_products.cache_clear()
+
+
+def test_a_cpu_without_bf16_is_not_fast_at_it(monkeypatch):
+    monkeypatch.setattr(device, "has_bf16_products", lambda: False)
+    device.has_fast_bf16_products.cache_clear()
+    try:
+        assert not device.has_fast_bf16_products()
+    finally:
+        device.has_fast_bf16_products.cache_clear()

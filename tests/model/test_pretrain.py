@@ -264,9 +264,10 @@ def test_continuing_with_another_vocabulary_is_refused(tmp_path):
             "generator_multiplier=inf: must be a finite number",
         ),
         (
-            ["--set", "hidden=200", "--set", "heads=4", "--set", "generator_multiplier=1"],
-            "width, 200, .* its heads, 3",
+            ["--set", "hidden=200", "--set", "heads=4", "--set", "generator_multiplier=0.985"],
+            "width, 197, .* its heads, 3",
         ),
+        (["--set", "generator_layers=3"], "generator_layers=3: must be at most layers="),
         (["--set", "dropout=1"], "dropout=1.0: .* less than 1"),
         (["--set", "adam_beta1=1"], "adam_beta1=1.0: .* less than 1"),
         (["--set", "adam_epsilon=0"], "adam_epsilon=0.0: must be more than 0"),
@@ -290,7 +291,7 @@ def test_the_users_mistakes_are_named(shards, tmp_path, more, told):
 
 
 def test_the_control_has_no_generator_to_be_asked_about():
-    settings = {"objective": "mlm", "hidden": "200", "heads": "4", "generator_multiplier": "1"}
+    settings = {"objective": "mlm", "hidden": "200", "heads": "4", "generator_multiplier": "0.985"}
     assert apply_settings(PRESETS["tiny"], settings).architecture.hidden == 200
 
 

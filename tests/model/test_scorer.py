@@ -1,20 +1,18 @@
 """The exported program gives what the classifier gives, for any batch and length."""
 
-import json
 import unicodedata
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers
-from transformers import ElectraConfig, ElectraForSequenceClassification, ElectraModel
+from transformers import ElectraConfig, ElectraModel
 
 from beam_jobs.scoring.classifier import UnitScorer
 from model import scorer
 from model.finetuning.features.featurizer import keep_letters
-from model.finetuning.network.encoders import Head, save_finetuned
 from model.finetuning.network.heads import MeanPooledClassifier
-from model.scorer import ProbabilityModel, export_program
-from tests.model.corpora import write_corpus, write_tokenizer
+from model.scoring.program import ProbabilityModel, export_program
+from tests.model.corpora import write_finetuned
 
 
 @pytest.mark.parametrize(("batch", "length", "padding"), [(1, 2, 0), (5, 16, 7), (3, 9, 2)])
@@ -61,25 +59,7 @@ def test_the_scorers_tokenizer_cleans_as_the_fine_tuning_did(tmp_path):
 
 @pytest.fixture(scope="module")
 def finetuned(tmp_path_factory):
-    """A folder as model.finetune writes it, of a network whose two classes are near each other."""
-    folder = tmp_path_factory.mktemp("finetuned")
-    write_corpus(folder / "corpus", reviews=300)
-    size = write_tokenizer(folder / "tokenizer")
-    torch.manual_seed(0)
-    config = ElectraConfig(
-        vocab_size=size,
-        embedding_size=64,
-        hidden_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-        initializer_range=0.2,
-    )
-    head = Head("polarity", "classification", ("negative", "positive"), "cls", 32, 0)
-    network = ElectraForSequenceClassification(config)
-    save_finetuned(network, head, str(folder / "tokenizer"), folder / "model")
-    (folder / "model" / "run.json").write_text(json.dumps({"data": str(folder / "corpus")}))
-    return folder
+    return write_finetuned(tmp_path_factory.mktemp("finetuned"))
 
 
 def make_scorer(finetuned, output, *more):
@@ -111,7 +91,7 @@ def test_a_scorer_of_each_form_is_loaded_by_the_job_and_described(finetuned, tmp
 def test_auto_takes_bf16_where_it_is_fast_and_changes_no_more_labels_than_allowed(
     finetuned, tmp_path, monkeypatch, capsys, has_bf16, tolerance
 ):
-    monkeypatch.setattr(scorer, "has_bf16_products", lambda: has_bf16)
+    monkeypatch.setattr(scorer, "has_fast_bf16_products", lambda: has_bf16)
     spoil = scorer.convert_form
 
     def negate(network, form):
@@ -131,7 +111,7 @@ def test_without_the_data_auto_changes_nothing_and_a_named_form_is_not_compared(
     finetuned, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(scorer, "find_training_data", lambda model: None)
-    monkeypatch.setattr(scorer, "has_bf16_products", lambda: True)
+    monkeypatch.setattr(scorer, "has_fast_bf16_products", lambda: True)
     for asked, expected in (("auto", "fp32"), ("int8", "int8")):
         described = make_scorer(finetuned, tmp_path, "--form", asked)
         assert (described["form"], described["agreement"]) == (expected, None)

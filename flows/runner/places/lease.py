@@ -20,6 +20,7 @@ from beam_jobs.job.errors import TransientError
 from beam_jobs.job.locks import POLL_SECONDS
 from beam_jobs.job.variables import read_number_variable
 from flows.runner.places.bucket import Bucket
+from flows.runner.pulse import Pulse
 
 VARIABLE = "AMAZON_ELECTRA_LEASE_SECONDS"
 LEASE_SECONDS = 120.0
@@ -45,8 +46,7 @@ class Lease:
         """For what is done again soon anyway."""
         self.seconds = read_lease_seconds()
         self._token, self._count, self._number = uuid4().hex, 0, 0
-        self._seen: tuple[str, bytes] | None = None
-        self._since = self._looked = time.monotonic()
+        self._pulse = Pulse(self.seconds)
         self._renewed = 0.0
         self._lost = threading.Event()
         self._over = threading.Event()
@@ -109,14 +109,10 @@ class Lease:
     def _is_dead(self, name: str) -> bool:
         """Return whether a holder has given no sign for long, as far as we could look."""
         content = self._bucket.read(name)
-        now = time.monotonic()
         if content is None:
             return False
-        was_away = now - self._looked > self.seconds / 2
-        self._looked = now
-        if (name, content) != self._seen or was_away:
-            self._seen, self._since = (name, content), now
-        return read_home(content) == self._home or now - self._since >= self.seconds
+        stands_still = self._pulse.stands_still((name, content))
+        return stands_still or read_home(content) == self._home
 
     def _format(self) -> bytes:
         state: dict[str, Any] = {

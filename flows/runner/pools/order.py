@@ -15,18 +15,21 @@ from flows.runner.store import Stage, Store, read_code_version
 
 FOLDER = "orders"
 """Of the store."""
+Chains = Sequence[Sequence[Stage]]
 
 
 @dataclass(frozen=True)
 class Order:
     """What is to be made, and what whoever makes it has to know of the run."""
 
-    chains: Sequence[Sequence[Stage]] = ()
+    chains: Chains = ()
     """Each is made in its order; empty: only whether this host could make something."""
     at_once: int = 1
     """How many chains are made side by side."""
     device: str = ""
-    """What has to be on that host; empty: nothing in particular."""
+    """What it trains on; empty: nothing is trained."""
+    stays: bool = False
+    """Whether who makes it waits for another order."""
     tags: dict[str, str] = field(default_factory=dict)
     """Of the runs in MLflow."""
     mlflow: str = ""
@@ -59,7 +62,7 @@ def write_order(store: Store, name: str, order: Order) -> None:
     store.place.write(f"{FOLDER}/{name}/order.json", json.dumps(about).encode())
 
 
-PLAIN = ("at_once", "device", "tags", "mlflow", "mlflow_run")
+PLAIN = ("at_once", "device", "stays", "tags", "mlflow", "mlflow_run")
 """Fields that are JSON as they are."""
 
 

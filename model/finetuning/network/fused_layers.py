@@ -4,7 +4,8 @@ The parameters stay where transformers has them; only what a layer does forward 
 written out here, so that every state is converted to the type of the products once (autocast does
 it for query, key, value and the feed-forward apart), query, key and value are one product, and
 attention goes over a few texts at a time, whose scores stay in the cache. Numbers are those of
-transformers under autocast: products in bf16, residuals and LayerNorm in fp32.
+transformers under autocast: products in bf16, residuals and LayerNorm in fp32. A CPU that is slower
+in bf16 than in fp32 multiplies the same rounded numbers in fp32, and rounds what comes out.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from model.device import has_fast_bf16_products
 from model.finetuning.network.cheap_dropout import CheapDropout, compute_attention
 
 LAYERS = ("BertLayer", "ElectraLayer", "RobertaLayer", "XLMRobertaLayer", "CamembertLayer")
@@ -33,9 +35,11 @@ class Plan:
     heads: int
     epsilon: float
     kind: torch.dtype
-    """Of the products."""
+    """Of the products' factors."""
     padding: Tensor | None
     """[texts, 1, 1, tokens], true where there is no token; None where there is one everywhere."""
+    padding_start: int
+    """Tokens before it are in every text."""
     attention_factors: TakeFactors | None
     """Returns keep factors in a tensor's shape and type; None: nothing is dropped."""
     hidden_factors: TakeFactors | None
@@ -86,6 +90,7 @@ class FusedForward:
             layer.output.LayerNorm.eps,
             torch.bfloat16 if is_bf16 else torch.float32,
             None if mask is None else ~mask[:, None, None, :].bool(),
+            0 if mask is None else int(mask.bool().all(0).cumprod(0).sum()),
             _find_factors(attention.dropout, layer.training),
             _find_factors(layer.output.dropout, layer.training),
         )
@@ -93,8 +98,7 @@ class FusedForward:
             if self.first_token_only:
                 middle = _attend_from_first(plan, states, attention, output)
             else:
-                three = attention.query, attention.key, attention.value
-                qkv = [torch.cat([getattr(m, n) for m in three]) for n in ("weight", "bias")]
+                qkv = [_join_heads(attention, name) for name in ("weight", "bias")]
                 rest = _list_weights(output.dense, output.LayerNorm)
                 middle = AttentionBlock.apply(plan, states, *qkv, *rest)
             after = layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm
@@ -107,6 +111,14 @@ def _find_factors(dropout: nn.Module, is_training: bool) -> TakeFactors | None:
         return None
     assert isinstance(dropout, CheapDropout), "fused layers take their dropout from a pool"
     return dropout.noise.take_factors
+
+
+def _join_heads(attention: Any, name: str) -> Tensor:
+    """Return the weights or biases of query, key and value in one; the query's hold the scale."""
+    query, key, value = (
+        getattr(linear, name) for linear in (attention.query, attention.key, attention.value)
+    )
+    return torch.cat([query * attention.attention_head_size**-0.5, key, value])
 
 
 def _list_weights(*modules: Any) -> list[Tensor]:
@@ -157,25 +169,23 @@ class AttentionBlock(torch.autograd.Function):
         mix_bias: Tensor, norm: Tensor, norm_bias: Tensor,
     ) -> Tensor:  # fmt: skip
         rows = states.reshape(-1, states.shape[-1])
-        narrow, weight, mix = rows.to(plan.kind), weight.to(plan.kind), mix.to(plan.kind)
-        qkv = functional.linear(narrow, weight, bias.to(plan.kind))
-        attention = Attention(qkv.view(*states.shape[:-1], -1), plan)
-        mixed = attention.mixed.view(rows.shape)
-        change = functional.linear(mixed, mix, mix_bias.to(plan.kind))
-        summed = NormedSum(rows, change, norm, norm_bias, plan)
-        ctx.saved = narrow, weight, attention, mixed, mix, summed
+        qkv = Product(rows, weight, bias, plan)
+        attention = Attention(qkv.mapped.view(*states.shape[:-1], -1), plan)
+        change = Product(attention.mixed.view(rows.shape), mix, mix_bias, plan)
+        summed = NormedSum(rows, change.mapped, norm, norm_bias, plan)
+        ctx.saved = qkv, attention, change, summed
         return summed.normed.view(states.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        narrow, weight, attention, mixed, mix, summed = ctx.saved
+        qkv, attention, change, summed = ctx.saved
         ctx.saved = None
-        by_rows, by_change, *by_norm = summed.differentiate(gradients[0].reshape(narrow.shape))
-        by_mixed = (by_change @ mix).view(*gradients[0].shape)
-        by_mix = _differentiate_linear(by_change, mixed)
-        by_qkv = attention.differentiate(by_mixed).view(len(narrow), -1)
-        by_weight = _differentiate_linear(by_qkv, narrow)
-        by_states = by_rows.add_(by_qkv @ weight).view(gradients[0].shape)
+        shape = gradients[0].shape
+        by_rows, by_change, *by_norm = summed.differentiate(gradients[0].reshape(-1, shape[-1]))
+        by_mixed, *by_mix = change.differentiate(by_change)
+        by_qkv = attention.differentiate(by_mixed.view(shape))
+        by_more, *by_weight = qkv.differentiate(by_qkv.view(len(by_rows), -1))
+        by_states = by_rows.add_(by_more).view(shape)
         return None, by_states, *by_weight, *by_mix, *by_norm
 
 
@@ -188,30 +198,47 @@ class FeedForwardBlock(torch.autograd.Function):
         down_bias: Tensor, norm: Tensor, norm_bias: Tensor,
     ) -> Tensor:  # fmt: skip
         rows = states.reshape(-1, states.shape[-1])
-        narrow, up, down = rows.to(plan.kind), up.to(plan.kind), down.to(plan.kind)
-        raised = functional.linear(narrow, up, up_bias.to(plan.kind))
-        active = functional.gelu(raised)
-        change = functional.linear(active, down, down_bias.to(plan.kind))
-        summed = NormedSum(rows, change, norm, norm_bias, plan)
-        ctx.saved = narrow, up, raised, active, down, summed
+        raised = Product(rows, up, up_bias, plan)
+        change = Product(functional.gelu(raised.mapped), down, down_bias, plan)
+        summed = NormedSum(rows, change.mapped, norm, norm_bias, plan)
+        ctx.saved = raised, change, summed
         return summed.normed.view(states.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        narrow, up, raised, active, down, summed = ctx.saved
+        raised, change, summed = ctx.saved
         ctx.saved = None
-        by_rows, by_change, *by_norm = summed.differentiate(gradients[0].reshape(narrow.shape))
-        by_down = _differentiate_linear(by_change, active)
-        by_raised = torch.ops.aten.gelu_backward(by_change @ down, raised)
-        by_up = _differentiate_linear(by_raised, narrow)
-        by_states = by_rows.add_(by_raised @ up).view(gradients[0].shape)
+        shape = gradients[0].shape
+        by_rows, by_change, *by_norm = summed.differentiate(gradients[0].reshape(-1, shape[-1]))
+        by_active, *by_down = change.differentiate(by_change)
+        by_raised = torch.ops.aten.gelu_backward(by_active, raised.mapped)
+        by_more, *by_up = raised.differentiate(by_raised)
+        by_states = by_rows.add_(by_more).view(shape)
         return None, by_states, *by_up, *by_down, *by_norm
 
 
-def _differentiate_linear(by_output: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients by weight and bias, in fp32."""
-    by_bias = by_output.new_ones(1, len(by_output)) @ by_output
-    return (by_output.t() @ rows).float(), by_bias.squeeze(0).float()
+class Product:
+    """Rows [positions, inputs] mapped to [positions, outputs], factors and result in the plan's
+    type.
+    """
+
+    def __init__(self, rows: Tensor, weight: Tensor, bias: Tensor, plan: Plan) -> None:
+        self._rows, self._weight, bias = (
+            _widen(factor.to(plan.kind)) for factor in (rows, weight, bias)
+        )
+        self.mapped = functional.linear(self._rows, self._weight, bias).to(plan.kind)
+
+    def differentiate(self, by_mapped: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients by the rows, and in fp32 by weight and bias."""
+        wide = _widen(by_mapped)
+        by_rows = (wide @ self._weight).to(by_mapped.dtype)
+        return by_rows, (wide.t() @ self._rows).float(), by_mapped.sum(0).float()
+
+
+def _widen(factor: Tensor) -> Tensor:
+    """Return a factor in the type in which this CPU multiplies such numbers fastest."""
+    is_slow = factor.dtype == torch.bfloat16 and not has_fast_bf16_products()
+    return factor.float() if is_slow else factor
 
 
 class NormedSum:
@@ -243,32 +270,35 @@ class Attention:
 
     def __init__(self, qkv: Tensor, plan: Plan) -> None:
         self._qkv, self._plan = qkv, plan
-        self._known: list[tuple[Tensor, Tensor | None]] = []
+        self._known: list[tuple[Tensor, Tensor, Tensor | None]] = []
         texts, tokens, width = qkv.shape
         self.mixed = qkv.new_empty(texts, tokens, width // 3)
         for part in self._list_parts():
             query, key, value = _split_heads(qkv[part], 3, plan.heads)
-            scores = torch.bmm(query.mul_(query.shape[-1] ** -0.5), key.transpose(1, 2))
+            scores = torch.bmm(query, key.transpose(1, 2))
             if plan.padding is not None:
-                by_text = scores.view(-1, plan.heads, tokens, tokens)
-                by_text.masked_fill_(plan.padding[part], float("-inf"))
+                padding = plan.padding[part, ..., plan.padding_start :]
+                late = scores.view(-1, plan.heads, tokens, tokens)[..., plan.padding_start :]
+                late.masked_fill_(padding, float("-inf"))
             probabilities = torch.softmax(scores, -1)
             factors = plan.attention_factors(scores) if plan.attention_factors else None
-            self._known.append((probabilities, factors))
-            _put_heads(self.mixed[part], torch.bmm(_drop(probabilities, factors), value))
+            dropped = _drop(probabilities, factors)
+            self._known.append((probabilities, dropped, factors))
+            _put_heads(self.mixed[part], torch.bmm(dropped, value))
 
     def differentiate(self, by_mixed: Tensor) -> Tensor:
         """Return the gradient by qkv."""
         heads, hidden = self._plan.heads, by_mixed.shape[-1]
         by_qkv = torch.empty_like(self._qkv)
-        for part, (probabilities, factors) in zip(self._list_parts(), self._known, strict=True):
+        for part, known in zip(self._list_parts(), self._known, strict=True):
+            probabilities, dropped, factors = known
             query, key, value = _split_heads(self._qkv[part], 3, heads)
             [gradient] = _split_heads(by_mixed[part], 1, heads)
-            by_value = torch.bmm(_drop(probabilities, factors).transpose(1, 2), gradient)
+            by_value = torch.bmm(dropped.transpose(1, 2), gradient)
             by_known = _drop(torch.bmm(gradient, value.transpose(1, 2)), factors)
             by_scores = torch._softmax_backward_data(
                 by_known, probabilities, -1, probabilities.dtype
-            ).mul_(query.shape[-1] ** -0.5)
+            )
             by_query = torch.bmm(by_scores, key)
             by_key = torch.bmm(by_scores.transpose(1, 2), query)
             for k, found in enumerate((by_query, by_key, by_value)):

@@ -27,6 +27,7 @@ from model.finetuning.training.optimizer import (
     get_learning_rate,
     set_learning_rate,
 )
+from model.finetuning.training.trained_rows import TrainedRows, train_used_rows
 
 EVALUATIONS = 5
 """Evaluations on dev in a training: with few labels more cost as much as the training."""
@@ -79,12 +80,21 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     """Return the attempt with the best state; the network itself ends where training ended."""
     settings = training.settings
     learning = nn.ModuleList([model, training.loss] if training.loss is not None else [model])
-    optimizer = build_optimizer(learning, settings, learning_rate, training.device.fused_optimizer)
+    rows = _choose_rows(model, training)
+    optimizer = build_optimizer(
+        learning,
+        settings,
+        learning_rate,
+        training.device.fused_optimizer,
+        {rows.table: rows.parameter} if rows else {},
+    )
     noise = DropoutNoise(model) if training.device.kind == "cpu" else None
     attempt = Attempt(learning_rate)
     position = checkpoint.resume_training(
         training.checkpoint, learning, optimizer, attempt, training.device.torch
     )
+    if rows is not None:
+        rows.read()
     batches = itertools.islice(_stream_batches(training), position.step, None)
     started = time.perf_counter()
     due, seen = started + CHECKPOINT_SECONDS, 0
@@ -97,11 +107,17 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
         set_learning_rate(optimizer, position.step, training.steps, settings.warmup)
         if noise is not None:
             noise.begin_step(training.seed, position.step)
-        position.losses.append(_train_step(model, training, optimizer, members))
+        position.losses.append(_train_step(model, training, optimizer, members, rows))
         position.step, seen = position.step + 1, seen + len(members)
-        if position.step % training.evaluate_every == 0 or position.step == training.steps:
+        is_evaluated = (
+            position.step % training.evaluate_every == 0 or position.step == training.steps
+        )
+        is_saved = training.checkpoint is not None and time.perf_counter() >= due
+        if rows is not None and (is_evaluated or is_saved):
+            rows.write()
+        if is_evaluated:
             _evaluate_on_dev(model, training, attempt, position, get_learning_rate(optimizer))
-        if training.checkpoint and not attempt.diverged and time.perf_counter() >= due:
+        if training.checkpoint and is_saved and not attempt.diverged:
             begun = time.perf_counter()
             checkpoint.save_checkpoint(training.checkpoint, learning, optimizer, attempt, position)
             due = time.perf_counter() + max(
@@ -128,8 +144,19 @@ def _is_given_up(worse: int, settings: FinetuningSettings) -> bool:
     return settings.patience is not None and worse >= settings.patience
 
 
+def _choose_rows(model: nn.Module, training: Training) -> TrainedRows | None:
+    """Return the token vectors that learn, on a CPU and where AdamW leaves all others alone."""
+    if training.device.kind != "cpu" or training.settings.weight_decay:
+        return None
+    return train_used_rows(model, training.features, training.pad_id)
+
+
 def _train_step(
-    model: nn.Module, training: Training, optimizer: torch.optim.Optimizer, members: np.ndarray
+    model: nn.Module,
+    training: Training,
+    optimizer: torch.optim.Optimizer,
+    members: np.ndarray,
+    rows: TrainedRows | None,
 ) -> torch.Tensor:
     """Make one step on the features `members` and return its loss on the device."""
     model.train()
@@ -148,7 +175,8 @@ def _train_step(
             loss = compute_supervised_loss(model(**select_inputs(model, inputs)), targets, training)
     loss.backward()
     if settings.clip:
-        nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        own = [rows.parameter] if rows else []
+        nn.utils.clip_grad_norm_([*model.parameters(), *own], settings.clip)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     training.device.end_step()

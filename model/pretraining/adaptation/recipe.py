@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.published.architecture import read_config
+from model.published.architecture import read_architecture, read_config
 
 NEW_HEAD_SETTINGS: Mapping[str, str] = {
     "learning_rate": "2e-3",
@@ -25,6 +25,11 @@ OLD_HEAD_SETTINGS: Mapping[str, str] = {
 """Of a masked language model with its head (Sun et al. 2019, arXiv 1905.05583: 5e-5 and a tenth);
 not measured here.
 """
+GENERATOR_DEPTH = 1 / 3
+"""Of a generator that is made of a loaded trunk, as a share of its layers: those nearest to the
+embeddings, all widths alike. ELECTRA's generators have a quarter to a half of the discriminator's
+width (Clark et al. 2020, section 3.2).
+"""
 HEADS = ("ForMaskedLM", "ForPreTraining")
 TEN_PROBES = {"validate_every": "0"}
 
@@ -34,16 +39,27 @@ def choose_settings(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     rates go together: who gives one of them gets none of the others.
 
     A masked language model, and every encoder of BERT's family without a discriminator, goes on as
-    a masked language model; a discriminator, or google's checkpoint, as the preset says.
+    a masked language model; a discriminator, or google's checkpoint, as the preset says. Where such
+    an encoder is to become an ELECTRA, its first layers become the generator.
     """
     if not (folder / "config.json").is_file():
         return {}
-    config = read_config(folder, lambda text: UserError(f"--start-from {folder}: {text}"))
+
+    def make_error(text: str) -> UserError:
+        return UserError(f"--start-from {folder}: {text}")
+
+    config = read_config(folder, make_error)
     heads = [str(head) for head in config.get("architectures") or []]
-    if config.get("model_type") == "electra":
-        chosen = {"objective": "mlm"} if "ElectraForMaskedLM" in heads else {}
-    elif given.get("objective", "mlm") != "mlm":
+    is_discriminator = config.get("model_type") == "electra" and "ElectraForMaskedLM" not in heads
+    objective = given.get("objective", "electra" if is_discriminator else "mlm")
+    has_own_generator = objective == "electra" and "generator_multiplier" in given
+    if is_discriminator or has_own_generator or objective == "mlm+nsp":
         return {}
+    if objective == "electra":
+        layers = max(1, round(read_architecture(config, make_error).layers * GENERATOR_DEPTH))
+        chosen = {"generator_multiplier": "1", "generator_layers": str(layers)}
+    elif config.get("model_type") == "electra":
+        chosen = {"objective": "mlm"}
     else:
         has_head = any(head.endswith(HEADS) for head in heads)
         chosen = {"objective": "mlm", **TEN_PROBES}

@@ -43,10 +43,12 @@ class Origin:
             return {}
         shape = self._read_shape("--start-from", self.main)
         settings = {name: str(value) for name, value in asdict(shape).items()}
-        del settings["generator_multiplier"]
+        del settings["generator_multiplier"], settings["generator_layers"]
         if self.generator and not find_bundle_prefix(self.generator):
             narrow = self._read_shape("--start-generator-from", self.generator)
             settings["generator_multiplier"] = str(narrow.hidden / shape.hidden)
+            if narrow.layers != shape.layers:
+                settings["generator_layers"] = str(narrow.layers)
         return settings
 
     def _read_shape(self, option: str, folder: Path) -> Architecture:
@@ -95,6 +97,7 @@ class Source:
     role: transformers_config.Role
     trunk: str  # our name of the network
     shape: Architecture
+    is_cut: bool = False  # whether the network takes only the first layers there
 
     def make_error(self, text: str) -> UserError:
         return UserError(f"{self.option} {self.folder}: {text}")
@@ -124,11 +127,16 @@ def load_weights(
     return left + [name for name, _ in model.named_parameters() if name not in loaded]
 
 
-def describe_origin(origin: Origin, initial: list[str]) -> str:
+def describe_origin(
+    model: PretrainingModel, shape: Architecture, origin: Origin, initial: list[str]
+) -> str:
     """Return one line for the log; `initial` is what load_weights returned."""
     parts = dict.fromkeys(name if "[" in name else name.split(".")[0] for name in initial)
-    return f"starting from {origin.main}" + (
-        f"; newly initialized: {', '.join(parts)}" if parts else ""
+    is_cut = any(source.is_cut for source in _list_sources(model, shape, origin))
+    return (
+        f"starting from {origin.main}"
+        + ("; the generator of its first layers" if is_cut else "")
+        + (f"; newly initialized: {', '.join(parts)}" if parts else "")
     )
 
 
@@ -148,6 +156,8 @@ def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) 
         )
     elif find_bundle_prefix(origin.main):
         sources.append(main("generator", "generator", shape.derive_generator()))
+    elif shape.has_wide_generator:
+        sources.append(main("generator", "generator", shape.derive_generator(), is_cut=True))
     return sources
 
 
@@ -182,6 +192,8 @@ def _check_shape(source: Source, weights: Weights) -> None:
         shape = published.read_architecture(config, source.make_error)
         theirs = {name: getattr(shape, name) for name in COMPARED}
     theirs["layers"] = published_weights.count_layers(weights)
+    if source.is_cut:
+        del theirs["layers"]
     differing = {name: n for name, n in theirs.items() if n != getattr(source.shape, name)}
     if differing:
         there = ", ".join(f"{name}={number}" for name, number in differing.items())

@@ -16,6 +16,7 @@ from model.pretraining.network.encoder import (
     LayerNorm,
     Linear,
     set_product_type,
+    set_state_type,
 )
 from model.pretraining.network.vocabulary_loss import VocabularyLoss
 
@@ -64,6 +65,7 @@ class PretrainingModel(nn.Module):
         self.embeddings = Embeddings(vocabulary_size, architecture, self.noise)
         self.add_networks(vocabulary_size, architecture)
         set_product_type(self, dtype)
+        set_state_type(self, dtype if config.states == "bf16" else torch.float32)
 
     @property
     def trunk(self) -> Encoder:

@@ -115,12 +115,16 @@ def test_near_duplicates(tmp_path):
 
 
 def test_as_many_buckets_as_all_reviews_need_with_those_of_earlier_corpora():
-    """A bucket has at most 1,048,576 rows on average; their number is a power of two."""
+    """A bucket has at most 1,048,576 rows on average; their number is a power of two, and 8 where
+    several workers are to share them.
+    """
     reviews = 3 << 19
     counts = [{"prepared": reviews - 5}, {"prepared": 5}]
     assert list(duplicate_buckets.list_buckets([{"prepared": 9}])) == [(0, 1)]
-    assert list(duplicate_buckets.list_buckets(counts)) == [(0, 2), (1, 2)]
-    assert list(duplicate_buckets.list_buckets(counts, seen=reviews)) == [(i, 4) for i in range(4)]
+    assert list(duplicate_buckets.list_buckets([{"prepared": 99_999}])) == [(0, 1)]
+    assert list(duplicate_buckets.list_buckets(counts)) == [(i, 8) for i in range(8)]
+    seen = 8 * reviews
+    assert list(duplicate_buckets.list_buckets(counts, seen)) == [(i, 16) for i in range(16)]
     assert exact_duplicates.count_buckets((1 << 20) - 1) == 1
     assert exact_duplicates.count_buckets(1 << 20) == 2
     assert exact_duplicates.count_buckets(1 << 40) == 256

@@ -7,12 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.deduplication import held_out
+from beam_jobs.deduplication import held_out, withholding
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.withholding import (
+    COLUMNS,
     RUN,
     HeldOutIndex,
     IndexWriter,
+    is_written,
     list_forms,
     load_index,
     write_index,
@@ -59,6 +61,7 @@ def held():
 
 
 def save(writer, folder):
+    folder.mkdir(exist_ok=True)
     writer.save(str(folder))
     return HeldOutIndex(str(folder))
 
@@ -83,6 +86,29 @@ def test_what_is_withheld_is_what_the_definition_says(tmp_path, held):
     assert 100 < sum(overlaps) < 600
     assert index.find_near_texts(copies).tolist() == overlaps
     assert not index.is_empty
+
+
+def test_many_small_reads_find_what_one_finds(tmp_path, held, monkeypatch):
+    """Of a filter that lets much through, and of stretches of the index that hold a run or two."""
+    writer = IndexWriter()
+    writer.add_texts(held)
+    expected = save(writer, tmp_path / "large").find_near_texts(draw_copies(held, 1))
+    for name, value in {"MIN_WORD_BITS": 8, "RUNS_PER_WORD": 64, "STRETCH_RUNS": 1}.items():
+        monkeypatch.setattr(withholding, name, value)
+    monkeypatch.setattr(withholding, "BLOCK_RUNS", 16)
+    writer = IndexWriter()
+    writer.add_texts(held)
+    index = save(writer, tmp_path / "small")
+    assert len(index._stretches) > 4096
+    assert index.find_near_texts(draw_copies(held, 1)).tolist() == expected.tolist()
+    assert not index.find_near_texts(draw_texts(2000, 7)).any()
+
+
+def test_an_index_of_an_earlier_version_is_written_again(tmp_path):
+    (tmp_path / "index.json").write_text('{"texts": 0, "bits": "…", "owners": "…"}')
+    assert not is_written(str(tmp_path))
+    save(IndexWriter(), tmp_path)
+    assert is_written(str(tmp_path))
 
 
 @pytest.mark.parametrize(("words", "is_near"), [(15, True), (14, True), (13, False)])
@@ -147,7 +173,7 @@ def test_the_index_says_what_it_is_made_of_and_is_made_once(tmp_path, held):
     made = json.loads((folder / "index.json").read_text())
     distinct = {text for text in held if len(text.split()) >= MIN_WORDS}
     assert made["texts"] == len(distinct) + 1
-    assert sorted(made) == ["bits", "dumps", "exact", "owners", "runs", "sizes", "texts"]
+    assert sorted(made) == sorted([*COLUMNS, "texts"])
     file.write_text("another text that is held out now\n")
     write_index([str(file)], str(folder))
     assert json.loads((folder / "index.json").read_text()) == made

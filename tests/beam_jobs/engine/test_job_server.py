@@ -1,5 +1,6 @@
 """Jobs on a job server with Python workers of their own: the same bytes, and mistakes in a line."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import time
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.engine import graph_runner, job_server
+from beam_jobs.engine import graph_runner, job_server, worker_check
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
 from tests.beam_jobs.dumps import digests, review, run_job, write_lines
 from tests.beam_jobs.engine.job_servers import (
@@ -20,7 +21,9 @@ from tests.beam_jobs.engine.job_servers import (
     start_job_server,
     start_pool,
 )
+from tests.beam_jobs.engine.rest import serve_flink
 from tests.patience import eventually
+from tests.s3_server import serve_s3
 
 
 def find_free_port():
@@ -127,6 +130,18 @@ def read_states(server):
         return [beam_job_api_pb2.JobState.Enum.Name(job.state) for job in jobs]
 
 
+def test_a_job_is_cancelled_on_flink_itself_once_it_appears_there():
+    with serve_flink(slots=2, jobs=["beam-jobs-1", "beam-jobs-2"]) as flink:
+        options = PipelineOptions(["--flink_master", flink.address, "--job_name=beam-jobs-2"])
+        job_server.cancel_flink_job(options, 10)
+        assert flink.asked[-1] == "PATCH /jobs/2?mode=cancel"
+        options = PipelineOptions(["--flink_master", flink.address, "--job_name=another"])
+        job_server.cancel_flink_job(options, 0)
+        assert flink.asked[-1] == "GET /jobs/overview"
+    job_server.cancel_flink_job(options, 0)  # Flink is away
+    job_server.cancel_flink_job(PipelineOptions([]), 10)  # nobody said where it is
+
+
 def test_workers_with_other_code_are_told_before_they_give_other_bytes(dump, tmp_path, server):
     code, port = tmp_path / "code", find_free_port()
     shutil.copytree(ROOT / "beam_jobs", code / "beam_jobs")
@@ -137,6 +152,34 @@ def test_workers_with_other_code_are_told_before_they_give_other_bytes(dump, tmp
     assert code == 2
     assert line.startswith("error: the engine's Python workers have beam_jobs ")
     assert line.endswith("install there what is installed here")
+
+
+@pytest.mark.parametrize("part", ["python", "apache_beam"])
+def test_workers_with_other_versions_are_told(part, tmp_path):
+    """The step that compares them, on a worker that differs from the job in one."""
+    job = dataclasses.replace(worker_check.read_versions(), **{part: "2.62"})
+    with worker_check.leave_probe(str(tmp_path)) as probe:
+        worker_check.check_worker(worker_check.read_versions(), probe)
+        with pytest.raises(UserError, match=rf"^[^\n]* have {part} \S+ instead of 2\.62; install"):
+            worker_check.check_worker(job, probe)
+
+
+def test_workers_that_may_not_read_the_store_say_so(dump, tmp_path, server, monkeypatch):
+    port = find_free_port()
+
+    def become(user):
+        for name, value in s3.environment(user).items():
+            monkeypatch.setenv(name, value)
+
+    with serve_s3(tmp_path / "s3") as s3:
+        become("nobody")
+        with start_pool(tmp_path / "pool", port):
+            become("owner")
+            code, line = finish_job(start_job(dump, "s3://store/out", server, port))
+    assert (code, line) == (
+        2,
+        "error: from the engine's Python workers s3://store/out cannot be reached: Forbidden",
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,6 +200,8 @@ def test_a_server_of_another_kind_is_told_in_one_line(server):
     job_server.ask_job_server(f"localhost:{server}", "--job_endpoint")
     with pytest.raises(UserError, match="is no JobManager of Flink"):
         job_server.read_flink_slots(f"localhost:{server}", "engine.flink_master")
+    with serve_flink(slots=2) as flink, pytest.raises(UserError, match="is no Beam job server; "):
+        job_server.ask_job_server(flink.address, "--job_endpoint")
 
 
 def test_a_runner_that_starts_a_server_in_java_needs_java(monkeypatch, tmp_path):

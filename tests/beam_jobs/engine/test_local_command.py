@@ -40,10 +40,11 @@ def test_no_other_program_is_a_local_command(program):
 
 
 def loaded_modules(*words: str) -> set[str]:
-    """Return what a job's process has loaded once its imports are done."""
+    """Return what a job's process has loaded once its imports are done and it makes arrays."""
     program = (
         f"import sys, json; sys.argv = {[JOB, *words]!r}\n"
-        "import beam_jobs.corpus_job, beam_jobs.shards_job\n"
+        "import beam_jobs.corpus_job, beam_jobs.shards_job, pyarrow\n"
+        "pyarrow.array(['text'])\n"
         "print(json.dumps(list(sys.modules)))"
     )
     command = [sys.executable, "-c", program]
@@ -119,7 +120,7 @@ def test_only_a_local_command_searches_for_garbage_seldom():
         "import sys, gc, json; sys.argv = [{!r}]\n"
         "from beam_jobs.engine import local_command\n"
         "during_imports = gc.isenabled()\n"
-        "local_command.collect_garbage_seldom()\n"
+        "local_command.tune_memory()\n"
         "print(json.dumps([during_imports, gc.isenabled(), *gc.get_threshold()]))"
     )
     found = [

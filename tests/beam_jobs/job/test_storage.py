@@ -57,3 +57,9 @@ def test_brackets_in_the_name_of_a_file_are_no_pattern(folder):
 def test_what_stands_for_nothing_is_named(folder):
     with pytest.raises(UserError, match=r"^--withhold .*\.csv: no such file"):
         storage.expand_patterns([f"{folder}/*.csv"], "--withhold")
+
+
+def test_what_is_read_from_s3_is_held_in_small_parts():
+    store, _ = fsspec.core.url_to_fs("s3://bucket/name")
+    assert store.default_block_size == storage.PART_BYTES
+    assert store.max_concurrency * storage.PART_BYTES <= 32 << 20

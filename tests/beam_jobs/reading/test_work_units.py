@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,22 @@ def test_what_can_be_read_of_a_truncated_gz_is_kept(tmp_path, cut_at):
     assert RECORDS * cut_at * 0.6 < result["kept"] < RECORDS
     assert result["dropped"]["damaged file: cut off in the middle"] == 1
     assert result["notes"]["damaged_files"] == 1
+
+
+def test_a_re_cut_file_is_held_in_two_stretches_at_most(tmp_path):
+    line = json.dumps(review(1)).encode() + b"\n"
+    path, size = tmp_path / "large.json.gz", 8_000_000
+    path.write_bytes(gzip.compress(line * (5 * size // len(line)), 1))
+    sizes, layout = [], look_at(path).layout
+    with open_uncompressed(str(path), "gz") as stream:
+        tracemalloc.start()
+        for stretch, _ in work_units._split_stream(stream, size, layout):
+            sizes.append(len(stretch))
+            del stretch
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert len(sizes) == 5
+    assert held < 2.6 * size, held
 
 
 def test_a_re_cut_file_keeps_its_damage(tmp_path):

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.text import sentences
 from beam_jobs.text.cleaning import clean_text
+from beam_jobs.text.sentence_batches import BatchSplitter
 from tests.beam_jobs.dumps import shared_data, text_of
 
 TRAINING = [text_of(i, 6) for i in range(300)] + [
@@ -21,6 +23,7 @@ TRAINING = [text_of(i, 6) for i in range(300)] + [
 ] * 20
 TRAINED = sentences.train_punkt(TRAINING)
 FAST, NLTK = sentences.SentenceSplitter(TRAINED), PunktSentenceTokenizer(TRAINED)
+BATCHES = BatchSplitter(TRAINED)
 
 
 def real_reviews(data: Path) -> list[str]:
@@ -54,27 +57,27 @@ def test_parameters_survive_json():
     assert vars(again) == vars(TRAINED)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "One.",
-        "Mr. Smith came. He left!",
-        "Wow!!! Really?! Yes... no",
-        'He said "stop." Then (quietly.) he left.) So',
-        " !!! What",
-        "a .. b ... c . d . . . e",
-        "It costs 5. 6 would do. J. Bach. p. 4",
-        "no end. ",
-        "two  spaces.  Here.   There",
-        "tab.\tline.\nnext. nbsp.\xa0end.",
-        "“Quoted.” ‘So.’ «Oui.» Done.",
-        "end.)--dash. x",
-        "a.b.c. D. e.g. This vs. That etc. And",
-        "?.! .?! Hm",
-    ],
-)
+MESS = [
+    "",
+    " ",
+    "One.",
+    "Mr. Smith came. He left!",
+    "Wow!!! Really?! Yes... no",
+    'He said "stop." Then (quietly.) he left.) So',
+    " !!! What",
+    "a .. b ... c . d . . . e",
+    "It costs 5. 6 would do. J. Bach. p. 4",
+    "no end. ",
+    "two  spaces.  Here.   There",
+    "tab.\tline.\nnext. nbsp.\xa0end.",
+    "“Quoted.” ‘So.’ «Oui.» Done.",
+    "end.)--dash. x",
+    "a.b.c. D. e.g. This vs. That etc. And",
+    "?.! .?! Hm",
+]
+
+
+@pytest.mark.parametrize("text", MESS)
 def test_special_cases(text):
     assert FAST.split(text) == NLTK.tokenize(text)
 
@@ -104,6 +107,26 @@ def test_any_mess(text):
     assert FAST.split(text) == NLTK.tokenize(text)
 
 
+def split_batch(splitter: BatchSplitter, texts: list[str]) -> list[list[str]]:
+    return splitter.split(pa.array(texts, pa.string())).to_pylist()
+
+
+def test_special_cases_in_one_batch():
+    texts = [*MESS, *(" ".join(text.split()) for text in MESS)]
+    assert split_batch(BATCHES, texts) == [NLTK.tokenize(text) for text in texts]
+    assert BATCHES.split(pa.array(texts, pa.string())[5:9]).to_pylist() == [
+        NLTK.tokenize(text) for text in texts[5:9]
+    ]
+
+
+@settings(max_examples=1500)
+@given(st.lists(st.lists(PIECES, max_size=20).map("".join), max_size=6), st.booleans())
+def test_any_mess_in_batches(texts, is_clean):
+    if is_clean:
+        texts = [" ".join(text.split()) for text in texts]
+    assert split_batch(BATCHES, texts) == [NLTK.tokenize(text) for text in texts]
+
+
 @pytest.mark.parametrize("parameters", ["trained", "published"])
 def test_every_real_review(parameters):
     data = shared_data()
@@ -115,6 +138,9 @@ def test_every_real_review(parameters):
             str(data / "nltk_data" / "tokenizers" / "punkt_tab" / "english")
         )
     fast, nltk = sentences.SentenceSplitter(params), PunktSentenceTokenizer(params)
-    different = [text for text in texts if fast.split(text) != nltk.tokenize(text)]
+    expected = [nltk.tokenize(text) for text in texts]
+    in_batch = split_batch(BatchSplitter(params), texts)
     assert len(texts) > 10_000
-    assert different == []
+    for split in ([fast.split(text) for text in texts], in_batch):
+        different = zip(texts, expected, split, strict=True)
+        assert [text for text, wanted, found in different if wanted != found] == []

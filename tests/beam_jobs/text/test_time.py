@@ -2,24 +2,27 @@
 on the machine where they were collected, in step with the length.
 """
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.text import sentences
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.personal_data import mask_personal_data
 from beam_jobs.text.punkt import PunktParameters
+from beam_jobs.text.sentence_batches import BatchSplitter
+from beam_jobs.text.sentences import SentenceSplitter
 from tests.beam_jobs.cpu_time import is_linear
 
 CHARACTERS = 200_000  # MAX_RAW_EXPANSION × the default of --max-characters
-SPLITTER = sentences.SentenceSplitter(PunktParameters())
+SPLITTER, BATCHES = SentenceSplitter(PunktParameters()), BatchSplitter(PunktParameters())
 
 
 def clean_mask_split(text: str) -> None:
     """Do to a text what the two passes of the corpus job do."""
-    cleaned = clean_text(text)
-    SPLITTER.split(mask_personal_data(cleaned)[0])
+    masked = mask_personal_data(clean_text(text))[0]
+    SPLITTER.split(masked)
+    BATCHES.split(pa.array([masked]))
 
 
 def fill(pattern: str, start: str = "", end: str = "") -> tuple[str, str]:
@@ -58,6 +61,8 @@ BAD_TEXTS = {
     "stops": fill("."),
     "stops and capitals": fill(".A"),
     "candidates of sentences": fill("a. "),
+    "closing marks in a row": fill(")", "a. "),
+    "closing marks after stops": fill("a. )"),
     "closing marks": fill('.) " '),
     "quotes": fill('"'),
     "dots and spaces": fill(".  "),

@@ -24,6 +24,7 @@ from beam_jobs.packing import shard_files
 from beam_jobs.packing.plan import Packing, Unit, plan_shards
 from beam_jobs.reading import work_units
 from beam_jobs.text import sentences
+from beam_jobs.text.sentence_batches import BatchSplitter
 
 MAX_LENGTH = 128
 BATCH_REVIEWS = 1000
@@ -133,7 +134,7 @@ _remembered: dict[str, object] = {}
 def write_unit(unit: tuple[dict, list[bytes]], punkt: str, folders: Folders) -> None:
     counts, copies = unit
     if "splitter" not in _remembered:
-        _remembered["splitter"] = sentences.SentenceSplitter(sentences.decode_punkt(punkt))
+        _remembered["splitter"] = BatchSplitter(sentences.decode_punkt(punkt))
     dropped = write_pass.DroppedRows(*map(write_pass.unpack_rows, (copies, [], [])))
     write_pass.write_unit(counts, dropped, 0, folders, _remembered["splitter"])  # type: ignore[arg-type]
 

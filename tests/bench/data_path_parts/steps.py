@@ -22,20 +22,20 @@ from beam_jobs.deduplication import duplicate_buckets, exact_duplicates
 from beam_jobs.packing import corpus_units, packing, tokenization
 from beam_jobs.reading import detection
 from beam_jobs.reading.compression import PlainStream, open_uncompressed
-from beam_jobs.text import personal_data, sentences
+from beam_jobs.text import sentence_batches
 from tests.bench.data_path_parts import paths
 
 STEPS: list[tuple[str, Any, str]] = [
     ("unpack", PlainStream, "read"),
     ("parse records", detection, "read_records"),
     ("clean", prepare_pass, "clean_text"),
-    ("mask personal data", personal_data, "mask_personal_data"),
-    ("hash", prepare_pass.Batch, "add_review"),
+    ("mask personal data", prepare_pass.UnitReader, "mask_personal_data"),
+    ("hash", prepare_pass.Batch, "compute_hashes"),
     ("texts to Arrow", prepare_pass.Batch, "to_table"),
     ("duplicates: pack", exact_duplicates, "pack_rows"),
     ("duplicates: find", duplicate_buckets, "find_exact_duplicates"),
     ("train Punkt", corpus_job, "write_punkt"),
-    ("sentences", sentences.SentenceSplitter, "split"),
+    ("sentences", sentence_batches.BatchSplitter, "split"),
     ("write Parquet (both jobs)", parquet_files.pq.ParquetWriter, "write_table"),
     ("read corpus", corpus_units.CorpusUnit, "read_windows"),
     ("token ids", tokenization.WordIds, "encode"),
@@ -112,7 +112,6 @@ def floors(dump: Path, text_field: str, corpus: Path, report: Path) -> None:
     lines = b"".join(unpacked(file) for file in files).splitlines()
     texts = [text for line in lines if isinstance(text := parsed(line).get(text_field), str)]
     array = pa.array(texts)
-    candidates = sentences.CANDIDATE.findall
     least: dict[str, tuple[str, Callable[[], Any]]] = {
         "unpack": (
             "inflating alone, by ISA-L where it is installed",
@@ -123,7 +122,7 @@ def floors(dump: Path, text_field: str, corpus: Path, report: Path) -> None:
             "looking at each character once",
             lambda: [t.isascii() and t.isprintable() for t in texts],
         ),
-        "sentences": ("finding the stops", lambda: [candidates(text) for text in texts]),
+        "sentences": ("finding the stops", lambda: sentence_batches.Texts(array).find_stops()),
         "read corpus": (
             "the column alone",
             lambda: [read_column(file) for file in sorted(corpus.glob("*.parquet"))],

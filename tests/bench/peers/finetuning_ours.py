@@ -3,7 +3,11 @@
 import json
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+
+import torch
+from torch import nn
 
 sys.path.insert(0, str(Path.cwd()))
 from beam_jobs.job.settings import replace_settings
@@ -17,16 +21,28 @@ from model.finetuning.start import Start
 from model.finetuning.tasks import find_task
 
 
+@dataclass(frozen=True)
+class LoadedStart(Start):
+    """Gives the network that was loaded before the clock started, as the Trainer gets one."""
+
+    network: nn.Module | None = None
+
+    def build_network(self, *_):
+        return self.network
+
+
 def main() -> None:
     data, encoder, precision, epochs, rate, seed, output = sys.argv[1:]
     told = {"precision": precision, "epochs": epochs, "learning_rates": rate}
     told |= {"layer_decay": "1", "max_length": "128", "pooling": "cls"}
     [settings] = replace_settings([FinetuningSettings()], told, "finetuning")
     task = find_task("table:text=text,label=label", Path(data))
-    request = Request(Start(encoder, None, None, None), task, Path(data), settings, int(seed))
     device = open_device("cpu", precision)
+    torch.manual_seed(int(seed))
+    model = Start(encoder, None, None, None).build_network(task, settings)
+    start = LoadedStart(encoder, None, None, None, network=model)
+    request = Request(start, task, Path(data), settings, int(seed))
     prepared = prepare_data(request)
-    model = request.start.build_network(task, settings)  # as the Trainer gets one: loaded
     started = time.process_time()
     attempt = train_first_rate(request, prepared, device, None, lambda share, numbers: None)
     seconds = time.process_time() - started

@@ -261,6 +261,25 @@ def test_what_keeps_us_from_a_bucket_is_one_line(
     assert "TOPSECRET" not in error
 
 
+@pytest.mark.parametrize(
+    ("user", "more", "given", "words"),
+    [
+        ("owner", {}, "s3://nowhere/x.json", "no file s3://nowhere/x.json"),
+        ("nobody", {}, "s3://store/x.json", "cannot be reached: Forbidden"),
+        ("owner", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "s3://store/x", "cannot be reached"),
+    ],
+)
+def test_what_keeps_us_from_a_dump_in_a_bucket_is_one_line(
+    as_user, tmp_path, capsys, user, more, given, words
+):
+    as_user(user, **more)
+    code = call("run", "--dump", given, "--store", str(tmp_path))
+    error = capsys.readouterr().err
+    assert code in (2, 75)
+    assert len(error.splitlines()) == 1
+    assert words in error
+
+
 def test_fingerprints_do_not_depend_on_where_the_store_is(open_host, tmp_path):
     def plan(store):
         form = fill_parameters([], dump={"paths": ["sample:50"]}, store=store.address)

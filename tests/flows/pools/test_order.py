@@ -3,16 +3,18 @@
 import pytest
 
 from beam_jobs.job.errors import UserError
+from flows.run_stage import check_sources
 from flows.runner.pools.order import FOLDER, Order, read_order, remove_order, write_order
-from flows.runner.store import Store
+from flows.runner.store import Stage, Store
 from flows.stages import dump
+from flows.stages.external import build_external_stage
 from tests.flows.pools.test_stage_json import plan
 
 
 @pytest.fixture
 def order(tmp_path):
     [corpus, words, *_] = plan(tmp_path / "store")
-    return Order([[corpus], [words]], 2, "cpu", {"tag": "x"}, "http://127.0.0.1:1", "id")
+    return Order([[corpus], [words]], 2, "cpu", True, {"tag": "x"}, "http://127.0.0.1:1", "id")
 
 
 @pytest.fixture
@@ -32,8 +34,8 @@ def test_an_order_is_read_as_it_was_written_and_leaves_nothing(store, order):
     told = read_order(store, "one")
     assert [s.fingerprint for s in told.stages] == [s.fingerprint for s in order.stages]
     assert [len(chain) for chain in told.chains] == [1, 1]
-    assert (told.at_once, told.device, told.tags, told.mlflow, told.mlflow_run) == (
-        (2, "cpu", {"tag": "x"}, "http://127.0.0.1:1", "id")
+    assert (told.at_once, told.device, told.stays, told.tags, told.mlflow, told.mlflow_run) == (
+        (2, "cpu", True, {"tag": "x"}, "http://127.0.0.1:1", "id")
     )
     assert told.title == "corpus and 1 beside"
     remove_order(store, "one")
@@ -79,3 +81,32 @@ def test_a_sample_is_written_again_on_the_other_host_and_other_files_are_told(tm
     file.unlink()
     with pytest.raises(UserError, match=r"reviews\.json is not on this host; put it into s3://"):
         dump.check_copies(reviews, store)
+
+
+def test_files_that_texts_are_withheld_for_are_the_same_on_the_other_host(tmp_path, store):
+    file = tmp_path / "test.txt"
+    file.write_text("good")
+    [corpus, *_] = plan(store.root, f"corpus.withhold={file}")
+    assert str(file) in corpus.arguments(store, tmp_path)
+    file.write_text("other")
+    with pytest.raises(UserError, match=r"^corpus\.withhold: .*test\.txt is another file on this"):
+        corpus.arguments(store, tmp_path)
+    file.unlink()
+    with pytest.raises(UserError, match=r"^corpus\.withhold: .*test\.txt is not on this host"):
+        corpus.arguments(store, tmp_path)
+
+
+def test_what_a_study_takes_from_elsewhere_is_the_same_on_the_other_host(tmp_path, store):
+    folder = tmp_path / "task"
+    folder.mkdir()
+    (folder / "train.tsv").write_text("sentence\tlabel")
+    task = build_external_stage(str(folder), store)
+    cell = Stage("finetuning", 1, {}, {"data": task})
+    check_sources(cell, store)
+    (folder / "train.tsv").write_text("sentence\tother")
+    with pytest.raises(UserError, match=r"task is something else on this host; copy it again$"):
+        check_sources(cell, store)
+    (folder / "train.tsv").unlink()
+    folder.rmdir()
+    with pytest.raises(UserError, match=r"task is not on this host; put it into a folder that all"):
+        check_sources(cell, store)

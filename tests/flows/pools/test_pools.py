@@ -8,8 +8,11 @@ from prefect.states import Cancelled, Crashed, Failed
 from beam_jobs.job.errors import TransientError, UserError
 from flows.configuration.engine import Engine
 from flows.configuration.settings import fill_parameters
+from flows.run_stage import divide_order
+from flows.runner.pools import messages
 from flows.runner.pools.child_run import PoolRunFailed, raise_failure
-from flows.runner.pools.maker import choose_pool
+from flows.runner.pools.maker import choose_pool, is_soon_needed
+from flows.runner.pools.order import Order
 from flows.runner.store import Store
 from flows.runs.placement_check import check_placement
 from flows.stages.pretraining import shares_cores
@@ -26,6 +29,18 @@ def test_data_goes_to_one_pool_and_training_to_the_other(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("data_seconds", "stays"), [((5.0, 2.0, 3.0), True), ((5.0, 40.0, 3.0), False), (None, False)]
+)
+def test_a_worker_waits_for_what_comes_soon_and_not_for_long_stages(tmp_path, data_seconds, stays):
+    stages = plan(tmp_path)
+    seconds = [*(data_seconds or [None] * 3), *[100.0] * (len(stages) - 3)]
+    planned = list(zip(stages, seconds, strict=True))
+    assert is_soon_needed("tpu", planned, "tpu") == stays
+    assert is_soon_needed("cpu", planned, "tpu"), "that is what comes next"
+    assert not is_soon_needed("cpu", planned[3:], "tpu"), "nothing is left for it"
+
+
 def test_a_training_pool_without_pools_is_refused():
     with pytest.raises(UserError, match=r"training_pool.*placement"):
         fill_parameters(["engine.training_pool=tpu"])
@@ -35,6 +50,30 @@ def test_elsewhere_only_the_form_tells_whether_trainings_share_a_cpu():
     placed = ["engine.placement=pools"]
     assert shares_cores(fill_parameters([*placed, "pretraining.device=cpu"]))
     assert not shares_cores(fill_parameters(placed))
+
+
+def test_an_accelerator_takes_pre_training_first_and_a_cpu_all_at_once(tmp_path):
+    _, _, _, training, *cells = plan(tmp_path)
+    chains = [[training], cells[:2]]
+    assert divide_order(Order(chains, 2, "cuda")) == [([[training]], 1), ([cells[:2]], 2)]
+    assert divide_order(Order(chains, 2, "cpu")) == [(chains, 2)]
+    assert divide_order(Order(device="cuda")) == []
+
+
+@pytest.mark.usefixtures("prefect_home")
+def test_a_message_that_is_sent_twice_is_one():
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run(flow(name="somebody's")(lambda: None)).id
+        assert not messages.find_order(client, run, 1)
+        for _ in range(2):
+            messages.post_order(client, run, 1, "one")
+            messages.post_answer(client, run, 10)
+        assert messages.find_order(client, run, 1) == "one"
+        assert messages.has_answer(client, run, 10)
+        assert not messages.has_answer(client, run, 1)
 
 
 @pytest.mark.usefixtures("prefect_home")

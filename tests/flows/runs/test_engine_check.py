@@ -6,6 +6,7 @@ from beam_jobs.job.errors import TransientError, UserError
 from flows.configuration.settings import fill_parameters
 from flows.runs.engine_check import check_engine
 from tests.beam_jobs.engine.job_servers import start_job_server
+from tests.beam_jobs.engine.rest import serve_flink
 from tests.flows.configuration.test_engine import DATAFLOW
 
 
@@ -28,6 +29,27 @@ def test_a_job_server_is_asked_once_its_host_is_allowed(monkeypatch, tmp_path):
             check(*flink, f"engine.flink_master=localhost:{port}")
     with pytest.raises(TransientError, match=r"engine\.job_endpoint localhost:\d+ cannot be reach"):
         check(*flink)
+
+
+@pytest.mark.parametrize(
+    ("slots", "words"),
+    [
+        (0, r"engine\.flink_master localhost:\d+: the cluster has no slot; start a TaskManager"),
+        (2, r"engine\.workers=3: the cluster at localhost:\d+ has 2 slots"),
+    ],
+)
+def test_a_cluster_with_too_few_slots_is_told_before_anything_is_made(
+    monkeypatch, tmp_path, slots, words
+):
+    monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "localhost")
+    with start_job_server(tmp_path) as (_, port), serve_flink(slots) as flink:
+        given = ("engine.kind=flink", f"engine.job_endpoint=localhost:{port}")
+        given += (f"engine.flink_master={flink.address}",)
+        with pytest.raises(UserError, match=words) as told:
+            check(*given, "engine.workers=3")
+        assert "\n" not in str(told.value)
+        if slots:
+            check(*given, "engine.workers=2")
 
 
 def test_dataflow_is_told_what_it_cannot_see(tmp_path):

@@ -4,15 +4,15 @@ import pytest
 
 from flows.configuration.settings import fill_parameters
 from flows.servers import health, settings
-from flows.servers.settings import TAG
+from flows.servers.settings import PART_FLOW, TAG
 from flows.ui import automations, terminal
 from tests.patience import eventually
 
 
 @pytest.fixture(scope="module")
 def events(prefect_home):
-    """What Prefect told of a run of ours and of somebody else's: [(event, ours)], heartbeats
-    included.
+    """What Prefect told of a run of ours, of one that makes stages for it, and of somebody else's:
+    [(event, whose)], heartbeats included.
     """
     from prefect import flow, tags
 
@@ -24,11 +24,11 @@ def events(prefect_home):
         return flow_run.id
 
     with tags(TAG):
-        ours = trivial()
+        ours, part = trivial(), trivial.with_options(name=PART_FLOW)()
     told = []
-    for run, is_ours in ((ours, True), (trivial(), False)):
+    for run, whose in ((ours, "ours"), (part, "a part's"), (trivial(), "somebody's")):
         eventually(lambda run=run: "Completed" in signs_of(read_events(run)))
-        told += [(event, is_ours) for event in read_events(run)]
+        told += [(event, whose) for event in read_events(run)]
     return told
 
 
@@ -47,16 +47,20 @@ def signs_of(events):
 
 
 @pytest.mark.parametrize(
-    "automation", [automations.build_lost_runs_automation(), automations.build_failure_automation()]
+    ("automation", "covered"),
+    [
+        (automations.build_lost_runs_automation(), {"ours", "a part's"}),
+        (automations.build_failure_automation(), {"ours"}),  # which fails with its part
+    ],
 )
-def test_an_automation_is_about_our_runs_alone(events, automation):
+def test_an_automation_is_about_our_runs_alone(events, automation, covered):
     from prefect.server.events.schemas.automations import EventTrigger
     from prefect.server.events.schemas.events import ReceivedEvent
 
     trigger = EventTrigger.model_validate(automation.trigger.model_dump())
-    for sent, ours in events:
+    for sent, whose in events:
         event = ReceivedEvent.model_validate(sent)
-        assert trigger.covers_resources(event.resource, event.related) is ours, sent["event"]
+        assert trigger.covers_resources(event.resource, event.related) is (whose in covered)
 
 
 def test_every_process_of_a_run_gives_signs_of_life_often_enough():

@@ -86,7 +86,9 @@ def test_prefect_takes_the_file_for_work_pools():
         placed = {"engine": {"placement": "pools"}} if spec.pool == "flows" else {}
         given = {**spec.parameters, **placed, "store": "/data/store"}
         assert taken[spec.name].parameters == given
-        assert taken[spec.name].job_variables == {"env": CLIENT}
+        is_part = spec.name.startswith("run-stage-")
+        command = {"command": "python -m prefect.engine"} if is_part else {}
+        assert taken[spec.name].job_variables == {**command, "env": CLIENT}
         assert taken[spec.name].pull_steps == [{SET_FOLDER: {"directory": "/"}}], (
             "one that every worker has"
         )

@@ -1,14 +1,17 @@
-"""How often a model is timed before a p99 is told; whose memory is told."""
+"""How often a model is timed before a p99 is told; whose memory is told; which form is timed."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from torch import nn
 
-from model import device
+from beam_jobs.scoring.classifier import UnitScorer, score_texts
+from model import device, scorer
 from model.evaluation import latency
 from model.finetuning.features import examples
 from model.finetuning.network import encoders
+from tests.model.corpora import write_finetuned
 
 
 class Clock:
@@ -62,3 +65,28 @@ def test_memory_is_the_devices_own(tmp_path, monkeypatch):
         latency.measure_latency(tmp_path, "polarity", tmp_path, 1, "cuda")["peak_bytes"]
         == 2.5 * 2**20
     )
+
+
+@pytest.mark.parametrize("form", ["bf16", "int8"])
+def test_a_form_is_timed_as_the_scoring_job_runs_it(form, tmp_path, monkeypatch):
+    folder = write_finetuned(tmp_path)
+    timed = []
+
+    def keep_answer(answer, examples, batch):
+        timed.append((answer, examples))
+        return np.ones(1)
+
+    monkeypatch.setattr(latency, "_time_batches", keep_answer)
+    words = ["--model", str(folder / "model"), "--task", "polarity", "--form", form]
+    words += ["--data", str(folder / "corpus"), "--output", str(tmp_path / "cost.json")]
+    cost = latency.run(words)
+    described = scorer.run(
+        ["--model", str(folder / "model"), "--output", str(tmp_path / "scorer"), "--form", form]
+    )
+    assert cost["form"] == described["form"] == form
+    assert cost["changed_labels"] <= 1
+    served = UnitScorer(str(tmp_path / "scorer"), "").load_model()
+    answer, some = timed[0]
+    for example in some[:5]:
+        expected = score_texts([example.text], served)
+        np.testing.assert_allclose(answer([example]), expected, atol=1e-6)

@@ -7,8 +7,8 @@ from model.device import open_device
 from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
-from model.pretraining.loop import run_step
 from model.pretraining.run_identity import COMPUTATION_VERSION
+from tests.model.pretraining.first_losses import compute_losses
 from tests.model.synthetic_shards import write_shards
 
 STEPS = 6
@@ -38,18 +38,10 @@ LOSSES: dict[int, dict[str, list[float]]] = {
 """Of the first steps, by COMPUTATION_VERSION and objective."""
 
 
-def compute_losses(objective, shards, output):
+def compute_first_losses(objective, shards, output):
     preset = apply_settings(PRESETS["tiny"], SETTINGS | {"objective": objective})
     training = build_training(preset, Shards.open(shards), open_device("cpu", "fp32"), output)
-    training.model.train()
-    losses = []
-    for arrays in training.batches.iterate_steps(0):
-        sums, _ = run_step(training, arrays)
-        totals = {name: value.item() for name, value in sums.items()}
-        losses.append(training.model.compute_means(totals)["loss"])
-        training.totals.step += 1
-        if len(losses) == STEPS:
-            return losses
+    return compute_losses(training, STEPS)
 
 
 @pytest.fixture
@@ -62,7 +54,7 @@ def one_thread():
 
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
 def test_the_numbers_of_a_step_change_only_with_the_version(objective, tmp_path, one_thread):
-    losses = compute_losses(objective, write_shards(tmp_path / "shards"), tmp_path / "out")
+    losses = compute_first_losses(objective, write_shards(tmp_path / "shards"), tmp_path / "out")
     known = LOSSES.get(COMPUTATION_VERSION, {}).get(objective, [])
     assert losses == pytest.approx(known, abs=1e-4), (
         f"the first {STEPS} steps of {objective} lose {[round(loss, 5) for loss in losses]}, "

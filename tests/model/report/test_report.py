@@ -243,6 +243,12 @@ def test_the_page_stands_alone(written):
     assert 'class="warning" role="alert"' in text
 
 
+def test_a_fine_tuning_is_read_where_the_study_says_and_not_where_it_was_evaluated(study):
+    [cell, *_] = json.loads((study / "study.json").read_text())["cells"]
+    [found] = results.load_results([cell | {"finetuned": "copies/one"}], study).cells
+    assert found.about["model"] == str(study / "copies" / "one")
+
+
 def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path):
     found = results.load_results(json.loads((study / "study.json").read_text())["cells"], study)
     rows = [

@@ -8,8 +8,8 @@ from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 
 from beam_jobs.scoring.classifier import pack_int8_weights
-from model.scorer import ProbabilityModel, export_program
 from model.scoring.forms import Int8Linear, convert_form
+from model.scoring.program import ProbabilityModel, export_program
 
 
 def make_classifier() -> ProbabilityModel:

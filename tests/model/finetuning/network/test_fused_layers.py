@@ -68,7 +68,9 @@ def test_logits_and_gradients_are_those_of_transformers(
             assert torch.allclose(wanted.grad, found.grad, rtol=1e-3, atol=1e-5), parameter
 
 
-def test_in_bf16_they_differ_by_what_bf16_rounds():
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_in_bf16_they_differ_by_what_bf16_rounds(is_fast, monkeypatch):
+    monkeypatch.setattr(fused_layers, "has_fast_bf16_products", lambda: is_fast)
     plain, fused = networks("bert", first_token_only=True)
     with torch.no_grad():
         exact = plain(**batch()).logits
@@ -76,6 +78,27 @@ def test_in_bf16_they_differ_by_what_bf16_rounds():
             said = [model(**batch()).logits.float() for model in (plain, fused)]
     apart = [float((logits - exact).norm() / exact.norm()) for logits in said]
     assert 0 < apart[1] < max(2 * apart[0], 0.02)
+
+
+def test_a_cpu_slow_in_bf16_multiplies_the_same_rounded_numbers(monkeypatch):
+    """Rows and weights that bf16 holds exactly: only the last rounding is left to differ."""
+    generator = torch.Generator().manual_seed(0)
+    rows, weight, by_mapped = (
+        torch.randn(size, generator=generator) for size in ((40, 16), (8, 16), (40, 8))
+    )
+    plan = fused_layers.Plan(2, 1e-12, torch.bfloat16, None, 0, None, None)
+    found = []
+    for is_fast in (True, False):
+        monkeypatch.setattr(fused_layers, "has_fast_bf16_products", lambda answer=is_fast: answer)
+        product = fused_layers.Product(rows, weight, torch.zeros(8), plan)
+        gradients = product.differentiate(by_mapped.bfloat16())
+        found.append([product.mapped, *gradients])
+        assert [t.dtype for t in found[-1]] == 2 * [torch.bfloat16] + 2 * [torch.float32]
+    for fast, slow in zip(*found, strict=True):
+        torch.testing.assert_close(slow.float(), fast.float(), rtol=2**-7, atol=2**-7)
+    rounded = rows.bfloat16().double() @ weight.bfloat16().double().t()
+    torch.testing.assert_close(found[1][0].double(), rounded, rtol=2**-8, atol=1e-6)
+    assert not torch.equal(found[1][0].double(), (rows.double() @ weight.double().t()))
 
 
 @pytest.mark.parametrize("first_token_only", [False, True])

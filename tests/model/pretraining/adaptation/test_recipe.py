@@ -57,7 +57,23 @@ def test_a_checkpoint_without_a_config_is_googles_and_asks_for_nothing(tmp_path)
 
 def test_another_objective_gets_none_of_the_settings(tmp_path):
     folder = write_config(tmp_path / "origin", model_type="bert", architectures=["BertModel"])
-    assert choose_settings(folder, {"objective": "electra"}) == {}
+    assert choose_settings(folder, {"objective": "mlm+nsp"}) == {}
+
+
+def test_an_electra_of_a_trunk_gets_a_generator_of_its_first_layers(made, tmp_path, capsys):
+    chosen = {"generator_multiplier": "1", "generator_layers": "1"}
+    assert choose_settings(made / "bert", {"objective": "electra"}) == chosen
+    assert (
+        choose_settings(made / "bert", {"objective": "electra", "generator_multiplier": "0.5"})
+        == {}
+    )
+    assert choose_settings(made / "bert", {"objective": "electra", "generator_layers": "2"}) == {
+        "generator_multiplier": "1"
+    }
+    train(made, tmp_path, "objective=electra", steps=2)
+    assert "the generator of its first layers" in capsys.readouterr().err
+    shape = json.loads((tmp_path / "generator" / "config.json").read_text())
+    assert (shape["num_hidden_layers"], shape["hidden_size"]) == (1, 32)
 
 
 def test_who_gives_one_rate_gets_no_other(tmp_path):

@@ -147,6 +147,27 @@ def test_a_discriminator_alone_leaves_only_the_generator_new(preset, tmp_path):
     )
 
 
+def test_a_masked_language_model_becomes_both_networks(tmp_path):
+    """Its first layers and its head are the generator, all of it the discriminator."""
+    shards = write_shards(tmp_path / "shards")
+    result = run_steps(shards, tmp_path / "first", "--set", "objective=mlm")
+    wide = {"generator_multiplier": "1", "generator_layers": "1"}
+    preset = apply_settings(PRESETS["tiny"], SHAPE | wide)
+    model = fresh(preset, 100, seed=9)
+    origin = Origin(Path(result["encoder"]))
+    new = load_weights(model, preset.architecture, origin, shards / "vocabulary")
+    assert new
+    assert all(name.startswith("discriminator_head") for name in new)
+    theirs = ElectraForMaskedLM.from_pretrained(result["encoder"])
+    first, second = (layer.output.dense.weight for layer in theirs.electra.encoder.layer)
+    torch.testing.assert_close(model.generator.layers[0].down.weight, first)
+    torch.testing.assert_close(model.discriminator.layers[0].down.weight, first)
+    torch.testing.assert_close(model.discriminator.layers[1].down.weight, second)
+    torch.testing.assert_close(
+        model.generator_head.dense.weight, theirs.generator_predictions.dense.weight
+    )
+
+
 def test_another_vocabulary(preset, tmp_path):
     """Entries of both keep their vectors, a new word begins as the mean of its old pieces."""
     old = write_shards(tmp_path / "old", size=60)

@@ -1,0 +1,41 @@
+"""What Flink's REST API answers of a cluster, for checks that need no cluster."""
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Flink:
+    """Its address, and what it was asked."""
+
+    def __init__(self, address: str):
+        self.address = address
+        self.asked: list[str] = []
+
+
+@contextmanager
+def serve_flink(slots: int, jobs: Sequence[str] = ()) -> Iterator[Flink]:
+    """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names."""
+    listed = [{"jid": str(i), "name": name} for i, name in enumerate(jobs, start=1)]
+    answers = {"/overview": {"slots-total": slots}, "/jobs/overview": {"jobs": listed}}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            flink.asked.append(f"{self.command} {self.path}")
+            body = json.dumps(answers.get(self.path, {})).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PATCH = do_GET
+
+        def log_message(self, *words: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        flink = Flink(f"localhost:{server.server_port}")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield flink
+        server.shutdown()

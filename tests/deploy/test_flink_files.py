@@ -1,0 +1,184 @@
+"""deploy/flink: compose file, manifests, image, script and README say the same."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.configuration.engine import Engine
+
+ROOT = Path(__file__).parents[2]
+FLINK = ROOT / "deploy" / "flink"
+README = (FLINK / "README.md").read_text()
+COMPOSE = yaml.safe_load((FLINK / "compose.yaml").read_text())
+SERVICES = COMPOSE["services"]
+MANIFESTS = list(yaml.safe_load_all((FLINK / "kubernetes.yaml").read_text()))
+DEPLOYMENTS = {d["metadata"]["name"]: d for d in MANIFESTS if d["kind"] == "Deployment"}
+PODS = {name: found["spec"]["template"]["spec"] for name, found in DEPLOYMENTS.items()}
+PORTS = {
+    d["metadata"]["name"]: {p["port"] for p in d["spec"]["ports"]}
+    for d in MANIFESTS
+    if d["kind"] == "Service"
+}
+[OF_KUBERNETES] = [d["data"] for d in MANIFESTS if d["kind"] == "ConfigMap"]
+OF_COMPOSE = COMPOSE["x-flink"]["environment"]
+STORE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"}
+TEXTS = {name: (FLINK / name).read_text() for name in ("compose.yaml", "kubernetes.yaml")}
+
+
+def find_container(deployment, name):
+    return next(c for c in PODS[deployment]["containers"] if c["name"] == name)
+
+
+def test_flink_is_configured_as_config_yaml_says():
+    properties = OF_COMPOSE["FLINK_PROPERTIES"]
+    assert properties == OF_KUBERNETES["FLINK_PROPERTIES"]
+    found = yaml.safe_load(properties)
+    for name, value in yaml.safe_load((FLINK / "config.yaml").read_text()).items():
+        assert found.pop(name) == value
+    assert all(".memory." in name for name in found)
+
+
+def test_the_image_of_flink_can_read_the_properties():
+    """Its entry point gives each line to a shell as `-DKEY=VALUE`, comments too."""
+    for line in OF_COMPOSE["FLINK_PROPERTIES"].splitlines():
+        assert re.fullmatch(r"[\w.-]+: [\w. -]+", line), line
+
+
+def test_a_task_manager_has_room_for_what_it_is_told_to_use():
+    found = yaml.safe_load(OF_COMPOSE["FLINK_PROPERTIES"])
+    sizes = [v for n, v in found.items() if n.startswith("taskmanager.memory") and ".min" not in n]
+    total = sum(int(size.removesuffix("m")) for size in sizes)
+    for text in TEXTS.values():
+        assert f"{total} MB a TaskManager" in text
+    assert total < 1024
+    assert SERVICES["taskmanager-1"]["deploy"]["resources"]["limits"]["memory"] == "1g"
+    for name in ("flink-taskmanager", "flink-jobmanager"):
+        assert PODS[name]["containers"][0]["resources"]["limits"]["memory"] == "1Gi"
+
+
+def test_every_task_manager_has_a_pool_of_workers_beside_it_where_jobs_look_for_it():
+    address = Engine().worker_address
+    pools = {n: s for n, s in SERVICES.items() if n.startswith("worker")}
+    managers = {n: s for n, s in SERVICES.items() if n.startswith("taskmanager")}
+    assert [s["network_mode"] for s in pools.values()] == [
+        s["network_mode"] for s in managers.values()
+    ]
+    sidecar = find_container("flink-taskmanager", "worker")
+    commands = [[*s["entrypoint"], *s["command"]] for s in pools.values()]
+    for command in [*commands, sidecar["command"]]:
+        assert " ".join(command) in README
+        assert address == f"localhost:{command[-1]}"
+    assert sidecar["readinessProbe"]["tcpSocket"]["port"] == int(address.split(":")[1])
+
+
+def test_the_addresses_that_jobs_are_told_are_those_of_the_services():
+    for text, known in (
+        (TEXTS["compose.yaml"], {"jobserver": {8099}, "jobmanager": {8081}}),
+        (TEXTS["kubernetes.yaml"], PORTS),
+    ):
+        given = dict(re.findall(r"--set engine\.(job_endpoint|flink_master)=(\S+)", text))
+        for address in given.values():
+            host, port = address.split(":")
+            assert int(port) in known[host]
+        assert len(given) == 2
+        hosts = {address.split(":")[0] for address in given.values()}
+        [private] = re.findall(r"AMAZON_ELECTRA_PRIVATE_HOSTS(?:=|: )(\S+?):?$", text, re.M)
+        assert set(private.split(",")) == hosts
+    assert "port 8099 for jobs, 8098 for what they stage" in README
+    assert PORTS["flink-jobserver"] == {8099, 8098}
+    assert OF_KUBERNETES["JOB_MANAGER_RPC_ADDRESS"] in PORTS
+    assert OF_COMPOSE["JOB_MANAGER_RPC_ADDRESS"] in SERVICES
+
+
+def test_the_job_server_is_started_as_its_script_says():
+    script = (FLINK / "job-server.sh").read_text()
+    of_compose = [*SERVICES["jobserver"]["entrypoint"], *SERVICES["jobserver"]["command"]]
+    of_kubernetes = find_container("flink-jobserver", "jobserver")["command"]
+    for words, manager in ((of_compose, "jobmanager"), (of_kubernetes, "flink-jobmanager")):
+        assert words[:2] == ["/opt/beam/job-server.sh", f"{manager}:8081"]
+        options = [word for word in words if word.startswith("--")]
+        assert all(f"[{option} " in script for option in options)
+
+
+def test_the_image_has_what_the_commands_name():
+    lines = (FLINK / "Dockerfile").read_text()
+    sent = (ROOT / ".dockerignore").read_text().splitlines()
+    for sources, target in re.findall(r"^COPY (.+) (\S+)$", lines, re.M):
+        for source in sources.split():
+            assert f"!{source.rstrip('/')}" in sent
+            assert source.startswith("build/flink/") or (ROOT / source).exists()
+            assert target.startswith(("/opt/flink/lib/", "/opt/beam/"))
+    version = re.search(r"^FLINK := (\S+)$", (ROOT / "Makefile").read_text(), re.M)
+    assert version
+    assert f"ARG FLINK_IMAGE=flink:{version[1]}-" in lines
+    script = (FLINK / "job-server.sh").read_text()
+    assert '"$jars/beam/*:$jars/client/*"' in script
+    assert "ENV JOB_SERVER_JARS=/opt/beam" in lines
+    used = {s["image"] for s in SERVICES.values()}
+    used |= {c["image"] for pod in PODS.values() for c in pod["containers"]}
+    ours = {"amazon-electra", "amazon-electra-flink"}
+    assert used == ours | {f"REGISTRY/{name}" for name in ours}
+
+
+def test_the_stores_secrets_reach_those_that_read_it_and_are_written_nowhere():
+    with_store = {n for n, s in SERVICES.items() if STORE & set(s.get("environment", {}))}
+    assert with_store == {"worker-1", "worker-2", "job"}
+    for name in with_store:
+        found = SERVICES[name]["environment"]
+        assert {found[variable] for variable in STORE} == {None}, "from the shell or .env"
+    with_secret = {
+        container["name"]
+        for pod in PODS.values()
+        for container in pod["containers"]
+        if {"secretRef": {"name": "store"}} in container.get("envFrom", [])
+    }
+    assert with_secret == {"worker"}
+    assert all(name in TEXTS["kubernetes.yaml"] for name in STORE)
+
+
+def test_pods_have_no_rights_they_do_not_need_and_only_the_namespace_reaches_them():
+    [policy] = [d["spec"] for d in MANIFESTS if d["kind"] == "NetworkPolicy"]
+    assert policy["ingress"] == [{"from": [{"podSelector": {}}]}]
+    for name, pod in PODS.items():
+        labels = DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
+        assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            context = pod["securityContext"] | container["securityContext"]
+            assert context["runAsUser"] > 0
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+    assert all(
+        port.startswith("127.0.0.1:") for s in SERVICES.values() for port in s.get("ports", [])
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"PATH": "/nowhere"}, "error: no java on PATH: install Java 17"),
+        ({"JOB_SERVER_JARS": "/nowhere"}, "error: no jars of Beam in /nowhere: mvn -f "),
+        ({}, "error: give the REST address of the JobManager, HOST:8081"),
+    ],
+)
+def test_the_job_server_says_in_one_line_what_it_lacks(tmp_path, environment, words):
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    (tmp_path / "beam").mkdir()
+    known = {"PATH": f"{tmp_path}:/usr/bin:/bin", "JOB_SERVER_JARS": str(tmp_path)}
+    given = [] if not environment else ["localhost:8081"]
+    done = subprocess.run(
+        ["/bin/sh", FLINK / "job-server.sh", *given],
+        env=known | environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(words)
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,165 @@
+"""Ten kills in one run across hosts, in a random order that a seed repeats: the hosts that make
+stages, their workers, a stage's job, the S3 server, the Prefect server. The end is the
+fingerprints and the bytes of a run on one machine that nobody disturbed.
+
+    AMAZON_ELECTRA_KILLS_SEED=7 python -m pytest -s tests/faults/test_pools_killed.py
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from flows.runner.store import Store
+from flows.servers.health import is_healthy
+from tests.faults.test_remote_store import compare
+from tests.hosts import Host, read_children, serve_for_users
+from tests.patience import eventually
+from tests.postgresql import IS_HERE
+
+SEED = int(os.environ.get("AMAZON_ELECTRA_KILLS_SEED", "0"))
+PAUSE_SECONDS = 2, 5
+DOWN_SECONDS = 5
+STEPS = 1_000  # so many that an idle machine is not done before the last kill
+SETTINGS = {
+    "pretraining": {"steps": STEPS, "settings": {"checkpoint_every": "25"}},
+    "finetuning": {"seeds": [0], "tasks": ["polarity"]},
+}
+CHOSEN = (
+    *(f"pretraining.steps={STEPS}", "pretraining.checkpoint_every=25"),
+    *("finetuning.seeds=0", "finetuning.tasks=polarity"),
+)
+DUMP = ["sample:2000"]
+
+
+@pytest.fixture(scope="module")
+def shared():
+    if not IS_HERE:
+        pytest.skip("needs PostgreSQL, and root to become its user")
+    with serve_for_users() as shared:
+        yield shared
+
+
+class Cluster:
+    """Three hosts and the servers, with what a kill of each is and how it is mended."""
+
+    def __init__(self, shared, run):
+        self.shared, self.run = shared, run
+        self.workers = {"data": "worker-cpu", "trainer": "worker-accelerator"}
+        self.hosts = {name: Host(shared, name) for name in ("flows", *self.workers)}
+        self.started = {"flows": self.hosts["flows"].start("worker-flows")}
+        for name in self.workers:
+            self.start_worker(name)
+
+    def start_worker(self, name):
+        self.started[name] = self.hosts[name].start(self.workers[name])
+
+    def kill(self, what):
+        """Kill it and start it again, as whoever looks after it does."""
+        kind, _, name = what.partition(" ")
+        {
+            "host": self.lose_host,
+            "worker": self.kill_worker,
+            "job": self.kill_job,
+            "server": self.kill_server,
+        }[kind](name)
+
+    def lose_host(self, name):
+        self.hosts[name].lose()
+        self.started[name].wait()
+        self.crash_children(name)  # as the automation does after two minutes
+        self.start_worker(name)
+
+    def kill_worker(self, name):
+        self.started[name].kill()
+        self.started[name].wait()
+        self.start_worker(name)
+
+    def kill_job(self, name):
+        jobs = [p for host in self.hosts.values() for p in host.list_processes() if is_job(p)]
+        if jobs:
+            random.Random(SEED).choice(jobs).send_signal(signal.SIGKILL)
+
+    def kill_server(self, name):
+        if name == "s3":
+            self.shared.s3.kill()
+            time.sleep(DOWN_SECONDS)
+            self.shared.s3.start()
+            return
+        self.shared.prefect.kill()
+        self.shared.prefect.wait()
+        time.sleep(DOWN_SECONDS)
+        self.shared.start_prefect()
+
+    def crash_children(self, name):
+        """Say of the runs that a lost host had begun that they are lost."""
+        from prefect.states import Crashed
+
+        with self.shared.served.client() as client:
+            for child in read_children(self.shared.served, self.run):
+                its_own = self.workers[name].endswith(child.work_pool_name)
+                if its_own and child.state.is_running():  # only these have heartbeats
+                    lost = Crashed(message="no sign of life")
+                    client.set_flow_run_state(child.id, lost, force=True)
+
+    def find_last_sign(self):
+        """When a job wrote its last line, on any host (s)."""
+        logs = self.shared.folder.glob("*/.amazon-electra/*/*/*/log.txt")
+        return max((log.stat().st_mtime for log in logs), default=0.0)
+
+    def lose(self):
+        for host in self.hosts.values():
+            host.lose()
+
+
+def is_job(process):
+    words = process.cmdline()
+    return "guard.py" not in " ".join(words) and any(
+        word in words for word in ("beam_jobs.corpus_job", "model.pretrain", "model.finetune")
+    )
+
+
+def test_ten_kills_change_no_byte(shared, tmp_path):
+    assert is_healthy(f"{shared.compose.prefect}/api/health")
+    served = shared.served
+    run = served.start("domain-adaptation", dump={"paths": DUMP}, **SETTINGS)
+    cluster, chance = Cluster(shared, run), random.Random(SEED)
+    kills = ["host trainer", "worker trainer", "worker data", "job", "server s3"] * 2
+    kills[kills.index("worker data")], kills[-1] = "host data", "server prefect"
+    chance.shuffle(kills)
+    told, began = [], time.time()
+    try:
+        eventually(cluster.find_last_sign, lambda: served.told(run))
+        for what in kills:
+            time.sleep(chance.uniform(*PAUSE_SECONDS))
+            if served.run(run).state.is_final():
+                break
+            at = time.time()
+            cluster.kill(what)
+            mended = time.time()
+            eventually(
+                lambda mended=mended: (
+                    cluster.find_last_sign() > mended or served.run(run).state.is_final()
+                ),
+                lambda: served.told(run),
+            )
+            told.append((at - began, what, time.time() - at))
+            print(f"{told[-1][0]:6.0f} s  {what:<16} work went on after {told[-1][2]:5.1f} s")
+        served.wait(run, "Completed")
+    finally:
+        cluster.lose()
+    assert len(told) == len(kills), "the run was over before the last kill"
+
+    words = [sys.executable, "-m", "flows.cli.main", "run", "--dump", *DUMP]
+    words += ["--store", str(tmp_path / "local"), *(w for s in CHOSEN for w in ("--set", s))]
+    outside = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
+    alone = {name: value for name, value in os.environ.items() if name not in outside}
+    local = subprocess.run(words, capture_output=True, text=True, env=alone)
+    assert local.returncode == 0, local.stderr
+    shared.s3.kill()
+    shared.s3.start()  # what lies in the bucket counts, not what its server remembers
+    compare(Store(tmp_path / "local"), Store(shared.store))

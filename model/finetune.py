@@ -35,7 +35,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         from model.evaluation.evaluate import evaluate_model
 
         evaluation = evaluate_model(
-            arguments.output, request.task, request.data, evaluated_in, device=arguments.device
+            arguments.output,
+            request.task,
+            request.data,
+            evaluated_in,
+            device=arguments.device,
+            cache=request.cache,
         )
         result["test"] = {name: metric["value"] for name, metric in evaluation["metrics"].items()}
     return result

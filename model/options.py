@@ -164,8 +164,8 @@ class FinetuneOptions:
     teacher: Path | None = setting(
         "distil: learn from this fine-tuned folder's outputs too", None, metavar="DIR"
     )
-    teacher_outputs: Path | None = setting(
-        "where teachers' outputs are kept for all their students; none: --output",
+    cache: Path | None = setting(
+        "where tokens and teachers' outputs are kept for other fine-tunings; none: nowhere",
         None,
         metavar="DIR",
     )

@@ -25,6 +25,9 @@ from model.presets import PRESETS
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.transformers_config import copy_architecture, write_architecture
 
+CACHE = "fine-tuning-cache"
+"""Folder of the store where fine-tunings keep what others can use; no stage depends on it."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -167,9 +170,9 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
         words += ["--architecture", locate_architecture(start.encoder, store, folder)]
     if start.teacher:
         words += ["--teacher", locate_stage(store, start.teacher)]
-        words += ["--teacher_outputs", str(store.root / "teachers")]
     words += ["--task", chosen.task, "--data", locate_stage(store, chosen.data)]
     words += ["--output", str(folder), "--seed", str(chosen.seed), "--device", chosen.device]
+    words += ["--cache", str(store.root / CACHE)]
     words += ["--preset", chosen.preset] if chosen.preset else []
     settings = dict(chosen.settings)
     if chosen.search:

@@ -14,12 +14,12 @@ from beam_jobs.job.files import write_json
 from model.config import FinetuningSettings
 from model.device import open_device
 from model.evaluation import metrics, spans
-from model.evaluation.predict import predict_examples
+from model.evaluation.predict import predict_features
 from model.evaluation.predictions import Predictions, write_predictions
 from model.evaluation.significance import compute_interval
 from model.evaluation.slices import add_common_slices, measure_slices
 from model.finetuning.features.examples import Example, Split, Task, load_examples
-from model.finetuning.features.featurizer import Featurizer
+from model.finetuning.features.feature_cache import load_features
 from model.finetuning.network import encoders
 from model.finetuning.task_settings import choose_sampling
 from model.finetuning.tasks import glue
@@ -29,11 +29,18 @@ MISTAKES_KEPT = 100
 
 
 def evaluate_model(
-    folder: Path, task: Task, data: Path, output: Path, split: Split = "test", device: str = "auto"
+    folder: Path,
+    task: Task,
+    data: Path,
+    output: Path,
+    split: Split = "test",
+    device: str = "auto",
+    cache: Path | None = None,
 ) -> dict[str, Any]:
     """Write predictions.parquet, metrics.json and mistakes.jsonl of a split; return the metrics.
 
-    The fine-tuning's own settings choose the examples, so that every arm and seed meets the same.
+    The fine-tuning's own settings choose the examples, so that every arm and seed meets the same;
+    `cache` is the folder where their tokens are kept for the others.
     """
     started = time.perf_counter()
     _check_task(folder, task)
@@ -43,7 +50,7 @@ def evaluate_model(
     examples = load_examples(
         task, data, split, choose_sampling(settings, split, finetuning_run["seed"]), left_out
     )
-    predictions = _predict_examples(folder, task, examples, settings, device)
+    predictions = _predict_examples(folder, task, examples, settings, device, cache)
     predictions = add_common_slices(predictions, examples, task)
     result = summarize_predictions(predictions, task, split) | {
         "left_out": dict(left_out),
@@ -97,12 +104,19 @@ def _check_task(folder: Path, task: Task) -> None:
 
 
 def _predict_examples(
-    folder: Path, task: Task, examples: Sequence[Example], settings: FinetuningSettings, device: str
+    folder: Path,
+    task: Task,
+    examples: Sequence[Example],
+    settings: FinetuningSettings,
+    device: str,
+    cache: Path | None = None,
 ) -> Predictions:
     model, head, tokenizer = encoders.load_finetuned(folder)
-    encode = Featurizer(tokenizer, head.shape, head.max_length, head.stride, head.clean)
+    features = list(load_features(head.make_featurizer(tokenizer), examples, cache))
     target = open_device(device, settings.precision)
-    return predict_examples(model.to(target.torch), encode, examples, target, task, head.threshold)
+    return predict_features(
+        model.to(target.torch), features, examples, target, task, head.threshold
+    )
 
 
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:

@@ -10,20 +10,8 @@ from model.device import Device
 from model.evaluation import entities, spans
 from model.evaluation.predictions import Predictions
 from model.finetuning.features.examples import Example, Task
-from model.finetuning.features.featurizer import Feature, Featurizer
+from model.finetuning.features.featurizer import Feature
 from model.finetuning.network.forward import predict_logits
-
-
-def predict_examples(
-    model: nn.Module,
-    encoder: Featurizer,
-    examples: Sequence[Example],
-    device: Device,
-    task: Task,
-    threshold: float = 0.0,
-) -> Predictions:
-    """Return the predictions of a network for examples as they are read."""
-    return predict_features(model, encoder(examples), examples, device, task, threshold)
 
 
 def predict_features(

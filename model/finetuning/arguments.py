@@ -23,8 +23,8 @@ def make_request(options: FinetuneOptions) -> "Request":
     from model.finetuning.request import Request  # brings torch, which --help does without
     from model.finetuning.start import Start
 
-    start = Start(options.encoder, options.architecture, options.teacher, options.teacher_outputs)
-    return Request(start, task, options.data, settings, options.seed)
+    start = Start(options.encoder, options.architecture, options.teacher)
+    return Request(start, task, options.data, settings, options.seed, options.cache)
 
 
 def make_settings(options: FinetuneOptions) -> FinetuningSettings:

@@ -167,7 +167,7 @@ def load_start_teacher(
     start = request.start
     if start.teacher is None:
         return None
-    cache = start.teacher_outputs or output
+    cache = request.cache or output
     return load_teacher(start.teacher, request.task, prepared.train, device, cache)
 
 

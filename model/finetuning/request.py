@@ -12,6 +12,7 @@ from beam_jobs.job.errors import UserError
 from model.config import FinetuningSettings
 from model.finetuning import VERSION
 from model.finetuning.features.examples import Example, Split, Task, load_examples
+from model.finetuning.features.feature_cache import load_features
 from model.finetuning.features.featurizer import Feature, Featurizer
 from model.finetuning.features.packed_features import PackedFeatures
 from model.finetuning.network import encoders
@@ -30,6 +31,8 @@ class Request:
     settings: FinetuningSettings
     seed: int = 0
     """Decides the head, the order, dropout and the training examples."""
+    cache: Path | None = None
+    """Folder of tokenized texts and teachers' outputs, which decides nothing."""
 
     def check(self) -> None:
         """Raise a UserError for what can be refused before anything is read."""
@@ -92,8 +95,9 @@ def prepare_data(request: Request) -> PreparedData:
         settings.clean,
     )
     featurizer = head.make_featurizer(encoders.load_tokenizer(request.start.tokenizer_folder))
-    features = PackedFeatures(featurizer.stream_features(train))
+    features = PackedFeatures(load_features(featurizer, train, request.cache))
     if task.shape == "span" and settings.empty_windows is not None:
         features.drop_empty_windows(settings.empty_windows, np.random.default_rng(seed))
     counts = {split: dict(by_reason) for split, by_reason in left_out.items()}
-    return PreparedData(head, featurizer, train, dev, features, featurizer(dev), counts)
+    dev_features = list(load_features(featurizer, dev, request.cache))
+    return PreparedData(head, featurizer, train, dev, features, dev_features, counts)

@@ -21,8 +21,6 @@ class Start:
     """Folder or hub name, `random`, or `half` or `layers:N` of the teacher."""
     architecture: str | None = None
     teacher: Path | None = None
-    teacher_outputs: Path | None = None
-    """Folder of the teachers' logits for all their students; None: the output."""
 
     @property
     def tokenizer_folder(self) -> str:

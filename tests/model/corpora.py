@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from model.finetuning.features.examples import Example, Shape
 from model.finetuning.network.encoders import Head, save_finetuned
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
@@ -147,3 +149,22 @@ def write_finetuned(folder: Path) -> Path:
     save_finetuned(network, head, str(folder / "tokenizer"), folder / "model")
     (folder / "model" / "run.json").write_text(json.dumps({"data": str(folder / "corpus")}))
     return folder
+
+
+def examples_of_every_shape() -> Iterator[tuple[Shape, list[Example]]]:
+    """Shapes of tasks, and examples in words of `write_tokenizer`."""
+    several = [
+        Example(str(i), "who sat?", "peter sat on the lamp " * 20, answers=(("peter", 0),))
+        for i in range(3)
+    ]
+    yield "span", several
+    yield "classification", [Example(str(i), "lamp " * i, label=i) for i in range(4)]
+    yield "regression", [Example(str(i), "lamp", "great" * i, label=i / 3) for i in range(4)]
+    yield (
+        "tokens",
+        [Example(str(i), "", words=("peter", "sat")[:i], tags=(1, 0)[:i]) for i in (1, 2)],
+    )
+    yield (
+        "choice",
+        [Example(str(i), "who", label=i, choices=("lamp", "sat on", "peter")) for i in range(3)],
+    )

@@ -126,8 +126,8 @@ def test_every_search_and_cell_is_a_task_of_its_own_after_its_teacher(made, note
     assert all(
         outputs.index(teacher) < outputs.index(student) for student, teacher in taught.items()
     )
-    assert {option(a, "--teacher_outputs") for _, a in noted if "--teacher" in a} == {
-        str(made / "chain" / "teachers")
+    assert {option(a, "--cache") for _, a in noted if "--teacher" in a} == {
+        str(made / "chain" / "fine-tuning-cache")
     }
     noted.clear()
     make_chains(build_stages(content_of(made, chain_of_teachers(made)), made / "chain"))

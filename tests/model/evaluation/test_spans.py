@@ -20,7 +20,7 @@ from model.finetuning.features.featurizer import Featurizer
 from model.finetuning.features.packed_features import PackedFeatures
 from model.finetuning.network.encoders import load_tokenizer
 from model.finetuning.tasks.conll import LABELS
-from tests.model.corpora import write_tokenizer
+from tests.model.corpora import examples_of_every_shape, write_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -259,26 +259,8 @@ def test_features_are_small(tokenizer):
     assert held / len(features) < 2200
 
 
-def of_every_shape():
-    several = [
-        Example(str(i), "who sat?", "peter sat on the lamp " * 20, answers=(("peter", 0),))
-        for i in range(3)
-    ]
-    yield "span", several
-    yield "classification", [Example(str(i), "lamp " * i, label=i) for i in range(4)]
-    yield "regression", [Example(str(i), "lamp", "great" * i, label=i / 3) for i in range(4)]
-    yield (
-        "tokens",
-        [Example(str(i), "", words=("peter", "sat")[:i], tags=(1, 0)[:i]) for i in (1, 2)],
-    )
-    yield (
-        "choice",
-        [Example(str(i), "who", label=i, choices=("lamp", "sat on", "peter")) for i in range(3)],
-    )
-
-
 def test_packed_features_give_the_same_batches(tokenizer):
-    for shape, examples in of_every_shape():
+    for shape, examples in examples_of_every_shape():
         features = Featurizer(tokenizer, shape, max_length=48, stride=16)(examples)
         packed = PackedFeatures(features)
         assert [(f.example, f.target, type(f.target)) for f in packed] == [

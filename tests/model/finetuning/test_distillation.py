@@ -91,7 +91,7 @@ def test_the_teacher_speaks_once(made):
 def test_a_teacher_killed_while_it_writes_speaks_again(made, monkeypatch):
     """And what it said serves every student of the same examples."""
     arguments = ["--encoder", "half", "--teacher", str(made / "teacher-cls"), "--set", "epochs=1"]
-    arguments += ["--teacher_outputs", str(made / "said")]
+    arguments += ["--cache", str(made / "said")]
 
     def die(tensors, file):
         Path(file).write_bytes(b"half of it")

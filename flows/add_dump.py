@@ -48,7 +48,8 @@ def prepare_addition(form: Addition, plan: Plan) -> AdditionParameters:
     has.
     """
     form = call_with_retries("base", partial(settle_base, form, plan.store))
-    return increments.inherit_settings(form, increments.resolve_base(form.increment.base, plan))
+    base = increments.resolve_base(form.increment.base, plan)
+    return increments.inherit_settings(form, base)
 
 
 def graph(p: AdditionParameters, make: StageMaker) -> Stage:

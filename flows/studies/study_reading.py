@@ -73,7 +73,8 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
     steps = str(parameters.pretraining.steps or STEPS)
     values = {"steps": steps, **{v: f"<{v}>" for v in wanted}, **choice.variables}
     content, no_tasks = drop_optional_tasks(content, values)
-    study = parse_study(fill_variables(content, values, name), name, choice.settings)
+    content = fill_variables(content, values, name)
+    study = parse_study(content, name, choice.settings)
     if choice.general_text and "general_shards" not in wanted:
         raise UserError(
             f"--general {choice.general_text[0]}: no arm of the study {name} pre-trains on general "

@@ -130,9 +130,13 @@ class Host:
             psutil.wait_procs(running, timeout=5)
 
     def list_made(self) -> set[str]:
-        """The kinds of the stages whose jobs ran here: their logs stay on the host."""
+        """The kinds of the stages whose jobs ran here."""
+        return {kind for kind, _ in self.list_stages()}
+
+    def list_stages(self) -> set[tuple[str, str]]:
+        """Kind and fingerprint of the stages whose jobs ran here: their logs stay on the host."""
         part = self.home / ".amazon-electra"
-        return {log.parts[-3] for log in part.glob("*/*/*/log.txt")}
+        return {(log.parts[-3], log.parts[-2]) for log in part.glob("*/*/*/log.txt")}
 
     def read_logs(self) -> str:
         """The end of what the services said, for whom a test fails."""

@@ -294,9 +294,11 @@ def check_unread_settings(
     parameters: Parameters, name: str, wanted: frozenset[str], has_steps: bool
 ) -> None:
     """Refuse settings of the graph that no stage of this study reads."""
-    read = {"pretraining.device"} | ({"pretraining.steps"} if has_steps else set())
+    read = {"pretraining.device", "engine.placement", "engine.training_pool"}
+    if has_steps:
+        read |= {"pretraining.steps"}
     if wanted:
-        read |= {"dump", "corpus"}
+        read |= {"dump", "corpus", "engine"}
     if reads_preset(wanted):
         read |= {"vocabulary", "shards"}
     if wanted & {"origin", "extended_shards"}:

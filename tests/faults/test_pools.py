@@ -1,6 +1,6 @@
-"""A run whose stages are made by workers of two pools on hosts of their own, each as a user who may
+"""Runs whose stages are made by workers of two pools on hosts of their own, each as a user who may
 not read the other's files. They have only two servers and a bucket in common: the training host is
-lost and replaced, and a run is cancelled.
+lost and replaced, a run is cancelled, and a study and an addition are made there as well.
 """
 
 import re
@@ -20,7 +20,7 @@ SETTINGS = {
     "finetuning": {"seeds": [0], "tasks": ["polarity"]},
 }
 DUMP = {"paths": ["sample:600"]}
-DATA_USER, TRAINING_USER = 64_001, 64_002
+DATA_USER, TRAINING_USER, FLOWS_USER = 64_001, 64_002, 64_003
 DATA, TRAINING = {"corpus", "vocabulary", "shards"}, {"pretraining", "finetuning"}
 
 
@@ -32,9 +32,15 @@ def shared():
         yield shared
 
 
+@pytest.fixture(scope="module", autouse=True)
+def flows(shared):
+    with serve_host(shared, "flows", "worker-flows", user=FLOWS_USER) as host:
+        yield host
+
+
 @pytest.fixture(scope="module")
 def data(shared):
-    with serve_host(shared, "data", "worker-flows", "worker-cpu", user=DATA_USER) as host:
+    with serve_host(shared, "data", "worker-cpu", user=DATA_USER) as host:
         yield host
 
 
@@ -48,7 +54,7 @@ def find_running(served, run, name):
     return next((c for c in children if c.name.startswith(name) and c.state.is_running()), None)
 
 
-def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, data, tmp_path):
+def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, flows, data, tmp_path):
     from mlflow import MlflowClient
     from prefect.states import Crashed
 
@@ -74,7 +80,8 @@ def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, data,
         for user, theirs in ((TRAINING_USER, data), (DATA_USER, second)):
             looked = subprocess.run(["ls", theirs.home], user=user, group=user, extra_groups=[])
             assert looked.returncode != 0
-    assert data.list_made() == DATA | {"report"}
+    assert data.list_made() == DATA
+    assert flows.list_made() == {"report"}
 
     made = {m["fingerprint"] for m in Store(shared.store).list_manifests()}
     planned = data.run(
@@ -114,3 +121,60 @@ def test_a_cancelled_run_ends_on_both_hosts(shared, data):
 
 def is_job(process):
     return "model.pretrain" in " ".join(process.cmdline())
+
+
+@pytest.fixture(scope="module")
+def hosts(flows, data, shared):
+    with serve_trainer(shared, "last-trainer") as trainer:
+        yield [flows, data, trainer]
+
+
+def make_on_hosts(shared, hosts, deployment, **form):
+    """Let a run end, and return what each host has made of it: the kinds of its stages."""
+    before = [host.list_stages() for host in hosts]
+    served = shared.served
+    run = served.start(deployment, **form)
+    served.wait(run, "Completed")
+    pools = {child.work_pool_name for child in read_children(served, run)}
+    assert pools == {"cpu", "accelerator"}
+    made = [host.list_stages() - known for host, known in zip(hosts, before, strict=True)]
+    complete = {(m["stage"], m["fingerprint"]) for m in Store(shared.store).list_manifests()}
+    assert all(one <= complete for one in made)
+    return [{kind for kind, _ in one} for one in made]
+
+
+@pytest.fixture(scope="module")
+def compared(shared, hosts):
+    """What each host has made of a study. One arm has an encoder of its own, one a teacher."""
+    data = {"dump": {"paths": ["sample:900"]}, "vocabulary": {"size": 1000}}
+    return make_on_hosts(shared, hosts, "study", study={"own": STUDY}, pretraining=SHORT, **data)
+
+
+SHORT = {"steps": 8}
+STUDY = {
+    "arms": [
+        {"name": "of the run", "encoder": "${encoder}"},
+        {"name": "of the study", "pretraining": {"shards": "${shards}", "set": {"steps": 4}}},
+        {"name": "student", "encoder": "half", "teacher": "arm:of the run"},
+    ],
+    "tasks": [{"task": "polarity", "data": "${corpus}"}],
+    "seeds": [0],
+    "settings": {"n_train": 16, "n_dev": 8, "n_test": 16, "epochs": 1},
+    "latency": True,
+}
+
+
+def test_the_pools_make_the_stages_of_a_study(compared):
+    flows, data, trainer = compared
+    assert data == DATA
+    assert trainer == {*TRAINING, "latency"}
+    assert flows == {"study"}
+
+
+def test_the_pools_make_the_stages_of_a_dump_that_is_added(shared, hosts, compared):
+    form = {"dump": {"paths": ["sample:1200"]}, "increment": SHORT}  # to the study's last model
+    few = {"seeds": [0], "tasks": ["polarity"], "learning_rates": [0.001]}
+    flows, data, trainer = make_on_hosts(shared, hosts, "add-dump", finetuning=few, **form)
+    assert data == {"corpus", "vocabulary-fit", "shards"}
+    assert trainer == TRAINING
+    assert flows == {"report"}

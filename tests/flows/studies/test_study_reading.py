@@ -136,6 +136,8 @@ def test_a_setting_that_no_stage_reads_is_refused(name, setting, message, tmp_pa
         ("losses", "pretraining.batch=8"),
         ("losses", "shards.max_length=32"),
         ("where_it_pays", "pretraining.device=cpu"),
+        ("losses", "engine.placement=pools"),
+        ("sizes_published", "engine.placement=pools"),
     ],
 )
 def test_a_setting_that_a_stage_reads_is_taken(name, setting, tmp_path):

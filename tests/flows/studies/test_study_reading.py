@@ -137,7 +137,7 @@ def test_a_setting_that_no_stage_reads_is_refused(name, setting, message, tmp_pa
         ("losses", "shards.max_length=32"),
         ("where_it_pays", "pretraining.device=cpu"),
         ("losses", "engine.placement=pools"),
-        ("sizes_published", "engine.placement=pools"),
+        ("where_it_pays", "engine.placement=pools"),
     ],
 )
 def test_a_setting_that_a_stage_reads_is_taken(name, setting, tmp_path):

@@ -95,6 +95,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
     written = (
         {"counts": counts_by_unit, **duplicates}
         | "Join duplicates with units" >> beam.CoGroupByKey()
+        | "Spread joined units" >> beam.Reshuffle()  # Flink deals them out by a hash of the name
         | "Write units"
         >> beam.ParDo(
             WriteUnits(plan.folders),

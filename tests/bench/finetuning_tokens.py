@@ -4,7 +4,8 @@
 
 All options but `--json` are those of model.finetune, whose process this is: its CPU seconds are the
 whole cell's, imports included. Train, dev and test are tokenized once for all learning rates of a
-cell, so the share is what a cell with another seed could save at most.
+cell, and with `--cache DIR` once for all cells: the second run with the same folder shows what a
+cell with another seed saves.
 """
 
 import json

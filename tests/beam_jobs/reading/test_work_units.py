@@ -268,6 +268,17 @@ def items_of(unit: work_units.Unit) -> list:
         )
 
 
+def test_pieces_in_a_bucket_are_packed_and_hold_the_same(tmp_path):
+    file = look_at(write(tmp_path / "d.json", FORMS["lines.json"], packed=True))
+    here = work_units.cut_file(file, 5000, str(tmp_path / "cut"))
+    there = work_units.cut_file(file, 5000, "memory://pieces")
+    assert [unit.compression for unit in (here[0], there[0])] == ["", "zst"]
+    assert records_of(there) == records_of(here)
+    assert [unit.plain_size for unit in there] == [unit.plain_size for unit in here]
+    sizes = [sum(storage.get_size(unit.path) for unit in units) for units in (here, there)]
+    assert sizes[1] < sizes[0] / 3
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 def test_a_stretch_without_boundaries_is_not_searched_again_and_again(
     tmp_path, monkeypatch, packed

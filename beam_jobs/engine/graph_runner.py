@@ -29,9 +29,10 @@ from beam_jobs.engine.beam_options import (
     is_staged_only,
 )
 from beam_jobs.engine.forked_workers import fork_workers
-from beam_jobs.engine.job_server import announce_flink_job, cancel_flink_job
+from beam_jobs.engine.job_server import cancel_flink_job
 from beam_jobs.engine.local_command import tune_memory
 from beam_jobs.engine.worker_check import add_worker_check, leave_probe
+from beam_jobs.engine.worker_starts import follow_flink_job
 from beam_jobs.job import storage
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
 
@@ -94,6 +95,7 @@ def _run_to_end(
     options: PipelineOptions, build: Callable[[beam.Pipeline], Any], poll: Callable[[], None]
 ) -> Any:
     outcome: dict[str, Any] = {}
+    late: list[Exception] = []
     ended, lost, submitted = threading.Event(), threading.Event(), threading.Event()
 
     def run_pipeline() -> None:
@@ -103,7 +105,8 @@ def _run_to_end(
             outcome["result"] = pipeline.run()
             submitted.set()
             if not is_staged_only(options):
-                threading.Thread(target=announce_flink_job, args=(options,), daemon=True).start()
+                follow = (options, ended, late.append)
+                threading.Thread(target=follow_flink_job, args=follow, daemon=True).start()
                 outcome["result"].wait_until_finish()
         except BaseException as error:
             outcome["error"] = error
@@ -128,6 +131,8 @@ def _run_to_end(
             threading.Thread(target=run_pipeline, name="graph", daemon=True).start()
             while not ended.wait(POLL_SECONDS):
                 poll()
+                if late:
+                    raise late[0]
             if "error" in outcome:
                 lost.wait(NOTICE_SECONDS)
     except BaseException:

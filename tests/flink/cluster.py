@@ -48,6 +48,9 @@ OF_IMAGE = {
 """What the entry point of Flink's official image (and its Dockerfile) writes into config.yaml."""
 PYTHON_WORKER = "SdkHarness"
 """A word of the command of a worker that a pool has started."""
+WORKER_POOL = "worker_pool_main"
+"""A word of the command of a pool."""
+PROGRAMS_HERE = Path(sys.executable).parent
 JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
@@ -130,22 +133,31 @@ class Cluster:
             if find_host(name) == host and "command" in about:
                 self._start_service(name)
 
-    def _start_service(self, name: str) -> None:
+    def restart_pool(self, host: str, programs: Path = PROGRAMS_HERE) -> None:
+        """Start the pool of a host anew; it finds `python` in the folder `programs`."""
+        for process in self.find_processes(host, WORKER_POOL):
+            process.kill()
+            process.wait()
+        self._start_service(host.replace("host", "worker"), programs)
+
+    def _start_service(self, name: str, programs: Path = PROGRAMS_HERE) -> None:
         about = SERVICES[name]
         if "entrypoint" in about:
             command = [*about["entrypoint"], *about["command"]]
         else:
             command = build_flink_command(*about["command"], about["environment"])
-        self._run(name, command, name)
+        self._run(name, command, name, programs)
 
-    def _run(self, service: str, command: list, log: str) -> subprocess.Popen:
+    def _run(
+        self, service: str, command: list, log: str, programs: Path = PROGRAMS_HERE
+    ) -> subprocess.Popen:
         """Start a command on the host of a service, with the service's variables."""
         own = SERVICES[service]["environment"]
         found = self.s3.environment()  # the shell's
         given = {n: found.get(n, "") if v is None else self._translate(v) for n, v in own.items()}
         environment = given | {
             "PYTHONPATH": str(ROOT),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # a pool runs `python`
+            "PATH": f"{programs}:{os.environ['PATH']}",  # a pool runs `python`
             "AWS_EC2_METADATA_DISABLED": "true",
             "OMP_NUM_THREADS": "1",
             "TMPDIR": str(self._hidden),

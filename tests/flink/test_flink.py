@@ -19,6 +19,8 @@ from tests.patience import eventually
 
 pytestmark = NEEDED
 AWAY_SECONDS = 30
+WORKER_SECONDS = 240
+"""A job whose worker cannot start is over long before, on a loaded machine too."""
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +147,23 @@ def test_two_runs_at_once_wait_for_an_s3_server_that_is_away_for_half_a_minute(c
         if code:
             make_corpus(cluster, name)
         assert read_results(cluster, name) == expected
+
+
+def test_a_python_worker_that_cannot_start_is_told(cluster, expected, tmp_path):
+    bare = Path(sys.base_prefix) / "bin" / "python3"  # without this environment's packages
+    assert subprocess.run([bare, "-c", "import apache_beam"], capture_output=True).returncode == 1
+    (tmp_path / "python").symlink_to(bare)
+    cluster.restart_pool(WORKERS[0], tmp_path)
+    job, began = cluster.start_corpus("untold"), time.time()
+    assert job.wait(WORKER_SECONDS) == os.EX_TEMPFAIL, cluster.read_log("untold")[-3000:]
+    print(f"\na Python worker that cannot start was told after {time.time() - began:.1f} s")
+    [line] = [line for line in cluster.read_log("untold").splitlines() if "error: " in line]
+    where = f"localhost:50000 beside the TaskManager on {cluster.hosts[WORKERS[0]].address}"
+    assert f"no Python worker starts at {where}" in line
+    eventually(lambda: cluster.list_jobs()[-1]["state"] == "CANCELED", cluster.list_jobs, 60)
+    cluster.restart_pool(WORKERS[0])
+    make_corpus(cluster, "untold")
+    assert read_results(cluster, "untold") == expected
 
 
 def find_python_workers(cluster):

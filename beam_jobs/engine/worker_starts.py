@@ -1,0 +1,93 @@
+"""Notices a Python worker that Flink has asked for and that does not come.
+
+Where none can start, say because `python` beside a TaskManager has no apache_beam, Beam waits for
+ever: it says so in the TaskManager's log alone, every two minutes (ExternalEnvironmentFactory, Beam
+2.62.0). Flink's REST API shows what the threads of each TaskManager do.
+"""
+
+import json
+import re
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPException
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+
+from beam_jobs.engine.job_server import (
+    CONNECT_SECONDS,
+    SECONDS_TO_APPEAR,
+    announce_flink_job,
+    find_flink_address,
+    wait_for_flink_job,
+)
+from beam_jobs.job.errors import TransientError
+
+START_SECONDS = 60.0
+"""More than a worker needs to start: six on an idle core."""
+LOOK_SECONDS = 10.0
+"""What the threads of one TaskManager do is a tenth of a megabyte."""
+WAITING = re.compile(
+    r"\.fnexecution\.(control\.\w*ControlClientPool|environment\.\w+EnvironmentFactory)\."
+)
+"""In the stack of a thread that has asked for a worker."""
+HOST = re.compile(r"@([^:/]+)")
+"""In the address of a TaskManager."""
+Thread = tuple[str, str]
+"""The host of its TaskManager, and its name."""
+
+
+def follow_flink_job(
+    options: PipelineOptions, ended: threading.Event, notice: Callable[[Exception], None]
+) -> None:
+    """Report the page of the job in Flink's UI, then give `notice` an error once the job has waited
+    too long for a Python worker, if the options say where Flink is. Return then, or when the job
+    has ended.
+    """
+    announce_flink_job(options)
+    if not (address := find_flink_address(options)):
+        return
+    job, since = wait_for_flink_job(options, address, SECONDS_TO_APPEAR), dict[Thread, float]()
+    while job and not ended.wait(LOOK_SECONDS):
+        now = time.monotonic()
+        since = {thread: since.get(thread, now) for thread in list_waiting(address, job)}
+        late = [host for (host, _), began in since.items() if now - began >= START_SECONDS]
+        if late:
+            pool = options.view_as(PortableOptions).environment_config
+            notice(describe_late_worker(str(pool), late[0]))
+            return
+
+
+def list_waiting(address: str, job: str) -> list[Thread]:
+    """Return the threads of a job that wait for a Python worker; none where Flink does not say."""
+    found = []
+    with suppress(OSError, HTTPException, ValueError, KeyError):
+        vertices = ask_flink(address, f"jobs/{job}")["vertices"]
+        tasks = tuple(one["name"] for one in vertices if one["status"] == "RUNNING")
+        for manager in ask_flink(address, "taskmanagers")["taskmanagers"]:
+            host = HOST.search(manager["path"])
+            threads = ask_flink(address, f"taskmanagers/{manager['id']}/thread-dump")["threadInfos"]
+            for thread in threads:
+                name, stack = thread["threadName"], thread["stringifiedThreadInfo"]
+                if name.startswith(tasks) and WAITING.search(stack):
+                    found.append((host[1] if host else manager["id"], name))
+    return found
+
+
+def ask_flink(address: str, path: str) -> Any:
+    """Return what Flink's REST API answers."""
+    with urllib.request.urlopen(f"{address}/{path}", timeout=CONNECT_SECONDS) as answer:
+        return json.load(answer)
+
+
+def describe_late_worker(pool: str, host: str) -> TransientError:
+    """Return the error of a job whose worker does not come."""
+    return TransientError(
+        f"no Python worker starts at {pool} beside the TaskManager on {host}, for "
+        f"{START_SECONDS:.0f} s now: the log of the worker pool there says why (a `python` on its "
+        "PATH without apache_beam, or another network than the TaskManager's); then run the same "
+        "command to continue"
+    )

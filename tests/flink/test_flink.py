@@ -19,7 +19,7 @@ from tests.patience import eventually
 
 pytestmark = NEEDED
 AWAY_SECONDS = 30
-WORKER_SECONDS = 240
+WORKER_SECONDS = 420
 """A job whose worker cannot start is over long before, on a loaded machine too."""
 
 

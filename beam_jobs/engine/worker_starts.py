@@ -27,7 +27,7 @@ from beam_jobs.engine.job_server import (
 from beam_jobs.job.errors import TransientError
 
 START_SECONDS = 120.0
-"""More than a worker needs to start: six on an idle core, half a minute on a quarter of one."""
+"""More than a worker needs to start: six on an idle core, 22 on a quarter of one."""
 LOOK_SECONDS = 10.0
 """What the threads of one TaskManager do is a tenth of a megabyte."""
 WAITING = re.compile(

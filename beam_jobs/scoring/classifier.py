@@ -5,8 +5,11 @@ The one module of beam_jobs that imports torch.
 
 import io
 import json
+import sys
+import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,13 +21,29 @@ from beam_jobs.job.command import keep_freed_memory
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_bytes
 
-BATCH_TOKENS = 2_048
-"""Of a batch, padding included: small enough for the caches of a core, and texts of one length are
-together (against 8,192 it gained 7% in bf16 and 19% in fp32).
-"""
-
+MOST_TEXTS = 4096
+"""Of a batch: what the program was exported for."""
 LARGEST_FP32_ERROR = 1e-5
 """Of a product of 256 × 256 matrices: fp32 has 3e-7, bf16 3e-3."""
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What a worker computes on, and how much of it at once."""
+
+    device: str
+    batch_tokens: int
+    """Of a batch, padding included."""
+    backend: str = ""
+    """Of torch.compile; empty: the program is not compiled."""
+
+
+CPU = Processor("cpu", 2_048)
+"""2,048 tokens are small enough for the caches of a core, and texts of one length are together
+(against 8,192 it gained 7% in bf16 and 19% in fp32).
+"""
+GPU = Processor("cuda", 65_536, "inductor")
+"""An estimate: no GPU was there to measure it."""
 
 
 @dataclass
@@ -34,6 +53,9 @@ class Classifier:
     program: Any
     tokenizer: Any
     labels: list[str]
+    processor: Processor = CPU
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Of a GPU: its program is compiled by one thread, and its memory is for one batch."""
 
 
 class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
@@ -47,6 +69,7 @@ class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
         import torch
         from tokenizers import Tokenizer
 
+        processor = find_processor()
         torch.set_num_threads(1)
         take_fastest_products()
         keep_freed_memory()
@@ -58,12 +81,15 @@ class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
                 storage.read_bytes(storage.join_path(self.folder, "tokenizer.json")).decode()
             )
             program = torch.export.load(io.BytesIO(exported))
+            placed = place_program(program, processor, settings.get("form", "fp32"))
+        except UserError as error:
+            raise UserError(f"--scorer {self.folder}: {error}") from None
         except Exception as error:  # both raise whatever they come upon
             why = f"cannot be loaded ({error}); make it again by `python -m model.scorer`"
             raise UserError(f"--scorer {self.folder}: {' '.join(why.split())}") from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(settings["max_length"])
-        return Classifier(pack_int8_weights(program.module()), tokenizer, settings["labels"])
+        return Classifier(placed, tokenizer, settings["labels"], processor)
 
     def run_inference(
         self,
@@ -107,9 +133,52 @@ def score_texts(texts: list[str], model: Classifier) -> np.ndarray:
     """Return probabilities [texts, classes]."""
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch_fast(texts)]
     probabilities = np.zeros((len(ids), len(model.labels)), dtype=np.float32)
-    for rows in group_by_length(ids):
-        probabilities[rows] = predict_probabilities([ids[row] for row in rows], model.program)
+    for rows in group_by_length(ids, model.processor.batch_tokens):
+        probabilities[rows] = predict_probabilities([ids[row] for row in rows], model)
     return probabilities
+
+
+def find_processor() -> Processor:
+    """Return the GPU of this worker if it has one, else its CPU."""
+    import torch
+
+    return GPU if torch.cuda.is_available() else CPU
+
+
+def place_program(exported: Any, processor: Processor, form: str) -> Any:
+    """Return an exported program as it computes fastest on the processor; UserError for int8 on a
+    GPU, whose products are those of a CPU.
+    """
+
+    if processor.device != "cpu":
+        if form == "int8":
+            raise UserError(
+                "int8 is for CPUs, and this worker has a GPU; make the scorer with --form bf16"
+            )
+        from torch.export.passes import move_to_device_pass
+
+        exported = move_to_device_pass(exported, processor.device)
+    program = pack_int8_weights(exported.module())
+    return compile_program(program, processor) if processor.backend else program
+
+
+def compile_program(program: Any, processor: Processor) -> Any:
+    """Return the program compiled for batches of any size; as it was, with a warning, where that
+    fails: inductor needs a C compiler beside it.
+    """
+    import torch
+
+    compiled = torch.compile(program, dynamic=True, backend=processor.backend)
+    try:
+        for texts in (2, 3):
+            sample = torch.full((texts, texts + 1), 5, device=processor.device)
+            with torch.inference_mode():
+                compiled(sample, torch.ones_like(sample))
+    except Exception as error:  # of a compiler, of whatever kind
+        reason = " ".join(str(error).split())[:200]
+        print(f"warning: the scorer is not compiled: {reason}", file=sys.stderr)
+        return program
+    return compiled
 
 
 def check_digest(folder: str, digest: str, expected: str | None) -> None:
@@ -139,11 +208,12 @@ def pack_int8_weights(program: Any) -> Any:
     return program
 
 
-def group_by_length(ids: list[list[int]]) -> Iterator[list[int]]:
-    """Yield row numbers of texts of like length, BATCH_TOKENS at once when they are padded."""
+def group_by_length(ids: list[list[int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield row numbers of texts of like length, `batch_tokens` at once when they are padded."""
     rows: list[int] = []
     for row in sorted(range(len(ids)), key=lambda row: -len(ids[row])):
-        if rows and (len(rows) + 1) * len(ids[rows[0]]) > BATCH_TOKENS:
+        most = min(MOST_TEXTS, batch_tokens // len(ids[rows[0]])) if rows else MOST_TEXTS
+        if rows and len(rows) >= most:
             yield rows
             rows = []
         rows.append(row)
@@ -151,15 +221,17 @@ def group_by_length(ids: list[list[int]]) -> Iterator[list[int]]:
         yield rows
 
 
-def predict_probabilities(ids: list[list[int]], program: Any) -> np.ndarray:
+def predict_probabilities(ids: list[list[int]], model: Classifier) -> np.ndarray:
     """Return [texts, classes]; the texts are padded to the longest with 0, [PAD]."""
     import torch
 
-    length = max(2, *(len(row) for row in ids))
-    padded = torch.zeros(len(ids), length, dtype=torch.long)
-    mask = torch.zeros(len(ids), length, dtype=torch.long)
+    is_gpu = model.processor.device == "cuda"
+    shape = len(ids), max(2, *(len(row) for row in ids))
+    padded, mask = (torch.zeros(shape, dtype=torch.long, pin_memory=is_gpu) for _ in range(2))
     for number, row in enumerate(ids):
         padded[number, : len(row)] = torch.tensor(row)
         mask[number, : len(row)] = 1
-    with torch.inference_mode():
-        return program(padded, mask).numpy()
+    with model.lock if is_gpu else nullcontext(), torch.inference_mode():
+        inputs = (part.to(model.processor.device, non_blocking=True) for part in (padded, mask))
+        probabilities: np.ndarray = model.program(*inputs).cpu().numpy()
+    return probabilities

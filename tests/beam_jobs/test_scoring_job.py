@@ -17,7 +17,7 @@ from beam_jobs import scoring_job
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_file
-from beam_jobs.scoring.classifier import UnitScorer, group_by_length
+from beam_jobs.scoring.classifier import UnitScorer
 from beam_jobs.scoring_job import run
 
 WORDS = ["[PAD]", "[UNK]", "good", "bad", "fine", "very", "not"]
@@ -141,14 +141,6 @@ def test_a_program_rewritten_together_with_its_description_is_refused(scorer, tm
         UnitScorer(str(scorer), "", "0" * 64).load_model()
     digest = hash_file(scorer / "scorer.pt2")
     scored(scorer, dump, tmp_path / "scores", "--scorer-sha256", digest)
-
-
-def test_batches_hold_every_row_once_and_stay_within_their_size():
-    ids = [[1] * n for n in (1, 4000, 30, 8000, 2, 500, 500, 500)]
-    found = list(group_by_length(ids))
-    assert sorted(row for rows in found for row in rows) == list(range(len(ids)))
-    assert max(len(rows) * max(len(ids[row]) for row in rows) for rows in found) == 8000
-    assert [len(rows) for rows in found] == [1, 1, 4, 2]
 
 
 def test_a_folder_that_is_no_scorer_is_a_mistake(tmp_path):

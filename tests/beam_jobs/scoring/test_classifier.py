@@ -1,0 +1,112 @@
+"""Batches of a worker, and what a GPU gets, as far as it can be shown without one."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.scoring import classifier
+from beam_jobs.scoring.classifier import (
+    CPU,
+    GPU,
+    MOST_TEXTS,
+    Processor,
+    UnitScorer,
+    group_by_length,
+    place_program,
+    score_texts,
+)
+from model import scorer
+from tests.model.corpora import write_finetuned
+
+TEXTS = ["great", "the lamp is awful and broken", "a sturdy kettle", "useless"] * 5
+
+
+@pytest.fixture(scope="module")
+def finetuned(tmp_path_factory):
+    return write_finetuned(tmp_path_factory.mktemp("finetuned"))
+
+
+@pytest.fixture(scope="module")
+def folders(finetuned, tmp_path_factory):
+    """A scorer's folder by its form."""
+    folders = {form: tmp_path_factory.mktemp(form) for form in ("fp32", "bf16", "int8")}
+    for form, folder in folders.items():
+        words = ["--model", str(finetuned / "model"), "--output", str(folder)]
+        scorer.run([*words, "--form", form, "--tolerance", "1"])
+    return folders
+
+
+def load(folder, monkeypatch, processor):
+    monkeypatch.setattr(classifier, "find_processor", lambda: processor)
+    return UnitScorer(str(folder), "").load_model()
+
+
+def test_batches_hold_every_row_once_and_stay_within_their_size():
+    ids = [[1] * n for n in (1, 4000, 30, 8000, 2, 500, 500, 500)]
+    found = list(group_by_length(ids, CPU.batch_tokens))
+    assert sorted(row for rows in found for row in rows) == list(range(len(ids)))
+    assert max(len(rows) * max(len(ids[row]) for row in rows) for rows in found) == 8000
+    assert [len(rows) for rows in found] == [1, 1, 4, 2]
+
+
+def test_a_batch_has_no_more_texts_than_the_program_was_exported_for():
+    found = [len(rows) for rows in group_by_length([[1, 2]] * 10_000, GPU.batch_tokens)]
+    assert found == [MOST_TEXTS, MOST_TEXTS, 10_000 - 2 * MOST_TEXTS]
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+def test_a_compiled_program_in_larger_batches_gives_the_same(folders, monkeypatch, form):
+    plain = load(folders[form], monkeypatch, CPU)
+    torch._dynamo.reset()
+    compiled = load(folders[form], monkeypatch, Processor("cpu", 64, "aot_eager"))
+    assert type(compiled.program) is not type(plain.program), "compiled"
+    expected = score_texts(TEXTS, plain)
+    np.testing.assert_allclose(score_texts(TEXTS, compiled), expected, atol=1e-3)
+    assert len(set(np.round(expected[:, 0], 3))) == len(set(TEXTS))
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+def test_all_of_a_program_is_moved(folders, form):
+    """A device without numbers stands in: a tensor that stayed behind would raise."""
+    exported = torch.export.load(folders[form] / "scorer.pt2")
+    program = place_program(exported, Processor("meta", 64), form)
+    ids = torch.full((3, 7), 5, device="meta")
+    found = program(ids, torch.ones_like(ids))
+    assert (found.device.type, found.shape) == ("meta", (3, 2))
+
+
+def test_int8_is_refused_on_a_gpu(folders, monkeypatch):
+    with pytest.raises(UserError, match=r"^--scorer .*: int8 is for CPUs.*--form bf16$"):
+        load(folders["int8"], monkeypatch, GPU)
+
+
+def test_without_a_compiler_the_program_is_used_as_it_is(folders, monkeypatch, capsys):
+    def fail(graph, inputs):
+        raise RuntimeError("no C compiler\nhere")
+
+    torch._dynamo.reset()
+    plain = load(folders["fp32"], monkeypatch, CPU)
+    other = load(folders["fp32"], monkeypatch, replace(CPU, backend=fail))
+    assert "warning: the scorer is not compiled: " in capsys.readouterr().err
+    np.testing.assert_array_equal(score_texts(TEXTS, other), score_texts(TEXTS, plain))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+def test_a_gpu_gives_what_the_cpu_gives_from_any_thread(folders, monkeypatch, form):
+    expected = score_texts(TEXTS, load(folders[form], monkeypatch, CPU))
+    gpu, found = load(folders[form], monkeypatch, GPU), []
+    threads = [
+        threading.Thread(target=lambda: found.append(score_texts(TEXTS, gpu))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in found:
+        np.testing.assert_allclose(one, expected, atol=0.02)
+    assert len(found) == 3

@@ -69,7 +69,6 @@ class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
         import torch
         from tokenizers import Tokenizer
 
-        processor = find_processor()
         torch.set_num_threads(1)
         take_fastest_products()
         keep_freed_memory()
@@ -81,14 +80,13 @@ class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
                 storage.read_bytes(storage.join_path(self.folder, "tokenizer.json")).decode()
             )
             program = torch.export.load(io.BytesIO(exported))
-            placed = place_program(program, processor, settings.get("form", "fp32"))
-        except UserError as error:
-            raise UserError(f"--scorer {self.folder}: {error}") from None
         except Exception as error:  # both raise whatever they come upon
             why = f"cannot be loaded ({error}); make it again by `python -m model.scorer`"
             raise UserError(f"--scorer {self.folder}: {' '.join(why.split())}") from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(settings["max_length"])
+        processor = find_processor(settings.get("form", "fp32"))
+        placed = place_program(program, processor)
         return Classifier(placed, tokenizer, settings["labels"], processor)
 
     def run_inference(
@@ -138,23 +136,16 @@ def score_texts(texts: list[str], model: Classifier) -> np.ndarray:
     return probabilities
 
 
-def find_processor() -> Processor:
-    """Return the GPU of this worker if it has one, else its CPU."""
+def find_processor(form: str) -> Processor:
+    """Return the GPU of this worker if it has one, else its CPU, for which int8 always is."""
     import torch
 
-    return GPU if torch.cuda.is_available() else CPU
+    return GPU if form != "int8" and torch.cuda.is_available() else CPU
 
 
-def place_program(exported: Any, processor: Processor, form: str) -> Any:
-    """Return an exported program as it computes fastest on the processor; UserError for int8 on a
-    GPU, whose products are those of a CPU.
-    """
-
+def place_program(exported: Any, processor: Processor) -> Any:
+    """Return an exported program as it computes fastest on the processor."""
     if processor.device != "cpu":
-        if form == "int8":
-            raise UserError(
-                "int8 is for CPUs, and this worker has a GPU; make the scorer with --form bf16"
-            )
         from torch.export.passes import move_to_device_pass
 
         exported = move_to_device_pass(exported, processor.device)

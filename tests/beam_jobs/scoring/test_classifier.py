@@ -1,5 +1,6 @@
 """Batches of a worker, and what a GPU gets, as far as it can be shown without one."""
 
+import json
 import threading
 from dataclasses import replace
 
@@ -7,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
 from beam_jobs.scoring import classifier
 from beam_jobs.scoring.classifier import (
     CPU,
@@ -15,6 +15,7 @@ from beam_jobs.scoring.classifier import (
     MOST_TEXTS,
     Processor,
     UnitScorer,
+    find_processor,
     group_by_length,
     place_program,
     score_texts,
@@ -41,7 +42,7 @@ def folders(finetuned, tmp_path_factory):
 
 
 def load(folder, monkeypatch, processor):
-    monkeypatch.setattr(classifier, "find_processor", lambda: processor)
+    monkeypatch.setattr(classifier, "find_processor", lambda form: processor)
     return UnitScorer(str(folder), "").load_model()
 
 
@@ -73,15 +74,17 @@ def test_a_compiled_program_in_larger_batches_gives_the_same(folders, monkeypatc
 def test_all_of_a_program_is_moved(folders, form):
     """A device without numbers stands in: a tensor that stayed behind would raise."""
     exported = torch.export.load(folders[form] / "scorer.pt2")
-    program = place_program(exported, Processor("meta", 64), form)
+    program = place_program(exported, Processor("meta", 64))
     ids = torch.full((3, 7), 5, device="meta")
     found = program(ids, torch.ones_like(ids))
     assert (found.device.type, found.shape) == ("meta", (3, 2))
 
 
-def test_int8_is_refused_on_a_gpu(folders, monkeypatch):
-    with pytest.raises(UserError, match=r"^--scorer .*: int8 is for CPUs.*--form bf16$"):
-        load(folders["int8"], monkeypatch, GPU)
+@pytest.mark.parametrize("form", ["fp32", "bf16", "int8"])
+def test_int8_stays_on_the_cpu(folders, monkeypatch, form):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    told = json.loads((folders[form] / "scorer.json").read_text())["form"]
+    assert find_processor(told) == (CPU if form == "int8" else GPU)
 
 
 def test_without_a_compiler_the_program_is_used_as_it_is(folders, monkeypatch, capsys):

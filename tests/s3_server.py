@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+from s3fs import S3FileSystem
 
 from flows.servers.health import find_free_port
 from tests.patience import eventually
@@ -45,6 +46,7 @@ class S3Server:
         self._ports = [find_low_port() for _ in range(4)]
         self.url = f"http://{address}:{self._ports[0]}"
         self._process: subprocess.Popen | None = None
+        S3FileSystem.clear_instance_cache()  # by address alone: those of an earlier server
 
     def start(self) -> None:
         """Start the server; return once it answers."""

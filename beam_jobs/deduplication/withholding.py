@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -31,7 +30,7 @@ from beam_jobs.job import storage
 from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.text import personal_data
 from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.spans import expand_spans
+from beam_jobs.text.spans import drop_repeats, expand_spans
 from beam_jobs.text.word_runs import BATCH_TEXTS, Words, split_words
 
 RUN_WORDS = 8
@@ -42,6 +41,8 @@ RUNS_PER_WORD = 4
 """Of the filter that spares most searches: 2^10 words of 64 bits, or so many runs each, at most."""
 STRETCH_RUNS, BLOCK_RUNS = 64, 1 << 13
 """Runs that are read from the disk for one of them, at most on average, and for many."""
+MATCHES = 1 << 18
+"""Pairs of a run and a held-out text that has it, which are counted at once."""
 CHUNK_TEXTS = 4096
 """Evaluation texts whose forms are held at once."""
 COLUMNS = ("exact", "runs", "stretches", "sizes", "dumps", "filter")
@@ -122,14 +123,24 @@ class HeldOutIndex:
         counts, held = self._read_texts(distinct)
         begins = np.cumsum(counts) - counts
         known = counts[numbers] > 0
-        pairs = np.unique(owners[known] * len(distinct) + numbers[known])
+        pairs = drop_repeats(np.sort(owners[known] * len(distinct) + numbers[known]))
         of, which = np.divmod(pairs, max(len(distinct), 1))
-        bounds = np.flatnonzero(np.diff(of, prepend=-1, append=-1))
-        for first, last in itertools.pairwise(bounds.tolist()):
-            places, owner = which[first:last], int(of[first])
-            shared = Counter(held[expand_spans(begins[places], counts[places])].tolist())
-            near[owner] = self._has_overlap(shared, int(sizes[owner]), dump)
+        counts = counts[which]
+        for first, last in cut_groups(of, counts, MATCHES):
+            part = slice(first, last)
+            texts = held[expand_spans(begins[which[part]], counts[part])]
+            matches = np.repeat(of[part] << 32, counts[part]) | texts
+            near[self._select_overlaps(matches, sizes, dump)] = True
         return near
+
+    def _select_overlaps(self, matches: np.ndarray, sizes: np.ndarray, dump: int) -> np.ndarray:
+        """Return which texts overlap with a held-out one; each of `matches` is a run that both
+        have: the number of the text, and in the lower 32 bits that of the held-out one.
+        """
+        matches, shared = np.unique(matches, return_counts=True)
+        owners, texts = matches >> 32, matches & 0xFFFFFFFF
+        enough = shared >= MIN_OVERLAP * np.minimum(sizes[owners], self._sizes[texts])
+        return owners[enough & (self._dumps[texts] <= dump)]
 
     def _read_texts(self, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return of each of these runs, sorted, how many texts have it, and the texts of all."""
@@ -153,11 +164,19 @@ class HeldOutIndex:
         place = self._first + start * size
         return np.frombuffer(os.pread(self._runs.fileno(), (stop - start) * size, place), RUN)
 
-    def _has_overlap(self, counts: Counter[int], runs: int, dump: int) -> bool:
-        return any(
-            shared >= MIN_OVERLAP * min(runs, int(self._sizes[text])) and self._dumps[text] <= dump
-            for text, shared in counts.items()
-        )
+
+def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Yield stretches of ascending numbers: equal ones in the same, and together no more weight
+    than `most`, where more than one number is in it.
+    """
+    ends = np.flatnonzero(np.diff(numbers, append=-1)) + 1
+    totals = np.cumsum(weights)[ends - 1]
+    first = group = weight = 0
+    while group < len(ends):
+        group = max(int(np.searchsorted(totals, weight + most, side="right")), group + 1)
+        last, weight = int(ends[group - 1]), int(totals[group - 1])
+        yield first, last
+        first = last
 
 
 def compute_shift(parts: int) -> np.uint64:
@@ -244,7 +263,7 @@ class IndexWriter:
                 whole = np.concatenate(parts) if parts else np.empty(0, np.uint64)
                 np.save(
                     os.path.join(local, f"{name}.npy"),
-                    np.unique(whole) if name == "exact" else whole,
+                    drop_repeats(np.sort(whole)) if name == "exact" else whole,
                 )
             self._save_runs(local)
             digests = {}

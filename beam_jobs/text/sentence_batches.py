@@ -16,7 +16,13 @@ import pyarrow as pa
 
 from beam_jobs.text.punkt import PunktParameters
 from beam_jobs.text.sentences import CLOSING, FOLLOWING, SentenceSplitter
-from beam_jobs.text.spans import build_strings, cut_strings, expand_spans, read_strings
+from beam_jobs.text.spans import (
+    build_strings,
+    cut_strings,
+    drop_repeats,
+    expand_spans,
+    read_strings,
+)
 
 SPACE, DASH = ord(" "), ord("-")
 MARKS_RUN = re.compile(b"(?:%b)*+" % b"|".join(re.escape(mark.encode()) for mark in CLOSING))
@@ -83,7 +89,7 @@ class Texts:
         uneven |= (data[bounds[:-1]] == SPACE) | (data[bounds[1:] - 1] == SPACE)
         uneven[self.find_rows(spaces[1:][np.diff(spaces) == 1])] = True
         text = data[: self.size]
-        rows = np.unique(self.find_rows(np.flatnonzero((text < SPACE) | (text > ord("~")))))
+        rows = drop_repeats(self.find_rows(np.flatnonzero((text < SPACE) | (text > ord("~")))))
         unprintable = [not text.isprintable() for text in self.take(rows)]
         uneven[rows[np.array(unprintable, dtype=bool)]] = True
         return uneven

@@ -89,13 +89,16 @@ def test_what_is_withheld_is_what_the_definition_says(tmp_path, held):
 
 
 def test_many_small_reads_find_what_one_finds(tmp_path, held, monkeypatch):
-    """Of a filter that lets much through, and of stretches of the index that hold a run or two."""
+    """Of a filter that lets much through, of stretches of the index that hold a run or two, and
+    with a few matches counted at once.
+    """
     writer = IndexWriter()
     writer.add_texts(held)
     expected = save(writer, tmp_path / "large").find_near_texts(draw_copies(held, 1))
     for name, value in {"MIN_WORD_BITS": 8, "RUNS_PER_WORD": 64, "STRETCH_RUNS": 1}.items():
         monkeypatch.setattr(withholding, name, value)
     monkeypatch.setattr(withholding, "BLOCK_RUNS", 16)
+    monkeypatch.setattr(withholding, "MATCHES", 16)
     writer = IndexWriter()
     writer.add_texts(held)
     index = save(writer, tmp_path / "small")
@@ -109,6 +112,14 @@ def test_an_index_of_an_earlier_version_is_written_again(tmp_path):
     assert not is_written(str(tmp_path))
     save(IndexWriter(), tmp_path)
     assert is_written(str(tmp_path))
+
+
+def test_groups_are_cut_between_numbers_and_not_too_large():
+    numbers = np.array([0, 0, 0, 2, 2, 5, 6, 6, 9])
+    weights = np.array([2, 2, 2, 1, 1, 3, 9, 1, 1])
+    assert list(withholding.cut_groups(numbers, weights, 5)) == [(0, 3), (3, 6), (6, 8), (8, 9)]
+    assert list(withholding.cut_groups(numbers, weights, 99)) == [(0, 9)]
+    assert list(withholding.cut_groups(numbers[:0], weights[:0], 5)) == []
 
 
 @pytest.mark.parametrize(("words", "is_near"), [(15, True), (14, True), (13, False)])

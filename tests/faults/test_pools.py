@@ -129,14 +129,13 @@ def hosts(flows, data, shared):
         yield [flows, data, trainer]
 
 
-def make_on_hosts(shared, hosts, deployment, **form):
+def make_on_hosts(shared, hosts, deployment, pools=("cpu", "accelerator"), **form):
     """Let a run end, and return what each host has made of it: the kinds of its stages."""
     before = [host.list_stages() for host in hosts]
     served = shared.served
     run = served.start(deployment, **form)
     served.wait(run, "Completed")
-    pools = {child.work_pool_name for child in read_children(served, run)}
-    assert pools == {"cpu", "accelerator"}
+    assert {child.work_pool_name for child in read_children(served, run)} == set(pools)
     made = [host.list_stages() - known for host, known in zip(hosts, before, strict=True)]
     complete = {(m["stage"], m["fingerprint"]) for m in Store(shared.store).list_manifests()}
     assert all(one <= complete for one in made)
@@ -178,3 +177,13 @@ def test_the_pools_make_the_stages_of_a_dump_that_is_added(shared, hosts, compar
     assert data == {"corpus", "vocabulary-fit", "shards"}
     assert trainer == TRAINING
     assert flows == {"report"}
+
+
+def test_the_pools_make_the_data_alone_and_an_encoder_of_it(shared, hosts):
+    form = {"dump": {"paths": ["sample:700"]}, "vocabulary": {"size": 1000}}
+    made = make_on_hosts(shared, hosts, "prepare-data", pools=("cpu",), **form)
+    assert made == [set(), DATA, set()]
+    made = make_on_hosts(
+        shared, hosts, "pre-train", pools=("accelerator",), pretraining=SHORT, **form
+    )
+    assert made == [set(), set(), {"pretraining"}]

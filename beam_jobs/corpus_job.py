@@ -156,16 +156,24 @@ def index_held_out(
             | "Hash earlier held-out reviews"
             >> beam.Map(held_out.write_earlier_runs, plan.folders.seen)
         )
-    return beam.pvalue.AsSingleton(
+    parts = (
         counts
+        | "List index parts" >> beam.FlatMap(held_out.list_index_parts, earlier)
+        | "Spread index parts" >> beam.Reshuffle()
         | "Index held-out reviews"
         >> beam.Map(
-            held_out.write_held_out_index,
+            held_out.write_index_part,
             plan.folders.prepared,
             plan.folders.held_out,
+            beam.pvalue.AsSingleton(counts),
             beam.pvalue.AsList(near) if near else (),
             earlier,
         )
+    )
+    return beam.pvalue.AsSingleton(
+        counts
+        | "Join index parts"
+        >> beam.Map(held_out.finish_index, plan.folders.held_out, beam.pvalue.AsList(parts))
     )
 
 

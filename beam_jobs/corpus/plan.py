@@ -22,6 +22,8 @@ from beam_jobs.text.cleaning import CleaningOptions
 
 VERSION = 7
 """Has to be raised when the same dump gives another corpus."""
+WORK_VERSION = 2
+"""Has to be raised when a work folder holds other things."""
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
 """Pattern of the files of a finished corpus."""
 MIN_SAMPLE_BYTES = 250_000
@@ -110,7 +112,7 @@ def compute_fingerprint(
         *map(storage.describe_identity, withheld),
         earlier,
     ]
-    content = repr([VERSION, identity, sorted(list_settings(args).items())])
+    content = repr([VERSION, WORK_VERSION, identity, sorted(list_settings(args).items())])
     return hash_bytes(content.encode())[:16]
 
 

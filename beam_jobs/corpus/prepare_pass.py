@@ -3,7 +3,7 @@
 prepared/0000-00000.arrow    one row a review (Arrow IPC, lz4): what the corpus will hold, its text
 prepared/0000-00000.hashes   exact_duplicates.PACKED_ROW, sorted by text hash
 prepared/0000-00000.bands    signatures (near_duplicates.py), if near-duplicates are dropped
-prepared/0000-00000.heldout  withholding.RUN of the dev and test reviews, by row
+prepared/0000-00000.heldout  runs of the dev and test reviews (held_out.pack_runs)
 prepared/0000-00000.rejects  JSON lines; lines count from the unit's start
 prepared/0000-00000.sample   JSON list of texts for Punkt
 prepared/0000-00000.json     counts; written last: the unit is done if and only if it is there
@@ -20,7 +20,13 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from beam_jobs.deduplication import exact_duplicates, held_out, near_duplicates, withholding
+from beam_jobs.deduplication import (
+    exact_duplicates,
+    held_out,
+    index_files,
+    near_duplicates,
+    withholding,
+)
 from beam_jobs.job import storage
 from beam_jobs.job.command import give_memory_back
 from beam_jobs.job.errors import UserError
@@ -143,21 +149,18 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
             writer.write_table(table)
     keys = np.concatenate(reader.keys) if reader.keys else np.empty(0, np.uint64)
     packed = exact_duplicates.pack_rows(b"".join(reader.hashes), keys)
+    known: dict[str, Any] = {"offsets": exact_duplicates.compute_offsets(packed)}
     storage.write_bytes(f"{name}.hashes", packed.tobytes())
     if preparation.near_duplicates:
         with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
             np.save(file, near_duplicates.concatenate_signatures(reader.signatures))
     if preparation.withhold_own:
-        runs = np.concatenate(reader.held_out) if reader.held_out else np.empty(0, withholding.RUN)
-        storage.write_bytes(f"{name}.heldout", runs.tobytes())
+        parts = [np.empty(0, index_files.RUN), *reader.held_out]
+        held_out_runs, known["held_out"] = held_out.pack_runs(np.concatenate(parts))
+        storage.write_bytes(f"{name}.heldout", held_out_runs)
     storage.write_bytes(f"{name}.rejects", "".join(reader.rejects).encode())
     storage.write_bytes(f"{name}.sample", json.dumps(reader.sample).encode())
-    storage.write_bytes(
-        f"{name}.json",
-        json.dumps(
-            reader.to_counts() | {"offsets": exact_duplicates.compute_offsets(packed)}
-        ).encode(),
-    )
+    storage.write_json(f"{name}.json", reader.to_counts() | known)
 
 
 class UnitReader:

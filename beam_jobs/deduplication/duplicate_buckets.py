@@ -49,9 +49,10 @@ def list_unit_names(counts: Counts) -> list[str]:
 def read_packed_rows(folder: str, unit: str, first: int, last: int) -> np.ndarray:
     """Return rows of a unit's packed hashes; no more than these are read, also from afar."""
     size = exact_duplicates.PACKED_ROW.itemsize
-    with storage.open_bytes(storage.join_path(folder, f"{unit}.hashes")) as file:
-        file.seek(first * size)
-        return np.frombuffer(file.read((last - first) * size), dtype=exact_duplicates.PACKED_ROW)
+    path = storage.join_path(folder, f"{unit}.hashes")
+    return np.frombuffer(
+        storage.read_range(path, first * size, last * size), exact_duplicates.PACKED_ROW
+    )
 
 
 def load_signatures(folder: str, unit: str) -> np.ndarray:

@@ -13,19 +13,15 @@ their own machine, and reads from the disk what the filter lets through.
 """
 
 import itertools
-import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from beam_jobs.deduplication import evaluation_texts
+from beam_jobs.deduplication import evaluation_texts, index_files
+from beam_jobs.deduplication.index_files import COLUMNS, RUN, RunSorter, compute_shift, mark_runs
 from beam_jobs.job import storage
 from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.text import personal_data
@@ -35,21 +31,12 @@ from beam_jobs.text.word_runs import BATCH_TEXTS, Words, split_words
 
 RUN_WORDS = 8
 MIN_OVERLAP = 0.5
-BUCKETS = 256
-MIN_WORD_BITS = 10
-RUNS_PER_WORD = 4
-"""Of the filter that spares most searches: 2^10 words of 64 bits, or so many runs each, at most."""
-STRETCH_RUNS, BLOCK_RUNS = 64, 1 << 13
-"""Runs that are read from the disk for one of them, at most on average, and for many."""
+BLOCK_RUNS = 1 << 13
+"""Runs that are read from the disk at once, where several of them are wanted."""
 MATCHES = 1 << 18
 """Pairs of a run and a held-out text that has it, which are counted at once."""
 CHUNK_TEXTS = 4096
 """Evaluation texts whose forms are held at once."""
-COLUMNS = ("exact", "runs", "stretches", "sizes", "dumps", "filter")
-"""Hashes of whole texts; hashes of runs, each with its text; where the runs of the same first bits
-begin; of each text how many runs it has and from which dump on it is held out; a Bloom filter of
-the runs, each with three bits in the word that its first bits number."""
-RUN = np.dtype([("run", "<u8"), ("text", "<u4")])
 
 
 class HeldOutIndex:
@@ -57,10 +44,9 @@ class HeldOutIndex:
 
     def __init__(self, folder: str) -> None:
         paths = {name: os.path.join(folder, f"{name}.npy") for name in COLUMNS}
-        self.exact, self._stretches, self._sizes, self._dumps, self._filter = (
+        self.exact, self._sizes, self._dumps, self._stretches, self._filter = (
             np.load(paths[name], mmap_mode="r").view(np.ndarray)
-            for name in COLUMNS
-            if name != "runs"
+            for name in ("exact", "sizes", "dumps", "stretches", "filter")
         )
         self._runs = open(paths["runs"], "rb", buffering=0)  # noqa: SIM115
         self._first = os.path.getsize(paths["runs"]) - int(self._stretches[-1]) * RUN.itemsize
@@ -179,20 +165,6 @@ def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[
         first = last
 
 
-def compute_shift(parts: int) -> np.uint64:
-    """Return how far a hash is shifted to number one of so many parts, a power of two."""
-    return np.uint64(65 - parts.bit_length())
-
-
-def mark_runs(runs: np.ndarray) -> np.ndarray:
-    """Return the bits of each run in its word of the filter, uint64 [runs]."""
-    one, low = np.uint64(1), np.uint64(63)
-    marks = one << (runs & low)
-    marks |= one << (runs >> np.uint64(6) & low)
-    marks |= one << (runs >> np.uint64(12) & low)
-    return marks
-
-
 def list_runs(words: Words) -> tuple[np.ndarray, np.ndarray]:
     """Return hashes of runs (uint64) and the text of each; a short text is one run as a whole."""
     runs, owners = words.hash_runs(RUN_WORDS)
@@ -215,18 +187,13 @@ def list_distinct_runs(words: Words) -> tuple[np.ndarray, np.ndarray]:
 
 
 class IndexWriter:
-    """Collects hashes in buckets of a temporary folder; `save` sorts one bucket at a time."""
+    """Collects the hashes of held-out texts; `save` sorts one bucket of their runs at a time."""
 
     def __init__(self) -> None:
-        self._open = ExitStack()
-        folder = self._open.enter_context(tempfile.TemporaryDirectory())
-        self._buckets = [
-            self._open.enter_context(open(os.path.join(folder, str(bucket)), "w+b"))  # noqa: SIM115
-            for bucket in range(BUCKETS)
-        ]
-        self._exact: list[np.ndarray] = []
-        self._sizes: list[np.ndarray] = []
-        self._dumps: list[np.ndarray] = []
+        self._runs = RunSorter()
+        self._exact = [np.empty(0, np.uint64)]
+        self._sizes = [np.empty(0, np.uint32)]
+        self._dumps = [np.empty(0, np.uint16)]
         self._texts = 0
 
     def add_texts(self, texts: list[str]) -> None:
@@ -250,82 +217,25 @@ class IndexWriter:
         order = np.argsort(runs, kind="stable")
         rows = np.empty(len(runs), RUN)
         rows["run"], rows["text"] = runs[order], owners[order] + self._texts
-        bounds = np.searchsorted(rows["run"] >> np.uint64(56), np.arange(BUCKETS + 1))
-        for bucket, (start, stop) in enumerate(itertools.pairwise(bounds.tolist())):
-            self._buckets[bucket].write(rows[start:stop].tobytes())
+        self._runs.add_rows(rows)
         self._texts += texts
 
     def save(self, folder: str) -> None:
-        """Write the index; index.json, written last, says that it is whole and what is in it."""
-        with self._open, tempfile.TemporaryDirectory() as local:
-            columns = {"exact": self._exact, "sizes": self._sizes, "dumps": self._dumps}
-            for name, parts in columns.items():
-                whole = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-                np.save(
-                    os.path.join(local, f"{name}.npy"),
-                    drop_repeats(np.sort(whole)) if name == "exact" else whole,
-                )
-            self._save_runs(local)
-            digests = {}
-            for name in COLUMNS:
-                path = os.path.join(local, f"{name}.npy")
-                digests[name] = storage.hash_file(path)
-                with storage.atomic_path(storage.join_path(folder, f"{name}.npy")) as final:
-                    shutil.move(path, final)
-        storage.write_json(
-            storage.join_path(folder, "index.json"), {"texts": self._texts, **digests}
-        )
-
-    def _save_runs(self, folder: str) -> None:
-        runs = sum(bucket.tell() for bucket in self._buckets) // RUN.itemsize
-        word_bits = max(MIN_WORD_BITS, ((runs - 1) // RUNS_PER_WORD).bit_length())
-        words = (1 << word_bits) // BUCKETS
-        stretches = 1 << max(0, ((runs - 1) // STRETCH_RUNS // BUCKETS).bit_length())
-        read = 0
-        with (
-            open_column(folder, "runs", RUN, runs) as run_file,
-            open_column(folder, "stretches", "<u8", BUCKETS * stretches + 1) as stretch_file,
-            open_column(folder, "filter", "<u8", 1 << word_bits) as filter_file,
-        ):
-            for bucket in self._buckets:
-                bucket.seek(0)
-                rows = np.frombuffer(bucket.read(), RUN)
-                rows = rows[np.argsort(rows["run"], kind="stable")]
-                run_file.write(rows.tobytes())
-                within = rows["run"] << np.uint64(8)  # what is left of a hash in its bucket
-                first = np.searchsorted(
-                    within >> compute_shift(stretches), np.arange(stretches, dtype=np.uint64)
-                )
-                stretch_file.write((first + read).astype("<u8").tobytes())
-                filter_file.write(build_filter(rows["run"], within >> compute_shift(words), words))
-                read += len(rows)
-            stretch_file.write(np.array([read], "<u8").tobytes())
-
-
-def build_filter(runs: np.ndarray, places: np.ndarray, words: int) -> bytes:
-    """Return so many words with the bits of runs, whose places among them ascend."""
-    filled, firsts = np.unique(places, return_index=True)
-    found = np.zeros(words, "<u8")
-    if len(runs):
-        found[filled] = np.bitwise_or.reduceat(mark_runs(runs), firsts)
-    return found.tobytes()
-
-
-@contextmanager
-def open_column(folder: str, name: str, kind: DTypeLike, rows: int) -> Iterator[BinaryIO]:
-    """Open a .npy file of so many rows, which the caller writes."""
-    with open(os.path.join(folder, f"{name}.npy"), "wb") as file:
-        descr = np.lib.format.dtype_to_descr(np.dtype(kind))
-        header = {"descr": descr, "fortran_order": False, "shape": (rows,)}
-        np.lib.format.write_array_header_1_0(file, header)
-        yield file
+        """Write the index."""
+        exact = drop_repeats(np.sort(np.concatenate(self._exact)))
+        sizes, dumps = np.concatenate(self._sizes), np.concatenate(self._dumps)
+        with tempfile.TemporaryDirectory() as parts, tempfile.TemporaryDirectory() as local:
+            index_files.save_text_columns(local, exact, sizes, dumps)
+            self._runs.save(parts, self._runs.count_rows())
+            index_files.join_parts(parts, local)
+            index_files.finish_index(local, folder)
 
 
 def write_index(
     paths: Sequence[str], folder: str, reviews: Iterable[str] = (), limits: Limits = DEFAULT_LIMITS
 ) -> None:
     """Write the index of evaluation files and of reviews of a corpus, unless an earlier run has."""
-    if is_written(folder):
+    if index_files.is_written(folder):
         return
     writer = IndexWriter()
     texts = itertools.chain.from_iterable(
@@ -336,12 +246,6 @@ def write_index(
     for chunk in read_chunks(reviews):
         writer.add_texts(chunk)
     writer.save(folder)
-
-
-def is_written(folder: str) -> bool:
-    """Return whether a folder has a whole index of these columns; an older one had others."""
-    path = storage.join_path(folder, "index.json")
-    return storage.exists(path) and json.loads(storage.read_bytes(path)).keys() >= set(COLUMNS)
 
 
 def read_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -366,10 +270,5 @@ def load_index(folder: str) -> HeldOutIndex:
     if not storage.is_remote(folder):
         return HeldOutIndex(folder)
     with tempfile.TemporaryDirectory() as local:
-        for name in COLUMNS:
-            with (
-                storage.open_bytes(storage.join_path(folder, f"{name}.npy")) as source,
-                open(os.path.join(local, f"{name}.npy"), "wb") as copy,
-            ):
-                shutil.copyfileobj(source, copy)
+        index_files.copy_index(folder, local)
         return HeldOutIndex(local)  # what is open stays, though its name is gone

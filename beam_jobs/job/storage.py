@@ -61,6 +61,16 @@ def read_bytes(path: str) -> bytes:
         return file.read()
 
 
+def read_range(path: str, start: int, stop: int) -> bytes:
+    """Return a stretch of a file; of one in a store no more is fetched."""
+    if is_remote(path):
+        fs, inner = fsspec.core.url_to_fs(path)
+        return cast(bytes, fs.cat_file(inner, start, stop)) if start < stop else b""
+    with open(path, "rb") as file:
+        file.seek(start)
+        return file.read(stop - start)
+
+
 def hash_file(path: str) -> str:
     """Return the SHA-256 of a file as 64 hex digits."""
     with open_bytes(path) as file:

@@ -7,14 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.deduplication import held_out, withholding
+from beam_jobs.deduplication import held_out, index_files, withholding
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
+from beam_jobs.deduplication.index_files import COLUMNS, RUN, is_written
 from beam_jobs.deduplication.withholding import (
-    COLUMNS,
-    RUN,
     HeldOutIndex,
     IndexWriter,
-    is_written,
     list_forms,
     load_index,
     write_index,
@@ -96,7 +94,7 @@ def test_many_small_reads_find_what_one_finds(tmp_path, held, monkeypatch):
     writer.add_texts(held)
     expected = save(writer, tmp_path / "large").find_near_texts(draw_copies(held, 1))
     for name, value in {"MIN_WORD_BITS": 8, "RUNS_PER_WORD": 64, "STRETCH_RUNS": 1}.items():
-        monkeypatch.setattr(withholding, name, value)
+        monkeypatch.setattr(index_files, name, value)
     monkeypatch.setattr(withholding, "BLOCK_RUNS", 16)
     monkeypatch.setattr(withholding, "MATCHES", 16)
     writer = IndexWriter()
@@ -149,10 +147,11 @@ def test_reviews_of_earlier_corpora_have_numbers_of_their_own(tmp_path, held):
         table = {"split": ["test"] * 5, "sentences": [[text] for text in part]}
         pq.write_table(pa.table(table), tmp_path / f"{k}.parquet")
     paths = str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet")
-    runs = np.fromfile(held_out.write_earlier_runs((0, paths), str(tmp_path)), RUN)
-    numbers, counts = np.unique(runs["text"], return_counts=True)
-    assert numbers.tolist() == list(range(10))
-    assert counts.tolist() == [len(set(list_runs(text))) for text in texts]
+    file = held_out.write_earlier_runs((0, paths), str(tmp_path))
+    sizes = [len(set(list_runs(text))) for text in texts]
+    assert file["texts"] == 10
+    assert held_out.read_texts(file)["runs"].tolist() == sizes
+    assert np.bincount(held_out.read_runs(file, 0, 1)["text"]).tolist() == sizes
 
 
 def test_nothing_held_out_withholds_nothing(tmp_path):
@@ -214,7 +213,10 @@ def test_dev_and_test_reviews_are_held_out_by_their_rows(held):
     assert len(held_out.list_held_out_runs(texts, np.zeros(300, int), 0)) == 0
 
 
-def test_reviews_of_earlier_corpora_and_of_the_dumps_are_in_one_index(tmp_path, held):
+@pytest.mark.parametrize("of", [1, 4, 16])
+def test_reviews_of_earlier_corpora_and_of_the_dumps_are_in_one_index(
+    tmp_path, held, of, monkeypatch
+):
     """Two earlier files, two units of two dumps; what near-duplicates lost is not held out."""
     texts = [text for text in held if len(text.split()) >= 8][:40]
     sides = ["test", "pretrain", "dev", "train"]
@@ -233,15 +235,30 @@ def test_reviews_of_earlier_corpora_and_of_the_dumps_are_in_one_index(tmp_path, 
         )
     paths = (str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet"))
     earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))
-    assert earlier == str(tmp_path / "00007.heldout")
+    assert earlier["path"] == str(tmp_path / "00007.heldout")
     assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
     counts = [{"unit": "u1", "dump": 1}, {"unit": "u0", "dump": 0}]
-    for k, unit in enumerate(("u0", "u1")):
-        runs = held_out.hash_runs(texts[20 + 10 * k : 30 + 10 * k], np.arange(10))
-        (tmp_path / f"{unit}.heldout").write_bytes(runs.astype(RUN).tobytes())
+    for unit in counts:
+        first = 30 if unit["unit"] == "u1" else 20
+        runs = held_out.hash_runs(texts[first : first + 10], np.arange(10))
+        packed, unit["held_out"] = held_out.pack_runs(runs)
+        (tmp_path / f"{unit['unit']}.heldout").write_bytes(packed)
     near = [("u1", np.array([3], "<u4").tobytes()), ("u0", np.array([0, 1], "<u4").tobytes())]
-    folder = held_out.write_held_out_index(
-        counts, str(tmp_path), str(tmp_path / "index"), near, [earlier]
+    runs_of_all = sum(f["starts"][-1] for f in held_out.list_files(counts, "", [earlier]))
+    monkeypatch.setattr(held_out, "PART_RUNS", 2 * runs_of_all // of)
+    parts = list(held_out.list_index_parts(counts, [earlier]))
+    assert parts == [(part, of) for part in range(of)]
+    folder = str(tmp_path / "index")
+
+    def write_parts():
+        return [
+            held_out.write_index_part(part, str(tmp_path), folder, counts, near, [earlier])
+            for part in reversed(parts)
+        ]
+
+    assert held_out.finish_index(counts, folder, write_parts()) == folder
+    assert sorted(p.name for p in (tmp_path / "index").iterdir()) == sorted(
+        ["index.json", *(f"{name}.npy" for name in COLUMNS)]
     )
     index = HeldOutIndex(folder)
     of_earlier = [i % 10 % 4 in (0, 2) for i in range(20)]
@@ -253,5 +270,32 @@ def test_reviews_of_earlier_corpora_and_of_the_dumps_are_in_one_index(tmp_path, 
         (2, [*of_earlier, *of_first, *of_second]),
     ):
         assert index.find_near_texts(texts, dump).tolist() == own
-    again = held_out.write_held_out_index([], str(tmp_path), folder, [], [])
-    assert not HeldOutIndex(again).is_empty
+    made = (tmp_path / "index" / "index.json").stat().st_mtime_ns
+    held_out.finish_index(counts, folder, write_parts())
+    assert (tmp_path / "index" / "index.json").stat().st_mtime_ns == made, "once"
+
+
+def test_parts_that_are_joined_are_the_index_that_was_written_whole(tmp_path):
+    """Of random runs: of several texts, of one only, and some parts have few."""
+    rng = np.random.default_rng(0)
+    runs = rng.integers(0, 2**64, 5000, dtype=np.uint64) >> np.uint64(1)
+    runs[:100] = runs[100:200]
+    rows = np.empty(len(runs), RUN)
+    rows["run"], rows["text"] = np.sort(runs), rng.integers(0, 50, len(runs))
+    for of in (1, 4, 16):
+        for part in range(of):
+            sorter = index_files.RunSorter(part, of)
+            for half in (rows[::2], rows[1::2]):
+                sorter.add_rows(half)
+            sorter.save(str(tmp_path / f"parts-{of}"), len(rows))
+        (tmp_path / f"joined-{of}").mkdir()
+        index_files.join_parts(str(tmp_path / f"parts-{of}"), str(tmp_path / f"joined-{of}"))
+    for name in index_files.RUN_COLUMNS:
+        whole = (tmp_path / "joined-1" / f"{name}.npy").read_bytes()
+        for of in (4, 16):
+            assert (tmp_path / f"joined-{of}" / f"{name}.npy").read_bytes() == whole
+    found = np.load(tmp_path / "joined-4" / "runs.npy")
+    assert found["run"].tolist() == rows["run"].tolist()
+    stretches = np.load(tmp_path / "joined-4" / "stretches.npy")
+    assert stretches[-1] == len(rows)
+    assert (np.diff(stretches) >= 0).all()

@@ -5,6 +5,8 @@ Sources, by their short names below:
   google   google-research/electra: configure_pretraining.py, configure_finetuning.py,
            util/training_utils.py and README
   bert     Devlin et al. 2019, arXiv 1810.04805
+  DeBERTa-v3    He et al. 2021, arXiv 2111.09543
+  Fast-ELECTRA  Dong et al. 2023, arXiv 2310.07347
 
 Only the standard library: a GPU machine has no pydantic for certain. `flows` makes its forms of
 the same fields.
@@ -26,6 +28,8 @@ LAYER_NORM_EPSILON = 1e-12  # google, transformers
 AUTO_PRECISION = "arithmetic; auto: bf16 where the device is fast at multiplying it"
 
 ELECTRA = {"objective": ("electra",)}
+LATER_SETTINGS = {"states": "fp32", "first_temperature": 0.0}
+LATER_SETTINGS |= {"embedding_sharing": "tied", "fixed_generator": False, "mask_unit": "token"}
 VALIDATION = {"dev shards": ("given",)}
 CLASSIFICATION = {"shape": ("classification",)}
 SPAN = {"shape": ("span",)}
@@ -130,6 +134,7 @@ class PretrainingConfig:
     mask_probability: float = setting(
         "share of the tokens that are not special (paper: of all; masking.py)", 0.15, gt=0, le=1
     )
+    mask_unit: Literal["token", "word"] = setting("masked as a whole (bert, README: word)", "token")
     segment_probability: float = setting(
         "that a document is cut into A and B (google: an example, 0.9)",
         0.5,
@@ -159,6 +164,24 @@ class PretrainingConfig:
         needs=ELECTRA,
     )
     temperature: float = setting("of the generator's samples (google)", 1.0, gt=0, needs=ELECTRA)
+    first_temperature: float = setting(
+        "of the samples at first, from where it falls evenly to `temperature` (Fast-ELECTRA); 0: "
+        "`temperature` throughout",
+        0.0,
+        ge=0,
+        needs=ELECTRA,
+    )
+    embedding_sharing: Literal["tied", "disentangled"] = setting(
+        "of the words by both networks. disentangled: the discriminator's loss does not move the "
+        "generator's vectors, but a difference that is added to them (DeBERTa-v3)",
+        "tied",
+        needs=ELECTRA,
+    )
+    fixed_generator: bool = setting(
+        "train the discriminator alone; the generator stays as it was loaded (Fast-ELECTRA)",
+        False,
+        needs={"embedding_sharing": ("disentangled",)},
+    )
     dropout: float = setting("of hidden states and attention (paper)", 0.1, ge=0, lt=1)
     weight_decay: float = setting("not of LayerNorm and biases (paper)", 0.01, ge=0)
     adam_beta1: float = setting("Adam's first decay rate (paper)", 0.9, ge=0, lt=1)
@@ -205,13 +228,10 @@ class PretrainingConfig:
     def describe(self) -> dict[str, Any]:
         """Return the fields by which runs are told apart.
 
-        The type of the states counts only where it is not fp32, which was once the only one: what
-        was made then is still the same.
+        Settings that came later count only where they are not what was once the only way: what was
+        made then is still the same.
         """
-        told = asdict(self)
-        if self.states == "fp32":
-            del told["states"]
-        return told
+        return {n: v for n, v in asdict(self).items() if v != LATER_SETTINGS.get(n, ...)}
 
     @property
     def long_steps(self) -> int:

@@ -37,6 +37,9 @@ from beam_jobs.job import storage
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
 
 POLL_SECONDS = 0.5
+POLL_PAUSE, MOST_POLL_PAUSE = 100, 60.0
+"""After a look at what is done the next waits so many times as long as it took, at most so many
+seconds: listing a store's folders of many units takes CPU time beside the workers'."""
 NOTICE_SECONDS = 1.0
 """A dead worker's closed channel may be noticed this long before its death."""
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
@@ -77,7 +80,7 @@ def run_beam_graph(
     output: str = "",
 ) -> Any:
     """Build and run a graph that writes to `output`; return Beam's result. `poll` is called twice a
-    second.
+    second, or less often where it takes long.
     """
     if not has_workers_elsewhere(options):
         return _run_to_end(options, build, poll)
@@ -129,8 +132,12 @@ def _run_to_end(
     try:
         with fork_workers(count_processes(options)):
             threading.Thread(target=run_pipeline, name="graph", daemon=True).start()
+            next_poll = 0.0
             while not ended.wait(POLL_SECONDS):
-                poll()
+                if (began := time.monotonic()) >= next_poll:
+                    poll()
+                    took = time.monotonic() - began
+                    next_poll = began + min(POLL_PAUSE * took, MOST_POLL_PAUSE)
                 if late:
                     raise late[0]
             if "error" in outcome:

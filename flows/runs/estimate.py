@@ -197,7 +197,7 @@ def count_pretraining_operations(stage: Stage, reviews: int) -> float:
         shape = read_origin_shape(origin)
         architecture = replace(architecture, **shape, embedding=shape["hidden"], heads=1)
         objective = stage.parameters["settings"].get("objective", "mlm")
-    products = MatrixFlops.derive(architecture, size, objective)
+    products = MatrixFlops.derive(architecture, size, objective, config.fixed_generator)
     return products.count(positions, TOKENS * positions, config.mask_probability * positions)
 
 

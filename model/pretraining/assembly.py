@@ -4,7 +4,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from beam_jobs.job.errors import UserError
 from model.config import PretrainingConfig
@@ -67,6 +69,7 @@ def build_training(
         _check_longer(longer, shards, budget, replay)
         _check_preset(preset, longer, device)
     config = preset.pretraining
+    _check_sharing(config, origin, probe)
     shape, size = preset.architecture, shards.vocabulary_size
     model = build_model(preset, size, device.dtype)
     initialize_weights(model, config.seed, config.initializer_range)
@@ -103,7 +106,9 @@ def build_training(
         count_published_flops=lambda length: flops.count_published_flops(
             shape, size, length, 1, config.objective
         ),
-        matrix_flops=flops.MatrixFlops.derive(shape, size, config.objective),
+        matrix_flops=flops.MatrixFlops.derive(
+            shape, size, config.objective, config.fixed_generator
+        ),
         length=shards.max_length,
         trained_length=max(lengths),
         budget_seconds=budget.seconds if budget else None,
@@ -119,6 +124,19 @@ def build_training(
     if origin:
         training.identity |= identify_adaptation(preset, training.probe)
     return training
+
+
+def _check_sharing(config: PretrainingConfig, origin: Origin | None, probe: Path | None) -> None:
+    """Raise UserError for a generator that is fixed untrained, and for a probe, which looks at the
+    generator's words, on others.
+    """
+    if config.fixed_generator and origin is None:
+        raise UserError(
+            "fixed_generator: a generator that never learns has to be loaded: name one with "
+            "--start-from, or --start-generator-from"
+        )
+    if config.embedding_sharing == "disentangled" and probe is not None:
+        raise UserError("embedding_sharing=disentangled: --probe measures tied ones only")
 
 
 def build_model(preset: Preset, vocabulary_size: int, dtype: torch.dtype) -> PretrainingModel:
@@ -176,6 +194,7 @@ def build_batches(
         world_size=world_size,
         pairs=config.objective == "mlm+nsp",
         segment_probability=config.segment_probability,
+        continues=read_continuations(shards.vocabulary) if config.mask_unit == "word" else None,
     )
 
 
@@ -213,9 +232,14 @@ def estimate_sequence_flops(preset: Preset, shards: Shards) -> float:
     squares = sum_squared_lengths(number_documents(rows)) / len(rows.lengths)
     slots = count_slots(shards.max_length, config.mask_probability)
     products = flops.MatrixFlops.derive(
-        preset.architecture, shards.vocabulary_size, config.objective
+        preset.architecture, shards.vocabulary_size, config.objective, config.fixed_generator
     )
     return products.count(shards.max_length, squares, slots)
+
+
+def read_continuations(vocabulary: Path) -> NDArray[np.bool_]:
+    """Return of each id whether it continues a word."""
+    return np.array([word.startswith("##") for word in read_words(vocabulary / "vocab.txt")])
 
 
 def read_special_tokens(vocabulary: Path) -> SpecialTokens:

@@ -47,6 +47,9 @@ def _list_paces(
     top = adaptation.trunk_learning_rate or config.learning_rate
     for name, parameter in model.named_parameters():
         decay = config.weight_decay if parameter.ndim > 1 else 0.0
+        if config.fixed_generator and name.startswith(("embeddings.", "generator")):
+            yield parameter, Pace(config.learning_rate, math.inf, 0.0)
+            continue
         if name not in trunk:
             yield parameter, Pace(config.learning_rate, 0.0, decay)
             continue

@@ -5,6 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from model import export
@@ -97,7 +99,10 @@ def _write_network(
         training.trained_length,
         transformers_config.read_padding_id(shards.vocabulary),
     )
-    tensors = export.convert_to_transformers(dict(training.model.named_parameters()), mapping)
+    weights: dict[str, Tensor] = dict(training.model.named_parameters())
+    if trunk == "discriminator" and "word_difference" in weights:
+        weights["embeddings.word"] = weights["embeddings.word"] + weights["word_difference"]
+    tensors = export.convert_to_transformers(weights, mapping)
     if not (preset.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
     card = model_card.render_model_card(

@@ -26,7 +26,9 @@ def run_step(training: "Training", arrays: Arrays) -> tuple[Sums, Tensor] | None
     between two parts of the batch: then nothing has changed.
     """
     config, device, model = training.config, training.device, training.model
-    optimizers.begin_step(training.optimizer, config, training.compute_progress())
+    progress = training.compute_progress()
+    optimizers.begin_step(training.optimizer, config, progress)
+    model.begin_step(progress)
     while True:
         sums, has_failed = None, True
         with contextlib.suppress(torch.OutOfMemoryError):

@@ -155,9 +155,8 @@ def _score_replacements(
     """
     attention = build_attention(batch, model.dtype)
     vectors = model.propose_tokens(batch, attention)
-    temperature = model.config.temperature
     word = model.embeddings.word
-    sampled = model.generator_head.compute_losses(vectors, word, batch, temperature).sampled
+    sampled = model.generator_head.compute_losses(vectors, word, batch, model.temperature).sampled
     drawn = torch.as_tensor(replacements, device=sampled.device)
     real = batch["documents"] > 0
     for scores, ids in ((now, sampled), (fixed, drawn)):

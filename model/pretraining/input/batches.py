@@ -48,6 +48,7 @@ class Batches:
     world_size: int = 1
     pairs: bool = False  # next-sentence pairs are made of the documents
     segment_probability: float = 0.0  # else: with which a document is cut into segments A and B
+    continues: NDArray[np.bool_] | None = None  # by id: it continues a word, masked with the rest
 
     def iterate_steps(self, first: int, stride: int = 1) -> Iterator[Arrays]:
         """Yield this process's share of the batch of step `first` and of each `stride`th after."""
@@ -70,7 +71,7 @@ class Batches:
         share = len(input_ids) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
         masked = masking.mask_tokens(
-            rng, input_ids, maskable, self.fraction, self.replacement, mine
+            rng, input_ids, maskable, self.fraction, self.replacement, mine, self.continues
         )
         shares = {name: array[mine] if array.ndim else array for name, array in arrays.items()}
         return shares | {

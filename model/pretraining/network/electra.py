@@ -2,7 +2,8 @@
 
 Clark et al. 2020, arXiv 2003.10555. The generator's vocabulary projection runs on the masked
 positions only; its samples carry no gradient from the discriminator; word, position and type
-embeddings are one module in both networks (google). Losses are sums divided by the totals of the
+embeddings are one module in both networks (google), the words' with a difference of the
+discriminator's own where `embedding_sharing` says so. Losses are sums divided by the totals of the
 whole batch over all devices, so that parts of a batch add up exactly.
 """
 
@@ -49,13 +50,18 @@ class Electra(PretrainingModel):
         self.generator_head = TokenHead(vocabulary_size, narrow)
         self.discriminator = Encoder(architecture, self.noise)
         self.discriminator_head = ReplacedHead(architecture)
+        self.word_difference: nn.Parameter | None = None
+        if self.config.embedding_sharing == "disentangled":
+            self.word_difference = nn.Parameter(torch.zeros_like(self.embeddings.word))
+        first = torch.tensor(self.config.first_temperature)
+        self.register_buffer("falling_temperature", first, persistent=False)
 
     def forward(self, batch: Batch) -> Step:
         """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""
         attention = build_attention(batch, self.dtype)
         vectors = self.propose_tokens(batch, attention)
         masked = self.generator_head.compute_losses(
-            vectors, self.embeddings.word, batch, self.config.temperature
+            vectors, self.embeddings.word, batch, self.temperature
         )
         corrupted, replaced = corrupt_batch(batch, masked.sampled)
         real = (batch["documents"] > 0).float()
@@ -74,6 +80,18 @@ class Electra(PretrainingModel):
             **_count_detections(logits.detach(), replaced, real),
         }
         return self.add_distance(Step(loss, sums), states, corrupted, batch, attention)
+
+    @property
+    def temperature(self) -> Tensor | float:
+        """Return the temperature of the generator's samples; a tensor where it falls."""
+        falling: Tensor = self.get_buffer("falling_temperature")
+        return falling if self.config.first_temperature else self.config.temperature
+
+    def begin_step(self, progress: float) -> None:
+        """Set the temperature for this share of the run."""
+        if first := self.config.first_temperature:
+            now = first + (self.config.temperature - first) * progress
+            self.get_buffer("falling_temperature").copy_(torch.tensor(now))
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         """Return the means that are logged from the sums of one or more steps."""
@@ -99,7 +117,9 @@ class Electra(PretrainingModel):
 
     def encode_tokens(self, input_ids: Tensor, batch: Batch, attention: Attention) -> Tensor:
         """Return the discriminator's states of these ids, [sequences, length, hidden]."""
-        embedded = self.embeddings(input_ids, batch["positions"], batch.get("types"))
+        embedded = self.embeddings(
+            input_ids, batch["positions"], batch.get("types"), self.word_difference
+        )
         states: Tensor = self.discriminator(embedded, attention)
         return states
 

@@ -81,11 +81,22 @@ class Embeddings(nn.Module):
     def norms(self) -> tuple[LayerNorm, ...]:
         return (self.norm,)
 
-    def forward(self, input_ids: Tensor, positions: Tensor, types: Tensor | None = None) -> Tensor:
-        """Map [sequences, length] each to [sequences, length, embedding]; types default to 0."""
-        vectors = functional.embedding(input_ids, self.word) + functional.embedding(
-            positions, self.position
-        )
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        types: Tensor | None = None,
+        word_difference: Tensor | None = None,
+    ) -> Tensor:
+        """Map [sequences, length] each to [sequences, length, embedding]; types default to 0.
+
+        Where there is a difference from the word vectors, [vocabulary, embedding], it is added, and
+        gets the gradient in their place.
+        """
+        words = functional.embedding(input_ids, self.word)
+        if word_difference is not None:
+            words = words.detach() + functional.embedding(input_ids, word_difference)
+        vectors = words + functional.embedding(positions, self.position)
         vectors = vectors + (
             self.token_type[0] if types is None else functional.embedding(types, self.token_type)
         )
@@ -147,15 +158,15 @@ def initialize_weights(module: nn.Module, seed: int, deviation: float = INITIALI
     """Draw the start weights as google does.
 
     They are truncated normal within two deviations of 0.02, in GLOROT layers uniform by Glorot &
-    Bengio 2010, biases 0, LayerNorm 1 and 0. `deviation` is that of the layers' matrices, not of
-    the embeddings. They are drawn on the CPU, parameter by parameter in their order, so
-    that the same seed gives the same weights on every device.
+    Bengio 2010, biases and differences 0, LayerNorm 1 and 0. `deviation` is that of the layers'
+    matrices, not of the embeddings. They are drawn on the CPU, parameter by parameter in their
+    order, so that the same seed gives the same weights on every device.
     """
     generator = torch.Generator().manual_seed(seed)
     norms = {id(p) for m in module.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
     for name, parameter in module.named_parameters():
         with torch.no_grad():
-            if name.endswith("bias"):
+            if name.endswith(("bias", "word_difference")):
                 parameter.zero_()
             elif id(parameter) in norms:
                 parameter.fill_(1.0)

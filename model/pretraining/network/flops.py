@@ -54,15 +54,21 @@ class MatrixFlops:
     per_slot: float  # of the masked tokens
 
     @staticmethod
-    def derive(a: Architecture, vocabulary_size: int, objective: Objective) -> "MatrixFlops":
-        """Return the operations of a network with this vocabulary and objective."""
+    def derive(
+        a: Architecture, vocabulary_size: int, objective: Objective, fixed_generator: bool = False
+    ) -> "MatrixFlops":
+        """Return the operations of a network with this vocabulary and objective; through a fixed
+        generator nothing goes back.
+        """
         trunks = [a, a.derive_generator()] if objective == "electra" else [a]
-        position = sum(_count_trunk_products(trunk) for trunk in trunks)
+        passes = [3, 1 if fixed_generator else 3][: len(trunks)]
+        both = list(zip(trunks, passes, strict=True))
+        position = sum(n * _count_trunk_products(trunk) for trunk, n in both)
         if objective == "electra":
-            position += 2 * a.hidden**2 + 2 * a.hidden
-        attention = sum(4 * trunk.layers * trunk.hidden for trunk in trunks)
-        slot = 2 * a.embedding * (vocabulary_size + trunks[-1].hidden)
-        return MatrixFlops(3 * position, 3 * attention, 3 * slot)
+            position += 3 * (2 * a.hidden**2 + 2 * a.hidden)
+        attention = sum(n * 4 * trunk.layers * trunk.hidden for trunk, n in both)
+        slot = passes[-1] * 2 * a.embedding * (vocabulary_size + trunks[-1].hidden)
+        return MatrixFlops(position, attention, slot)
 
     def count(self, positions: float, squared_lengths: float, slots: float) -> float:
         """Return the operations of training on so many positions, Σ length² and masked slots."""

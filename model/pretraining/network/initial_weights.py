@@ -47,8 +47,8 @@ class Origin:
         if self.generator and not find_bundle_prefix(self.generator):
             narrow = self._read_shape("--start-generator-from", self.generator)
             settings["generator_multiplier"] = str(narrow.hidden / shape.hidden)
-            if narrow.layers != shape.layers:
-                settings["generator_layers"] = str(narrow.layers)
+            is_as_deep = narrow.layers == shape.layers
+            settings["generator_layers"] = "0" if is_as_deep else str(narrow.layers)
         return settings
 
     def _read_shape(self, option: str, folder: Path) -> Architecture:

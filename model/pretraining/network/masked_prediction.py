@@ -82,6 +82,9 @@ class PretrainingModel(nn.Module):
         """Add the encoders and heads of the objective."""
         raise NotImplementedError
 
+    def begin_step(self, progress: float) -> None:
+        """Set what changes from step to step; `progress` is the share of the run."""
+
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         """Return the means that are logged, `loss` among them, from the sums of some steps."""
         raise NotImplementedError
@@ -153,7 +156,7 @@ class TokenHead(nn.Module):
         return functional.linear(vectors.to(kind), word.to(kind), self.bias.to(kind))
 
     def compute_losses(
-        self, vectors: Tensor, word: Tensor, batch: Batch, temperature: float
+        self, vectors: Tensor, word: Tensor, batch: Batch, temperature: Tensor | float
     ) -> MaskedLosses:
         """Compare the vectors of the masked tokens with the words, and sample from the result."""
         kind = self.dense.products

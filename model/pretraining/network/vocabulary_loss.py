@@ -40,7 +40,7 @@ class VocabularyLoss(torch.autograd.Function):
         originals: Tensor,  # [tokens]
         weights: Tensor,  # [tokens]
         keys: Tensor,  # [tokens]
-        temperature: float,
+        temperature: Tensor | float,
     ) -> tuple[Tensor, Tensor, Tensor]:
         tokens, ctx.entries = len(states), len(word)
         word, bias = _fill_up(word, bias, ENTRIES_MULTIPLE.get(states.device.type, 1))
@@ -90,7 +90,7 @@ def _compute_rows(
     originals: Tensor,
     weights: Tensor,
     keys: Tensor,
-    temperature: float,
+    temperature: Tensor | float,
     entries: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return weighted losses, sampled ids, right guesses and the gradient of the losses.
@@ -101,7 +101,9 @@ def _compute_rows(
     own = logits.gather(1, originals[:, None])
     exponentials = (logits - highest).exp_()
     sampled = draw_ids(
-        exponentials if temperature == 1.0 else ((logits - highest) / temperature).exp_(),
+        exponentials
+        if isinstance(temperature, float) and temperature == 1.0
+        else ((logits - highest) / temperature).exp_(),
         keys,
         entries,
     )

@@ -88,7 +88,7 @@ def test_the_exported_discriminator_has_the_words_with_their_difference(shards, 
 
 def test_a_fixed_generator_stays_as_it_was_loaded(shards, tmp_path):
     begun = start(shards, tmp_path / "mlm", objective="mlm")
-    fixed = {**OWN, "fixed_generator": "true"}
+    fixed = {**OWN, "objective": "electra", "fixed_generator": "true"}
     origin = ["--start-from", begun["encoder"], "--start-generator-from", begun["encoder"]]
     start(shards, tmp_path / "electra", *origin, learning_rate="1e-2", **fixed)
     before = load_file(tmp_path / "mlm" / "encoder" / "model.safetensors")

@@ -65,7 +65,7 @@ def read_range(path: str, start: int, stop: int) -> bytes:
     """Return a stretch of a file; of one in a store no more is fetched."""
     if is_remote(path):
         fs, inner = fsspec.core.url_to_fs(path)
-        return cast(bytes, fs.cat_file(inner, start, stop)) if start < stop else b""
+        return cast(bytes, fs.cat_file(inner, start=start, end=stop)) if start < stop else b""
     with open(path, "rb") as file:
         file.seek(start)
         return file.read(stop - start)

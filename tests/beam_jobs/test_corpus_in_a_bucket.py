@@ -1,0 +1,46 @@
+"""The corpus job from a folder into a bucket of a real S3 server, in many small parts."""
+
+import gzip
+import re
+
+import pytest
+
+from beam_jobs import corpus_job
+from beam_jobs.deduplication import duplicate_buckets, held_out
+from beam_jobs.sample import sample_dump
+from tests.s3_server import BUCKET, connect, serve_s3
+
+OPTIONS = ["--direct_running_mode", "in_memory", "--direct_num_workers", "1"]
+
+
+@pytest.fixture
+def s3(tmp_path, monkeypatch):
+    with serve_s3(tmp_path / "s3") as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, monkeypatch):
+    """Buckets of duplicates and parts of the index are read as stretches of the units' files."""
+    for seed, name in enumerate("ab"):
+        sample_dump.write_sample(tmp_path / f"{name}.json.gz", 1500, seed=seed)
+    with gzip.open(tmp_path / "a.json.gz", "rt") as file:
+        lines = file.readlines()
+    with gzip.open(tmp_path / "c.json.gz", "wt") as near:
+        for number, line in enumerate(lines):
+            end = " So it is." if number % 2 else ""
+            near.write(re.sub(r'("reviewText": "[^"\\]*)"', rf'\1{end}"', line))
+    given = ["--input", str(tmp_path / "*.json.gz"), *OPTIONS]
+    whole = corpus_job.run([*given, "--output", str(tmp_path / "whole")])
+    monkeypatch.setattr(duplicate_buckets, "SHARED_REVIEWS", 100)
+    monkeypatch.setattr(held_out, "PART_RUNS", 2000)
+    in_parts = corpus_job.run([*given, "--output", f"s3://{BUCKET}/corpus"])
+    assert in_parts["units"] == whole["units"] == 3
+    assert whole["dropped"]["duplicate"] > 10
+    assert whole["dropped"]["withheld (own)"] > 10
+    there, folder = connect(s3), tmp_path / "whole"
+    names = {path.removeprefix(f"{BUCKET}/corpus/") for path in there.find(f"{BUCKET}/corpus")}
+    assert names == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    for name in names - {"corpus.json"}:
+        assert there.cat_file(f"{BUCKET}/corpus/{name}") == (folder / name).read_bytes()

@@ -99,7 +99,7 @@ def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
                 yield [" ".join(texts) for texts in batch["sentences"].filter(chosen).to_pylist()]
 
 
-def list_files(
+def list_held_out_files(
     counts: list[dict[str, Any]], prepared: str, earlier: Sequence[HeldOutFile]
 ) -> list[HeldOutFile]:
     """Return the files of earlier corpora and of the units, in the order of their texts' numbers;
@@ -121,7 +121,7 @@ def list_index_parts(
     counts: list[dict[str, Any]], earlier: Sequence[HeldOutFile]
 ) -> Iterator[tuple[int, int]]:
     """Yield the parts of the index, and how many there are."""
-    runs = sum(file["starts"][-1] for file in list_files(counts, "", earlier))
+    runs = sum(file["starts"][-1] for file in list_held_out_files(counts, "", earlier))
     of = min(MOST_PARTS, 1 << (runs // PART_RUNS).bit_length())
     return ((part, of) for part in range(of))
 
@@ -142,7 +142,7 @@ def write_index_part(
     number, of = part
     if index_files.is_part_written(index, number) or index_files.is_written(index):
         return number
-    files, texts = list_files(counts, prepared, earlier), 0
+    files, texts = list_held_out_files(counts, prepared, earlier), 0
     dropped: dict[str, bytes] = collections.defaultdict(bytes)
     for unit, packed in near:
         dropped[unit] += packed

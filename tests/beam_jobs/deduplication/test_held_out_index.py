@@ -244,7 +244,7 @@ def test_reviews_of_earlier_corpora_and_of_the_dumps_are_in_one_index(
         packed, unit["held_out"] = held_out.pack_runs(runs)
         (tmp_path / f"{unit['unit']}.heldout").write_bytes(packed)
     near = [("u1", np.array([3], "<u4").tobytes()), ("u0", np.array([0, 1], "<u4").tobytes())]
-    runs_of_all = sum(f["starts"][-1] for f in held_out.list_files(counts, "", [earlier]))
+    runs_of_all = sum(f["starts"][-1] for f in held_out.list_held_out_files(counts, "", [earlier]))
     monkeypatch.setattr(held_out, "PART_RUNS", 2 * runs_of_all // of)
     parts = list(held_out.list_index_parts(counts, [earlier]))
     assert parts == [(part, of) for part in range(of)]

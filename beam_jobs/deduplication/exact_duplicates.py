@@ -60,8 +60,10 @@ def count_buckets(reviews: int) -> int:
 
 
 def locate_bucket(starts: list[int], bucket: int, of: int) -> tuple[int, int]:
-    """Return the first and last row (excluded) of a bucket in a unit, given its offsets."""
-    width = MAX_BUCKETS // of
+    """Return the first and last row (excluded) of a bucket in a unit, given its offsets: where each
+    of the smallest buckets begins, and the end.
+    """
+    width = (len(starts) - 1) // of
     return starts[bucket * width], starts[(bucket + 1) * width]
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.deduplication import index_files
-from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
+from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER, locate_bucket
 from beam_jobs.deduplication.index_files import RUN, RunSorter
 from beam_jobs.deduplication.withholding import list_distinct_runs
 from beam_jobs.job import storage
@@ -121,7 +121,7 @@ def list_index_parts(
     counts: list[dict[str, Any]], earlier: Sequence[HeldOutFile]
 ) -> Iterator[tuple[int, int]]:
     """Yield the parts of the index, and how many there are."""
-    runs = sum(file["starts"][-1] for file in list_held_out_files(counts, "", earlier))
+    runs = sum(file["starts"][-1] for file in [*earlier, *(unit["held_out"] for unit in counts)])
     of = min(MOST_PARTS, 1 << (runs // PART_RUNS).bit_length())
     return ((part, of) for part in range(of))
 
@@ -165,8 +165,7 @@ def write_index_part(
 
 def read_runs(file: HeldOutFile, part: int, of: int) -> np.ndarray:
     """Return the runs of one part from a file."""
-    width = MOST_PARTS // of
-    start, stop = file["starts"][part * width], file["starts"][(part + 1) * width]
+    start, stop = locate_bucket(file["starts"], part, of)
     size = RUN.itemsize
     packed = storage.read_range(file["path"], start * size, stop * size)
     return np.frombuffer(bytearray(packed), RUN)

@@ -224,10 +224,10 @@ class IndexWriter:
         """Write the index."""
         exact = drop_repeats(np.sort(np.concatenate(self._exact)))
         sizes, dumps = np.concatenate(self._sizes), np.concatenate(self._dumps)
-        with tempfile.TemporaryDirectory() as parts, tempfile.TemporaryDirectory() as local:
+        with tempfile.TemporaryDirectory() as local:
             index_files.save_text_columns(local, exact, sizes, dumps)
-            self._runs.save(parts, self._runs.count_rows())
-            index_files.join_parts(parts, local)
+            self._runs.save(local, self._runs.count_rows())
+            index_files.join_parts(local, local)
             index_files.finish_index(local, folder)
 
 

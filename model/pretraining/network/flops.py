@@ -60,14 +60,14 @@ class MatrixFlops:
         """Return the operations of a network with this vocabulary and objective; through a fixed
         generator nothing goes back.
         """
-        trunks = [a, a.derive_generator()] if objective == "electra" else [a]
-        passes = [3, 1 if fixed_generator else 3][: len(trunks)]
-        both = list(zip(trunks, passes, strict=True))
-        position = sum(n * _count_trunk_products(trunk) for trunk, n in both)
+        trunks, position = [(a, 3)], 0.0  # each with how many times forward it costs
         if objective == "electra":
+            trunks.append((a.derive_generator(), 1 if fixed_generator else 3))
             position += 3 * (2 * a.hidden**2 + 2 * a.hidden)
-        attention = sum(n * 4 * trunk.layers * trunk.hidden for trunk, n in both)
-        slot = passes[-1] * 2 * a.embedding * (vocabulary_size + trunks[-1].hidden)
+        position += sum(n * _count_trunk_products(trunk) for trunk, n in trunks)
+        attention = sum(n * 4 * trunk.layers * trunk.hidden for trunk, n in trunks)
+        last, times = trunks[-1]
+        slot = times * 2 * a.embedding * (vocabulary_size + last.hidden)
         return MatrixFlops(position, attention, slot)
 
     def count(self, positions: float, squared_lengths: float, slots: float) -> float:

@@ -191,7 +191,5 @@ def read_bucket(bucket: tuple[int, int], packs: Sequence[SortedHashes]) -> np.nd
     size, parts = exact_duplicates.TEXT_HASH.itemsize, []
     for one in packs:
         first, last = exact_duplicates.locate_bucket(one["offsets"], *bucket)
-        with storage.open_bytes(one["path"]) as file:
-            file.seek(first * size)
-            parts.append(file.read((last - first) * size))
+        parts.append(storage.read_range(one["path"], first * size, last * size))
     return exact_duplicates.sort_hashes(b"".join(parts))

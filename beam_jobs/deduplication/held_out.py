@@ -77,17 +77,17 @@ def pack_runs(runs: np.ndarray) -> tuple[bytes, HeldOutFile]:
 def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> HeldOutFile:
     """Write the runs of earlier corpora's dev and test reviews, once; return where they are."""
     number, paths = run
-    name = storage.join_path(folder, f"{number:05d}")
-    if not storage.exists(f"{name}.json"):
+    path = storage.join_path(folder, f"{number:05d}.heldout")
+    marker = f"{path}.json"
+    if not storage.exists(marker):
         parts, texts = [np.empty(0, RUN)], 0
         for batch in read_held_out_batches(paths):
             parts.append(hash_runs(batch, np.arange(texts, texts + len(batch))))
             texts += len(batch)
         packed, held_out = pack_runs(np.concatenate(parts))
-        storage.write_bytes(f"{name}.heldout", packed)
-        storage.write_json(f"{name}.json", held_out)
-    known = json.loads(storage.read_bytes(f"{name}.json"))
-    return {"path": f"{name}.heldout", "unit": "", "dump": 0, **known}
+        storage.write_bytes(path, packed)
+        storage.write_json(marker, {"path": path, "unit": "", "dump": 0, **held_out})
+    return json.loads(storage.read_bytes(marker))
 
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:

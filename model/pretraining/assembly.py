@@ -69,10 +69,12 @@ def build_training(
         _check_longer(longer, shards, budget, replay)
         _check_preset(preset, longer, device)
     config = preset.pretraining
-    _check_sharing(config, origin, probe)
+    if config.embedding_sharing == "disentangled" and probe is not None:
+        raise UserError("embedding_sharing=disentangled: --probe measures tied ones only")
     shape, size = preset.architecture, shards.vocabulary_size
     model = build_model(preset, size, device.dtype)
     initialize_weights(model, config.seed, config.initializer_range)
+    initial = [name for name, _ in model.named_parameters()]
     if origin:
         initial = load_weights(model, shape, origin, shards.vocabulary)
         head = "generator_head" if isinstance(model, Electra) else "encoder_head"
@@ -80,6 +82,8 @@ def build_training(
             set_output_bias(getattr(model, head).bias, shards)
         if device.is_rank0:
             print(describe_origin(model, shape, origin, initial), file=sys.stderr)
+    if config.fixed_generator:
+        _check_generator(initial)
     model.noise.pooled = device.kind == "cpu"
     device.move_model(model)
     identity = identify_run(preset, shards) | {"budget_seconds": budget.seconds if budget else None}
@@ -126,17 +130,16 @@ def build_training(
     return training
 
 
-def _check_sharing(config: PretrainingConfig, origin: Origin | None, probe: Path | None) -> None:
-    """Raise UserError for a generator that is fixed untrained, and for a probe, which looks at the
-    generator's words, on others.
+def _check_generator(initial: list[str]) -> None:
+    """Raise UserError for a generator that would never learn and was not loaded whole; `initial`
+    are the parameters that keep their initial values.
     """
-    if config.fixed_generator and origin is None:
+    missing = [name for name in initial if name.startswith("generator")]
+    if missing:
         raise UserError(
             "fixed_generator: a generator that never learns has to be loaded: name one with "
-            "--start-from, or --start-generator-from"
+            f"--start-from, or --start-generator-from, that has {missing[0]} too"
         )
-    if config.embedding_sharing == "disentangled" and probe is not None:
-        raise UserError("embedding_sharing=disentangled: --probe measures tied ones only")
 
 
 def build_model(preset: Preset, vocabulary_size: int, dtype: torch.dtype) -> PretrainingModel:

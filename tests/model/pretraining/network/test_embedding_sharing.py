@@ -122,8 +122,13 @@ def test_nothing_goes_back_through_a_fixed_generator(shards, tmp_path):
 
 
 def test_a_generator_that_never_learns_has_to_be_loaded(shards, tmp_path):
-    with pytest.raises(UserError, match=r"fixed_generator: .* --start-from"):
-        start(shards, tmp_path, fixed_generator="true", **OWN)
+    """Where nothing is loaded, and where a narrow one begins anew beside a loaded discriminator."""
+    fixed = {**OWN, "objective": "electra", "fixed_generator": "true"}
+    begun = start(shards, tmp_path / "mlm", objective="mlm")
+    narrow = ["--start-from", begun["encoder"], "--set", "generator_multiplier=0.5"]
+    for origin in ([], narrow):
+        with pytest.raises(UserError, match=r"fixed_generator: .* --start-from"):
+            start(shards, tmp_path / "electra", *origin, **fixed)
 
 
 def test_samples_grow_colder_step_by_step(shards):

@@ -2,9 +2,8 @@
 
 The parameters stay where transformers has them; only what a layer does forward and backward is
 written out here, so that every state is converted to the type of the products once (autocast does
-it for query, key, value and the feed-forward apart), query, key and value are one product, the
-texts of a batch lie in the rows one behind the other without padding, and attention goes over a few
-texts of like length at a time, whose scores stay in the cache. Numbers are those of
+it for query, key, value and the feed-forward apart), query, key and value are one product, and
+attention goes over a few texts at a time, whose scores stay in the cache. Numbers are those of
 transformers under autocast: products in bf16, residuals and LayerNorm in fp32. A CPU that is slower
 in bf16 than in fp32 multiplies the same rounded numbers in fp32, and rounds what comes out.
 """
@@ -19,12 +18,11 @@ from torch.nn import functional
 
 from model.device import has_fast_bf16_products
 from model.finetuning.network.cheap_dropout import CheapDropout, compute_attention
-from model.finetuning.network.packed_texts import Group, PackedTexts
 
 LAYERS = ("BertLayer", "ElectraLayer", "RobertaLayer", "XLMRobertaLayer", "CamembertLayer")
 """Classes of transformers that compute the same layer."""
 ATTENTION_NAME = "amazon_electra_fused"
-"""The name in transformers' registry under which a layer gets PackedTexts for a mask."""
+"""The name in transformers' registry under which a layer gets the mask [texts, tokens]."""
 SCORES_AT_ONCE = 1 << 20
 """Attention scores computed together."""
 TakeFactors = Callable[[Tensor], Tensor]
@@ -38,8 +36,10 @@ class Plan:
     epsilon: float
     kind: torch.dtype
     """Of the products' factors."""
-    groups: list[Group]
-    """Texts of like length, which lie in the rows one behind the other."""
+    padding: Tensor | None
+    """[texts, 1, 1, tokens], true where there is no token; None where there is one everywhere."""
+    padding_start: int
+    """Tokens before it are in every text."""
     attention_factors: TakeFactors | None
     """Returns keep factors in a tensor's shape and type; None: nothing is dropped."""
     hidden_factors: TakeFactors | None
@@ -57,11 +57,10 @@ def use_fused_layers(model: Any, first_token_only: bool = False) -> bool:
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(ATTENTION_NAME, compute_attention)
-    AttentionMaskInterface.register(ATTENTION_NAME, _pack_texts)
+    AttentionMaskInterface.register(ATTENTION_NAME, _keep_padding_mask)
     model.set_attn_implementation(ATTENTION_NAME)
     for layer in layers:
-        is_last = layer is layers[-1]
-        layer.forward = FusedForward(layer, is_last, first_token_only and is_last)
+        layer.forward = FusedForward(layer, first_token_only and layer is layers[-1])
     return True
 
 
@@ -70,60 +69,40 @@ def _can_be_fused(layer: Any) -> bool:
     return not layer.is_decoder and getattr(activation, "act", activation) is functional.gelu
 
 
-def _pack_texts(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> PackedTexts | None:
-    """Return how the texts of a mask [texts, tokens] are packed; None where there is no padding."""
-    if attention_mask is None or attention_mask.all():
-        return None
-    return PackedTexts(attention_mask)
+def _keep_padding_mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
+    """Return true at tokens, [texts, tokens]; None where there is no padding."""
+    return None if attention_mask is None or attention_mask.all() else attention_mask
 
 
 class FusedForward:
     """Stands in the place of a layer's `forward`."""
 
-    def __init__(self, layer: Any, is_last: bool, first_token_only: bool) -> None:
-        self.layer, self.is_last, self.first_token_only = layer, is_last, first_token_only
+    def __init__(self, layer: Any, first_token_only: bool) -> None:
+        self.layer, self.first_token_only = layer, first_token_only
 
-    def __call__(
-        self, states: Tensor, packed: PackedTexts | None = None, *_: Any, **__: Any
-    ) -> Tensor:
-        """Map [texts, tokens, hidden] to the same shape in fp32, or to [texts, 1, hidden].
-
-        Where there is padding, the layers give each other [positions, hidden] without it.
-        """
-        shape = states.shape
-        if packed is None:
-            rows, groups = states.flatten(0, 1), [Group(0, shape[0], shape[1])]
-        else:
-            rows, groups = (packed.pack(states) if states.ndim == 3 else states), packed.groups
-        kind = torch.bfloat16 if torch.is_autocast_enabled(states.device.type) else torch.float32
-        with torch.autocast(states.device.type, enabled=False):
-            rows = self._map_rows(rows, groups, kind)
-        if self.first_token_only:
-            return (rows if packed is None else packed.restore_order(rows)).unsqueeze(1)
-        if packed is None:
-            return rows.view(shape)
-        return packed.unpack(rows) if self.is_last else rows
-
-    def _map_rows(self, rows: Tensor, groups: list[Group], kind: torch.dtype) -> Tensor:
-        """Map [positions, hidden] to the same shape, or to [texts, hidden]."""
+    def __call__(self, states: Tensor, mask: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
+        """Map [texts, tokens, hidden] to the same shape in fp32, or to [texts, 1, hidden]."""
         layer = self.layer
         attention, output = layer.attention.self, layer.attention.output
+        is_bf16 = torch.is_autocast_enabled(states.device.type)
         plan = Plan(
             attention.num_attention_heads,
             layer.output.LayerNorm.eps,
-            kind,
-            groups,
+            torch.bfloat16 if is_bf16 else torch.float32,
+            None if mask is None else ~mask[:, None, None, :].bool(),
+            0 if mask is None else int(mask.bool().all(0).cumprod(0).sum()),
             _find_factors(attention.dropout, layer.training),
             _find_factors(layer.output.dropout, layer.training),
         )
-        if self.first_token_only:
-            middle = _attend_from_first(plan, rows, attention, output)
-        else:
-            qkv = [_join_heads(attention, name) for name in ("weight", "bias")]
-            rest = _list_weights(output.dense, output.LayerNorm)
-            middle = AttentionBlock.apply(plan, rows, *qkv, *rest)
-        after = layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm
-        result: Tensor = FeedForwardBlock.apply(plan, middle, *_list_weights(*after))
+        with torch.autocast(states.device.type, enabled=False):
+            if self.first_token_only:
+                middle = _attend_from_first(plan, states, attention, output)
+            else:
+                qkv = [_join_heads(attention, name) for name in ("weight", "bias")]
+                rest = _list_weights(output.dense, output.LayerNorm)
+                middle = AttentionBlock.apply(plan, states, *qkv, *rest)
+            after = layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm
+            result: Tensor = FeedForwardBlock.apply(plan, middle, *_list_weights(*after))
         return result
 
 
@@ -146,94 +125,96 @@ def _list_weights(*modules: Any) -> list[Tensor]:
     return [tensor for module in modules for tensor in (module.weight, module.bias)]
 
 
-def _attend_from_first(plan: Plan, rows: Tensor, attention: Any, output: Any) -> Tensor:
-    """Return what AttentionBlock does for the first tokens, [texts, hidden].
+def _attend_from_first(plan: Plan, states: Tensor, attention: Any, output: Any) -> Tensor:
+    """Return what AttentionBlock does for the first tokens, [texts, 1, hidden].
 
     No token's key or value is computed: a query times all keys is the query, mapped back by the
     key's weight, times the states, and the mix of values is the value's map of the mixed states. A
     key's bias adds the same to all scores, so it says nothing.
     """
-    hidden = rows.shape[1]
-    places = [torch.arange(g.start, g.positions.stop, g.tokens) for g in plan.groups]
-    firsts = rows.index_select(0, torch.cat(places))
+    texts, _, hidden = states.shape
+    narrow = states.to(plan.kind)
     query, key, value, mix = (
         linear.weight.to(plan.kind)
         for linear in (attention.query, attention.key, attention.value, output.dense)
     )
-    asked = functional.linear(firsts.to(plan.kind), query, attention.query.bias.to(plan.kind))
-    asked = asked.view(len(firsts), plan.heads, -1).transpose(0, 1) * (hidden // plan.heads) ** -0.5
+    asked = functional.linear(narrow[:, 0], query, attention.query.bias.to(plan.kind))
+    asked = asked.view(texts, plan.heads, -1).transpose(0, 1) * (hidden // plan.heads) ** -0.5
     sought = torch.bmm(asked, key.view(plan.heads, -1, hidden)).transpose(0, 1)
-    found = []
-    for group, part in zip(plan.groups, sought.split([g.texts for g in plan.groups]), strict=True):
-        narrow = rows[group.positions].view(group.texts, group.tokens, hidden).to(plan.kind)
-        probabilities = torch.softmax(torch.bmm(part, narrow.transpose(1, 2)).float(), -1)
-        if plan.attention_factors is not None:
-            probabilities = probabilities * plan.attention_factors(probabilities)
-        shares_of_states = probabilities.sum(-1, keepdim=True).to(plan.kind)
-        found.append((torch.bmm(probabilities.to(plan.kind), narrow), shares_of_states))
-    mixed, shares = (torch.cat(parts) for parts in zip(*found, strict=True))
-    values = torch.bmm(mixed.transpose(0, 1), value.view(plan.heads, -1, hidden).transpose(1, 2))
-    values = values.transpose(0, 1)
+    scores = torch.bmm(sought, narrow.transpose(1, 2)).float()
+    if plan.padding is not None:
+        scores = scores.masked_fill(plan.padding[:, :, 0], float("-inf"))
+    probabilities = torch.softmax(scores, -1)
+    if plan.attention_factors is not None:
+        probabilities = probabilities * plan.attention_factors(probabilities)
+    mixed = torch.bmm(probabilities.to(plan.kind), narrow).transpose(0, 1)
+    values = torch.bmm(mixed, value.view(plan.heads, -1, hidden).transpose(1, 2)).transpose(0, 1)
+    shares = probabilities.sum(-1, keepdim=True).to(plan.kind)
     values = values + shares * attention.value.bias.to(plan.kind).view(plan.heads, -1)
     change = functional.linear(
-        values.reshape(firsts.shape), mix, output.dense.bias.to(plan.kind)
+        values.reshape(texts, hidden), mix, output.dense.bias.to(plan.kind)
     ).float()
     if plan.hidden_factors is not None:
         change = change * plan.hidden_factors(change)
-    normed: Tensor = output.LayerNorm(firsts + change)
-    return normed
+    normed: Tensor = output.LayerNorm(states[:, 0] + change)
+    return normed.unsqueeze(1)
 
 
 class AttentionBlock(torch.autograd.Function):
-    """Query, key and value, attention, output, dropout, residual and LayerNorm of rows [positions,
-    hidden].
-    """
+    """Query, key and value, attention, output, dropout, residual and LayerNorm."""
 
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, rows: Tensor, weight: Tensor, bias: Tensor, mix: Tensor,
+        ctx: Any, plan: Plan, states: Tensor, weight: Tensor, bias: Tensor, mix: Tensor,
         mix_bias: Tensor, norm: Tensor, norm_bias: Tensor,
     ) -> Tensor:  # fmt: skip
+        rows = states.reshape(-1, states.shape[-1])
         qkv = Product(rows, weight, bias, plan)
-        attention = Attention(qkv.mapped, plan)
-        change = Product(attention.mixed, mix, mix_bias, plan)
+        attention = Attention(qkv.mapped.view(*states.shape[:-1], -1), plan)
+        change = Product(attention.mixed.view(rows.shape), mix, mix_bias, plan)
         summed = NormedSum(rows, change.mapped, norm, norm_bias, plan)
         ctx.saved = qkv, attention, change, summed
-        return summed.normed
+        return summed.normed.view(states.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         qkv, attention, change, summed = ctx.saved
         ctx.saved = None
-        by_rows, by_change, *by_norm = summed.differentiate(gradients[0])
+        shape = gradients[0].shape
+        by_rows, by_change, *by_norm = summed.differentiate(gradients[0].reshape(-1, shape[-1]))
         by_mixed, *by_mix = change.differentiate(by_change)
-        by_more, *by_weight = qkv.differentiate(attention.differentiate(by_mixed))
-        return None, by_rows.add_(by_more), *by_weight, *by_mix, *by_norm
+        by_qkv = attention.differentiate(by_mixed.view(shape))
+        by_more, *by_weight = qkv.differentiate(by_qkv.view(len(by_rows), -1))
+        by_states = by_rows.add_(by_more).view(shape)
+        return None, by_states, *by_weight, *by_mix, *by_norm
 
 
 class FeedForwardBlock(torch.autograd.Function):
-    """Up, GELU, down, dropout, residual and LayerNorm of rows [positions, hidden]."""
+    """Up, GELU, down, dropout, residual and LayerNorm."""
 
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, rows: Tensor, up: Tensor, up_bias: Tensor, down: Tensor,
+        ctx: Any, plan: Plan, states: Tensor, up: Tensor, up_bias: Tensor, down: Tensor,
         down_bias: Tensor, norm: Tensor, norm_bias: Tensor,
     ) -> Tensor:  # fmt: skip
+        rows = states.reshape(-1, states.shape[-1])
         raised = Product(rows, up, up_bias, plan)
         change = Product(functional.gelu(raised.mapped), down, down_bias, plan)
         summed = NormedSum(rows, change.mapped, norm, norm_bias, plan)
         ctx.saved = raised, change, summed
-        return summed.normed
+        return summed.normed.view(states.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         raised, change, summed = ctx.saved
         ctx.saved = None
-        by_rows, by_change, *by_norm = summed.differentiate(gradients[0])
+        shape = gradients[0].shape
+        by_rows, by_change, *by_norm = summed.differentiate(gradients[0].reshape(-1, shape[-1]))
         by_active, *by_down = change.differentiate(by_change)
         by_raised = torch.ops.aten.gelu_backward(by_active, raised.mapped)
         by_more, *by_up = raised.differentiate(by_raised)
-        return None, by_rows.add_(by_more), *by_up, *by_down, *by_norm
+        by_states = by_rows.add_(by_more).view(shape)
+        return None, by_states, *by_up, *by_down, *by_norm
 
 
 class Product:
@@ -285,29 +266,34 @@ class NormedSum:
 
 
 class Attention:
-    """Attention of a few texts at a time: qkv [positions, 3 · hidden], mixed without the 3."""
+    """Attention of a few texts at a time: qkv [texts, tokens, 3 · hidden], mixed without the 3."""
 
     def __init__(self, qkv: Tensor, plan: Plan) -> None:
         self._qkv, self._plan = qkv, plan
         self._known: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        self.mixed = qkv.new_empty(len(qkv), qkv.shape[1] // 3)
-        for group in self._list_groups():
-            query, key, value = _split_heads(qkv, group, 3, plan.heads)
+        texts, tokens, width = qkv.shape
+        self.mixed = qkv.new_empty(texts, tokens, width // 3)
+        for part in self._list_parts():
+            query, key, value = _split_heads(qkv[part], 3, plan.heads)
             scores = torch.bmm(query, key.transpose(1, 2))
+            if plan.padding is not None:
+                padding = plan.padding[part, ..., plan.padding_start :]
+                late = scores.view(-1, plan.heads, tokens, tokens)[..., plan.padding_start :]
+                late.masked_fill_(padding, float("-inf"))
             probabilities = torch.softmax(scores, -1)
             factors = plan.attention_factors(scores) if plan.attention_factors else None
             dropped = _drop(probabilities, factors)
             self._known.append((probabilities, dropped, factors))
-            _put_heads(self.mixed, group, torch.bmm(dropped, value))
+            _put_heads(self.mixed[part], torch.bmm(dropped, value))
 
     def differentiate(self, by_mixed: Tensor) -> Tensor:
         """Return the gradient by qkv."""
-        heads, hidden = self._plan.heads, by_mixed.shape[1]
+        heads, hidden = self._plan.heads, by_mixed.shape[-1]
         by_qkv = torch.empty_like(self._qkv)
-        for group, known in zip(self._list_groups(), self._known, strict=True):
+        for part, known in zip(self._list_parts(), self._known, strict=True):
             probabilities, dropped, factors = known
-            query, key, value = _split_heads(self._qkv, group, 3, heads)
-            [gradient] = _split_heads(by_mixed, group, 1, heads)
+            query, key, value = _split_heads(self._qkv[part], 3, heads)
+            [gradient] = _split_heads(by_mixed[part], 1, heads)
             by_value = torch.bmm(dropped.transpose(1, 2), gradient)
             by_known = _drop(torch.bmm(gradient, value.transpose(1, 2)), factors)
             by_scores = torch._softmax_backward_data(
@@ -316,28 +302,27 @@ class Attention:
             by_query = torch.bmm(by_scores, key)
             by_key = torch.bmm(by_scores.transpose(1, 2), query)
             for k, found in enumerate((by_query, by_key, by_value)):
-                _put_heads(by_qkv[:, k * hidden : (k + 1) * hidden], group, found)
+                _put_heads(by_qkv[part, :, k * hidden : (k + 1) * hidden], found)
         return by_qkv
 
-    def _list_groups(self) -> list[Group]:
-        heads = self._plan.heads
-        return [
-            part
-            for group in self._plan.groups
-            for part in group.split(max(1, SCORES_AT_ONCE // (heads * group.tokens**2)))
-        ]
+    def _list_parts(self) -> list[slice]:
+        texts, tokens, _ = self._qkv.shape
+        size = max(1, SCORES_AT_ONCE // (self._plan.heads * tokens * tokens))
+        return [slice(start, start + size) for start in range(0, texts, size)]
 
 
-def _split_heads(rows: Tensor, group: Group, kinds: int, heads: int) -> Tensor:
-    """Map a group's rows [positions, kinds · hidden] to [kinds, texts · heads, tokens, width]."""
-    apart = rows[group.positions].view(group.texts, group.tokens, kinds, heads, -1)
-    return apart.permute(2, 0, 3, 1, 4).reshape(kinds, group.texts * heads, group.tokens, -1)
+def _split_heads(states: Tensor, kinds: int, heads: int) -> Tensor:
+    """Map [texts, tokens, kinds · hidden] to [kinds, texts · heads, tokens, width]."""
+    texts, tokens, _ = states.shape
+    apart = states.view(texts, tokens, kinds, heads, -1).permute(2, 0, 3, 1, 4)
+    return apart.reshape(kinds, texts * heads, tokens, -1)
 
 
-def _put_heads(rows: Tensor, group: Group, found: Tensor) -> None:
-    """Write [texts · heads, tokens, width] into a group's rows [positions, hidden]."""
-    by_text = found.view(group.texts, -1, group.tokens, found.shape[-1]).transpose(1, 2)
-    rows[group.positions].view(by_text.shape).copy_(by_text)
+def _put_heads(states: Tensor, found: Tensor) -> None:
+    """Write [texts · heads, tokens, width] into states [texts, tokens, hidden]."""
+    texts, tokens, _ = states.shape
+    by_text = found.view(texts, -1, tokens, found.shape[-1]).transpose(1, 2)
+    states.unflatten(-1, by_text.shape[2:]).copy_(by_text)
 
 
 def _drop(states: Tensor, factors: Tensor | None) -> Tensor:

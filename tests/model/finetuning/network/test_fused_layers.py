@@ -86,7 +86,7 @@ def test_a_cpu_slow_in_bf16_multiplies_the_same_rounded_numbers(monkeypatch):
     rows, weight, by_mapped = (
         torch.randn(size, generator=generator) for size in ((40, 16), (8, 16), (40, 8))
     )
-    plan = fused_layers.Plan(2, 1e-12, torch.bfloat16, [], None, None)
+    plan = fused_layers.Plan(2, 1e-12, torch.bfloat16, None, 0, None, None)
     found = []
     for is_fast in (True, False):
         monkeypatch.setattr(fused_layers, "has_fast_bf16_products", lambda answer=is_fast: answer)
@@ -140,8 +140,7 @@ def test_every_state_is_dropped_at_its_rate_and_attention_too(monkeypatch):
     noise.begin_step(0, 0)
     model(**batch())
     assert sorted(seen) == sorted(
-        2 * [(0.2, (2, 7, 7)), (0.2, (2, 13, 13)), (0.2, (8, 20, 20))]
-        + 4 * [(0.3, (100, 16))]
+        2 * [(0.2, (12, 20, 20)), (0.3, (120, 16)), (0.3, (120, 16))]
         + [(0.3, (6, 20, 16)), (0.3, (6, 16))]
     )
 

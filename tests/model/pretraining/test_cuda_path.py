@@ -2,6 +2,8 @@
 attention's shapes, and the offsets it is given. With a GPU also the numbers.
 """
 
+from dataclasses import replace
+from functools import partial
 from itertools import islice, pairwise
 
 import numpy as np
@@ -14,6 +16,7 @@ from beam_jobs.job.errors import UserError
 from model.device import Device, open_device
 from model.presets import PRESETS, apply_settings
 from model.pretraining import loop
+from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.attention import (
@@ -81,7 +84,7 @@ def attend_by_document(query, key, value, starts, starts_key, longest, longest_k
 @pytest.mark.parametrize("objective", ["electra", "mlm"])
 def test_the_step_with_the_fused_kernel_is_one_graph(shards, tmp_path, monkeypatch, objective):
     """The branch that CUDA takes compiles without a break and gives what the dense way gives; a
-    stand-in has the kernel's signature. The optimizer is not compiled: torch breaks there.
+    stand-in has the kernel's signature.
     """
     varlen = pytest.importorskip("torch.nn.attention.varlen")
     run = training(shards, "cpu", tmp_path, objective=objective, dropout="0")
@@ -96,6 +99,38 @@ def test_the_step_with_the_fused_kernel_is_one_graph(shards, tmp_path, monkeypat
     torch.testing.assert_close(loss, dense, atol=1e-4, rtol=1e-5)
     loss.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in run.model.parameters())
+
+
+@pytest.mark.parametrize(("head_steps", "plain_steps"), [(0.0, 1), (0.4, 2)])
+def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
+    shards, tmp_path, monkeypatch, head_steps, plain_steps
+):
+    """The steps of a run with its optimizer, which is a graph of its own; where the trunk begins to
+    learn in the third step, that step is not compiled, and those after it are again.
+    """
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    monkeypatch.setattr(varlen, "varlen_attn", attend_by_document)
+    monkeypatch.setattr(Device, "has_document_attention", True)
+    whole = partial(torch.compile, backend="aot_eager")
+    monkeypatch.setattr(torch, "compile", lambda one, fullgraph=True: whole(one, fullgraph=True))
+    torch._dynamo.reset()
+    states, called = [], []
+    for compiles in (False, True):
+        monkeypatch.setattr(Device, "compiles", compiles)
+        run = training(
+            shards, "cpu", tmp_path / str(compiles), dropout="0", steps="5", weight_decay="0.1"
+        )
+        run = replace(run, adaptation=AdaptationConfig(head_steps=head_steps))
+        run.optimizer.register_step_post_hook(lambda *_, kind=compiles: called.append(kind))
+        for arrays in islice(run.batches.iterate_steps(0), 5):
+            loop.run_step(run, arrays)
+            run.totals.step += 1
+        states.append(loop.copy_state(run).tensors)
+    assert called == 5 * [False] + plain_steps * [True]
+    first, second = states
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
 
 
 def test_boundaries_say_where_each_document_is(shards, tmp_path):

@@ -73,6 +73,7 @@ def figures(text: str) -> dict:
             ],
             {"rows"},
         ),
+        ("corpus_memory", ["--dump", "{dump}", "--copies", 1, 2], {"rows"}),
         ("dumps_in_turn", ["--dump", "{dump}", "--dump", "{dump}"], set()),
         (
             "electra_plateau",

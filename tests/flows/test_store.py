@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.files import atomic_path
 from flows.cli import main
 from flows.runner.store import ExistingStage, Stage, Store, read_code_version
 from flows.servers.health import find_free_port
@@ -105,6 +107,29 @@ def test_what_a_job_continues_from_goes_with_its_last_line(store):
         assert [
             str(p.relative_to(store.folder(stage))) for p in store.folder(stage).glob("c*/*")
         ] == kept
+
+
+def test_a_file_that_is_only_half_written_belongs_to_no_stage(store, corpus):
+    """Curves are logged while the stage is published, by another thread."""
+    with store.lock_stage(corpus) as folder:
+        (folder / "read.txt").write_text("3")
+        with atomic_path(folder / "tracking.json") as half_written:
+            half_written.write_text("{}")
+            manifest = store.publish(corpus, {})
+    assert [file["path"] for file in manifest["files"]] == ["read.txt"]
+
+
+def test_a_file_that_a_job_removes_meanwhile_takes_no_room(store, corpus, monkeypatch):
+    with store.lock_stage(corpus) as folder:
+        for name in ("kept", "removed"):
+            (folder / name).write_text(name)
+    look = Path.is_file
+    monkeypatch.setattr(
+        Path,
+        "is_file",
+        lambda path: look(path) and (path.name != "removed" or path.unlink() is None),
+    )
+    assert [file.size for file in store.place.list_files(corpus.path)] == [len("kept")]
 
 
 def test_lineage_reaches_back_to_the_dump(store, corpus):

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +82,13 @@ class LocalPlace:
         return sorted(n for p in found if is_stage_folder(n := str(p.relative_to(self.root))))
 
     def list_files(self, name: str) -> list[StoredFile]:
-        states = [path.lstat() for path in (self.root / name).rglob("*") if path.is_file()]
-        return [StoredFile(s.st_ino, s.st_size, s.st_nlink) for s in states]
+        found = []
+        for path in (self.root / name).rglob("*"):
+            with suppress(FileNotFoundError):  # a job has just removed or renamed it
+                if path.is_file():
+                    state = path.lstat()
+                    found.append(StoredFile(state.st_ino, state.st_size, state.st_nlink))
+        return found
 
     def list_held(self, names: Sequence[str]) -> set[str]:
         return {name for name in names if is_locked(self.root / name)}

@@ -39,6 +39,20 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
         json.dump(content, file, indent=1, ensure_ascii=False)
 
 
+def stat_files(folder: Path, follow_links: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the files below a folder with their state; leave out those that a job removes or
+    renames meanwhile.
+    """
+    for path in folder.rglob("*"):
+        try:
+            if not path.is_file():
+                continue
+            state = path.stat(follow_symlinks=follow_links)
+        except FileNotFoundError:
+            continue
+        yield path, state
+
+
 def link_file(source: str | os.PathLike, target: str | os.PathLike) -> None:
     """Give a file that nobody writes to any more a second name; copy it where links cannot be.
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from beam_jobs.job.files import hash_file, write_json
+from beam_jobs.job.files import hash_file, stat_files, write_json
 from beam_jobs.job.locks import try_lock
 from beam_jobs.job.variables import read_number_variable
 from flows.runner.places.place import MANIFEST, is_stage_folder
@@ -78,11 +78,7 @@ def read_last_use(folder: Path) -> float:
 
 def measure(folder: Path) -> int:
     """Return the bytes of the files in a folder."""
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += path.lstat().st_size if path.is_file() else 0
-    return total
+    return sum(state.st_size for _, state in stat_files(folder, follow_links=False))
 
 
 def remove_unless_locked(folder: Path) -> bool:

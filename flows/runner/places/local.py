@@ -2,12 +2,12 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import atomic_path, write_json
+from beam_jobs.job.files import atomic_path, stat_files, write_json
 from beam_jobs.job.locks import exclusive_lock, try_lock
 from flows.runner.places.place import MANIFEST, StoredFile, is_stage_folder
 
@@ -82,13 +82,8 @@ class LocalPlace:
         return sorted(n for p in found if is_stage_folder(n := str(p.relative_to(self.root))))
 
     def list_files(self, name: str) -> list[StoredFile]:
-        found = []
-        for path in (self.root / name).rglob("*"):
-            with suppress(FileNotFoundError):  # a job has just removed or renamed it
-                if path.is_file():
-                    state = path.lstat()
-                    found.append(StoredFile(state.st_ino, state.st_size, state.st_nlink))
-        return found
+        states = (state for _, state in stat_files(self.root / name, follow_links=False))
+        return [StoredFile(s.st_ino, s.st_size, s.st_nlink) for s in states]
 
     def list_held(self, names: Sequence[str]) -> set[str]:
         return {name for name in names if is_locked(self.root / name)}

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from beam_jobs.job.files import stat_files
 from flows.runner.places.bucket import Bucket
 
 log = logging.getLogger("amazon_electra")
@@ -103,14 +104,11 @@ class Uploader:
 
     def _scan(self) -> dict[str, FileState]:
         """Return the state of every file of the folder that has its final name."""
-        found = {}
-        for path in self._folder.rglob("*"):
-            with suppress(FileNotFoundError):
-                if path.is_file() and not path.name.startswith("."):
-                    state = path.stat()
-                    name = path.relative_to(self._folder).as_posix()
-                    found[name] = (state.st_size, state.st_mtime_ns)
-        return found
+        return {
+            path.relative_to(self._folder).as_posix(): (state.st_size, state.st_mtime_ns)
+            for path, state in stat_files(self._folder)
+            if not path.name.startswith(".")
+        }
 
 
 def is_growing(path: str) -> bool:

@@ -8,7 +8,7 @@ file, never between workers; what is grouped are counts and the row numbers of d
     files ─► cut ─► prepare ─┬─► list ─┬─► train Punkt ─────────────────┐
                              │         ├─► buckets ─► find duplicates ──┤
                              │         ├─► bands ─► find near-duplicates┤
-                             │         └─► index of dev and test ───────┤
+                             │         └─► runs ─► match dev and test ──┤
                              └──────────────────────────────────────────┴─► write
 
 `--seen` names corpora of earlier dumps: what they have is left out (earlier_corpora.py). An
@@ -34,6 +34,7 @@ from beam_jobs.deduplication import (
     duplicate_buckets,
     earlier_corpora,
     held_out,
+    held_out_matches,
     withholding,
 )
 from beam_jobs.engine import beam_options, graph_runner
@@ -101,7 +102,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
             WriteUnits(plan.folders),
             beam.pvalue.AsSingleton(counts),
             beam.pvalue.AsSingleton(punkt),
-            index_held_out(pipeline, counts, duplicates.get("near"), plan),
+            match_held_out(pipeline, counts, duplicates.get("near"), plan),
         )
     )
     if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
@@ -139,15 +140,15 @@ def search_duplicates(
     return duplicates
 
 
-def index_held_out(
+def match_held_out(
     pipeline: beam.Pipeline,
     counts: beam.PCollection,
     near: beam.PCollection | None,
     plan: CorpusPlan,
 ) -> Any:
-    """Return the folder of the index of dev and test reviews as a side input; "" if not wanted."""
+    """Return what reviews share with dev and test reviews as a side input; none if not wanted."""
     if not plan.preparation.withhold_own:
-        return ""
+        return ()
     earlier: Any = ()
     if plan.earlier.runs:
         earlier = beam.pvalue.AsList(
@@ -156,24 +157,19 @@ def index_held_out(
             | "Hash earlier held-out reviews"
             >> beam.Map(held_out.write_earlier_runs, plan.folders.seen)
         )
-    parts = (
+    return beam.pvalue.AsList(
         counts
-        | "List index parts" >> beam.FlatMap(held_out.list_index_parts, earlier)
-        | "Spread index parts" >> beam.Reshuffle()
-        | "Index held-out reviews"
+        | "List run buckets" >> beam.FlatMap(held_out_matches.list_run_buckets, earlier)
+        | "Spread run buckets" >> beam.Reshuffle()
+        | "Match held-out reviews"
         >> beam.Map(
-            held_out.write_index_part,
+            held_out_matches.write_matches,
             plan.folders.prepared,
-            plan.folders.held_out,
+            plan.folders.matches,
             beam.pvalue.AsSingleton(counts),
             beam.pvalue.AsList(near) if near else (),
             earlier,
         )
-    )
-    return beam.pvalue.AsSingleton(
-        counts
-        | "Join index parts"
-        >> beam.Map(held_out.finish_index, plan.folders.held_out, beam.pvalue.AsList(parts))
     )
 
 

@@ -39,9 +39,9 @@ class Folders:
         return storage.join_path(self.work, "withheld")
 
     @property
-    def held_out(self) -> str:
-        """Index of the corpus's own dev and test reviews."""
-        return storage.join_path(self.work, "held_out")
+    def matches(self) -> str:
+        """What reviews share with the corpus's own dev and test reviews."""
+        return storage.join_path(self.work, "matches")
 
     def clear_other_runs(self, results: str) -> None:
         """Remove what another job left in the output folder, and what killed writers of this one

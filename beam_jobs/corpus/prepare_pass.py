@@ -3,7 +3,8 @@
 prepared/0000-00000.arrow    one row a review (Arrow IPC, lz4): what the corpus will hold, its text
 prepared/0000-00000.hashes   exact_duplicates.PACKED_ROW, sorted by text hash
 prepared/0000-00000.bands    signatures (near_duplicates.py), if near-duplicates are dropped
-prepared/0000-00000.heldout  runs of the dev and test reviews (held_out.pack_runs)
+prepared/0000-00000.runs     runs of words of the reviews that may be trained on (held_out.py)
+prepared/0000-00000.heldout  those of the dev and test reviews
 prepared/0000-00000.rejects  JSON lines; lines count from the unit's start
 prepared/0000-00000.sample   JSON list of texts for Punkt
 prepared/0000-00000.json     counts; written last: the unit is done if and only if it is there
@@ -21,9 +22,9 @@ import pyarrow as pa
 import xxhash
 
 from beam_jobs.deduplication import (
+    buckets,
     exact_duplicates,
     held_out,
-    index_files,
     near_duplicates,
     withholding,
 )
@@ -49,6 +50,7 @@ SCHEMA = pa.schema(
         pa.field("verified", pa.bool_()),
         pa.field("split", pa.int8()),
         pa.field("text", pa.string()),
+        pa.field("runs", pa.uint32()),  # how many runs of words it has, if they are compared
     ]
 )
 
@@ -108,7 +110,7 @@ class Batch:
                 column = getattr(self, name)
                 setattr(self, name, [column[i] for i in stays])
 
-    def to_table(self, sides: np.ndarray) -> pa.Table:
+    def to_table(self, sides: np.ndarray, runs: np.ndarray) -> pa.Table:
         columns = [
             build_binary_array(b"".join(self.ids)),
             build_binary_array(b"".join(self.hashes)),
@@ -116,6 +118,7 @@ class Batch:
             pa.array(self.verified, pa.bool_()),
             pa.array(sides),
             pa.array(self.texts, pa.string()),
+            pa.array(runs),
         ]
         return pa.Table.from_arrays(columns, schema=SCHEMA)
 
@@ -149,15 +152,14 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
             writer.write_table(table)
     keys = np.concatenate(reader.keys) if reader.keys else np.empty(0, np.uint64)
     packed = exact_duplicates.pack_rows(b"".join(reader.hashes), keys)
-    known: dict[str, Any] = {"offsets": exact_duplicates.compute_offsets(packed)}
+    known = {"hashes": buckets.encode_starts(packed["high"].astype(np.uint64))}
     storage.write_bytes(f"{name}.hashes", packed.tobytes())
     if preparation.near_duplicates:
         with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
             np.save(file, near_duplicates.concatenate_signatures(reader.signatures))
     if preparation.withhold_own:
-        parts = [np.empty(0, index_files.RUN), *reader.held_out]
-        held_out_runs, known["held_out"] = held_out.pack_runs(np.concatenate(parts))
-        storage.write_bytes(f"{name}.heldout", held_out_runs)
+        known["runs"] = reader.runs.trained.save(f"{name}.runs")
+        known["heldout"] = reader.runs.held_out.save(f"{name}.heldout")
     storage.write_bytes(f"{name}.rejects", "".join(reader.rejects).encode())
     storage.write_bytes(f"{name}.sample", json.dumps(reader.sample).encode())
     storage.write_json(f"{name}.json", reader.to_counts() | known)
@@ -174,7 +176,7 @@ class UnitReader:
         self.hashes: list[bytes] = []
         self.keys: list[np.ndarray] = []
         self.signatures: list[np.ndarray] = []
-        self.held_out: list[np.ndarray] = []
+        self.runs = held_out.RunHasher()
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
 
@@ -298,15 +300,16 @@ class UnitReader:
         sides = splits.assign_splits(hashes, preparation.bounds, preparation.seed)
         if preparation.near_duplicates:
             self.signatures.append(near_duplicates.compute_signatures(batch.texts))
+        runs = np.zeros(len(sides), np.uint32)
         if preparation.withhold_own:
-            self.held_out.append(held_out.list_held_out_runs(batch.texts, sides, len(self.hashes)))
+            runs = self.runs.add_texts(batch.texts, held_out.mark_held_out(sides))
         self.hashes.extend(batch.hashes)
         chosen = np.frombuffer(hashes, dtype=">u4").reshape(-1, 4)[:, 2] < int(
             preparation.sample_share * (1 << 32)
         )
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((batch.hashes[i].hex(), batch.texts[i]) for i in np.flatnonzero(chosen))
-        table = batch.to_table(sides)
+        table = batch.to_table(sides, runs)
         self.keys.append(
             exact_duplicates.compute_keys(b"".join(batch.ids), table["stars"], table["verified"])
         )

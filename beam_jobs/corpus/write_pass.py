@@ -1,9 +1,8 @@
 """Second pass over a unit: drops the duplicates, splits sentences, writes a file of the corpus."""
 
-import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +13,12 @@ import pyarrow as pa
 from beam_jobs.corpus import parquet_files
 from beam_jobs.corpus.folders import Folders
 from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
-from beam_jobs.deduplication.held_out import FIRST_DUMP, mark_held_out
-from beam_jobs.deduplication.withholding import load_index
+from beam_jobs.deduplication.held_out_matches import MatchFile, UnitMatches
 from beam_jobs.job import storage
 from beam_jobs.job.command import give_memory_back
 from beam_jobs.text.sentence_batches import BatchSplitter
 from beam_jobs.text.sentences import decode_punkt
 from beam_jobs.text.splits import SPLITS
-
-SEARCHED_BATCHES = 4
-"""Batches (prepare_pass.BATCH_REVIEWS) that are looked up at once among the held-out reviews."""
 
 
 class WriteUnits(beam.DoFn):
@@ -41,21 +36,23 @@ class WriteUnits(beam.DoFn):
         element: tuple[str, dict[str, Iterable[Any]]],
         all_counts: list[dict[str, Any]],
         punkt: str,
-        held_out: str,
+        matches: Sequence[MatchFile],
     ) -> Iterator[dict[str, Any]]:
-        """Yield the counts of a unit; `held_out` is the folder of the index of dev and test."""
+        """Yield the counts of a unit; `matches` are what reviews share with held-out ones."""
         if self.splitter is None:
             self.splitter = BatchSplitter(decode_punkt(punkt))
         _, joined = element
         give_memory_back()
         (counts,) = joined["counts"]
         dropped = DroppedRows(*(unpack_rows(joined.get(k, [])) for k in ("exact", "near", "seen")))
+        units = sorted(other["unit"] for other in all_counts)
+        near = UnitMatches(units.index(counts["unit"]), matches)
         lines_before = sum(
             other["lines"]
             for other in all_counts
             if other["file"] == counts["file"] and other["unit"] < counts["unit"]
         )
-        yield write_unit(counts, dropped, lines_before, self.folders, self.splitter, held_out)
+        yield write_unit(counts, dropped, lines_before, self.folders, self.splitter, near)
 
 
 def unpack_rows(packed: Iterable[bytes]) -> np.ndarray:
@@ -83,18 +80,18 @@ def write_unit(
     lines_before: int,
     folders: Folders,
     splitter: BatchSplitter,
-    held_out: str = "",
+    matches: UnitMatches,
 ) -> dict[str, Any]:
     """Write a unit unless an earlier run has; return its counts.
 
     `prepared` are the counts of the first pass, `lines_before` the lines of its file before it,
-    `held_out` is the folder of the index of dev and test reviews, if there is one.
+    `matches` what its reviews share with those that are held out.
     """
     unit = prepared["unit"]
     marker = storage.join_path(folders.written, f"{unit}.json")
     if storage.exists(marker):
         return json.loads(storage.read_bytes(marker))
-    tables = UnitTables(prepared, dropped.all, splitter, held_out)
+    tables = UnitTables(prepared, dropped.all, splitter, matches)
     with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
         rows = parquet_files.write_tables(
             storage.join_path(folders.output, f"corpus-{unit}.parquet"),
@@ -140,50 +137,31 @@ class UnitTables:
         prepared: dict[str, Any],
         dropped: np.ndarray,
         splitter: BatchSplitter,
-        held_out: str,
+        matches: UnitMatches,
     ) -> None:
         self.source, self.dropped, self.splitter = prepared["source"], dropped, splitter
-        self.dump = prepared["dump"] + FIRST_DUMP
-        self.index = load_index(held_out) if held_out else None
+        self.matches = matches
         self.splits: Counter[str] = Counter()
         self.stars: Counter[str] = Counter()
         self.sentences = self.withheld = 0
 
     def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
-        batches = self._read_batches(reader)
-        while found := list(itertools.islice(batches, SEARCHED_BATCHES)):
-            for batch in self._drop_withheld(found):
-                if batch.num_rows:
-                    yield self._build_table(batch)
-
-    def _read_batches(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a unit without the rows that do not stay."""
         start = 0
         for i in range(reader.num_record_batches):
             batch = reader.get_batch(i)
-            stays = np.ones(batch.num_rows, dtype=bool)
-            within = (self.dropped >= start) & (self.dropped < start + batch.num_rows)
-            stays[self.dropped[within] - start] = False
+            stays = self._select_rows(start, batch.column("runs").to_numpy())
             start += batch.num_rows
-            yield batch.filter(pa.array(stays))
+            if stays.any():
+                yield self._build_table(batch.filter(pa.array(stays)))
 
-    def _drop_withheld(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the reviews that are held out, or do not nearly repeat one that is."""
-        if self.index is None or self.index.is_empty:
-            yield from batches
-            return
-        trained = [np.flatnonzero(~mark_held_out(b.column("split").to_numpy())) for b in batches]
-        texts = [
-            text
-            for batch, rows in zip(batches, trained, strict=True)
-            for text in batch.column("text").take(pa.array(rows)).to_pylist()
-        ]
-        near = self.index.find_near_texts(texts, self.dump)
-        for batch, rows in zip(batches, trained, strict=True):
-            stays = np.ones(batch.num_rows, dtype=bool)
-            stays[rows], near = ~near[: len(rows)], near[len(rows) :]
-            self.withheld += int((~stays).sum())
-            yield batch.filter(pa.array(stays))
+    def _select_rows(self, start: int, runs: np.ndarray) -> np.ndarray:
+        """Return which rows of a batch stay: neither dropped nor nearly a held-out review."""
+        stays = np.ones(len(runs), dtype=bool)
+        within = (self.dropped >= start) & (self.dropped < start + len(runs))
+        stays[self.dropped[within] - start] = False
+        near = stays & self.matches.mark_near(start, runs)
+        self.withheld += int(near.sum())
+        return stays & ~near
 
     def _build_table(self, batch: pa.RecordBatch) -> pa.Table:
         sides = batch.column("split").to_numpy(zero_copy_only=False)

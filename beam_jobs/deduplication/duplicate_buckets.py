@@ -7,14 +7,12 @@ import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.deduplication import earlier_corpora, exact_duplicates, near_duplicates
+from beam_jobs.deduplication.buckets import count_buckets, locate_bucket
 from beam_jobs.engine import graph_runner
 from beam_jobs.job import storage
 
 SEEN = "seen"
 """The tag of texts that earlier corpora have."""
-SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
-"""From so many reviews on there are so many buckets, at least: 0.7 µs a review go to several
-workers, and a bucket more takes 0.2 ms of each unit."""
 Counts = list[dict[str, Any]]
 Duplicates = tuple[str, bytes]
 """The name of a unit and packed row numbers."""
@@ -23,18 +21,14 @@ SeenTexts = TaggedOutput
 
 
 def list_buckets(counts: Counts, seen: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield each bucket and how many there are; `seen` counts the texts of earlier corpora.
-
-    Of many reviews there are enough for several workers.
-    """
+    """Yield each bucket and how many there are; `seen` counts the texts of earlier corpora."""
     reviews = sum(c["prepared"] for c in counts) + seen
-    fewest = SHARED_BUCKETS if reviews >= SHARED_REVIEWS else 1
-    of = max(exact_duplicates.count_buckets(reviews), fewest)
+    of = count_buckets(reviews, exact_duplicates.BUCKET_ROWS, reviews)
     return ((bucket, of) for bucket in range(of))
 
 
 def list_bands(counts: Counts, threshold: float) -> Iterator[tuple[int, int, int]]:
-    of = exact_duplicates.count_buckets(sum(c["prepared"] for c in counts))
+    of = count_buckets(sum(c["prepared"] for c in counts), exact_duplicates.BUCKET_ROWS)
     return (
         (band, bucket, of)
         for band in range(near_duplicates.choose_bands(threshold)[0])
@@ -75,8 +69,7 @@ def find_exact_duplicates(
     """
     units = sorted(counts, key=lambda c: c["unit"])
     parts = [
-        read_packed_rows(folder, c["unit"], *exact_duplicates.locate_bucket(c["offsets"], *bucket))
-        for c in units
+        read_packed_rows(folder, c["unit"], *locate_bucket(c["hashes"], *bucket)) for c in units
     ]
     dumps = [c["dump"] for c in units]
     copies, known = exact_duplicates.find_duplicates(

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.deduplication import exact_duplicates
+from beam_jobs.deduplication.buckets import encode_starts, locate_bucket
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_bytes
@@ -30,7 +31,7 @@ from beam_jobs.job.files import hash_bytes
 PACK_ROWS = 1 << 20
 """Texts read and sorted at once, at least: 16 MiB of hashes, some 100 MiB while they are sorted."""
 SortedHashes = dict[str, Any]
-"""The path of sorted hashes, and the offsets in them."""
+"""The path of sorted hashes, and where each bucket begins in them."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def write_sorted_hashes(run: tuple[int, tuple[str, ...]], folder: str) -> Sorted
     if not storage.exists(marker):
         packed = exact_duplicates.sort_hashes(b"".join(read_text_hashes(file) for file in paths))
         storage.write_bytes(path, packed.tobytes())
-        content = {"path": path, "offsets": exact_duplicates.compute_offsets(packed)}
+        content = {"path": path, "starts": encode_starts(packed["high"].astype(np.uint64))}
         storage.write_bytes(marker, json.dumps(content).encode())
     return json.loads(storage.read_bytes(marker))
 
@@ -190,6 +191,6 @@ def read_bucket(bucket: tuple[int, int], packs: Sequence[SortedHashes]) -> np.nd
     """Return the hashes of one bucket, sorted."""
     size, parts = exact_duplicates.TEXT_HASH.itemsize, []
     for one in packs:
-        first, last = exact_duplicates.locate_bucket(one["offsets"], *bucket)
+        first, last = locate_bucket(one["starts"], *bucket)
         parts.append(storage.read_range(one["path"], first * size, last * size))
     return exact_duplicates.sort_hashes(b"".join(parts))

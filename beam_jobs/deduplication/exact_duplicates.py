@@ -19,7 +19,6 @@ TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])
 ROW_NUMBER = np.dtype("<u4")
 BUCKET_ROWS = 1 << 20
 """Rows of a bucket: 28 MiB, some 100 MiB while it is sorted."""
-MAX_BUCKETS = 256
 
 
 def hash_text(text: str) -> bytes:
@@ -46,25 +45,6 @@ def pack_rows(text_hashes: bytes, keys: np.ndarray) -> np.ndarray:
     packed["key"] = keys
     packed["row"] = np.arange(len(keys), dtype=np.uint32)
     return packed[np.argsort(packed["high"], kind="stable")]
-
-
-def compute_offsets(packed: np.ndarray) -> list[int]:
-    """Return where each first byte of the hashes begins in a unit's rows, and the end: 257 rows."""
-    first_bytes = (packed["high"] >> np.uint64(56)).astype(np.int64)
-    return [0, *np.cumsum(np.bincount(first_bytes, minlength=MAX_BUCKETS)).tolist()]
-
-
-def count_buckets(reviews: int) -> int:
-    """Return how many buckets to make, a power of two up to 256, each of the same first bits."""
-    return min(MAX_BUCKETS, 1 << (reviews // BUCKET_ROWS).bit_length())
-
-
-def locate_bucket(starts: list[int], bucket: int, of: int) -> tuple[int, int]:
-    """Return the first and last row (excluded) of a bucket in a unit, given its offsets: where each
-    of the smallest buckets begins, and the end.
-    """
-    width = (len(starts) - 1) // of
-    return starts[bucket * width], starts[(bucket + 1) * width]
 
 
 def sort_hashes(text_hashes: bytes) -> np.ndarray:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from beam_jobs import corpus_job
-from beam_jobs.deduplication import duplicate_buckets, held_out
+from beam_jobs.deduplication import buckets
 from beam_jobs.sample import sample_dump
 from tests.s3_server import BUCKET, connect, serve_s3
 
@@ -22,7 +22,7 @@ def s3(tmp_path, monkeypatch):
 
 
 def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, monkeypatch):
-    """Buckets of duplicates and parts of the index are read as stretches of the units' files."""
+    """Buckets of duplicates and of runs are read as stretches of the units' files."""
     for seed, name in enumerate("ab"):
         sample_dump.write_sample(tmp_path / f"{name}.json.gz", 1500, seed=seed)
     with gzip.open(tmp_path / "a.json.gz", "rt") as file:
@@ -33,8 +33,7 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
             near.write(re.sub(r'("reviewText": "[^"\\]*)"', rf'\1{end}"', line))
     given = ["--input", str(tmp_path / "*.json.gz"), *OPTIONS]
     whole = corpus_job.run([*given, "--output", str(tmp_path / "whole")])
-    monkeypatch.setattr(duplicate_buckets, "SHARED_REVIEWS", 100)
-    monkeypatch.setattr(held_out, "PART_RUNS", 2000)
+    monkeypatch.setattr(buckets, "SHARED_REVIEWS", 100)
     in_parts = corpus_job.run([*given, "--output", f"s3://{BUCKET}/corpus"])
     assert in_parts["units"] == whole["units"] == 3
     assert whole["dropped"]["duplicate"] > 10

@@ -7,7 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from beam_jobs.deduplication import duplicate_buckets, exact_duplicates, near_duplicates
+from beam_jobs.deduplication import (
+    buckets,
+    duplicate_buckets,
+    exact_duplicates,
+    near_duplicates,
+)
 from beam_jobs.deduplication.exact_duplicates import hash_text
 from beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
@@ -65,10 +70,7 @@ def test_buckets_together_find_what_one_finds():
     for of in (2, 16):
         found: dict[str, list[int]] = {}
         for bucket in range(of):
-            bounds = [
-                exact_duplicates.locate_bucket(exact_duplicates.compute_offsets(part), bucket, of)
-                for part in parts
-            ]
+            bounds = [buckets.locate_bucket(encode_starts(part), bucket, of) for part in parts]
             stretches = [
                 part[first:last] for part, (first, last) in zip(parts, bounds, strict=True)
             ]
@@ -125,13 +127,18 @@ def test_as_many_buckets_as_all_reviews_need_with_those_of_earlier_corpora():
     assert list(duplicate_buckets.list_buckets(counts)) == [(i, 8) for i in range(8)]
     seen = 8 * reviews
     assert list(duplicate_buckets.list_buckets(counts, seen)) == [(i, 16) for i in range(16)]
-    assert exact_duplicates.count_buckets((1 << 20) - 1) == 1
-    assert exact_duplicates.count_buckets(1 << 20) == 2
-    assert exact_duplicates.count_buckets(1 << 40) == 256
+    assert buckets.count_buckets((1 << 20) - 1, 1 << 20) == 1
+    assert buckets.count_buckets(1 << 20, 1 << 20) == 2
+    assert buckets.count_buckets(1 << 40, 1 << 20) == 256
+    assert buckets.count_buckets(1, 1 << 20, reviews=buckets.SHARED_REVIEWS) == 8
     bands, _ = near_duplicates.choose_bands(0.8)
     assert list(duplicate_buckets.list_bands(counts, 0.8)) == [
         (band, bucket, 2) for band in range(bands) for bucket in (0, 1)
     ]
+
+
+def encode_starts(rows):
+    return buckets.encode_starts(rows["high"].astype(np.uint64))
 
 
 def write_units(folder, texts_of):
@@ -145,8 +152,8 @@ def write_units(folder, texts_of):
         (folder / f"{unit}.hashes").write_bytes(rows.tobytes())
         with open(folder / f"{unit}.bands", "wb") as file:
             np.save(file, near_duplicates.compute_signatures(texts))
-        offsets = exact_duplicates.compute_offsets(rows)
-        counts.append({"unit": unit, "dump": dump, "prepared": len(texts), "offsets": offsets})
+        starts = encode_starts(rows)
+        counts.append({"unit": unit, "dump": dump, "prepared": len(texts), "hashes": starts})
     return counts
 
 
@@ -167,8 +174,7 @@ def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, of
     counts = write_units(tmp_path, texts)
     seen = exact_duplicates.sort_hashes(b"".join(hash_text(f"text {i}") for i in (0, 30, 59)))
     (tmp_path / "seen").write_bytes(seen.tobytes())
-    offsets = exact_duplicates.compute_offsets(seen)
-    pack = {"path": str(tmp_path / "seen"), "offsets": offsets}
+    pack = {"path": str(tmp_path / "seen"), "starts": encode_starts(seen)}
     copies, known, order = [], [], []
     for bucket in range(of):
         for found in duplicate_buckets.find_exact_duplicates(

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from nltk.tokenize.punkt import PunktSentenceTokenizer
@@ -17,7 +18,7 @@ from beam_jobs.corpus import prepare_pass, write_pass
 from beam_jobs.corpus.folders import Folders
 from beam_jobs.corpus.plan import plan_corpus
 from beam_jobs.corpus.punkt_training import write_punkt
-from beam_jobs.deduplication import duplicate_buckets
+from beam_jobs.deduplication import duplicate_buckets, held_out_matches
 from beam_jobs.job import storage
 from beam_jobs.job.settings import read_options
 from beam_jobs.packing import shard_files
@@ -136,7 +137,9 @@ def write_unit(unit: tuple[dict, list[bytes]], punkt: str, folders: Folders) -> 
     if "splitter" not in _remembered:
         _remembered["splitter"] = BatchSplitter(sentences.decode_punkt(punkt))
     dropped = write_pass.DroppedRows(*map(write_pass.unpack_rows, (copies, [], [])))
-    write_pass.write_unit(counts, dropped, 0, folders, _remembered["splitter"])  # type: ignore[arg-type]
+    nothing_shared = held_out_matches.UnitMatches(0, ())
+    splitter: Any = _remembered["splitter"]
+    write_pass.write_unit(counts, dropped, 0, folders, splitter, nothing_shared)
 
 
 def pack_unit(unit: Unit, packing: Packing) -> None:

@@ -1,0 +1,82 @@
+"""When two texts nearly repeat each other: of the runs of 8 words of the shorter one at least half
+are in the other one.
+
+A text of fewer words is one run as a whole. GPT-3 took 13 words and any overlap (Brown et al. 2020,
+appendix C), which on reviews, often shorter than 13 words, would miss most copies.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from beam_jobs.deduplication import evaluation_texts
+from beam_jobs.text.spans import drop_repeats, expand_spans
+from beam_jobs.text.word_runs import Words
+
+RUN_WORDS = 8
+MIN_OVERLAP = 0.5
+MATCHES = 1 << 18
+"""Pairs of a run and a held-out text that has it, which are counted at once."""
+LookUp = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Returns of distinct runs, ascending, how many held-out texts have each, and the texts of all."""
+
+
+def list_runs(words: Words) -> tuple[np.ndarray, np.ndarray]:
+    """Return hashes of runs (uint64) and the text of each; a short text is one run as a whole."""
+    runs, owners = words.hash_runs(RUN_WORDS)
+    counts = words.count_words()
+    short = (counts >= evaluation_texts.MIN_WORDS) & (counts < RUN_WORDS)
+    if not short.any():
+        return runs, owners
+    owners = np.concatenate([owners, np.flatnonzero(short).astype(np.uint32)])
+    return np.concatenate([runs, words.select_texts(short).hash_texts()]), owners
+
+
+def drop_repeated_runs(runs: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each run of a text once, and the text of each, by text and then by run."""
+    order = np.lexsort((runs, owners))
+    runs, owners = runs[order], owners[order]
+    first = np.ones(len(runs), dtype=bool)
+    first[1:] = (runs[1:] != runs[:-1]) | (owners[1:] != owners[:-1])
+    return runs[first], owners[first]
+
+
+def count_shared_runs(
+    runs: np.ndarray, owners: np.ndarray, look_up: LookUp
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield texts, held-out texts and how many distinct runs both have, each pair of texts once.
+
+    `runs` are those of the texts `owners`; what is yielded at once ascends.
+    """
+    distinct, numbers = np.unique(runs, return_inverse=True)
+    counts, held = look_up(distinct)
+    begins = np.cumsum(counts) - counts
+    known = counts[numbers] > 0
+    pairs = drop_repeats(np.sort(owners[known].astype(np.int64) * len(distinct) + numbers[known]))
+    of, which = np.divmod(pairs, max(len(distinct), 1))
+    counts = counts[which]
+    for first, last in cut_groups(of, counts, MATCHES):
+        part = slice(first, last)
+        texts = held[expand_spans(begins[which[part]], counts[part])]
+        matches = np.repeat(of[part] << 32, counts[part]) | texts
+        matches, shared = np.unique(matches, return_counts=True)
+        yield matches >> 32, matches & 0xFFFFFFFF, shared
+
+
+def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Yield stretches of ascending numbers: equal ones in the same, and together no more weight
+    than `most`, where more than one number is in it.
+    """
+    ends = np.flatnonzero(np.diff(numbers, append=-1)) + 1
+    totals = np.cumsum(weights)[ends - 1]
+    first = group = weight = 0
+    while group < len(ends):
+        group = max(int(np.searchsorted(totals, weight + most, side="right")), group + 1)
+        last, weight = int(ends[group - 1]), int(totals[group - 1])
+        yield first, last
+        first = last
+
+
+def are_near(shared: np.ndarray, sizes: np.ndarray, other_sizes: np.ndarray) -> np.ndarray:
+    """Return, per pair of texts, whether they overlap, given the runs of both and of each."""
+    return shared >= MIN_OVERLAP * np.minimum(sizes, other_sizes)

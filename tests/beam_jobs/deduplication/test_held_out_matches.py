@@ -1,0 +1,193 @@
+"""Near copies of dev and test reviews against their definition, however many buckets there are."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.deduplication import buckets, held_out, held_out_matches, overlaps, run_filter
+from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
+from beam_jobs.deduplication.held_out import HELD_RUN, RunHasher
+from beam_jobs.deduplication.index_files import RUN
+from beam_jobs.text.splits import SPLITS
+from tests.beam_jobs.deduplication.word_texts import draw_copies, draw_texts, list_runs, overlap
+
+BATCH = 300
+"""Reviews that are hashed at once: more than BATCH_TEXTS, and several batches a unit."""
+
+
+def write_unit(folder, name, texts, is_held, dump=0):
+    """Leave the runs of a unit as the first pass does; return its counts, and the runs of each."""
+    hasher, sizes = RunHasher(), []
+    for start in range(0, len(texts), BATCH):
+        part = slice(start, start + BATCH)
+        sizes.append(hasher.add_texts(texts[part], is_held[part]))
+    counts = {"unit": name, "dump": dump, "prepared": len(texts)}
+    counts["runs"] = hasher.trained.save(str(folder / f"{name}.runs"))
+    counts["heldout"] = hasher.held_out.save(str(folder / f"{name}.heldout"))
+    return counts, np.concatenate(sizes)
+
+
+def find_near(folder, units, of, near=(), earlier=()):
+    """Return of each unit, by name, which rows nearly repeat a held-out review."""
+    counts = [counts for counts, _ in units]
+    (folder / f"matches-{of}").mkdir()
+    files = [
+        held_out_matches.write_matches(
+            (bucket, of), str(folder), str(folder / f"matches-{of}"), counts, near, earlier
+        )
+        for bucket in reversed(range(of))
+    ]
+    return {
+        unit["unit"]: held_out_matches.UnitMatches(number, files).mark_near(0, sizes).tolist()
+        for number, (unit, sizes) in enumerate(sorted(units, key=lambda unit: unit[0]["unit"]))
+    }
+
+
+@pytest.fixture(scope="module")
+def reviews():
+    """Reviews and copies of them, in an order that mixes both, and which are held out."""
+    texts = draw_texts(500, 0)
+    texts += draw_copies(texts, 1)
+    rng = np.random.default_rng(2)
+    rng.shuffle(texts)
+    return texts, rng.random(len(texts)) < 0.3
+
+
+@pytest.mark.parametrize("of", [1, 4, 256])
+def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, monkeypatch):
+    """Two units; a filter that lets much through, and few matches counted at once."""
+    texts, is_held = reviews
+    if of == 4:
+        monkeypatch.setattr(run_filter, "RUNS_PER_WORD", 1024)
+        monkeypatch.setattr(run_filter, "MIN_WORDS", 1)
+        monkeypatch.setattr(overlaps, "MATCHES", 16)
+    units = [
+        write_unit(tmp_path, name, texts[part], is_held[part])
+        for name, part in (("u1", slice(600, None)), ("u0", slice(600)))
+    ]
+    found = find_near(tmp_path, units, of)
+    held = [text for text, out in zip(texts, is_held, strict=True) if out]
+    expected = [
+        not out and any(overlap(text, other) for other in held)
+        for text, out in zip(texts, is_held, strict=True)
+    ]
+    assert found["u0"] + found["u1"] == expected
+    assert 80 < sum(expected) < 300
+
+
+@pytest.mark.parametrize(("words", "is_near"), [(15, True), (14, True), (13, False)])
+def test_half_of_the_runs_are_enough(tmp_path, words, is_near):
+    """Of a text of 20 words, 13 runs, a review shares its first words: 8, 7 or 6 runs."""
+    [text] = draw_texts(1, 5, 20, 21)
+    review = " ".join([*text.split()[:words], *(f"z{i}" for i in range(30))])
+    unit = write_unit(tmp_path, "u", [text, review], np.array([True, False]))
+    for of in (1, 256):
+        assert find_near(tmp_path, [unit], of) == {"u": [False, is_near]}
+
+
+@pytest.mark.parametrize("words", [MIN_WORDS - 1, MIN_WORDS, 7, 8])
+def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
+    text = " ".join(f"w{i}" for i in range(words))
+    texts = [text, text.upper(), f"{text} more"]
+    unit = write_unit(tmp_path, "u", texts, np.array([True, False, False]))
+    assert find_near(tmp_path, [unit], 4) == {"u": [False, words >= MIN_WORDS, words > 7]}
+
+
+def test_a_run_that_a_review_repeats_counts_once(tmp_path):
+    """The held-out text has four runs, of which the review has one again and again."""
+    words = [f"w{i}" for i in range(11)]
+    again = " ".join(words[:8] + [f"x{i}" for i in range(9)])
+    unit = write_unit(tmp_path, "u", [" ".join(words), f"{again} {again}"], np.array([True, False]))
+    assert find_near(tmp_path, [unit], 1) == {"u": [False, False]}
+
+
+def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
+    """Two earlier files and two dumps; what near-duplicates lost is not held out."""
+    texts = draw_texts(40, 3, 10)
+    sides = ["test", "pretrain", "dev", "train"]
+    for k in range(2):
+        rows = texts[10 * k : 10 * k + 10]
+        sentences = [[" ".join(t.split()[:3]), " ".join(t.split()[3:])] for t in rows]
+        table = {"split": [sides[i % 4] for i in range(10)], "sentences": sentences}
+        pq.write_table(pa.table(table), tmp_path / f"{k}.parquet")
+    paths = (str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet"))
+    earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))
+    assert earlier["path"] == str(tmp_path / "00007.heldout")
+    assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
+    assert earlier["texts"] == 10
+    near = [("b", np.array([3], "<u4").tobytes()), ("a", np.array([0, 1], "<u4").tobytes())]
+    is_held = np.array([True] * 10 + [False] * 40)
+    units = [
+        write_unit(tmp_path, "b", [*texts[30:], *texts], is_held, dump=1),
+        write_unit(tmp_path, "a", [*texts[20:30], *texts], is_held, dump=0),
+    ]
+    of_earlier = [i % 10 % 4 in (0, 2) for i in range(20)]
+    of_first = [i not in (0, 1) for i in range(10)]
+    of_second = [i != 3 for i in range(10)]
+    for of in (1, 16):
+        found = find_near(tmp_path, units, of, near, [earlier])
+        assert found["a"][10:] == [*of_earlier, *of_first, *[False] * 10]
+        assert found["b"][10:] == [*of_earlier, *of_first, *of_second]
+        assert not any(found["a"][:10] + found["b"][:10])
+
+
+def test_matches_of_a_bucket_are_written_once(tmp_path, reviews):
+    texts, is_held = reviews
+    unit, _ = write_unit(tmp_path, "u", texts, is_held)
+    arguments = (0, 2), str(tmp_path), str(tmp_path), [unit], (), ()
+    first = held_out_matches.write_matches(*arguments)
+    (tmp_path / "u.runs").unlink()
+    assert held_out_matches.write_matches(*arguments) == first
+    assert held_out_matches.write_matches((0, 2), *arguments[1:]) == first
+
+
+def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
+    """A held-out review has each run once, the others every run; each under its number."""
+    texts, is_held = reviews
+    counts, sizes = write_unit(tmp_path, "u", texts, is_held)
+    assert sizes.tolist() == [len(list_runs(text)) for text in texts]
+    for kind, rows, wanted in (("runs", RUN, ~is_held), ("heldout", HELD_RUN, is_held)):
+        path = str(tmp_path / f"u.{kind}")
+        parts = [
+            held_out_matches.read_bucket(path, counts[kind], (b, 256), rows) for b in range(256)
+        ]
+        for bucket, part in enumerate(parts):
+            assert (part["run"] >> np.uint64(56) == bucket).all()
+        found = np.concatenate(parts)
+        assert buckets.count_rows(counts[kind]) == len(found)
+        per_text = np.bincount(found["text"], minlength=len(texts)).tolist()
+        runs = [list_runs(text) for text in texts]
+        expected = [len(set(r)) if kind == "heldout" else len(r) for r in runs]
+        assert per_text == [n if w else 0 for n, w in zip(expected, wanted, strict=True)]
+        if kind == "heldout":
+            assert (found["size"] == np.array(expected)[found["text"]]).all()
+
+
+def test_dev_and_test_are_held_out():
+    held = held_out.mark_held_out(np.arange(len(SPLITS), dtype=np.int8))
+    assert [split for split, out in zip(SPLITS, held, strict=True) if out] == ["dev", "test"]
+
+
+def test_many_held_out_runs_make_many_buckets(monkeypatch):
+    """As many as hold BUCKET_RUNS each, and of many reviews enough for several workers."""
+
+    def list_of(runs, reviews=9, earlier=()):
+        counts = [{"prepared": reviews, "heldout": buckets.encode_counts(np.array([0, runs]))}]
+        return list(held_out_matches.list_run_buckets(counts, earlier))
+
+    most = held_out_matches.BUCKET_RUNS
+    assert list_of(most - 1) == [(0, 1)]
+    assert list_of(3 * most) == [(i, 4) for i in range(4)]
+    assert len(list_of(1000 * most)) == buckets.MAX_BUCKETS
+    assert len(list_of(9, reviews=buckets.SHARED_REVIEWS)) == buckets.SHARED_BUCKETS
+    earlier = {"starts": buckets.encode_counts(np.array([most, most]))}
+    assert len(list_of(0, earlier=[earlier])) == 4
+
+
+def test_groups_are_cut_between_numbers_and_not_too_large():
+    numbers = np.array([0, 0, 0, 2, 2, 5, 6, 6, 9])
+    weights = np.array([2, 2, 2, 1, 1, 3, 9, 1, 1])
+    assert list(overlaps.cut_groups(numbers, weights, 5)) == [(0, 3), (3, 6), (6, 8), (8, 9)]
+    assert list(overlaps.cut_groups(numbers, weights, 99)) == [(0, 9)]
+    assert list(overlaps.cut_groups(numbers[:0], weights[:0], 5)) == []

@@ -20,7 +20,7 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 7
+VERSION = 8
 """Has to be raised when the same dump gives another corpus."""
 WORK_VERSION = 3
 """Has to be raised when a work folder holds other things."""

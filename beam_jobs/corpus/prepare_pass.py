@@ -157,7 +157,7 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
     if preparation.near_duplicates:
         with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
             np.save(file, near_duplicates.concatenate_signatures(reader.signatures))
-    if preparation.withhold_own:
+    if reader.runs:
         known["runs"] = reader.runs.trained.save(f"{name}.runs")
         known["heldout"] = reader.runs.held_out.save(f"{name}.heldout")
     storage.write_bytes(f"{name}.rejects", "".join(reader.rejects).encode())
@@ -176,7 +176,7 @@ class UnitReader:
         self.hashes: list[bytes] = []
         self.keys: list[np.ndarray] = []
         self.signatures: list[np.ndarray] = []
-        self.runs = held_out.RunHasher()
+        self.runs = held_out.RunHasher() if preparation.withhold_own else None
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
 
@@ -301,7 +301,7 @@ class UnitReader:
         if preparation.near_duplicates:
             self.signatures.append(near_duplicates.compute_signatures(batch.texts))
         runs = np.zeros(len(sides), np.uint32)
-        if preparation.withhold_own:
+        if self.runs:
             runs = self.runs.add_texts(batch.texts, held_out.mark_held_out(sides))
         self.hashes.extend(batch.hashes)
         chosen = np.frombuffer(hashes, dtype=">u4").reshape(-1, 4)[:, 2] < int(

@@ -45,8 +45,7 @@ class WriteUnits(beam.DoFn):
         give_memory_back()
         (counts,) = joined["counts"]
         dropped = DroppedRows(*(unpack_rows(joined.get(k, [])) for k in ("exact", "near", "seen")))
-        units = sorted(other["unit"] for other in all_counts)
-        near = UnitMatches(units.index(counts["unit"]), matches)
+        near = UnitMatches(counts["unit"], all_counts, matches)
         lines_before = sum(
             other["lines"]
             for other in all_counts

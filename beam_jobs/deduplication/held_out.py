@@ -9,6 +9,8 @@ Who has the text leaves files of runs, bucket by bucket (buckets.py), for held_o
 """
 
 import json
+import os
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -45,26 +47,34 @@ def mark_held_out(sides: np.ndarray) -> np.ndarray:
 
 
 class BucketedRows:
-    """Collects rows that begin with a hash, batch by batch, and writes them bucket by bucket."""
+    """Collects rows that begin with a hash in a temporary file, batch by batch, and writes them
+    bucket by bucket.
+    """
 
-    def __init__(self) -> None:
-        self._batches: list[np.ndarray] = []
-        self._counts: list[np.ndarray] = []
+    def __init__(self, kind: np.dtype) -> None:
+        self._size = kind.itemsize
+        self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed by save
+        self._counts = [np.zeros(MAX_BUCKETS, np.int64)]
 
     def add_rows(self, rows: np.ndarray) -> None:
         """Add rows with a column "run"."""
         buckets = number_buckets(rows["run"])
-        self._batches.append(rows.take(np.argsort(buckets, kind="stable")))
+        self._spool.write(rows.take(np.argsort(buckets, kind="stable")).tobytes())
         self._counts.append(np.bincount(buckets, minlength=MAX_BUCKETS))
 
     def save(self, path: str) -> str:
-        """Write the rows; return where each bucket begins."""
-        counts = np.array([np.zeros(MAX_BUCKETS, np.int64), *self._counts])
-        places = [np.concatenate([[0], np.cumsum(row)]).tolist() for row in counts[1:]]
-        with storage.atomic_path(path) as written, open(written, "wb") as file:
-            for bucket in range(MAX_BUCKETS):
-                for rows, place in zip(self._batches, places, strict=True):
-                    file.write(rows[place[bucket] : place[bucket + 1]].tobytes())
+        """Write the rows, once; return where each bucket begins."""
+        counts = np.array(self._counts)
+        ends = np.cumsum(counts).reshape(counts.shape)
+        with (
+            self._spool as spool,
+            storage.atomic_path(path) as written,
+            open(written, "wb") as file,
+        ):
+            spool.flush()
+            for rows, end in zip(counts.T.ravel().tolist(), ends.T.ravel().tolist(), strict=True):
+                start = (end - rows) * self._size
+                file.write(os.pread(spool.fileno(), rows * self._size, start))
         return encode_counts(counts.sum(axis=0))
 
 
@@ -72,7 +82,7 @@ class RunHasher:
     """Hashes the runs of reviews in the order of their numbers."""
 
     def __init__(self) -> None:
-        self.trained, self.held_out = BucketedRows(), BucketedRows()
+        self.trained, self.held_out = BucketedRows(RUN), BucketedRows(HELD_RUN)
         self.texts = 0
 
     def add_texts(self, texts: list[str], is_held_out: np.ndarray) -> np.ndarray:

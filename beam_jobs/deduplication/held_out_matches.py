@@ -2,8 +2,8 @@
 
 A bucket has the runs of all reviews that begin with the same bits (held_out.py). Who compares it
 holds the held-out ones and reads the others unit by unit; what both have is counted by pairs of
-reviews, in one file a bucket, unit by unit. The second pass over a unit adds up what the buckets
-say of its reviews. So no worker ever holds more than a bucket, however large the dump.
+reviews, in one file a bucket, by blocks of a unit's rows. The second pass over a unit adds up what
+the buckets say of a block. So no worker ever holds more than a bucket, however large the dump.
 
 A review is compared with the held-out reviews of its own dump and of earlier ones: a dump that
 comes later changes nothing in what the earlier ones left.
@@ -29,9 +29,15 @@ MATCH = np.dtype([("row", "<u4"), ("text", "<u4"), ("size", "<u4"), ("shared", "
 how many both have in a bucket."""
 BUCKET_RUNS = 1 << 22
 """Held-out runs of a bucket, as long as there are no more than MAX_BUCKETS: 64 MiB."""
+COMMON_TEXTS = 100
+"""A run that more held-out reviews have is a phrase ("in exchange for my honest and unbiased
+review") and not compared: the pairs of reviews that share it would grow with the square of the
+dump. GPT-3 (Brown et al. 2020, appendix C) took 10."""
+BLOCK_ROWS = 1 << 14
+"""Rows of a unit whose matches are added up at once."""
 Counts = list[dict[str, Any]]
 MatchFile = dict[str, Any]
-"""The "path" of a bucket's MATCH, and where each unit begins in it ("starts"), by name."""
+"""The "path" of a bucket's MATCH, and where each block begins in it ("starts"), by unit."""
 
 
 def list_run_buckets(
@@ -61,16 +67,24 @@ def write_matches(
     if not storage.exists(marker):
         units = sorted(counts, key=lambda unit: unit["unit"])
         held_out = HeldOutRuns(bucket, list_held_out_files(prepared, units, near, earlier))
-        pairs = []
+        pairs: list[np.ndarray] = [np.zeros(0, np.int64)]
         with storage.atomic_path(path) as written, open(written, "wb") as file:
             for unit in units:
                 runs = storage.join_path(prepared, f"{unit['unit']}.runs")
-                rows, before = read_bucket(runs, unit["runs"], bucket, RUN), file.tell()
+                rows = read_bucket(runs, unit["runs"], bucket, RUN)
+                blocks = np.zeros(count_blocks(unit), np.int64)
                 for matches in held_out.find_matches(rows, unit["dump"] + FIRST_DUMP):
                     file.write(matches.tobytes())
-                pairs.append((file.tell() - before) // MATCH.itemsize)
-        storage.write_json(marker, {"path": path, "starts": buckets.encode_counts(np.array(pairs))})
+                    blocks += np.bincount(matches["row"] // BLOCK_ROWS, minlength=len(blocks))
+                pairs.append(blocks)
+        starts = buckets.encode_counts(np.concatenate(pairs))
+        storage.write_json(marker, {"path": path, "starts": starts})
     return json.loads(storage.read_bytes(marker))
+
+
+def count_blocks(unit: dict[str, Any]) -> int:
+    """Return how many blocks a unit has."""
+    return -(-unit["prepared"] // BLOCK_ROWS)
 
 
 class HeldOutRuns:
@@ -78,7 +92,7 @@ class HeldOutRuns:
 
     def __init__(self, bucket: tuple[int, int], files: Sequence[HeldOutFile]) -> None:
         rows = np.concatenate([np.empty(0, HELD_RUN), *read_held_out_runs(bucket, files)])
-        rows = rows.take(np.argsort(rows["run"]))  # 8 times as fast as indexing
+        rows = drop_common_runs(rows.take(np.argsort(rows["run"])))  # 8 times as fast as indexing
         self._runs = np.ascontiguousarray(rows["run"])
         self._texts, places, owners = np.unique(
             rows["text"], return_index=True, return_inverse=True
@@ -155,6 +169,15 @@ def read_held_out_runs(
         texts += file["texts"]
 
 
+def drop_common_runs(rows: np.ndarray) -> np.ndarray:
+    """Return rows, sorted by run, without the runs of more than COMMON_TEXTS texts."""
+    firsts = np.flatnonzero(np.diff(rows["run"], prepend=~rows["run"][:1]))
+    counts = np.diff(firsts, append=len(rows))
+    if not (counts > COMMON_TEXTS).any():
+        return rows
+    return rows.compress(np.repeat(counts <= COMMON_TEXTS, counts))
+
+
 def read_bucket(path: str, starts: str, bucket: tuple[int, int], kind: np.dtype) -> np.ndarray:
     """Return the rows of a bucket from a file."""
     first, last = buckets.locate_bucket(starts, *bucket)
@@ -165,28 +188,41 @@ def read_bucket(path: str, starts: str, bucket: tuple[int, int], kind: np.dtype)
 class UnitMatches:
     """What the reviews of a unit share with held-out ones, added up over all buckets."""
 
-    def __init__(self, unit: int, files: Sequence[MatchFile]) -> None:
-        """Read the matches of a unit, by its place among their names, from the files of buckets."""
-        parts = [np.empty(0, MATCH)]
-        for file in files:
-            of = len(buckets.decode_starts(file["starts"])) - 1
-            parts.append(read_bucket(file["path"], file["starts"], (unit, of), MATCH))
-        matches = np.concatenate(parts)
+    def __init__(self, unit: str, counts: Counts, files: Sequence[MatchFile]) -> None:
+        before = sum(count_blocks(other) for other in counts if other["unit"] < unit)
+        blocks = sum(count_blocks(other) for other in counts if other["unit"] == unit)
+        places = slice(before, before + blocks + 1)
+        self._starts = [buckets.decode_starts(file["starts"])[places].tolist() for file in files]
+        self._paths = [file["path"] for file in files]
+        self._block, self._matches = -1, np.empty(0, MATCH)
+
+    def mark_near(self, first_row: int, sizes: np.ndarray) -> np.ndarray:
+        """Return of the reviews from a row on, which have so many runs, whether each nearly
+        repeats one that is held out; give the rows of a unit in their order.
+        """
+        near, last_row = np.zeros(len(sizes), bool), first_row + len(sizes)
+        if not self._paths:
+            return near
+        for block in range(first_row // BLOCK_ROWS, -(-last_row // BLOCK_ROWS)):
+            if block != self._block:
+                self._block, self._matches = block, self._add_up(block)
+            bounds = np.searchsorted(self._matches["row"], [first_row, last_row])
+            matches = self._matches[slice(*bounds)]
+            rows = matches["row"] - first_row
+            near[rows[are_near(matches["shared"], sizes[rows], matches["size"])]] = True
+        return near
+
+    def _add_up(self, block: int) -> np.ndarray:
+        """Return MATCH of a block over all buckets, by row."""
+        parts, size = [], MATCH.itemsize
+        for path, starts in zip(self._paths, self._starts, strict=True):
+            parts.append(storage.read_range(path, starts[block] * size, starts[block + 1] * size))
+        matches = np.frombuffer(b"".join(parts), MATCH)
         matches = matches.take(np.lexsort((matches["text"], matches["row"])))
         is_first = np.ones(len(matches), bool)
         is_first[1:] = (np.diff(matches["row"]) != 0) | (np.diff(matches["text"]) != 0)
         firsts = np.flatnonzero(is_first)
-        self._matches = matches[firsts]
+        summed = matches.take(firsts)
         if len(firsts):
-            self._matches["shared"] = np.add.reduceat(matches["shared"], firsts)
-
-    def mark_near(self, first_row: int, sizes: np.ndarray) -> np.ndarray:
-        """Return of the reviews from a row on, which have so many runs, whether each nearly
-        repeats one that is held out.
-        """
-        near = np.zeros(len(sizes), bool)
-        bounds = np.searchsorted(self._matches["row"], [first_row, first_row + len(sizes)])
-        matches = self._matches[slice(*bounds)]
-        rows = matches["row"] - first_row
-        near[rows[are_near(matches["shared"], sizes[rows], matches["size"])]] = True
-        return near
+            summed["shared"] = np.add.reduceat(matches["shared"], firsts)
+        return summed

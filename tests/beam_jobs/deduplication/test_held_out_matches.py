@@ -39,9 +39,15 @@ def find_near(folder, units, of, near=(), earlier=()):
         for bucket in reversed(range(of))
     ]
     return {
-        unit["unit"]: held_out_matches.UnitMatches(number, files).mark_near(0, sizes).tolist()
-        for number, (unit, sizes) in enumerate(sorted(units, key=lambda unit: unit[0]["unit"]))
+        unit["unit"]: list(mark_rows(unit["unit"], sizes, counts, files)) for unit, sizes in units
     }
+
+
+def mark_rows(name, sizes, counts, files):
+    """Yield which rows are near copies, a few at a time as they stand in batches."""
+    matches = held_out_matches.UnitMatches(name, counts, files)
+    for first in range(0, len(sizes), 70):
+        yield from matches.mark_near(first, sizes[first : first + 70]).tolist()
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +68,7 @@ def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, monkeyp
         monkeypatch.setattr(run_filter, "RUNS_PER_WORD", 1024)
         monkeypatch.setattr(run_filter, "MIN_WORDS", 1)
         monkeypatch.setattr(overlaps, "MATCHES", 16)
+        monkeypatch.setattr(held_out_matches, "BLOCK_ROWS", 100)
     units = [
         write_unit(tmp_path, name, texts[part], is_held[part])
         for name, part in (("u1", slice(600, None)), ("u0", slice(600)))
@@ -92,6 +99,16 @@ def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
     texts = [text, text.upper(), f"{text} more"]
     unit = write_unit(tmp_path, "u", texts, np.array([True, False, False]))
     assert find_near(tmp_path, [unit], 4) == {"u": [False, words >= MIN_WORDS, words > 7]}
+
+
+@pytest.mark.parametrize(("others", "is_near"), [(0, True), (99, True), (100, False)])
+def test_a_phrase_of_many_held_out_reviews_is_not_compared(tmp_path, others, is_near):
+    """Beside the one that a review repeats as many have the phrase that it is made of."""
+    phrase = " ".join(f"p{i}" for i in range(12))
+    held = [phrase, *(f"{phrase} {text}" for text in draw_texts(others, 6, 20, 30))]
+    texts = [*held, f"{phrase} So it is"]
+    unit = write_unit(tmp_path, "u", texts, np.arange(len(texts)) < len(held))
+    assert find_near(tmp_path, [unit], 2)["u"][-1] == is_near
 
 
 def test_a_run_that_a_review_repeats_counts_once(tmp_path):

@@ -137,7 +137,7 @@ def write_unit(unit: tuple[dict, list[bytes]], punkt: str, folders: Folders) -> 
     if "splitter" not in _remembered:
         _remembered["splitter"] = BatchSplitter(sentences.decode_punkt(punkt))
     dropped = write_pass.DroppedRows(*map(write_pass.unpack_rows, (copies, [], [])))
-    nothing_shared = held_out_matches.UnitMatches(0, ())
+    nothing_shared = held_out_matches.UnitMatches(counts["unit"], [], ())
     splitter: Any = _remembered["splitter"]
     write_pass.write_unit(counts, dropped, 0, folders, splitter, nothing_shared)
 

@@ -33,12 +33,15 @@ def list_runs(words: Words) -> tuple[np.ndarray, np.ndarray]:
 
 
 def drop_repeated_runs(runs: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each run of a text once, and the text of each, by text and then by run."""
-    order = np.lexsort((runs, owners))
-    runs, owners = runs[order], owners[order]
-    first = np.ones(len(runs), dtype=bool)
-    first[1:] = (runs[1:] != runs[:-1]) | (owners[1:] != owners[:-1])
-    return runs[first], owners[first]
+    """Return each run of a text once, and the text of each, in their order."""
+    order = np.argsort(runs)
+    equal = runs[order[1:]] == runs[order[:-1]]
+    several = order[np.append(equal, False) | np.append(False, equal)] if len(runs) else order
+    several = several[np.lexsort((owners[several], runs[several]))]
+    repeats = (np.diff(runs[several]) == 0) & (np.diff(owners[several]) == 0)
+    stays = np.ones(len(runs), dtype=bool)
+    stays[several[1:][repeats]] = False
+    return runs[stays], owners[stays]
 
 
 def count_shared_runs(

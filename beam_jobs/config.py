@@ -111,7 +111,7 @@ class CorpusOptions(TextOptions):
         "files of evaluation texts that must never reach pre-training", (), metavar="GLOB"
     )
     withhold_own: bool = setting(
-        "drop pretrain and train reviews that nearly repeat a dev or test review; a sixth more "
+        "drop pretrain and train reviews that nearly repeat a dev or test review; a quarter more "
         "CPU time of the corpus job",
         True,
     )

@@ -146,7 +146,9 @@ def match_held_out(
     near: beam.PCollection | None,
     plan: CorpusPlan,
 ) -> Any:
-    """Return what reviews share with dev and test reviews as a side input; none if not wanted."""
+    """Return the files of what reviews share with dev and test reviews as a side input; none if
+    not wanted.
+    """
     if not plan.preparation.withhold_own:
         return ()
     earlier: Any = ()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from beam_jobs.corpus import parquet_files
 from beam_jobs.corpus.folders import Folders
 from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
-from beam_jobs.deduplication.held_out_matches import MatchFile, UnitMatches
+from beam_jobs.deduplication.held_out_matches import UnitMatches
 from beam_jobs.job import storage
 from beam_jobs.job.command import give_memory_back
 from beam_jobs.text.sentence_batches import BatchSplitter
@@ -36,9 +36,9 @@ class WriteUnits(beam.DoFn):
         element: tuple[str, dict[str, Iterable[Any]]],
         all_counts: list[dict[str, Any]],
         punkt: str,
-        matches: Sequence[MatchFile],
+        matches: Sequence[str],
     ) -> Iterator[dict[str, Any]]:
-        """Yield the counts of a unit; `matches` are what reviews share with held-out ones."""
+        """Yield the counts of a unit; `matches` are the paths of `write_matches`."""
         if self.splitter is None:
             self.splitter = BatchSplitter(decode_punkt(punkt))
         _, joined = element

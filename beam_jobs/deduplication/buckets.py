@@ -8,15 +8,15 @@ import base64
 
 import numpy as np
 
-MAX_BUCKETS = 256
+MAX_BUCKETS = 1024
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
 """From so many reviews on there are so many buckets, at least: 0.7 µs a review go to several
 workers, and a bucket more takes 0.2 ms of each unit."""
 
 
 def number_buckets(hashes: np.ndarray) -> np.ndarray:
-    """Return the bucket of each hash (uint64), uint8, if there are MAX_BUCKETS."""
-    return (hashes >> np.uint64(56)).astype(np.uint8)
+    """Return the bucket of each hash (uint64), uint16, if there are MAX_BUCKETS."""
+    return (hashes >> np.uint64(65 - MAX_BUCKETS.bit_length())).astype(np.uint16)
 
 
 def encode_starts(hashes: np.ndarray) -> str:
@@ -26,8 +26,12 @@ def encode_starts(hashes: np.ndarray) -> str:
 
 def encode_counts(counts: np.ndarray) -> str:
     """Return where each of several stretches of these lengths begins, and the end, as text."""
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    return base64.b64encode(starts.astype("<u4").tobytes()).decode()
+    return base64.b64encode(compute_starts(counts).tobytes()).decode()
+
+
+def compute_starts(counts: np.ndarray) -> np.ndarray:
+    """Return where each of several stretches of these lengths begins, and the end, uint32."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype("<u4")
 
 
 def decode_starts(starts: str) -> np.ndarray:

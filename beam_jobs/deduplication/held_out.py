@@ -9,10 +9,10 @@ Who has the text leaves files of runs, bucket by bucket (buckets.py), for held_o
 """
 
 import json
-import os
+import mmap
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -72,10 +72,16 @@ class BucketedRows:
             open(written, "wb") as file,
         ):
             spool.flush()
+            found = map_file(spool, int(counts.sum()) * self._size)
             for rows, end in zip(counts.T.ravel().tolist(), ends.T.ravel().tolist(), strict=True):
-                start = (end - rows) * self._size
-                file.write(os.pread(spool.fileno(), rows * self._size, start))
+                file.write(found[(end - rows) * self._size : end * self._size])
         return encode_counts(counts.sum(axis=0))
+
+
+def map_file(file: IO[bytes], size: int) -> memoryview:
+    """Return the first bytes of a file, mapped into memory."""
+    # an empty file cannot be mapped
+    return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
 
 
 class RunHasher:

@@ -10,7 +10,6 @@ comes later changes nothing in what the earlier ones left.
 """
 
 import collections
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,8 +26,9 @@ from beam_jobs.text.spans import expand_spans
 MATCH = np.dtype([("row", "<u4"), ("text", "<u4"), ("size", "<u4"), ("shared", "<u4")])
 """Row number of a review in its unit; number of a held-out one among all, and how many runs it has;
 how many both have in a bucket."""
-BUCKET_RUNS = 1 << 22
-"""Held-out runs of a bucket, as long as there are no more than MAX_BUCKETS: 64 MiB."""
+BUCKET_RUNS = 1 << 21
+"""Held-out runs of a bucket at most, 32 MiB, until there are MAX_BUCKETS; with 250 million reviews
+they have 4 million each."""
 COMMON_TEXTS = 100
 """A run that more held-out reviews have is a phrase ("in exchange for my honest and unbiased
 review") and not compared: the pairs of reviews that share it would grow with the square of the
@@ -36,8 +36,6 @@ dump. GPT-3 (Brown et al. 2020, appendix C) took 10."""
 BLOCK_ROWS = 1 << 14
 """Rows of a unit whose matches are added up at once."""
 Counts = list[dict[str, Any]]
-MatchFile = dict[str, Any]
-"""The "path" of a bucket's MATCH, and where each block begins in it ("starts"), by unit."""
 
 
 def list_run_buckets(
@@ -57,13 +55,14 @@ def write_matches(
     counts: Counts,
     near: Sequence[tuple[str, bytes]],
     earlier: Sequence[HeldOutFile],
-) -> MatchFile:
-    """Write what the reviews of all units share with held-out ones in a bucket, once.
+) -> str:
+    """Write what the reviews of all units share with held-out ones in a bucket, once; return the
+    path of MATCH, block by block. Where each block begins is in a file with .starts behind it.
 
     `near` are packed row numbers by unit of near-duplicates, which are not held out.
     """
     path = storage.join_path(folder, f"{bucket[0]:03d}.matches")
-    marker = f"{path}.json"
+    marker = f"{path}.starts"
     if not storage.exists(marker):
         units = sorted(counts, key=lambda unit: unit["unit"])
         held_out = HeldOutRuns(bucket, list_held_out_files(prepared, units, near, earlier))
@@ -77,9 +76,9 @@ def write_matches(
                     file.write(matches.tobytes())
                     blocks += np.bincount(matches["row"] // BLOCK_ROWS, minlength=len(blocks))
                 pairs.append(blocks)
-        starts = buckets.encode_counts(np.concatenate(pairs))
-        storage.write_json(marker, {"path": path, "starts": starts})
-    return json.loads(storage.read_bytes(marker))
+        starts = buckets.compute_starts(np.concatenate(pairs))
+        storage.write_bytes(marker, starts.tobytes())
+    return path
 
 
 def count_blocks(unit: dict[str, Any]) -> int:
@@ -188,12 +187,14 @@ def read_bucket(path: str, starts: str, bucket: tuple[int, int], kind: np.dtype)
 class UnitMatches:
     """What the reviews of a unit share with held-out ones, added up over all buckets."""
 
-    def __init__(self, unit: str, counts: Counts, files: Sequence[MatchFile]) -> None:
+    def __init__(self, unit: str, counts: Counts, paths: Sequence[str]) -> None:
         before = sum(count_blocks(other) for other in counts if other["unit"] < unit)
-        blocks = sum(count_blocks(other) for other in counts if other["unit"] == unit)
-        places = slice(before, before + blocks + 1)
-        self._starts = [buckets.decode_starts(file["starts"])[places].tolist() for file in files]
-        self._paths = [file["path"] for file in files]
+        after = sum(count_blocks(other) for other in counts if other["unit"] <= unit)
+        self._starts = [
+            np.frombuffer(storage.read_range(f"{path}.starts", 4 * before, 4 * (after + 1)), "<u4")
+            for path in paths
+        ]
+        self._paths = paths
         self._block, self._matches = -1, np.empty(0, MATCH)
 
     def mark_near(self, first_row: int, sizes: np.ndarray) -> np.ndarray:
@@ -216,7 +217,8 @@ class UnitMatches:
         """Return MATCH of a block over all buckets, by row."""
         parts, size = [], MATCH.itemsize
         for path, starts in zip(self._paths, self._starts, strict=True):
-            parts.append(storage.read_range(path, starts[block] * size, starts[block + 1] * size))
+            first, last = int(starts[block]), int(starts[block + 1])
+            parts.append(storage.read_range(path, first * size, last * size))
         matches = np.frombuffer(b"".join(parts), MATCH)
         matches = matches.take(np.lexsort((matches["text"], matches["row"])))
         is_first = np.ones(len(matches), bool)

@@ -12,6 +12,7 @@ from beam_jobs.deduplication.index_files import RUN
 from beam_jobs.text.splits import SPLITS
 from tests.beam_jobs.deduplication.word_texts import draw_copies, draw_texts, list_runs, overlap
 
+MAX = buckets.MAX_BUCKETS
 BATCH = 300
 """Reviews that are hashed at once: more than BATCH_TEXTS, and several batches a unit."""
 
@@ -60,7 +61,7 @@ def reviews():
     return texts, rng.random(len(texts)) < 0.3
 
 
-@pytest.mark.parametrize("of", [1, 4, 256])
+@pytest.mark.parametrize("of", [1, 4, 1024])
 def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, monkeypatch):
     """Two units; a filter that lets much through, and few matches counted at once."""
     texts, is_held = reviews
@@ -89,7 +90,7 @@ def test_half_of_the_runs_are_enough(tmp_path, words, is_near):
     [text] = draw_texts(1, 5, 20, 21)
     review = " ".join([*text.split()[:words], *(f"z{i}" for i in range(30))])
     unit = write_unit(tmp_path, "u", [text, review], np.array([True, False]))
-    for of in (1, 256):
+    for of in (1, 1024):
         assert find_near(tmp_path, [unit], of) == {"u": [False, is_near]}
 
 
@@ -167,10 +168,10 @@ def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
     for kind, rows, wanted in (("runs", RUN, ~is_held), ("heldout", HELD_RUN, is_held)):
         path = str(tmp_path / f"u.{kind}")
         parts = [
-            held_out_matches.read_bucket(path, counts[kind], (b, 256), rows) for b in range(256)
+            held_out_matches.read_bucket(path, counts[kind], (b, MAX), rows) for b in range(MAX)
         ]
         for bucket, part in enumerate(parts):
-            assert (part["run"] >> np.uint64(56) == bucket).all()
+            assert (buckets.number_buckets(part["run"]) == bucket).all()
         found = np.concatenate(parts)
         assert buckets.count_rows(counts[kind]) == len(found)
         per_text = np.bincount(found["text"], minlength=len(texts)).tolist()

@@ -52,7 +52,7 @@ def test_a_host_with_another_store_says_so(tmp_path, store, order):
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ('"version": ', '"version": 1', "corpus is [0-9a-f]{16} here and [0-9a-f]{16} there"),
+        ('"version": 7', '"version": 8', "corpus is [0-9a-f]{16} here and [0-9a-f]{16} there"),
         ('"near_duplicates": 0.0', '"near_copies": 0.0', "near_copies"),
         ("corpus:format_arguments", "corpus:format_later", "no flows.stages.corpus:format_later"),
     ],

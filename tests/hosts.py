@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -25,10 +25,14 @@ from tests.served import Servers, pointed_at
 
 
 class Shared:
-    """What all hosts have in common: the services of deploy/compose.yaml, and a bucket."""
+    """What all hosts have in common: the services of deploy/compose.yaml, and a bucket.
 
-    def __init__(self, folder: Path, s3: S3Server, database_port: int):
+    `prefix` are words before every command, of a network for instance.
+    """
+
+    def __init__(self, folder: Path, s3: S3Server, database_port: int, prefix: Sequence[str] = ()):
         self.folder, self.s3, self.store = folder, s3, f"s3://{BUCKET}/runs"
+        self.prefix = prefix
         dotenv = {
             **s3.environment(),
             "AMAZON_ELECTRA_STORE": self.store,
@@ -104,7 +108,7 @@ class Host:
         return self.shared.compose.build_environment("worker-cpu", self.home)
 
     def start(self, service: str) -> "subprocess.Popen[bytes]":
-        prefix = become_user(self.user) if self.user else ()
+        prefix = [*self.shared.prefix, *(become_user(self.user) if self.user else ())]
         return self.shared.compose.start(service, self.home, prefix)
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -144,12 +148,16 @@ class Host:
 
 
 @contextmanager
-def serve_shared(folder: Path) -> Iterator[Shared]:
-    """The servers of deploy/compose.yaml, told of pools and deployments, and an S3 server."""
+def serve_shared(
+    folder: Path, s3: S3Server | None = None, prefix: Sequence[str] = ()
+) -> Iterator[Shared]:
+    """The servers of deploy/compose.yaml, told of pools and deployments, and an S3 server, unless
+    one is given.
+    """
     with ExitStack() as ends:
-        s3 = ends.enter_context(serve_s3(folder / "s3"))
+        s3 = s3 or ends.enter_context(serve_s3(folder / "s3"))
         psql, port = ends.enter_context(serve_postgresql())
-        shared = Shared(folder, s3, port)
+        shared = Shared(folder, s3, port, prefix)
         for words in ("create role electra superuser login", "create database prefect"):
             subprocess.run([*psql, "-c", words], check=True)
         prepare = ["-d", "prefect", "-f", str(folder / "databases")]
@@ -162,12 +170,12 @@ def serve_shared(folder: Path) -> Iterator[Shared]:
 
 
 @contextmanager
-def serve_for_users() -> Iterator[Shared]:
+def serve_for_users(s3: S3Server | None = None, prefix: Sequence[str] = ()) -> Iterator[Shared]:
     """The same, in a folder that other users may enter; this process is an operator's."""
     with tempfile.TemporaryDirectory(prefix="pools-") as name:  # pytest's is closed to them
         folder = Path(name)
         folder.chmod(0o711)
-        with serve_shared(folder) as shared, pointed_at_shared(shared):
+        with serve_shared(folder, s3, prefix) as shared, pointed_at_shared(shared):
             yield shared
 
 

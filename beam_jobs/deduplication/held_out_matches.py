@@ -26,14 +26,14 @@ from beam_jobs.text.spans import expand_spans
 MATCH = np.dtype([("row", "<u4"), ("text", "<u4"), ("size", "<u4"), ("shared", "<u4")])
 """Row number of a review in its unit; number of a held-out one among all, and how many runs it has;
 how many both have in a bucket."""
-BUCKET_RUNS = 1 << 21
-"""Held-out runs of a bucket at most, 32 MiB, until there are MAX_BUCKETS; with 250 million reviews
-they have 4 million each."""
+BUCKET_RUNS = 1 << 22
+"""Held-out runs of a bucket at most, 64 MiB, until there are MAX_BUCKETS, with some 250 million
+reviews. Half as many would double the stretches that are read from a store, 5 to 10 ms each."""
 COMMON_TEXTS = 100
 """A run that more held-out reviews have is a phrase ("in exchange for my honest and unbiased
 review") and not compared: the pairs of reviews that share it would grow with the square of the
 dump. GPT-3 (Brown et al. 2020, appendix C) took 10."""
-BLOCK_ROWS = 1 << 14
+BLOCK_ROWS = 1 << 16
 """Rows of a unit whose matches are added up at once."""
 Counts = list[dict[str, Any]]
 

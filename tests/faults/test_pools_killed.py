@@ -123,43 +123,53 @@ def is_job(process):
     )
 
 
-def test_ten_kills_change_no_byte(shared, tmp_path):
-    assert is_healthy(f"{shared.compose.prefect}/api/health")
-    served = shared.served
-    run = served.start("domain-adaptation", dump={"paths": DUMP}, **SETTINGS)
-    cluster, chance = Cluster(shared, run), random.Random(SEED)
-    kills = ["host trainer", "worker trainer", "worker data", "job", "server s3"] * 2
-    kills[kills.index("worker data")], kills[-1] = "host data", "server prefect"
-    chance.shuffle(kills)
+def endure(served, cluster, kills):
+    """Let a run go through these kills to its end; each comes once work goes on after the last."""
+    run, chance = cluster.run, random.Random(SEED)
     told, began = [], time.time()
-    try:
-        eventually(cluster.find_last_sign, lambda: served.told(run))
-        for what in kills:
-            time.sleep(chance.uniform(*PAUSE_SECONDS))
-            if served.run(run).state.is_final():
-                break
-            at = time.time()
-            cluster.kill(what)
-            mended = time.time()
-            eventually(
-                lambda mended=mended: (
-                    cluster.find_last_sign() > mended or served.run(run).state.is_final()
-                ),
-                lambda: served.told(run),
-            )
-            told.append((at - began, what, time.time() - at))
-            print(f"{told[-1][0]:6.0f} s  {what:<16} work went on after {told[-1][2]:5.1f} s")
-        served.wait(run, "Completed")
-    finally:
-        cluster.lose()
+    for what in kills:
+        time.sleep(chance.uniform(*PAUSE_SECONDS))
+        if served.run(run).state.is_final():
+            break
+        at = time.time()
+        cluster.kill(what)
+        mended = time.time()
+        eventually(
+            lambda mended=mended: (
+                cluster.find_last_sign() > mended or served.run(run).state.is_final()
+            ),
+            lambda: served.told(run),
+        )
+        told.append((at - began, what, time.time() - at))
+        print(f"{told[-1][0]:6.0f} s  {what:<16} work went on after {told[-1][2]:5.1f} s")
+    served.wait(run, "Completed")
     assert len(told) == len(kills), "the run was over before the last kill"
 
+
+def compare_with_local_run(shared, folder):
+    """Compare what is in the bucket with what one machine makes that nobody disturbs."""
     words = [sys.executable, "-m", "flows.cli.main", "run", "--dump", *DUMP]
-    words += ["--store", str(tmp_path / "local"), *(w for s in CHOSEN for w in ("--set", s))]
+    words += ["--store", str(folder / "local"), *(w for s in CHOSEN for w in ("--set", s))]
     outside = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "PREFECT_HOME")
     alone = {name: value for name, value in os.environ.items() if name not in outside}
     local = subprocess.run(words, capture_output=True, text=True, env=alone)
     assert local.returncode == 0, local.stderr
     shared.s3.kill()
     shared.s3.start()  # what lies in the bucket counts, not what its server remembers
-    compare(Store(tmp_path / "local"), Store(shared.store))
+    compare(Store(folder / "local"), Store(shared.store))
+
+
+def test_ten_kills_change_no_byte(shared, tmp_path):
+    assert is_healthy(f"{shared.compose.prefect}/api/health")
+    served = shared.served
+    run = served.start("domain-adaptation", dump={"paths": DUMP}, **SETTINGS)
+    cluster = Cluster(shared, run)
+    kills = ["host trainer", "worker trainer", "worker data", "job", "server s3"] * 2
+    kills[kills.index("worker data")], kills[-1] = "host data", "server prefect"
+    random.Random(SEED).shuffle(kills)
+    try:
+        eventually(cluster.find_last_sign, lambda: served.told(run))
+        endure(served, cluster, kills)
+    finally:
+        cluster.lose()
+    compare_with_local_run(shared, tmp_path)

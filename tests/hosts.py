@@ -27,16 +27,25 @@ from tests.served import Servers, pointed_at
 class Shared:
     """What all hosts have in common: the services of deploy/compose.yaml, and a bucket.
 
-    `prefix` are words before every command, of a network for instance.
+    `prefix` are words before every command, of a network for instance; `private_hosts` are the ones
+    of a private network that services may be sent to.
     """
 
-    def __init__(self, folder: Path, s3: S3Server, database_port: int, prefix: Sequence[str] = ()):
+    def __init__(
+        self,
+        folder: Path,
+        s3: S3Server,
+        database_port: int,
+        prefix: Sequence[str] = (),
+        private_hosts: Sequence[str] = (),
+    ):
         self.folder, self.s3, self.store = folder, s3, f"s3://{BUCKET}/runs"
         self.prefix = prefix
         dotenv = {
             **s3.environment(),
             "AMAZON_ELECTRA_STORE": self.store,
             "AMAZON_ELECTRA_LEASE_SECONDS": "20",
+            "AMAZON_ELECTRA_PRIVATE_HOSTS": ",".join(private_hosts),
             "OMP_NUM_THREADS": "1",
         }
         self.compose = Compose(folder, database_port, dotenv)
@@ -149,7 +158,10 @@ class Host:
 
 @contextmanager
 def serve_shared(
-    folder: Path, s3: S3Server | None = None, prefix: Sequence[str] = ()
+    folder: Path,
+    s3: S3Server | None = None,
+    prefix: Sequence[str] = (),
+    private_hosts: Sequence[str] = (),
 ) -> Iterator[Shared]:
     """The servers of deploy/compose.yaml, told of pools and deployments, and an S3 server, unless
     one is given.
@@ -157,7 +169,7 @@ def serve_shared(
     with ExitStack() as ends:
         s3 = s3 or ends.enter_context(serve_s3(folder / "s3"))
         psql, port = ends.enter_context(serve_postgresql())
-        shared = Shared(folder, s3, port, prefix)
+        shared = Shared(folder, s3, port, prefix, private_hosts)
         for words in ("create role electra superuser login", "create database prefect"):
             subprocess.run([*psql, "-c", words], check=True)
         prepare = ["-d", "prefect", "-f", str(folder / "databases")]
@@ -170,12 +182,14 @@ def serve_shared(
 
 
 @contextmanager
-def serve_for_users(s3: S3Server | None = None, prefix: Sequence[str] = ()) -> Iterator[Shared]:
+def serve_for_users(
+    s3: S3Server | None = None, prefix: Sequence[str] = (), private_hosts: Sequence[str] = ()
+) -> Iterator[Shared]:
     """The same, in a folder that other users may enter; this process is an operator's."""
     with tempfile.TemporaryDirectory(prefix="pools-") as name:  # pytest's is closed to them
         folder = Path(name)
         folder.chmod(0o711)
-        with serve_shared(folder, s3, prefix) as shared, pointed_at_shared(shared):
+        with serve_shared(folder, s3, prefix, private_hosts) as shared, pointed_at_shared(shared):
             yield shared
 
 

@@ -33,8 +33,7 @@ from beam_jobs.engine.job_server import cancel_flink_job
 from beam_jobs.engine.local_command import tune_memory
 from beam_jobs.engine.worker_check import add_worker_check, leave_probe
 from beam_jobs.engine.worker_starts import follow_flink_job
-from beam_jobs.job import storage
-from beam_jobs.job.errors import JobFailed, TransientError, UserError
+from beam_jobs.job.errors import NETWORK_ERRORS, JobFailed, TransientError, UserError
 
 POLL_SECONDS = 0.5
 POLL_PAUSE, MOST_POLL_PAUSE = 100, 60.0
@@ -45,9 +44,7 @@ NOTICE_SECONDS = 1.0
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 ERROR_KINDS = {kind.__name__: kind for kind in (UserError, JobFailed, TransientError)}
 ERROR_TEXT = re.compile(rf"\b({'|'.join(ERROR_KINDS)}): (.*)")
-NETWORK = re.compile(
-    rf"\b(Connection\w*Error|TimeoutError|{'|'.join(sorted(storage.NETWORK_ERRORS))}): .*"
-)
+NETWORK = re.compile(rf"\b(Connection\w*Error|TimeoutError|{'|'.join(sorted(NETWORK_ERRORS))}): .*")
 MISSING_CODE = re.compile(r"ModuleNotFoundError: No module named '(beam_jobs[\w.]*)'")
 CAUSE = re.compile(
     r"^\s*(?:Caused by: )?((?:[\w$]+\.)*_?[A-Z]\w*(?:Error|Exception|Failed): .*)", re.M

@@ -8,7 +8,7 @@ compares. It needs no engine's help, and costs one element.
 
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -49,8 +49,11 @@ def leave_probe(folder: str) -> Iterator[str]:
     storage.write_bytes(path, read_versions().beam_jobs.encode())
     try:
         yield path
-    finally:
-        storage.remove_path(path)
+    except BaseException:
+        with suppress(Exception):  # what failed is told, not that the store is away as well
+            storage.remove_path(path)
+        raise
+    storage.remove_path(path)
 
 
 def add_worker_check(pipeline: beam.Pipeline, probe: str) -> None:

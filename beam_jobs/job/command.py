@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-from beam_jobs.job.errors import JobFailed, TransientError, UserError
+from beam_jobs.job.errors import JobFailed, TransientError, UserError, is_network_error
 
 USER_ERROR = 2
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -65,23 +65,18 @@ def _run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> in
     except JobFailed as error:
         print_error(error)
         return os.EX_TEMPFAIL if isinstance(error, TransientError) else 1
-    except (ConnectionError, TimeoutError) as error:
-        traceback.print_exc()
-        print_error(error)
-        return os.EX_TEMPFAIL
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            traceback.print_exc()
-        print_error(error)
-        return 1
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
     except SystemExit as leaving:  # argparse: --help ends with 0, a wrong option with 2
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-    except Exception:
-        traceback.print_exc()
-        return 1
+    except Exception as error:
+        may_pass, is_system_error = is_network_error(error), isinstance(error, OSError)
+        if not (is_system_error and error.errno in DISK_FULL):
+            traceback.print_exc()
+        if may_pass or is_system_error:
+            print_error(error)
+        return os.EX_TEMPFAIL if may_pass else 1
     os.write(real_stdout, (json.dumps(result, ensure_ascii=False) + "\n").encode())
     return 0
 

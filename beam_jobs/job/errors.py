@@ -1,4 +1,18 @@
-"""The errors that say how a job ended: the user's mistake, for good, or until another attempt."""
+"""The errors that say how a job ended: the user's mistake, for good, or until another attempt; and
+which errors of others another attempt may not meet.
+"""
+
+NETWORK_ERRORS = {
+    "ClientConnectorDNSError",
+    "ClientConnectorError",
+    "ConnectTimeoutError",
+    "ConnectionClosedError",
+    "EndpointConnectionError",
+    "IncompleteRead",
+    "ReadTimeoutError",
+    "ServerDisconnectedError",
+    "ServerTimeoutError",
+}
 
 
 class UserError(ValueError):
@@ -11,3 +25,11 @@ class JobFailed(RuntimeError):
 
 class TransientError(JobFailed):
     """A disk, a network or a worker failed, so that the same command may succeed when run again."""
+
+
+def is_network_error(error: BaseException) -> bool:
+    """Return whether a second attempt may not meet this error of Python, botocore or aiohttp."""
+    return (
+        isinstance(error, ConnectionError | TimeoutError | TransientError)
+        or type(error).__name__ in NETWORK_ERRORS
+    )

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 import fsspec
 
 from beam_jobs.job import files
-from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.errors import TransientError, UserError, is_network_error
 from beam_jobs.job.hosts import open_checked_session
 
 PART_BYTES = 8 << 20
@@ -28,18 +28,6 @@ PART_BYTES = 8 << 20
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
 fsspec.config.conf["s3"] = S3_PARTS | fsspec.config.conf.get("s3", {})
-
-NETWORK_ERRORS = {
-    "ClientConnectorDNSError",
-    "ClientConnectorError",
-    "ConnectTimeoutError",
-    "ConnectionClosedError",
-    "EndpointConnectionError",
-    "IncompleteRead",
-    "ReadTimeoutError",
-    "ServerDisconnectedError",
-    "ServerTimeoutError",
-}
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -138,14 +126,6 @@ def report_unreachable(address: str, option: str) -> Iterator[None]:
         raise kind(
             f"{option} {address} cannot be reached: {error or type(error).__name__}"
         ) from error
-
-
-def is_network_error(error: BaseException) -> bool:
-    """Return whether a second attempt may not meet this error of Python, botocore or aiohttp."""
-    return (
-        isinstance(error, ConnectionError | TimeoutError | TransientError)
-        or type(error).__name__ in NETWORK_ERRORS
-    )
 
 
 def raise_storage_error(error: Exception, path: str) -> None:

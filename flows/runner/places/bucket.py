@@ -10,8 +10,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
-from beam_jobs.job.errors import TransientError, UserError
-from beam_jobs.job.storage import is_network_error
+from beam_jobs.job.errors import TransientError, UserError, is_network_error
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 300.0

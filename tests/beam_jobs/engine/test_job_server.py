@@ -154,6 +154,20 @@ def test_workers_with_other_code_are_told_before_they_give_other_bytes(dump, tmp
     assert line.endswith("install there what is installed here")
 
 
+def test_a_store_that_goes_away_does_not_hide_why_a_job_failed(tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+
+    def fail_without_store():
+        with worker_check.leave_probe(str(store)):
+            shutil.rmtree(store)
+            store.touch()  # now the probe cannot be removed
+            raise KeyError("the cause")
+
+    with pytest.raises(KeyError, match="the cause"):
+        fail_without_store()
+
+
 @pytest.mark.parametrize("part", ["python", "apache_beam"])
 def test_workers_with_other_versions_are_told(part, tmp_path):
     """The step that compares them, on a worker that differs from the job in one."""

@@ -41,7 +41,12 @@ def test_a_failure_has_a_traceback():
 
 
 @pytest.mark.parametrize(
-    "error", ["ConnectionResetError(104, 'reset')", "TimeoutError('too slow')"]
+    "error",
+    [
+        "ConnectionResetError(104, 'reset')",
+        "TimeoutError('too slow')",
+        "type('EndpointConnectionError', (Exception,), {})('no S3 server')",  # as botocore's
+    ],
 )
 def test_what_another_attempt_may_mend_has_a_code_of_its_own(error):
     done = start(f"    raise {error}")

@@ -71,10 +71,10 @@ def _run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> in
     except SystemExit as leaving:  # argparse: --help ends with 0, a wrong option with 2
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except Exception as error:
-        may_pass, is_system_error = is_network_error(error), isinstance(error, OSError)
-        if not (is_system_error and error.errno in DISK_FULL):
+        may_pass = is_network_error(error)
+        if not (isinstance(error, OSError) and error.errno in DISK_FULL):
             traceback.print_exc()
-        if may_pass or is_system_error:
+        if may_pass or isinstance(error, OSError):
             print_error(error)
         return os.EX_TEMPFAIL if may_pass else 1
     os.write(real_stdout, (json.dumps(result, ensure_ascii=False) + "\n").encode())

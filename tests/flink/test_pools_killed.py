@@ -49,7 +49,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def flink(tmp_path_factory):
-    with start_cluster(tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp("logs")) as flink:
+    hidden = tmp_path_factory.mktemp("hidden")
+    with start_cluster(hidden, tmp_path_factory.mktemp("logs")) as flink:
         yield flink
 
 

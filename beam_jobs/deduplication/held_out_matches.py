@@ -3,7 +3,8 @@
 A bucket has the runs of all reviews that begin with the same bits (held_out.py). Who compares it
 holds the held-out ones and reads the others unit by unit; what both have is counted by pairs of
 reviews, in one file a bucket, by blocks of a unit's rows. The second pass over a unit adds up what
-the buckets say of a block. So no worker ever holds more than a bucket, however large the dump.
+the buckets say of some blocks. So no worker ever holds more than a bucket or BLOCK_MATCHES, however
+large the dump.
 
 A review is compared with the held-out reviews of its own dump and of earlier ones: a dump that
 comes later changes nothing in what the earlier ones left.
@@ -19,7 +20,7 @@ from beam_jobs.deduplication import buckets, run_filter
 from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
 from beam_jobs.deduplication.held_out import FIRST_DUMP, HELD_RUN, HeldOutFile
 from beam_jobs.deduplication.index_files import RUN
-from beam_jobs.deduplication.overlaps import are_near, count_shared_runs
+from beam_jobs.deduplication.overlaps import are_near, count_shared_runs, cut_groups
 from beam_jobs.job import storage
 from beam_jobs.text.spans import expand_spans
 
@@ -33,8 +34,10 @@ COMMON_TEXTS = 100
 """A run that more held-out reviews have is a phrase ("in exchange for my honest and unbiased
 review") and not compared: the pairs of reviews that share it would grow with the square of the
 dump. GPT-3 (Brown et al. 2020, appendix C) took 10."""
-BLOCK_ROWS = 1 << 16
-"""Rows of a unit whose matches are added up at once."""
+BLOCK_ROWS = 1 << 12
+"""Rows of a unit between two places where its matches can be cut."""
+BLOCK_MATCHES = 1 << 21
+"""Matches that are added up at once, 32 MiB, unless one block has more."""
 Counts = list[dict[str, Any]]
 
 
@@ -190,12 +193,15 @@ class UnitMatches:
     def __init__(self, unit: str, counts: Counts, paths: Sequence[str]) -> None:
         before = sum(count_blocks(other) for other in counts if other["unit"] < unit)
         after = sum(count_blocks(other) for other in counts if other["unit"] <= unit)
-        self._starts = [
-            np.frombuffer(storage.read_range(f"{path}.starts", 4 * before, 4 * (after + 1)), "<u4")
-            for path in paths
+        places = 4 * before, 4 * (after + 1)
+        starts = [
+            np.frombuffer(storage.read_range(f"{path}.starts", *places), "<u4") for path in paths
         ]
+        self._starts = np.array(starts, np.int64).reshape(len(paths), after + 1 - before)
         self._paths = paths
-        self._block, self._matches = -1, np.empty(0, MATCH)
+        weights = np.diff(self._starts).sum(axis=0)
+        self._groups = list(cut_groups(np.arange(after - before), weights, BLOCK_MATCHES))
+        self._group, self._matches = (0, 0), np.empty(0, MATCH)
 
     def mark_near(self, first_row: int, sizes: np.ndarray) -> np.ndarray:
         """Return of the reviews from a row on, which have so many runs, whether each nearly
@@ -204,20 +210,27 @@ class UnitMatches:
         near, last_row = np.zeros(len(sizes), bool), first_row + len(sizes)
         if not self._paths:
             return near
-        for block in range(first_row // BLOCK_ROWS, -(-last_row // BLOCK_ROWS)):
-            if block != self._block:
-                self._block, self._matches = block, self._add_up(block)
+        for group in self._groups:
+            if group[1] * BLOCK_ROWS <= first_row or group[0] * BLOCK_ROWS >= last_row:
+                continue
+            if group != self._group:
+                self._matches = np.empty(0, MATCH)  # what it held goes before the next is read
+                self._group, self._matches = group, self._add_up(*group)
             bounds = np.searchsorted(self._matches["row"], [first_row, last_row])
             matches = self._matches[slice(*bounds)]
             rows = matches["row"] - first_row
             near[rows[are_near(matches["shared"], sizes[rows], matches["size"])]] = True
         return near
 
-    def _add_up(self, block: int) -> np.ndarray:
-        """Return MATCH of a block over all buckets, by row."""
+    def _add_up(self, first_block: int, last_block: int) -> np.ndarray:
+        """Return MATCH of blocks, the last one excluded, over all buckets, by row."""
         parts, size = [], MATCH.itemsize
-        for path, starts in zip(self._paths, self._starts, strict=True):
-            first, last = int(starts[block]), int(starts[block + 1])
+        for path, first, last in zip(
+            self._paths,
+            self._starts[:, first_block].tolist(),
+            self._starts[:, last_block].tolist(),
+            strict=True,
+        ):
             parts.append(storage.read_range(path, first * size, last * size))
         matches = np.frombuffer(b"".join(parts), MATCH)
         matches = matches.take(np.lexsort((matches["text"], matches["row"])))

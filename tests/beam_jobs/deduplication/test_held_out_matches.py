@@ -1,5 +1,7 @@
 """Near copies of dev and test reviews against their definition, however many buckets there are."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +11,7 @@ from beam_jobs.deduplication import buckets, held_out, held_out_matches, overlap
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN, RunHasher
 from beam_jobs.deduplication.index_files import RUN
+from beam_jobs.job import storage
 from beam_jobs.text.splits import SPLITS
 from tests.beam_jobs.deduplication.word_texts import draw_copies, draw_texts, list_runs, overlap
 
@@ -70,6 +73,7 @@ def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, monkeyp
         monkeypatch.setattr(run_filter, "MIN_WORDS", 1)
         monkeypatch.setattr(overlaps, "MATCHES", 16)
         monkeypatch.setattr(held_out_matches, "BLOCK_ROWS", 100)
+        monkeypatch.setattr(held_out_matches, "BLOCK_MATCHES", 3_000)  # two blocks or so
     units = [
         write_unit(tmp_path, name, texts[part], is_held[part])
         for name, part in (("u1", slice(600, None)), ("u0", slice(600)))
@@ -82,6 +86,29 @@ def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, monkeyp
     ]
     assert found["u0"] + found["u1"] == expected
     assert 80 < sum(expected) < 300
+
+
+@pytest.mark.parametrize(("most", "groups"), [(1, 10), (10**9, 1)])
+def test_as_many_matches_are_read_at_once_as_fit(tmp_path, reviews, most, groups, monkeypatch):
+    monkeypatch.setattr(held_out_matches, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(held_out_matches, "BLOCK_MATCHES", most)
+    texts, is_held = reviews
+    counts, sizes = write_unit(tmp_path, "u0", texts, is_held)
+    path = held_out_matches.write_matches((0, 1), str(tmp_path), str(tmp_path), [counts], (), ())
+    places = []
+    read_range = storage.read_range
+
+    def note_place(read, first, last):
+        if read == path:
+            places.append((first, last))
+        return read_range(read, first, last)
+
+    monkeypatch.setattr(storage, "read_range", note_place)
+    assert len(texts) == 1000
+    assert sum(mark_rows("u0", sizes, [counts], [path])) > 10
+    assert len(places) == groups
+    assert [first for first, _ in places[1:]] == [last for _, last in places[:-1]]
+    assert (places[0][0], places[-1][1]) == (0, os.path.getsize(path))
 
 
 @pytest.mark.parametrize(("words", "is_near"), [(15, True), (14, True), (13, False)])

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from fsspec.asyn import reset_after_fork
 
 NETWORK = "10.77.7"
 FIRST_ADDRESS = 10
@@ -72,13 +73,17 @@ class Host:
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """Have this thread, and all that it starts, use the host's network within the block."""
+        """Have this thread, and all that it starts, use the host's network within the block. fsspec's
+        thread begins anew on both sides, as it stays in the network in which it began.
+        """
         with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.space}") as here:
             enter_network(here.fileno())
+            reset_after_fork()
             try:
                 yield
             finally:
                 enter_network(home.fileno())
+                reset_after_fork()
 
     def list_processes(self) -> list[psutil.Process]:
         """Return what runs here, the oldest first."""

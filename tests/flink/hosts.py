@@ -73,8 +73,9 @@ class Host:
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """Have this thread, and all that it starts, use the host's network within the block. fsspec's
-        thread begins anew on both sides, as it stays in the network in which it began.
+        """Have this thread, and all that it starts, use the host's network within the block.
+
+        fsspec's thread begins anew on both sides, as it stays in the network in which it began.
         """
         with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.space}") as here:
             enter_network(here.fileno())

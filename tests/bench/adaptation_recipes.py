@@ -221,8 +221,17 @@ def load_last_state(words: list[str]) -> tuple[Any, Preset]:
     preset = pretrain.configure_preset(arguments, origin)
     device = pretrain.open_device("cpu", preset.pretraining.precision)
     shards = Shards.open(arguments.shards)
+    replay = None
+    if arguments.replay:
+        replay = pretrain.open_replay(shards, arguments.replay, arguments.replay_ratio)
     training = build_training(
-        preset, shards, device, arguments.output, origin=origin, probe=arguments.probe
+        preset,
+        shards,
+        device,
+        arguments.output,
+        origin=origin,
+        replay=replay,
+        probe=arguments.probe,
     )
     pretrain.resume_training(training)
     return training, preset

@@ -68,7 +68,8 @@ def figures(text: str) -> dict:
             "adaptation_recipes",
             [
                 *("--encoder", "{electra}", "--corpus", "{corpus}", "--shards", "{shards}"),
-                *("--tokens", 2000, "--recipes", "plain-5e-5", "pull", "--pretraining_seeds", 0, 1),
+                *("--tokens", 2000, "--general", "{shards}", "--pretraining_seeds", 0, 1),
+                *("--recipes", "plain-5e-5", "pull", "replay"),
                 *("--finetune", 1, "--seeds", 0),
             ],
             {"rows"},

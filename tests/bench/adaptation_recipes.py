@@ -2,16 +2,18 @@
 
     python tests/bench/adaptation_recipes.py --encoder DIR --corpus DIR --shards DIR
     [--general DIR] [--tokens 130000] [--recipes plain-2e-4 head-first …] [--averages 0.5]
-    [--pretraining_seeds 0] [--finetune 2] [--work DIR] [--json]
+    [--pretraining_seeds 0] [--draws 50] [--finetune 2] [--work DIR] [--json]
 
 Each recipe goes over as many tokens; what it costs besides, and how much the probe falls or rises,
 is in its row. `average 0.5` is the same trained trunk with half of the published weights put back,
-at no cost. With --finetune N the N best recipes and the published encoder are fine-tuned on 200
-labels, three seeds, as a published encoder is by default; accuracy is on 1,000 dev reviews, of the
-epoch that is best there: the test split is never read. Figures are means over the pre-training
-seeds. A finished recipe in --work is not trained again. MiniLM (6 layers of 384), 130,000 tokens,
-one thread of an AMD EPYC with bf16: one to three CPU minutes a recipe, 20 CPU seconds a probe, and
-100 a fine-tuning.
+at no cost. With --draws N the states of 2,000 train reviews are learned from in N draws of 200,
+half of them positive, and measured on 1,500 balanced dev reviews: `difference` is the mean over the
+draws less the published encoder's, its interval over the dev reviews. With --finetune N the N best
+recipes and the published encoder are fine-tuned on 200 labels, three seeds, as a published encoder
+is by default; accuracy is on 1,000 dev reviews, of the epoch that is best there. The test split is
+never read. Figures are means over the pre-training seeds. A finished recipe in --work is not
+trained again. MiniLM (6 layers of 384), 130,000 tokens, one thread of an AMD EPYC with bf16: one to
+three CPU minutes a recipe, 20 CPU seconds a probe, and 100 a fine-tuning.
 """
 
 import argparse
@@ -23,7 +25,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from beam_jobs.job.files import write_json
@@ -36,7 +40,14 @@ from model.finetuning.tasks import find_task
 from model.options import PretrainOptions
 from model.presets import PUBLISHED_FINETUNING, Preset
 from model.pretraining import outputs
-from model.pretraining.adaptation.probe import ACCURACY
+from model.pretraining.adaptation.config import AdaptationConfig
+from model.pretraining.adaptation.probe import (
+    ACCURACY,
+    LONGEST,
+    Probe,
+    build_classifier,
+    encode_reviews,
+)
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 
@@ -101,6 +112,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--general", type=Path, help="shards of other text, for replay")
     parser.add_argument("--pretraining_seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--draws", type=int, default=0, help="of 200 labels for a probe")
     parser.add_argument("--finetune", type=int, default=0, help="best recipes to fine-tune")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="of fine-tuning")
     parser.add_argument("--precision", default="bf16", help="(default: %(default)s)")
@@ -124,6 +136,8 @@ def measure_recipes(args: argparse.Namespace, work: Path) -> list[dict[str, Any]
     published = {"recipe": "published", "average": 1.0, "probe": rows[0]["origin_probe"]}
     published |= {"probes": [published["probe"]], "tokens": 0, "cpu_seconds": 0.0}
     rows.insert(0, published | {"encoders": [str(args.encoder)]})
+    if args.draws:
+        add_differences(args, rows, work)
     for row in rows[: args.finetune + 1] if args.finetune else []:
         row["dev"] = [
             finetune_encoder(encoder, args.corpus, seed, work)
@@ -237,6 +251,62 @@ def load_last_state(words: list[str]) -> tuple[Any, Preset]:
     return training, preset
 
 
+def add_differences(args: argparse.Namespace, rows: list[dict[str, Any]], work: Path) -> None:
+    """Add to each row the accuracy of a probe over draws of labels, and its difference to the
+    published encoder with its interval over the dev reviews.
+    """
+    found = {}
+    for name in args.recipes:
+        for seed in args.pretraining_seeds:
+            folder = locate_run(args, name, seed, work)
+            found[name, seed] = load_or_draw(args, name, seed, folder)
+    published = next(iter(found.values()))["1.0"]
+    for row in rows:
+        share = str(row["average"])
+        if row["recipe"] == "published":
+            row["drawn"] = float(published.mean())
+            continue
+        right = np.mean([found[row["recipe"], s][share] for s in args.pretraining_seeds], axis=0)
+        difference = right - published
+        row["drawn"] = float(right.mean())
+        row["difference"] = float(difference.mean())
+        row["half_width"] = float(1.96 * difference.std(ddof=1) / math.sqrt(len(difference)))
+
+
+def load_or_draw(args: argparse.Namespace, name: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Return by share of the published weights how often each dev review is judged rightly."""
+    file = folder.with_name(f"{folder.name}-{args.draws}-draws.npz")
+    if not file.exists():
+        training, _ = load_last_state(list_words(args, name, seed, folder))
+        config = AdaptationConfig(probe_train=2_000, probe_dev=1_500)
+        probe = Probe.open(args.corpus, args.encoder, LONGEST, config)
+        right = {}
+        for share in (0.0, *args.averages, 1.0):
+            with training.anchor.averaged(share):
+                right[str(share)] = draw_labels(training, probe, args.draws)
+        np.savez(file, **right)
+    return dict(np.load(file))
+
+
+def draw_labels(training: Any, probe: Probe, draws: int) -> NDArray[np.float64]:
+    """Return the share of the draws of 200 labels by which a probe judges each dev review rightly,
+    [reviews].
+    """
+    training.model.eval()
+    train, dev = (
+        encode_reviews(training.model, training.device, part) for part in (probe.train, probe.dev)
+    )
+    random = np.random.default_rng(0)
+    sides = [np.flatnonzero(probe.train.labels == label) for label in (0, 1)]
+    right = np.zeros(len(probe.dev.labels))
+    count = min(100, *map(len, sides))
+    for _ in range(draws):
+        drawn = np.concatenate([random.choice(side, count, replace=False) for side in sides])
+        classifier = build_classifier().fit(train[drawn], probe.train.labels[drawn])
+        right += classifier.predict(dev) == probe.dev.labels
+    return right / draws
+
+
 def list_encoders(args: argparse.Namespace, row: dict[str, Any], work: Path) -> list[str]:
     """Return the folders of a recipe's trained encoders, one for each pre-training."""
     if "encoders" not in row:
@@ -268,16 +338,27 @@ def finetune_encoder(encoder: str, corpus: Path, seed: int, work: Path) -> float
 
 def render_table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as Markdown."""
-    lines = ["| recipe | published share | tokens | CPU s | loss | probe | fine-tuned, dev |"]
-    lines.append("|---" * 7 + "|")
+    names = ["recipe", "published share", "tokens", "CPU s", "loss", "probe"]
+    names += ["probe over draws", "difference", "fine-tuned, dev"]
+    lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
     for row in rows:
         loss = f"{row['loss']:.2f}" if "loss" in row else "–"
+        drawn = f"{100 * row['drawn']:.1f}" if "drawn" in row else "–"
         lines.append(
             f"| {row['recipe']} | {row['average']:g} | {row['tokens']:,.0f} "
             f"| {row['cpu_seconds']:.0f} | {loss} | {render_mean(row['probes'])} "
+            f"| {drawn} | {render_difference(row)} "
             f"| {render_mean(row['dev']) if 'dev' in row else '–'} |"
         )
     return "\n".join(lines)
+
+
+def render_difference(row: dict[str, Any]) -> str:
+    """Return a row's difference to the published encoder with its interval, in points."""
+    if "difference" not in row:
+        return "–"
+    difference, half = 100 * row["difference"], 100 * row["half_width"]
+    return f"{difference:+.1f} ({difference - half:+.1f} to {difference + half:+.1f})"
 
 
 def render_mean(shares: list[float]) -> str:

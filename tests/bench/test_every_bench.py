@@ -69,6 +69,7 @@ def figures(text: str) -> dict:
             [
                 *("--encoder", "{electra}", "--corpus", "{corpus}", "--shards", "{shards}"),
                 *("--tokens", 2000, "--general", "{shards}", "--pretraining_seeds", 0, 1),
+                *("--draws", 2),
                 *("--recipes", "plain-5e-5", "pull", "replay"),
                 *("--finetune", 1, "--seeds", 0),
             ],

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -92,11 +92,15 @@ class Probe:
         """Return the share of dev reviews that the probe judges rightly."""
         is_training = model.training
         model.eval()
-        train, dev = (_encode_reviews(model, device, part) for part in (self.train, self.dev))
+        train, dev = (encode_reviews(model, device, part) for part in (self.train, self.dev))
         model.train(is_training)
-        regression = LogisticRegression(C=STRENGTH, max_iter=1000)
-        classifier = make_pipeline(StandardScaler(), regression).fit(train, self.train.labels)
+        classifier = build_classifier().fit(train, self.train.labels)
         return {ACCURACY: float((classifier.predict(dev) == self.dev.labels).mean())}
+
+
+def build_classifier() -> Pipeline:
+    """Return what learns polarity from mean states."""
+    return make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=1000))
 
 
 def _read_reviews(corpus: Path, split: Split, count: int, featurizer: Featurizer) -> Reviews:
@@ -118,10 +122,10 @@ def _read_reviews(corpus: Path, split: Split, count: int, featurizer: Featurizer
 
 
 @torch.no_grad()
-def _encode_reviews(
+def encode_reviews(
     model: PretrainingModel, device: Device, reviews: Reviews
 ) -> NDArray[np.float32]:
-    """Return the mean states, [reviews, layers · hidden]."""
+    """Return the mean states of the upper half of the layers, [reviews, layers · hidden]."""
     batches = list(cut_prediction_batches(reviews.features, REVIEWS_AT_ONCE))
     rows = []
     for places in batches:

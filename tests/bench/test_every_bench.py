@@ -80,6 +80,7 @@ def figures(text: str) -> dict:
             [
                 *("--corpus", "{corpus}", "--vocabulary", "{vocabulary}", "--steps", 6),
                 *("--recipes", "ELECTRA after half of the cost in MLM", "--seeds", 0, 1),
+                *("--processes", 2),
             ],
             {"rows"},
         ),

@@ -114,8 +114,8 @@ def figures(text: str) -> dict:
         ),
         (
             "same_recipe",
-            ["--pretrainings", 6, "--finetunings", 2, "--studies", 5, "--steps", 3],
-            {"false_positives", "of_one_pretraining_an_arm"},
+            ["--studies", 1, "--steps", 3, "--reviews", REVIEWS],
+            {"false_positives_share", "false_positives_high", "of_one_pretraining"},
         ),
         ("study_cells", ["--cells", 6], {"first_run_seconds_a_cell"}),
         ("scoring", ["--model", "{model}", "--input", "{dump}", "--workers", 1], set()),

@@ -28,7 +28,7 @@ LAYER_NORM_EPSILON = 1e-12  # google, transformers
 AUTO_PRECISION = "arithmetic; auto: bf16 where the device is fast at multiplying it"
 
 ELECTRA = {"objective": ("electra",)}
-LATER_SETTINGS = {"states": "fp32", "first_temperature": 0.0}
+LATER_SETTINGS = {"states": "fp32", "first_temperature": 0.0, "discriminator_warmup": 0.0}
 LATER_SETTINGS |= {"embedding_sharing": "tied", "fixed_generator": False, "mask_unit": "token"}
 VALIDATION = {"dev shards": ("given",)}
 CLASSIFICATION = {"shape": ("classification",)}
@@ -151,8 +151,9 @@ class PretrainingConfig:
     )
     warmup: float = setting("share of the steps (google: 10,000 of 1,000,000)", 0.01, ge=0, le=1)
     objective: Objective = setting("what is learnt", "electra")
-    discriminator_weight: float = setting(
-        "of the discriminator's loss (paper)", 50.0, ge=0, needs=ELECTRA
+    discriminator_weight: float = setting("of its loss (paper)", 50.0, ge=0, needs=ELECTRA)
+    discriminator_warmup: float = setting(
+        "share of the steps in which that weight rises from 0", 0.0, ge=0, le=1, needs=ELECTRA
     )
     generator_weight: float = setting("of the generator's loss (paper)", 1.0, ge=0, needs=ELECTRA)
     mask_token_fraction: float = setting(

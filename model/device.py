@@ -299,6 +299,14 @@ def open_device(kind: str, precision: str) -> Device:
     return {"cpu": Device, "cuda": Cuda, "xla": Xla, "xla-spmd": XlaSpmd}[kind](precision)
 
 
+def expect_document_attention(kind: str, precision: str) -> bool:
+    """Return whether a device of this kind will have `has_document_attention`, without opening it;
+    a GPU that multiplies no bf16 is not told from others.
+    """
+    is_gpu = kind == "cuda" or (kind == "auto" and torch.cuda.is_available())
+    return is_gpu and precision != "fp32"
+
+
 def check_device(kind: str) -> None:
     """Raise UserError if there is no such device; the device itself stays untouched."""
     if kind == "cuda" and not torch.cuda.is_available():

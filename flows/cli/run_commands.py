@@ -53,7 +53,8 @@ def add_run_commands(commands: Any) -> None:
     run.add_argument(
         "--preset",
         choices=tuple(PRESETS),
-        help="size of the model and length of its training (default: tiny)",
+        help="size of the model and length of its training (default: tiny, which pays on the "
+        "sample; with real reviews give --start-from too)",
     )
     run.add_argument(
         "--add-to",

@@ -240,7 +240,8 @@ class RunTemplate(Section):
     preset: PresetName = Field(
         default="tiny",
         description="Size of the model and length of its training; every number of it is in "
-        "model/presets.py.",
+        "model/presets.py. From random weights tiny is for the sample and for trying: on real "
+        "reviews, below 64 million tokens, give pretraining.start_from too.",
     )
     corpus: Corpus = Corpus()
     vocabulary: Vocabulary = Vocabulary()

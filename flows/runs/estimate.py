@@ -182,9 +182,8 @@ def count_pretraining_operations(stage: Stage, reviews: int) -> float:
     """Return the operations of the matrix products of a pre-training."""
     if "matrix_flops" in stage.result:
         return float(stage.result["matrix_flops"])
-    preset = resolve_preset(stage)
+    preset, length = resolve_preset(stage), find_length(stage)
     config, shards = preset.pretraining, read_shards(stage.inputs["shards"])
-    length = shards.get("max_length", preset.max_length)
     steps = stage.parameters.get("steps") or config.steps
     if "base" in stage.inputs and not stage.parameters.get("steps"):
         new = count_reviews(stage.inputs["shards"], reviews) * TOKENS / length
@@ -199,6 +198,12 @@ def count_pretraining_operations(stage: Stage, reviews: int) -> float:
         objective = stage.parameters["settings"].get("objective", "mlm")
     products = MatrixFlops.derive(architecture, size, objective, config.fixed_generator)
     return products.count(positions, TOKENS * positions, config.mask_probability * positions)
+
+
+def find_length(stage: Stage) -> int:
+    """Return the tokens of a sequence of a pre-training."""
+    shards = read_shards(stage.inputs["shards"])
+    return int(shards.get("max_length", resolve_preset(stage).max_length))
 
 
 def read_shards(shards: Stage) -> Mapping[str, Any]:

@@ -29,6 +29,7 @@ from flows.runs.estimate import estimate_run
 from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.runs.placement_check import check_placement
 from flows.runs.run_results import publish_results
+from flows.runs.small_budget import find_small_budget
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
 from flows.stages import dump, pretraining
@@ -127,6 +128,8 @@ def show_plan(
     else:
         seconds |= made.seconds
         runner.show_plan(plan_page.format_total(made), plan_page.render_plan(made))
+        if warning := find_small_budget(plan):
+            find_run_logger().warning(warning)
     todo = [stage for stage, is_complete in plan.stages if not is_complete]
     return [(stage, seconds.get(stage.fingerprint)) for stage in todo]
 

@@ -114,7 +114,7 @@ def list_changed_settings(asked: Parameters | Addition) -> list[str]:
 
 def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """Return for each arm whether the store tells what its encoder has seen, and for which tasks
-    the test texts were no part of it.
+    the test texts were no part of it; `withhold_own`: false where near copies of them were left.
     """
     told: dict[str, dict[str, Any]] = {}
     for cell in cells:
@@ -126,9 +126,12 @@ def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
                 told[cell.arm] |= {"data_known": False, **trace_origin(store, made)}
                 if made is None or made["stage"] != "pretraining":
                     continue
-                held_out = _is_held_out(store, made, corpus.fingerprint)
+                corpora = _list_corpora(store, made)
+                withholds_own = all("withhold_own" not in one["parameters"] for one in corpora)
+                held_out = withholds_own and _is_held_out(store, corpora, corpus.fingerprint)
                 tasks = list(dict.fromkeys(c.task for c in cells)) if held_out else []
                 told[cell.arm] |= {"data_known": True, "held_out": tasks}
+                told[cell.arm] |= {} if withholds_own else {"withhold_own": False}
     return list(told.values())
 
 
@@ -139,11 +142,17 @@ def trace_origin(store: Store, made: Manifest | None) -> dict[str, str]:
     return {"origin": found[0]} if found else {}
 
 
-def _is_held_out(store: Store, encoder: Manifest, corpus: str) -> bool:
-    """Return whether every corpus the encoder was made of is this one, or was made later without
-    the texts of this one.
+def _list_corpora(store: Store, encoder: Manifest) -> list[Manifest]:
+    """Return every corpus that an encoder was made of; one says `withhold_own` among its
+    parameters where it is off (flows/stages/corpus.py).
     """
-    corpora = [made for _, made in store.trace_lineage(encoder) if made["stage"] == "corpus"]
+    return [made for _, made in store.trace_lineage(encoder) if made["stage"] == "corpus"]
+
+
+def _is_held_out(store: Store, corpora: Sequence[Manifest], corpus: str) -> bool:
+    """Return whether each of these corpora, which an encoder was made of, is this one, or was made
+    later without the texts of this one.
+    """
     every = [{made["fingerprint"] for _, made in store.trace_lineage(one)} for one in corpora]
     return bool(every) and all(corpus in made_of for made_of in every)
 

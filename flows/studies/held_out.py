@@ -33,10 +33,23 @@ def is_held_out(data: str, shards: Iterable[str]) -> bool:
     """Return whether the test texts of a task were kept out of every one of these folders of
     shards.
 
-    `data` of a corpus: the shards are of its pretrain split, which shares no text with the others,
-    or its test reviews were withheld. Other `data`: each of its files was withheld.
+    `data` of a corpus: the shards are of its pretrain split, from which near copies of the others'
+    texts were withheld, or its test reviews were withheld. Other `data`: each of its files was
+    withheld.
     """
     return all(_is_withheld(Path(data), Path(folder)) for folder in shards)
+
+
+def may_repeat_tests(data: str, shards: Iterable[str]) -> bool:
+    """Return whether one of these folders of shards is of the corpus `data`, which was made without
+    withholding near copies of its own test reviews.
+    """
+    corpus = Path(data)
+    return (
+        (corpus / "corpus.json").is_file()
+        and not _withholds_own(corpus)
+        and any(_is_made_of(corpus, _read_lineage(Path(folder))) for folder in shards)
+    )
 
 
 def _list_teachers(arm: Arm, arms: Mapping[str, Arm]) -> Iterator[Arm]:
@@ -75,9 +88,8 @@ def list_encoder_shards(encoder: Path) -> list[str]:
 def _is_withheld(data: Path, shards: Path) -> bool:
     made_of = _read_lineage(shards)
     if (data / "corpus.json").is_file():
-        return _hash_file_once(data / "corpus.json") in (
-            made_of.get("corpus"),
-            made_of.get("withheld_corpus"),
+        return _is_made_of(data, made_of, "withheld_corpus") or (
+            _is_made_of(data, made_of) and _withholds_own(data)
         )
     files = (
         [data]
@@ -86,6 +98,18 @@ def _is_withheld(data: Path, shards: Path) -> bool:
     )
     withheld = {named.rpartition(" ")[2] for named in made_of.get("withheld", [])}
     return bool(files) and all(_hash_file_once(file)[:16] in withheld for file in files)
+
+
+def _is_made_of(corpus: Path, made_of: Mapping[str, Any], role: str = "corpus") -> bool:
+    return _hash_file_once(corpus / "corpus.json") == made_of.get(role)
+
+
+def _withholds_own(corpus: Path) -> bool:
+    """Return whether a corpus says that near copies of its dev and test reviews were withheld from
+    its pretrain split; one that was made before that could be chosen does not.
+    """
+    told = json.loads((corpus / "corpus.json").read_text())
+    return bool(told.get("agreed", {}).get("withhold_own"))
 
 
 def _read_lineage(shards: Path) -> Mapping[str, Any]:

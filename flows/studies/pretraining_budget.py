@@ -8,11 +8,14 @@ from flows.stages.pretraining import locate_shards, resolve_preset
 from model.presets import Preset, apply_settings
 
 
-def count_equal_flops(store: Store, own: Stage, other: Stage) -> int:
-    """Return the steps in which `own` computes as many matrix products as `other`."""
+def count_equal_flops(store: Store, own: Stage, other: Stage, device: str) -> int:
+    """Return the steps in which `own` computes as many matrix products as `other` on this kind of
+    device.
+    """
     mine = resolve_preset(own)
-    a_step = count_flops(mine, find_shards(store, own)) / mine.pretraining.steps
-    return max(1, round(count_flops(resolve_steps(other), find_shards(store, other)) / a_step))
+    a_step = count_flops(mine, find_shards(store, own), device) / mine.pretraining.steps
+    theirs = count_flops(resolve_steps(other), find_shards(store, other), device)
+    return max(1, round(theirs / a_step))
 
 
 def count_equal_tokens(store: Store, own: Stage, other: Stage) -> int:
@@ -35,13 +38,16 @@ def resolve_steps(pretraining: Stage) -> Preset:
     return apply_settings(preset, {"steps": str(steps)}) if steps else preset
 
 
-def count_flops(preset: Preset, shards: Path) -> float:
+def count_flops(preset: Preset, shards: Path, device: str) -> float:
     """Return the matrix products of a whole pre-training."""
+    from model.device import expect_document_attention
     from model.pretraining.assembly import estimate_sequence_flops
     from model.pretraining.input.sequences import Shards
 
-    sequences = preset.pretraining.steps * preset.pretraining.batch
-    return estimate_sequence_flops(preset, Shards.open(shards)) * sequences
+    config = preset.pretraining
+    within_documents = expect_document_attention(device, config.precision)
+    sequence = estimate_sequence_flops(preset, Shards.open(shards), within_documents)
+    return sequence * config.steps * config.batch
 
 
 def count_tokens_per_sequence(shards: Path) -> float:

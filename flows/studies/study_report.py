@@ -160,13 +160,16 @@ def describe_arm(
 ) -> dict[str, Any]:
     """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is.
 
-    `held_out`: the tasks whose test texts are shown to be none that its encoder was pre-trained on.
+    `held_out`: the tasks whose test texts are shown to be none that its encoder was pre-trained on;
+    `withhold_own`: false where near copies of test reviews were left in it.
     """
     arms = {one.name: one for one in placed.arms}
     arm_here = arms[arm.name]
     told: dict[str, Any] = {"name": arm.name, "data_known": held_out.is_data_known(arm_here, arms)}
     if shards := held_out.list_seen_shards(arm_here, arms):
         told["held_out"] = [t.name for t in placed.tasks if held_out.is_held_out(t.data, shards)]
+        if any(held_out.may_repeat_tests(task.data, shards) for task in placed.tasks):
+            told["withhold_own"] = False
     if origin := find_arm_origin(stages, arm):
         told["origin"] = origin.fingerprint
     if arm.pretraining:

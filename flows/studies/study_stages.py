@@ -134,7 +134,7 @@ class StudyStages:
             self.find_origin(arm),
         )
         for budget, count in (
-            ("same_flops_as", count_equal_flops),
+            ("same_flops_as", partial(count_equal_flops, device=self.device)),
             ("same_tokens_as", count_equal_tokens),
         ):
             if name := getattr(own, budget):

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from flows.runs.estimate import Estimate
+from flows.runs.small_budget import find_small_budget
 
 UNITS = ((86_400 * 2, 86_400, "days"), (5_400, 3_600, "h"), (90, 60, "min"))
 """From so many seconds on, so many make one of a unit."""
@@ -57,15 +58,17 @@ def list_kinds(estimate: Estimate) -> Iterator[tuple[str, int, str]]:
 
 
 def render_plan(estimate: Estimate) -> str:
-    """Return the plan as Markdown: the total, and a row per kind of stage."""
+    """Return the plan as Markdown: the total, a row per kind of stage, what speaks against it."""
     rows = [f"| {kind} | {n} | {time} |" for kind, n, time in list_kinds(estimate)]
     table = ["| stages | to do | about |", "| --- | ---: | ---: |", *rows] if rows else []
     complete = sum(is_complete for _, is_complete in estimate.plan.stages)
+    warning = find_small_budget(estimate.plan)
     return "\n".join(
         [
             f"**{format_total(estimate)}**, {format_source(estimate)}. {complete} stages are "
             "complete already.",
             "",
             *table,
+            *(["", f"**Warning:** {warning}"] if warning else []),
         ]
     )

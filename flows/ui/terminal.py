@@ -127,8 +127,9 @@ def run_in_terminal(
 
 def print_stages(estimate: "Estimate") -> None:
     """Print a line per stage: complete or to do, which, its fingerprint, and about how long it
-    takes; then all of them.
+    takes; then all of them, and what speaks against the plan.
     """
+    from flows.runs.small_budget import find_small_budget
     from flows.ui.plan_page import format_duration, format_source, format_total
 
     for stage, is_complete in estimate.plan.stages:
@@ -137,3 +138,5 @@ def print_stages(estimate: "Estimate") -> None:
         time = format_duration(seconds) if seconds else ""
         print(f"{state:<10}{stage.name:<14}{stage.fingerprint}  {time:>8}  {stage.label}")
     print(f"{format_total(estimate)}, {format_source(estimate)}")
+    if warning := find_small_budget(estimate.plan):
+        print(f"warning: {warning}")

@@ -1,5 +1,6 @@
 """Say what a fine-tuning is asked for, and what its data are once they are tokenized."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -72,10 +73,11 @@ class PreparedData:
     dev_features: list[Feature]
     left_out: dict[str, dict[str, int]]
     """Split → reason → number of examples that are not used."""
+    warnings: list[str]
 
 
 def prepare_data(request: Request) -> PreparedData:
-    """Read and tokenize the train and dev splits."""
+    """Read and tokenize the train and dev splits; print the warnings too."""
     task, settings, seed = request.task, request.settings, request.seed
     left_out: dict[str, Counter[str]] = {"train": Counter(), "dev": Counter()}
 
@@ -85,19 +87,24 @@ def prepare_data(request: Request) -> PreparedData:
 
     train, dev = load_split("train"), load_split("dev")
     pools = task.shape in ("classification", "regression")
+    folder = request.start.tokenizer_folder
+    max_length, warning = encoders.choose_max_length(folder, task, settings)
     head = Head(
         task.name,
         task.shape,
         task.labels,
         request.start.choose_pooling(settings) if pools else "none",
-        encoders.choose_max_length(request.start.tokenizer_folder, task, settings),
+        max_length,
         settings.stride,
         settings.clean,
     )
-    featurizer = head.make_featurizer(encoders.load_tokenizer(request.start.tokenizer_folder))
+    featurizer = head.make_featurizer(encoders.load_tokenizer(folder))
     features = PackedFeatures(load_features(featurizer, train, request.cache))
     if task.shape == "span" and settings.empty_windows is not None:
         features.drop_empty_windows(settings.empty_windows, np.random.default_rng(seed))
     counts = {split: dict(by_reason) for split, by_reason in left_out.items()}
     dev_features = list(load_features(featurizer, dev, request.cache))
-    return PreparedData(head, featurizer, train, dev, features, dev_features, counts)
+    warnings = [warning] if warning else []
+    for told in warnings:
+        print(f"warning: {told}", file=sys.stderr)
+    return PreparedData(head, featurizer, train, dev, features, dev_features, counts, warnings)

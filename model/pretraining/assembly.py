@@ -61,7 +61,7 @@ def build_training(
     each other their gradients.
     """
     if budget and budget.flops:
-        step = estimate_step_flops(preset, shards, longer)
+        step = estimate_step_flops(preset, shards, longer, device.has_document_attention)
         steps = count_affordable_steps(budget.flops, step)
         preset = replace(preset, pretraining=replace(preset.pretraining, steps=steps))
     _check_preset(preset, shards, device)
@@ -218,26 +218,32 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
     return Validation(batches, max(1, sequences // size), seed=0)
 
 
-def estimate_step_flops(preset: Preset, shards: Shards, longer: Shards | None) -> float:
+def estimate_step_flops(
+    preset: Preset, shards: Shards, longer: Shards | None, has_document_attention: bool
+) -> float:
     """Return the matrix products of a step, on average over a whole run."""
     config = preset.pretraining
-    sequence = estimate_sequence_flops(preset, shards)
+    sequence = estimate_sequence_flops(preset, shards, has_document_attention)
     if longer:
-        rest = estimate_sequence_flops(preset, longer) - sequence
+        rest = estimate_sequence_flops(preset, longer, has_document_attention) - sequence
         sequence += config.long_share * rest
     return sequence * config.batch
 
 
-def estimate_sequence_flops(preset: Preset, shards: Shards) -> float:
-    """Return the matrix products of training on one sequence, by the first sequences there."""
+def estimate_sequence_flops(preset: Preset, shards: Shards, has_document_attention: bool) -> float:
+    """Return the matrix products of training on one sequence; by the first sequences there, where
+    attention computes documents alone.
+    """
     config = preset.pretraining
-    rows = shards.sample_rows()
-    squares = sum_squared_lengths(number_documents(rows)) / len(rows.lengths)
+    pairs: float = shards.max_length**2
+    if has_document_attention:
+        rows = shards.sample_rows()
+        pairs = sum_squared_lengths(number_documents(rows)) / len(rows.lengths)
     slots = count_slots(shards.max_length, config.mask_probability)
     products = flops.MatrixFlops.derive(
         preset.architecture, shards.vocabulary_size, config.objective, config.fixed_generator
     )
-    return products.count(shards.max_length, squares, slots)
+    return products.count(shards.max_length, pairs, slots)
 
 
 def read_continuations(vocabulary: Path) -> NDArray[np.bool_]:

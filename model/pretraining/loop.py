@@ -129,12 +129,12 @@ class Training:
         return self.device.all_reduce_max(self.stopping)[0] > 0
 
     def count_matrix_flops(self, arrays: Arrays) -> float:
-        """Return the operations of one step, over all processes."""
+        """Return the operations of one step, over all processes, as this device computes it."""
         length, slots = (arrays[name].shape[1] for name in ("input_ids", "masked_positions"))
         sequences = self.config.batch
-        return self.matrix_flops.count(
-            sequences * length, float(arrays["squared_total"]), sequences * slots
-        )
+        within = float(arrays["squared_total"])
+        pairs = within if self.device.has_document_attention else sequences * length**2
+        return self.matrix_flops.count(sequences * length, pairs, sequences * slots)
 
     def count_sequences_at_once(self, arrays: Arrays) -> int:
         """Return how many sequences the device takes at once: of longer ones as many tokens."""

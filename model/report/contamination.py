@@ -5,6 +5,9 @@ from typing import Any
 
 from model.report.document import Block, Heading, Paragraph
 
+COMMON_TEXTS = 100
+"""Of beam_jobs/deduplication/held_out_matches.py, which this package cannot import."""
+
 
 def warn_of_contamination(study: Mapping[str, Any], tasks: Sequence[str]) -> list[Block]:
     """Return a warning for each arm whose encoder may have seen a task's test texts."""
@@ -21,10 +24,17 @@ def warn_of_contamination(study: Mapping[str, Any], tasks: Sequence[str]) -> lis
         elif may_have_seen := [
             task for task in tasks if "held_out" in arm and task not in arm["held_out"]
         ]:
+            named = ", ".join(may_have_seen)
             text = (
-                f"nothing shows that the test texts of {', '.join(may_have_seen)} were withheld "
+                f"nothing shows that the test texts of {named} were withheld "
                 f"from what {arm['name']} was pre-trained on; its results there may be too good."
             )
+            if arm.get("withhold_own") is False:
+                text = (
+                    f"near copies of the test texts of {named}, also such that differ by a "
+                    f"punctuation mark alone, may be in what {arm['name']} was pre-trained on: its "
+                    "corpus was made with withhold_own=false; its results there may be too good."
+                )
         if text:
             blocks.append(Paragraph(text, "warning"))
     return blocks
@@ -64,7 +74,9 @@ def describe_withheld_texts(study: Mapping[str, Any], tasks: Sequence[str]) -> l
     if shown:
         text = (
             f"No text of three words or more that is tested on in {', '.join(shown)} reaches the "
-            f"pre-training of {arms} as a whole text, not even as a repetition{counts}."
+            f"pre-training of {arms} as a whole text, not even as a repetition{counts}. "
+            "Phrases of eight words, and shorter texts, that more than "
+            f"{COMMON_TEXTS} dev and test reviews share are not searched for."
         )
     return [Heading("Withheld from pre-training"), Paragraph(text)]
 

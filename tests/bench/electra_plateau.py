@@ -2,15 +2,17 @@
 discriminator and by fine-tuning.
 
     python tests/bench/electra_plateau.py --corpus DIR --vocabulary DIR [--steps 2000]
-    [--recipes ELECTRA MLM …] [--seeds 0 1 2] [--work DIR] [--json]
+    [--recipes ELECTRA MLM …] [--seeds 0 1 2] [--processes 1] [--work DIR] [--json]
 
 Every recipe has the tiny preset's shape and as many matrix products as the first one, ELECTRA as
 the preset says, takes for `--steps`. "disentangled embeddings" are DeBERTa-v3's; "fixed generator"
 is Fast-ELECTRA's, trained for half of the cost as a masked language model, with the temperature of
 its samples falling from 2 to 1. AUC, effective rank and mean cosine are the discriminator's on dev
 after the last step (0.5 and 1: a constant); accuracy is that of 200 balanced labels on 1,000
-balanced test reviews, with one fine-tuning for each pre-training seed. What is finished in `--work`
-is not made again. With 2,000 steps a recipe takes about 4 CPU minutes for each seed.
+balanced test reviews, with one fine-tuning for each pre-training seed. `by_seed` has both of each.
+What is finished in `--work` with as many steps is not made again; the rows are written there too,
+rows.json. With 2,000 steps a recipe takes about 4 CPU minutes for each seed. `--processes` is how
+many seeds train at the same time, of one thread each: their CPU seconds grow then.
 """
 
 import argparse
@@ -18,7 +20,9 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -41,6 +45,8 @@ FINETUNING = {
     "dropout": "0.1",
 }
 MEASURES = ("auc", "effective_rank", "mean_cosine")
+LAST = [f"validation_discriminator_{measure}" for measure in MEASURES]
+LAST += ["validation_generator_loss", "validation_mlm_loss"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ RECIPES: Mapping[str, Recipe] = {
     "ELECTRA after half of the cost in MLM": Recipe(mlm_share=0.5),
     "ELECTRA after three quarters in MLM": Recipe(mlm_share=0.75),
     "discriminator weight 10": Recipe({"discriminator_weight": "10"}),
+    "discriminator weight from 0 over half": Recipe({"discriminator_warmup": "0.5"}),
     "batch 64": Recipe({"batch": "64"}),
     "8% masked": Recipe({"mask_probability": "0.08"}),
     "temperature 0.5": Recipe({"temperature": "0.5"}),
@@ -87,6 +94,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2_000, help="of ELECTRA (%(default)s)")
     parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=list(RECIPES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--processes", type=int, default=1, help="seeds at the same time")
     parser.add_argument("--work", type=Path, help="folder to keep everything in")
     parser.add_argument("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args()
@@ -97,18 +105,22 @@ def main() -> None:
 
 def measure(chosen: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
     """Return a row for each recipe, and one for the random encoder."""
-    work.mkdir(parents=True, exist_ok=True)
+    folder = work / f"{chosen.steps}-steps"
+    folder.mkdir(parents=True, exist_ok=True)
     shards = {split: pack(chosen, work / f"shards-{split}", split) for split in ("pretrain", "dev")}
     rows, predicted = [], {}
     for name in dict.fromkeys([FIRST, *chosen.recipes]):
-        runs = [train(chosen, work, shards, name, seed) for seed in chosen.seeds]
+        with ThreadPoolExecutor(chosen.processes) as pool:
+            begin = partial(train, chosen, folder, shards, name)
+            runs = list(pool.map(begin, chosen.seeds))
         encoders = [["--encoder", run["encoder"]] for run in runs]
-        predicted[name] = finetune(chosen, work, name, encoders)
-        rows.append(describe(name, runs, predicted, work, chosen.seeds))
-    shape = train(chosen, work, shards, FIRST, chosen.seeds[0])["encoder"]
+        predicted[name] = finetune(chosen, folder, name, encoders)
+        rows.append(describe(name, runs, predicted, folder, chosen.seeds))
+    shape = train(chosen, folder, shards, FIRST, chosen.seeds[0])["encoder"]
     random = ["--encoder", "random", "--architecture", shape]
-    predicted["random"] = finetune(chosen, work, "random", [random] * len(chosen.seeds))
-    rows.append(describe("random", [], predicted, work, chosen.seeds))
+    predicted["random"] = finetune(chosen, folder, "random", [random] * len(chosen.seeds))
+    rows.append(describe("random", [], predicted, folder, chosen.seeds))
+    (folder / "rows.json").write_text(json.dumps(rows, indent=1))
     return rows
 
 
@@ -157,14 +169,16 @@ def finetune(
     chosen: argparse.Namespace, work: Path, name: str, starts: list[list[str]]
 ) -> list[Any]:
     """Return the predictions on test of one fine-tuning for each start."""
-    found = []
-    for seed, start in zip(chosen.seeds, starts, strict=True):
+
+    def finetune_once(seed: int, start: list[str]) -> Any:
         cell = locate_run(work, f"{name} polarity", seed)
         about = ["--task", "polarity", "--data", chosen.corpus, "--preset", "tiny", "--seed", seed]
         settings = format_settings(FINETUNING)
         job("model.finetune", cell, *start, *about, "--evaluation", cell / "test", *settings)
-        found.append(read_predictions(cell / "test" / "predictions.parquet"))
-    return found
+        return read_predictions(cell / "test" / "predictions.parquet")
+
+    with ThreadPoolExecutor(chosen.processes) as pool:
+        return list(pool.map(finetune_once, chosen.seeds, starts))
 
 
 def describe(
@@ -174,17 +188,19 @@ def describe(
     work: Path,
     seeds: list[int],
 ) -> dict[str, Any]:
-    """Return the row of a recipe: means over its seeds, and its difference to the first."""
-    accuracies = [metrics.compute_metric("accuracy", one) for one in predicted[name]]
-    row: dict[str, Any] = {"recipe": name, "accuracy": mean(accuracies), "accuracies": accuracies}
-    if runs:
-        row["tokens"] = mean(run["tokens"] for run in runs)
-        row["cpu_seconds"] = mean(run["cpu_seconds"] for run in runs)
-        last = [read_last_validation(locate_run(work, name, seed)) for seed in seeds]
-        keys = [f"validation_discriminator_{measure}" for measure in MEASURES]
-        for key in [*keys, "validation_generator_loss", "validation_mlm_loss"]:
-            if all(key in line for line in last):
-                row[key.removeprefix("validation_")] = mean(line[key] for line in last)
+    """Return the row of a recipe: means over its seeds, what each seed has, and the difference to
+    the first recipe.
+    """
+    by_seed = [
+        {"seed": seed, "accuracy": metrics.compute_metric("accuracy", one)}
+        for seed, one in zip(seeds, predicted[name], strict=True)
+    ]
+    for own, run in zip(by_seed, runs, strict=False):  # random has no runs
+        own |= {key: run[key] for key in ("tokens", "matrix_flops", "cpu_seconds")}
+        line = read_last_validation(locate_run(work, name, own["seed"]))
+        own |= {n.removeprefix("validation_"): line[n] for n in LAST if n in line}
+    row: dict[str, Any] = {"recipe": name, "by_seed": by_seed}
+    row |= {n: mean(own[n] for own in by_seed) for n in by_seed[0] if n != "seed"}
     if name != FIRST:
         found = compare_arms(metrics.METRICS["accuracy"], predicted[name], predicted[FIRST])
         row |= {"difference": found.difference, "low": found.low, "high": found.high, "p": found.p}

@@ -82,6 +82,7 @@ def figures(text: str) -> dict:
             [
                 *("--corpus", "{corpus}", "--vocabulary", "{vocabulary}", "--steps", 6),
                 *("--recipes", "ELECTRA after half of the cost in MLM", "--seeds", 0, 1),
+                *("--processes", 2),
             ],
             {"rows"},
         ),
@@ -115,8 +116,8 @@ def figures(text: str) -> dict:
         ),
         (
             "same_recipe",
-            ["--pretrainings", 6, "--finetunings", 2, "--studies", 5, "--steps", 3],
-            {"false_positives", "of_one_pretraining_an_arm"},
+            ["--studies", 1, "--steps", 3, "--reviews", REVIEWS],
+            {"false_positives_share", "false_positives_high", "of_one_pretraining"},
         ),
         ("study_cells", ["--cells", 6], {"first_run_seconds_a_cell"}),
         ("scoring", ["--model", "{model}", "--input", "{dump}", "--workers", 1], set()),

@@ -126,3 +126,19 @@ def test_arms_are_known_by_their_lineage(made):
         {"name": "champion", "data_known": True, "held_out": []},
         {"name": "published", "data_known": False},
     ]
+
+
+def test_a_corpus_that_keeps_near_copies_of_its_tests_is_told(made):
+    store, stages = made
+    corpus = stages["corpus"]
+    kept = publish(store, Stage("corpus", 7, {"withhold_own": "false"}, {"earlier": corpus}))
+    encoder = publish(store, Stage("pretraining", 1, {}, {"corpus": kept}))
+    [arm] = report.describe_study(
+        store, "T", Parameters(), [], encoder, [cell("pre-trained", corpus, encoder)]
+    )["arms"]
+    assert arm == {
+        "name": "pre-trained",
+        "data_known": True,
+        "held_out": [],
+        "withhold_own": False,
+    }

@@ -61,3 +61,14 @@ def test_a_cpu_without_bf16_is_not_fast_at_it(monkeypatch):
         assert not device.has_fast_bf16_products()
     finally:
         device.has_fast_bf16_products.cache_clear()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["auto", "cpu", "cuda"])
+def test_where_attention_computes_documents_alone_is_known_before_a_device_is_open(kind, precision):
+    if kind == "cuda" and not torch.cuda.is_available():
+        assert device.expect_document_attention(kind, "auto")
+        assert not device.expect_document_attention(kind, "fp32")
+        return
+    opened = device.open_device(kind, precision)
+    assert device.expect_document_attention(kind, precision) == opened.has_document_attention

@@ -9,7 +9,6 @@ head.safetensors; task.json says which.
 
 import json
 import shutil
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -226,8 +225,11 @@ def _refuse_missing_weights(lost: list[str], folder: str) -> None:
         )
 
 
-def choose_max_length(folder: str, task: Task, settings: FinetuningSettings) -> int:
-    """Return the tokens of an input: those that are set, else DEFAULT_TOKENS of the task's shape.
+def choose_max_length(
+    folder: str, task: Task, settings: FinetuningSettings
+) -> tuple[int, str | None]:
+    """Return the tokens of an input: those that are set, else DEFAULT_TOKENS of the task's shape;
+    and a warning where these are cut.
 
     It is at most the tokens the encoder was trained at, which a folder of ours records: positions
     after them are noise. A UserError says where more are set than the encoder has positions for.
@@ -239,15 +241,17 @@ def choose_max_length(folder: str, task: Task, settings: FinetuningSettings) -> 
         _check_positions(config, wanted, folder)
     limits = [positions, None if settings.untrained_positions else trained]
     length = min(wanted, *(limit for limit in limits if limit is not None), wanted)
-    if settings.max_length is not None and length < wanted:
-        print(
-            f"warning: max_length is {wanted}, but {folder} was trained at {trained} tokens and "
-            "the "
-            f"positions after them are noise: {length} are used; set untrained_positions=true to "
-            "use them all the same",
-            file=sys.stderr,
-        )
-    return length
+    is_wanted = settings.max_length is not None or task.shape in DEFAULT_TOKENS
+    if length == wanted or not is_wanted:
+        return length, None
+    told = "max_length is" if settings.max_length is not None else f"inputs of {task.name} take"
+    if length != trained:
+        return length, f"{told} {wanted}, but {folder} has {positions} positions: so many are used"
+    return length, (
+        f"{told} {wanted}, but {folder} was trained at {trained} tokens and the positions after "
+        f"them are noise: {length} are used; pre-train it longer ones too (long_shards), or set "
+        "untrained_positions=true to use them all the same"
+    )
 
 
 def check_length(model: nn.Module, max_length: int, folder: str) -> None:

@@ -55,6 +55,7 @@ class Electra(PretrainingModel):
             self.word_difference = nn.Parameter(torch.zeros_like(self.embeddings.word))
         first = torch.tensor(self.config.first_temperature)
         self.register_buffer("falling_temperature", first, persistent=False)
+        self.register_buffer("rising_weight", torch.tensor(0.0), persistent=False)
 
     def forward(self, batch: Batch) -> Step:
         """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""
@@ -72,7 +73,7 @@ class Electra(PretrainingModel):
         ).sum()
         loss = (
             self.config.generator_weight * masked.loss / batch["masked_total"]
-            + self.config.discriminator_weight * replaced_loss / batch["real_total"]
+            + self.discriminator_weight * replaced_loss / batch["real_total"]
         )
         sums = {
             **masked.sum_for_log("generator", batch),
@@ -87,14 +88,25 @@ class Electra(PretrainingModel):
         falling: Tensor = self.get_buffer("falling_temperature")
         return falling if self.config.first_temperature else self.config.temperature
 
+    @property
+    def discriminator_weight(self) -> Tensor | float:
+        """Return what the discriminator's loss weighs in training; a tensor where that rises."""
+        rising: Tensor = self.get_buffer("rising_weight")
+        return rising if self.config.discriminator_warmup else self.config.discriminator_weight
+
     def begin_step(self, progress: float) -> None:
-        """Set the temperature for this share of the run."""
+        """Set the temperature and the discriminator's weight for this share of the run."""
+        if warmup := self.config.discriminator_warmup:
+            weight = self.config.discriminator_weight * min(1.0, progress / warmup)
+            self.get_buffer("rising_weight").copy_(torch.tensor(weight))
         if first := self.config.first_temperature:
             now = first + (self.config.temperature - first) * progress
             self.get_buffer("falling_temperature").copy_(torch.tensor(now))
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
-        """Return the means that are logged from the sums of one or more steps."""
+        """Return the means that are logged from the sums of one or more steps; their loss has the
+        full weights, so that one step can be compared with another.
+        """
         real = max(sums["real"], 1.0)
         means = {
             **compute_masked_means("generator", sums),

@@ -44,13 +44,13 @@ def count_published_flops(
 class MatrixFlops:
     """Operations of the matrix products of training, backward twice forward.
 
-    This is what the hardware does: no dense look-ups, attention within documents only, and the
-    vocabulary projection for the slots that the masking takes. mlm+nsp's pair head is left out; it
-    is below 1% of any preset.
+    This is what the hardware does: no dense look-ups, attention as far as it reaches on the device
+    (within documents, or over whole rows), and the vocabulary projection for the slots that the
+    masking takes. mlm+nsp's pair head is left out; it is below 1% of any preset.
     """
 
     per_position: float  # of the padded sequences
-    per_squared_length: float  # for each document the square of its length in tokens
+    per_attended_pair: float  # of two positions of which attention computes a score
     per_slot: float  # of the masked tokens
 
     @staticmethod
@@ -70,11 +70,13 @@ class MatrixFlops:
         slot = times * 2 * a.embedding * (vocabulary_size + last.hidden)
         return MatrixFlops(position, attention, slot)
 
-    def count(self, positions: float, squared_lengths: float, slots: float) -> float:
-        """Return the operations of training on so many positions, Σ length² and masked slots."""
+    def count(self, positions: float, attended_pairs: float, slots: float) -> float:
+        """Return the operations of training on so many positions, pairs of them that attention
+        computes, and masked slots.
+        """
         return (
             self.per_position * positions
-            + self.per_squared_length * squared_lengths
+            + self.per_attended_pair * attended_pairs
             + self.per_slot * slots
         )
 

@@ -20,7 +20,8 @@ def place(tmp_path):
     was, an encoder.
     """
     (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "corpus.json").write_text('{"read": 3}')
+    about = {"read": 3, "agreed": {"withhold_own": True}}
+    (tmp_path / "corpus" / "corpus.json").write_text(json.dumps(about))
     (tmp_path / "tasks").mkdir()
     for name in ("sst2.tsv", "imdb.tsv"):
         (tmp_path / "tasks" / name).write_text(f"of {name}")
@@ -73,6 +74,24 @@ def test_a_task_is_held_out_where_its_files_say_so(place, shards, data, expected
     assert (
         held_out.is_held_out(str(place / data), [str(place / name) for name in shards]) is expected
     )
+
+
+@pytest.mark.parametrize("agreed", [{"withhold_own": False}, {}])
+def test_a_corpus_that_keeps_near_copies_of_its_tests_is_not_held_out_from_its_own_shards(
+    place, agreed
+):
+    about = place / "corpus" / "corpus.json"
+    about.write_text(json.dumps({"read": 4, "agreed": agreed}))
+    corpus = str(place / "corpus")
+    for name, role in (("open", "corpus"), ("general-2", "withheld_corpus")):
+        (place / name).mkdir()
+        made_of = {"corpus": "", role: sha256(about)}
+        (place / name / "shards.json").write_text(json.dumps({"made_of": made_of}))
+    assert not held_out.is_held_out(corpus, [str(place / "open")])
+    assert held_out.may_repeat_tests(corpus, [str(place / "general-2"), str(place / "open")])
+    assert held_out.is_held_out(corpus, [str(place / "general-2")])
+    assert not held_out.may_repeat_tests(corpus, [str(place / "general-2")])
+    assert not held_out.may_repeat_tests(str(place / "tasks"), [str(place / "open")])
 
 
 def test_another_corpus_of_the_same_name_is_not_the_one_the_shards_are_of(place):

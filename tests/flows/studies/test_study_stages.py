@@ -367,8 +367,10 @@ def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     shards = write_shards(tmp_path / "shards", size=4000, length=64)
     electra = build_training_stage(*_pretraining(shards), 1000)
     mlm = build_training_stage(*_pretraining(shards, objective="mlm"), 0)
-    steps = count_equal_flops(Store(tmp_path / "store"), mlm, electra)
+    store = Store(tmp_path / "store")
+    steps = count_equal_flops(store, mlm, electra, "cpu")
     assert steps == pytest.approx(1290, abs=30)  # by the published count it would be 1,640
+    assert count_equal_flops(store, mlm, electra, "cuda") < steps  # attention weighs less there
 
 
 def test_equal_tokens_gives_shards_that_are_filled_less_more_steps(tmp_path, made):

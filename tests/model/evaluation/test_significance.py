@@ -12,6 +12,7 @@ from beam_jobs.job.errors import UserError
 from model.evaluation import significance
 from model.evaluation.metrics import METRICS
 from model.evaluation.predictions import Predictions
+from model.report.results import _repeat_over_pretrainings
 
 EXAMPLES = 200
 STUDIES = 200
@@ -88,6 +89,24 @@ def pretrained_study(number: int, spread: float, crossed: bool, effect: float = 
     return arms
 
 
+def seedless_study(number: int, spread: float, crossed: bool):
+    """The first arm is pre-trained; the second is of random encoders, one for each of three
+    fine-tunings, which are compared with every pre-training: the report repeats them. All encoders
+    differ alike, so that the arms do not.
+    """
+    generator = np.random.default_rng([13, number])
+    difficulty = generator.normal(0.8, 1.0, EXAMPLES)
+    seeds = generator.normal(0, 0.1, (1, 3))
+    finetuning = [seeds if crossed else generator.normal(0, 0.1, (1, 3)) for _ in range(4)]
+    trained = pretrained_arm(generator, difficulty, spread, np.concatenate(finetuning[:3]))
+    random = pretrained_arm(generator, difficulty, spread, finetuning[3].T)
+    known = dict(zip(GRID, trained, strict=True))
+    repeated = _repeat_over_pretrainings(
+        {(None, seed): one for seed, one in enumerate(random)}, known
+    )
+    return trained, [repeated[pair] for pair in GRID]
+
+
 @pytest.mark.parametrize(("seeds", "spread"), [(1, 0.0), (3, 0.0), (3, 0.3), (5, 0.3)])
 @pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
 def test_where_there_is_no_difference_one_in_twenty_is_called_one(metric, seeds, spread):
@@ -121,6 +140,23 @@ def test_three_pretrainings_of_three_finetunings_cover_what_they_should(
     assert 0.03 <= wrong / (2 * STUDIES) <= 0.07
     assert 0.93 <= covered / (2 * STUDIES) <= 0.97
     assert of_one > 2 * wrong or of_one > 0.09 * 2 * STUDIES
+
+
+@pytest.mark.parametrize(
+    ("spread", "crossed"), [(0.1, False), (0.1, True), (0.2, False), (0.2, True)]
+)
+def test_random_encoders_repeated_over_pretrainings_are_not_taken_for_more(
+    spread, crossed, monkeypatch
+):
+    monkeypatch.setattr(significance, "_run_randomization_test", lambda *arguments: 1.0)
+    wrong = covered = 0
+    for i in range(2 * STUDIES):
+        a, b = seedless_study(i, spread, crossed)
+        found = significance.compare_arms(METRICS["accuracy"], a, b, GRID, seed=i)
+        wrong += found.p < 0.05
+        covered += found.low <= 0 <= found.high
+    assert 0.03 <= wrong / (2 * STUDIES) <= 0.07
+    assert 0.93 <= covered / (2 * STUDIES) <= 0.97
 
 
 def test_the_interval_of_a_pretrained_arm_covers_its_true_accuracy():

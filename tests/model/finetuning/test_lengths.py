@@ -1,6 +1,7 @@
 """How long inputs are, by the task and by the encoder's training; which windows are trained on."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 
 from beam_jobs.job.errors import UserError
 from model.config import FinetuningSettings
+from model.finetuning.fit import finetune
 from model.finetuning.network.encoders import choose_max_length
 from model.finetuning.request import Request, prepare_data
 from model.finetuning.start import Start
@@ -29,51 +31,86 @@ def record(folder: Path, **fields: int) -> str:
     return str(folder)
 
 
+def write_questions(file: Path, passages: int) -> None:
+    paragraphs = []
+    for i in range(passages):
+        words = ["lamp", f"number{i}", *["the kettle is great and"] * 20]
+        passage = " ".join([*words[:8], "peter", *words[8:]])
+        answers = [{"text": "peter", "answer_start": passage.index("peter")}]
+        qas = [{"id": str(i), "question": "who ?", "answers": answers}]
+        paragraphs.append({"context": passage, "qas": qas})
+    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+
+
 @pytest.mark.parametrize(
-    ("task", "fields", "settings", "length"),
+    ("task", "fields", "settings", "length", "words"),
     [
-        ("polarity", {"max_position_embeddings": 512}, {}, 128),
-        ("subjqa", {"max_position_embeddings": 512}, {}, 384),
-        ("subjqa", {"max_position_embeddings": 256}, {}, 256),
-        ("subjqa", {"max_position_embeddings": 512, "trained_length": 128}, {}, 128),
-        ("polarity", {"max_position_embeddings": 512, "trained_length": 64}, {}, 64),
-        ("polarity", {"max_position_embeddings": 512}, {"max_length": 300}, 300),
+        ("polarity", {}, {}, 128, ""),
+        ("subjqa", {}, {}, 384, ""),
+        ("subjqa", {"max_position_embeddings": 256}, {}, 256, "take 384, but .* 256 positions"),
+        (
+            "subjqa",
+            {"trained_length": 128},
+            {},
+            128,
+            "inputs of subjqa take 384, but .* 128 tokens",
+        ),
+        ("subjqa", {"trained_length": 128}, {"untrained_positions": True}, 384, ""),
+        ("polarity", {"trained_length": 64}, {}, 64, ""),
+        ("polarity", {}, {"max_length": 300}, 300, ""),
+        (
+            "stars",
+            {"trained_length": 128},
+            {"max_length": 256},
+            128,
+            "max_length is 256, but .* 128",
+        ),
+        ("stars", {"trained_length": 128}, {"max_length": 128}, 128, ""),
+        (
+            *("stars", {"trained_length": 128}),
+            *({"max_length": 256, "untrained_positions": True}, 256, ""),
+        ),
     ],
 )
-def test_length_is_that_of_the_task_and_at_most_the_trained_one(
-    encoder, capsys, task, fields, settings, length
+def test_length_is_that_of_the_task_and_is_cut_at_the_trained_one_with_a_warning(
+    encoder, task, fields, settings, length, words
 ):
-    folder = record(encoder, **fields)
-    assert choose_max_length(folder, find_task(task), FinetuningSettings(**settings)) == length
-    assert not capsys.readouterr().err
+    """Where nobody asked for a length, a warning comes only where the task needs long inputs."""
+    folder = record(encoder, **{"max_position_embeddings": 512, **fields})
+    chosen, warning = choose_max_length(folder, find_task(task), FinetuningSettings(**settings))
+    assert chosen == length
+    assert bool(warning) == bool(words)
+    if warning:
+        assert re.search(words, warning)
 
 
-def test_more_than_the_trained_length_is_cut_with_a_warning(encoder, capsys):
-    folder = record(encoder, max_position_embeddings=512, trained_length=128)
-    longer = {"max_length": 256}
-    assert choose_max_length(folder, find_task("stars"), FinetuningSettings(**longer)) == 128
-    warned = capsys.readouterr().err
-    assert "max_length is 256" in warned
-    assert "trained at 128 tokens" in warned
-    all_the_same = FinetuningSettings(**longer, untrained_positions=True)
-    assert choose_max_length(folder, find_task("stars"), all_the_same) == 256
-    assert not capsys.readouterr().err
+def test_more_than_the_positions_is_refused(encoder):
+    folder = record(encoder, max_position_embeddings=512)
     with pytest.raises(UserError, match=r"max_length is 600, but .* has 512 positions"):
         choose_max_length(folder, find_task("stars"), FinetuningSettings(max_length=600))
+
+
+def test_the_result_of_a_span_task_says_once_that_its_default_was_cut(encoder, tmp_path, capsys):
+    folder, data = (
+        record(encoder, max_position_embeddings=512, trained_length=48),
+        tmp_path / "data",
+    )
+    data.mkdir()
+    write_questions(data / "all.json", 20)
+    for chosen, said in (({}, 1), ({"max_length": 48}, 0)):
+        settings = FinetuningSettings(epochs=1, stride=4, learning_rates=(1e-3, 2e-3), **chosen)
+        request = Request(Start(folder), find_task("squad2"), data, settings)
+        result = finetune(request, tmp_path / f"out-{said}", "cpu")
+        told = result.get("warnings", [])
+        assert [("take 384, but" in w and "48 are used" in w) for w in told] == [True] * said
+        assert capsys.readouterr().err.count("are used") == said
 
 
 @pytest.mark.parametrize(("share", "most"), [(None, None), (1.0, 1.0), (0.5, 0.5), (0.0, 0.0)])
 def test_windows_without_an_answer_are_sampled(encoder, tmp_path, share, most):
     data = tmp_path / "data"
     data.mkdir()
-    paragraphs = []
-    for i in range(60):
-        words = ["lamp", f"number{i}", *["the kettle is great and"] * 20]
-        passage = " ".join([*words[:8], "peter", *words[8:]])
-        answers = [{"text": "peter", "answer_start": passage.index("peter")}]
-        qas = [{"id": str(i), "question": "who ?", "answers": answers}]
-        paragraphs.append({"context": passage, "qas": qas})
-    (data / "all.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    write_questions(data / "all.json", 60)
     settings = FinetuningSettings(max_length=32, stride=4, empty_windows=share)
     task = find_task("squad2")
     prepared = prepare_data(Request(Start(str(encoder)), task, data, settings, seed=1))

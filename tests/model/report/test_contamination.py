@@ -2,7 +2,12 @@
 
 import pytest
 
-from model.report.contamination import warn_of_contamination
+from beam_jobs.deduplication import held_out_matches
+from model.report.contamination import (
+    COMMON_TEXTS,
+    describe_withheld_texts,
+    warn_of_contamination,
+)
 
 TASKS = ["polarity", "stars"]
 
@@ -55,3 +60,20 @@ def test_without_an_origin_only_what_nothing_is_known_of_is_warned_about():
     [line] = list_warnings(arms)
     assert line.startswith("what the encoder of found was trained on is unknown")
     assert list_warnings([{"name": "ours", "held_out": TASKS}, {"name": "random"}]) == []
+
+
+def test_a_corpus_that_keeps_near_copies_of_its_tests_is_warned_of_and_promised_nothing():
+    arms = [{"name": "ours", "data_known": True, "held_out": [], "withhold_own": False}]
+    [line] = list_warnings(arms)
+    assert line.startswith("near copies of the test texts of polarity, stars, also such that")
+    assert "its corpus was made with withhold_own=false" in line
+    [_, paragraph] = describe_withheld_texts({"arms": arms}, TASKS)
+    assert "Of no task is it shown" in paragraph.text
+    assert "not even as a repetition" not in paragraph.text
+
+
+def test_the_promise_says_which_phrases_are_not_searched_for():
+    arms = [{"name": "ours", "data_known": True, "held_out": TASKS}]
+    [_, paragraph] = describe_withheld_texts({"arms": arms}, TASKS)
+    assert "Phrases of eight words, and shorter texts, that more than 100 dev" in paragraph.text
+    assert COMMON_TEXTS == held_out_matches.COMMON_TEXTS

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.device import find_peak_flops, open_device
+from model.device import Device, find_peak_flops, open_device
 from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training, estimate_sequence_flops
 from model.pretraining.input.sequences import Shards
@@ -65,32 +65,43 @@ def build(shards, output, **settings):
 @pytest.mark.parametrize("objective", ["electra", "mlm"])
 @pytest.mark.parametrize("settings", [{}, {"mask_probability": "0.25"}, {"embedding": "32"}])
 def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective, settings):
-    """One document a row, so that the dense attention computes no more than it has to."""
+    """Of packed rows: the dense attention of a CPU multiplies them whole."""
     training = build(shards, tmp_path, objective=objective, **settings)
     arrays = next(training.batches.iterate_steps(0))
-    arrays["documents"][:] = 1
-    arrays["squared_total"] = arrays["documents"].size * arrays["documents"].shape[1]
     training.model.train()
     with FlopCounterMode(display=False) as counter:
         training.model({n: torch.as_tensor(a) for n, a in arrays.items()}).loss.backward()
     assert training.count_matrix_flops(arrays) == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
-def test_attention_counts_within_documents_only(shards, tmp_path):
+def test_attention_counts_within_documents_only_where_the_kernel_takes_them(
+    shards, tmp_path, monkeypatch
+):
     training = build(shards, tmp_path)
     arrays = next(training.batches.iterate_steps(0))
     squares = 0
     for row in arrays["documents"]:
         squares += sum(int((row == number).sum()) ** 2 for number in set(row[row > 0].tolist()))
-    assert arrays["squared_total"] == squares < arrays["documents"].size * len(row)
+    pairs = arrays["documents"].size * len(row)
+    assert arrays["squared_total"] == squares < pairs
+
+    whole_rows = training.count_matrix_flops(arrays)
+    monkeypatch.setattr(Device, "has_document_attention", True)
+    less = training.matrix_flops.per_attended_pair * (pairs - squares)
+    assert training.count_matrix_flops(arrays) == pytest.approx(whole_rows - less)
 
 
-def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(shards, tmp_path):
+@pytest.mark.parametrize("within_documents", [False, True])
+def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(
+    shards, tmp_path, monkeypatch, within_documents
+):
+    monkeypatch.setattr(Device, "has_document_attention", within_documents)
     training = build(shards, tmp_path)
     preset = apply_settings(PRESETS["tiny"], SMALL)
     batches = training.batches.iterate_steps(0)
     counted = sum(training.count_matrix_flops(next(batches)) for _ in range(8))
-    assert estimate_sequence_flops(preset, shards) * 64 == pytest.approx(counted)
+    estimated = estimate_sequence_flops(preset, shards, within_documents)
+    assert estimated * 64 == pytest.approx(counted)
 
 
 def test_electra_costs_less_beside_mlm_than_the_published_count_says():

@@ -1,0 +1,67 @@
+"""A plan says where what it pre-trains is too little to pay, and what the user can do about it."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from flows.cli.main import build_parser
+from flows.configuration.settings import fill_parameters
+from flows.runner.stage_runner import Plan
+from flows.runner.store import Stage, Store
+from flows.runs.estimate import estimate_plan
+from flows.runs.small_budget import find_small_budget
+from flows.stages.pretraining import build_pretraining_stage
+from flows.ui import plan_page, terminal
+from model.options import PretrainOptions
+
+SHARDS = Stage("shards", 1, {"max_length": 128})
+
+
+def plan_pretraining(tmp_path, *settings, **changes):
+    stage = build_pretraining_stage(fill_parameters(settings), SHARDS)
+    plan = Plan(Store(tmp_path))
+    plan(replace(stage, **changes))
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [
+        ([], "2.46"),
+        (["pretraining.steps=2000"], "4.1"),
+        (["pretraining.batch=32"], "4.92"),
+        (["pretraining.steps=40000"], None),
+        (["preset=small"], None),
+    ],
+)
+def test_a_plan_warns_of_a_small_budget(tmp_path, capsys, settings, tokens):
+    plan = plan_pretraining(tmp_path, *settings)
+    warning = find_small_budget(plan)
+    estimate = estimate_plan(plan, 0)
+    terminal.print_stages(estimate)
+    shown = [capsys.readouterr().out, plan_page.render_plan(estimate)]
+    if tokens:
+        assert f"with {tokens} M tokens" in warning
+        assert all(warning in text for text in shown)
+    else:
+        assert warning is None
+        assert not any("arning" in text for text in shown)
+
+
+def test_loaded_weights_and_steps_that_another_arm_decides_are_not_warned_of(tmp_path):
+    for name in ("origin", "base"):
+        inputs = {"shards": SHARDS, name: Stage(name, 1, {})}
+        assert find_small_budget(plan_pretraining(tmp_path, inputs=inputs)) is None
+    stage = build_pretraining_stage(fill_parameters([]), SHARDS)
+    equal = {**stage.parameters, "same_flops_as": "0" * 16}
+    assert find_small_budget(plan_pretraining(tmp_path, parameters=equal)) is None
+
+
+def test_what_the_warning_advises_is_an_option_of_the_commands_that_print_it(tmp_path):
+    warning = find_small_budget(plan_pretraining(tmp_path))
+    [option] = set(re.findall(r"--[a-z-]+", warning))
+    parsed = build_parser().parse_args(["run", "--dump", "x", option, "somewhere"])
+    assert "pretraining.start_from=somewhere" in parsed.settings
+    assert option.strip("-").replace("-", "_") in PretrainOptions.__dataclass_fields__
+    fill_parameters(["pretraining.start_from=package:somewhere"])

@@ -226,7 +226,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             print_recipe(arguments, origin)
         with mirror_to_mlflow(training, preset):
             loop.train(training)
-            result = outputs.write_outputs(training, preset, shards)
+            result = outputs.write_outputs(training, preset, shards, origin)
         if arguments.tensorboard and device.is_rank0:
             outputs.write_tensorboard(arguments.output)
         return result

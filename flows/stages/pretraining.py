@@ -230,7 +230,7 @@ def _build_stage(
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
-        4,
+        5,
         {
             **shape,
             "preset.pretraining": PRESETS[training.preset].pretraining.describe(),

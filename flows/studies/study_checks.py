@@ -169,6 +169,8 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
         yield "architecture: belongs to `encoder: random`" + (
             "; name a folder or arm:NAME" * (not arm.architecture)
         )
+    if arm.initializer_range and arm.encoder != "random":
+        yield "initializer_range: belongs to `encoder: random`"
     if own:
         yield from _check_pretraining(study, arm)
 

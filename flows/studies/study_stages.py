@@ -188,7 +188,7 @@ class StudyStages:
             encoder = (
                 self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
             )
-            return Start(encoder, "random", teacher)
+            return Start(encoder, "random", teacher, arm.initializer_range)
         return Start(self.find_encoder(arm, pretraining), "trained", teacher)
 
     def describe_finetuning(

@@ -170,6 +170,10 @@ def test_mistakes_are_named(changes, words):
             {"encoder": "random", "architecture": "arm:x"},
             "architecture: 'x' has no folder of its own",
         ),
+        (
+            {"encoder": "e", "initializer_range": 0.02},
+            "initializer_range: belongs to `encoder: random`",
+        ),
         ({"encoder": "arm:one"}, "encoder: arm:NAME is for `teacher` and `architecture`"),
     ],
 )

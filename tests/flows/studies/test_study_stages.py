@@ -333,6 +333,28 @@ def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
     assert made_by_study == made_by_run
 
 
+def test_a_random_encoder_begins_as_its_pre_training_or_with_a_deviation_of_its_own(made, tmp_path):
+    shards = write_shards(tmp_path / "shards", size=4000, length=64)
+    own = {"shards": str(shards), "set": {"initializer_range": 0.05}}
+    random = {"encoder": "random", "architecture": "arm:one"}
+    arms = [
+        {"name": "one", "pretraining": own},
+        {"name": "random", **random},
+        {"name": "random, deviation 0.02", **random, "initializer_range": 0.02},
+    ]
+    stages = build_stages(content_of(made, arms, seeds=[0]), tmp_path / "store")
+    _, begun, drawn = (cell.finetuned for cell in stages.cells)
+    assert begun.parameters["start"]["initializer_range"] == 0.05
+    assert drawn.parameters["initializer_range"] == 0.02
+    assert "start" not in drawn.parameters
+    assert "--initializer-range" not in begun.arguments(stages.store, tmp_path / "begun")
+    assert (
+        option(drawn.arguments(stages.store, tmp_path / "drawn"), "--initializer-range") == "0.02"
+    )
+    config = json.loads((tmp_path / "begun" / "architecture" / "config.json").read_text())
+    assert config["pretraining_start"]["initializer_range"] == 0.05
+
+
 def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(made, tmp_path):
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards" / "shards.json").write_text("{}")

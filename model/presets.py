@@ -106,7 +106,6 @@ PRESETS: Mapping[str, Preset] = {
                 warmup=0.1,
                 dropout=0.0,
                 initializer_range=0.07,
-                validate_every=500,
                 log_every=20,
             ),
             finetuning=replace(
@@ -185,8 +184,8 @@ def apply_settings(preset: Preset, settings: Mapping[str, str]) -> Preset:
     )
 
 
-UNSTARTED: Mapping[str, str] = {"dev shards": "none", "--start-from": "none", "--probe": "none"}
-"""What a stage that begins with nothing has of what settings need; stages have no dev shards."""
+UNSTARTED: Mapping[str, str] = {"dev shards": "given", "--start-from": "none", "--probe": "none"}
+"""What a stage that begins with nothing has of what settings need: dev shards alone."""
 PUBLISHED_START: Mapping[str, str] = dict.fromkeys(UNSTARTED, "given")
 """What a stage that begins with a published encoder has: the probe on dev labels validates too."""
 

@@ -191,6 +191,8 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         facts = PUBLISHED_START if own.start_from else UNSTARTED
+        if not _is_made_later(own.shards):  # only those that stages make have dev shards beside
+            facts = {**facts, "dev shards": facts["--probe"]}
         check_settings_are_read(apply_settings(PRESETS[own.preset], texts), texts, facts)
     except ValueError as mistake:
         yield f"pretraining.set: {mistake}"

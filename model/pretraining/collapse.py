@@ -1,4 +1,4 @@
-"""Measures whether the states of the discriminator have collapsed into one direction.
+"""Measures whether the states of the encoder have collapsed into one direction.
 
 At a small budget ELECTRA's discriminator may become a constant: then the effective rank of its
 token states falls (tiny, 2 M tokens of real reviews: from 75 to 2.2) and their mean cosine rises

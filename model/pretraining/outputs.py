@@ -23,6 +23,8 @@ from model.tracking.metrics_log import read_metrics
 
 _ROLES: Mapping[str, transformers_config.Role] = {"discriminator": "discriminator"}
 """Trunk → role; all others predict masked tokens."""
+MEASURES = ("loss", "auc", "accuracy", "effective_rank", "mean_cosine")
+"""Parts of the names of what result.json has of the log."""
 
 
 def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, Any]) -> None:
@@ -51,7 +53,7 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
     totals = training.totals
     last: dict[str, float] = {}
     for line in read_metrics(training.folder):
-        last |= {n: v for n, v in line.items() if "loss" in n or "auc" in n or "accuracy" in n}
+        last |= {n: v for n, v in line.items() if any(part in n for part in MEASURES)}
     return {
         "steps": totals.step,
         "sequences": totals.sequences,

@@ -185,6 +185,36 @@ def test_settings_are_told_with_what_arms_have_of_their_own(study, tmp_path):
     assert "| all | polarity | 128 |\n| all | stars | 32 |\n" in text
 
 
+def test_the_curves_of_pre_training_are_figures_by_what_they_measure(tmp_path):
+    measures = {"discriminator_auc": 0.6, "discriminator_effective_rank": 40.0, "loss": 9.0}
+    measures |= {"discriminator_mean_cosine": 0.5, "fixed_auc": 0.5, "generator_loss": 6.0}
+    validated = {f"validation_{name}": value for name, value in measures.items()}
+    lines = [
+        {"step": step, "loss": 9.0 / step, "generator_loss": 6.0} | (validated if step > 1 else {})
+        for step in (1, 2, 3)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    study = {"pretraining": [{"name": "ours", "metrics": "metrics.jsonl"}]}
+    *figures, table = sections.build_pretraining_curves(study, tmp_path)[1:]
+    assert [figure.caption.split(" ")[:2] for figure in figures] == [
+        ["Losses", "of"],
+        ["Losses", "on"],
+        ["AUC", "of"],
+        ["Effective", "rank"],
+        ["Mean", "cosine"],
+    ]
+    assert [(row[0], row[2]) for row in table.rows] == [
+        ("ours: generator loss", "6.000"),
+        ("ours: loss", "3.000"),
+        ("ours: validation generator loss", "6.000"),
+        ("ours: validation discriminator auc", "0.600"),
+        ("ours: validation fixed auc", "0.500"),
+        ("ours: validation discriminator effective rank", "40.000"),
+        ("ours: validation discriminator mean cosine", "0.500"),
+    ]
+    assert sections.build_pretraining_curves({}, tmp_path) == []
+
+
 def test_one_sentence_answers_however_many_comparisons_there_are():
     def difference(task, p):
         comparison = significance.Comparison("accuracy", 0.1, 0.05, 0.15, p, p, 100, 3)

@@ -49,7 +49,10 @@ def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) 
             if not m["title"].endswith("test")
         }
     )
-    if warnings := [warning for m in manifests for warning in m["result"].get("warnings", [])]:
+    warnings = [
+        f"{m['title']}: {warning}" for m in manifests for warning in m["result"].get("warnings", [])
+    ]
+    if warnings:
         artifacts.publish_warnings(warnings)
         tracking.set_tags({"amazon_electra.warnings": " ".join(warnings)})
     if bases := [m["inputs"]["base"]["fingerprint"] for m in manifests if "base" in m["inputs"]]:

@@ -15,6 +15,8 @@ from model import export
 from model.presets import Preset
 from model.pretraining import loop, model_card
 from model.pretraining.adaptation.selection import settle_weights
+from model.pretraining.budget import describe_small_budget
+from model.pretraining.collapse import describe_collapse
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network import transformers_config
 from model.pretraining.network.electra import Electra
@@ -42,6 +44,7 @@ def write_outputs(
 ) -> dict[str, Any]:
     """Write the model folders and result.json; return the result. `origin`: the loaded weights."""
     result = summarize_run(training) | settle_weights(training)
+    result["warnings"] = list_warnings(training, preset, shards, result, origin)
     if training.device.is_rank0:
         result |= write_models(training, preset, shards, result, origin)
         write_json(training.folder / "result.json", result)
@@ -69,6 +72,34 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         "device": training.device.kind,
         "precision": "bf16" if training.device.bf16 else "fp32",
     }
+
+
+def list_warnings(
+    training: loop.Training,
+    preset: Preset,
+    shards: Shards,
+    result: Mapping[str, Any],
+    origin: Origin | None,
+) -> list[str]:
+    """Return what a person should know of the finished run: whether another objective would have
+    paid, and whether the discriminator is a constant by the last validation.
+    """
+    warnings = (
+        warn_of_small_budget(training, preset, shards, origin),
+        describe_collapse(training.totals.step, result),
+    )
+    return [warning for warning in warnings if warning]
+
+
+def warn_of_small_budget(
+    training: loop.Training, preset: Preset, shards: Shards, origin: Origin | None
+) -> str | None:
+    """Return a warning if another objective would pay; none where weights were loaded, or where
+    nobody knows how many steps a time has.
+    """
+    if origin or training.budget_seconds is not None:
+        return None
+    return describe_small_budget(preset, shards.max_length)
 
 
 def write_models(

@@ -1,5 +1,7 @@
 """The warning where another objective would pay."""
 
+import json
+
 import pytest
 
 from model.presets import PRESETS, apply_settings
@@ -34,6 +36,8 @@ def test_the_run_says_so(tmp_path, capsys, objective):
     shards = write_shards(tmp_path / "shards")
     sets = [part for s in [*SETTINGS, f"objective={objective}"] for part in ("--set", s)]
     fixed = ["--shards", str(shards), "--output", str(tmp_path / "out"), "--preset", "tiny"]
-    run([*fixed, "--device", "cpu", "--threads", "1", "--steps", "2", *sets])
-    told = "preset tiny with 0.000512 M tokens" in capsys.readouterr().err
-    assert told == (objective == "electra")
+    result = run([*fixed, "--device", "cpu", "--threads", "1", "--steps", "2", *sets])
+    words, is_small = "preset tiny with 0.000512 M tokens", objective == "electra"
+    assert (words in capsys.readouterr().err) == is_small
+    assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
+    assert [warning.startswith(words) for warning in result["warnings"]] == [True] * is_small

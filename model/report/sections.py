@@ -79,12 +79,14 @@ def format_main_metric(results: Results, arm: str, task: str) -> str:
 
 
 def describe_only_answer(results: Results, arm: str, task: str) -> str:
-    """Say that an arm answers one class only; empty where it does not."""
+    """Say that an arm answers one class only, or nothing; empty where it does not."""
     answer = results.find_only_answer(arm, task)
     if answer is None:
         return ""
     seeds = len(results.list_cells(arm, task))
     where = "" if answer[1] == seeds else f" with {answer[1]} of {seeds} seeds"
+    if not answer[0]:
+        return f"{task}: {arm} answers nothing{where}"
     return f"{task}: {arm} answers one class only{where}: {answer[0]}"
 
 

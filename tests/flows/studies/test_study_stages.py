@@ -22,6 +22,7 @@ from flows.runner.store import Stage, Store
 from flows.stages.pretraining import PretrainingRequest, build_training_stage
 from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import load_study
+from flows.studies.study_report import describe_arm
 from flows.studies.study_stages import StudyStages
 from flows.study import build_study_graph
 from model.tracking.mlflow_run import Tracking
@@ -377,6 +378,25 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
     student = next(c for c in stages.cells if c.arm.name == "student" and c.pretraining_seed == 4)
     teacher = student.finetuned.inputs["teacher"]
     assert teacher.inputs["encoder"].parameters["seed"] == 4
+
+
+def test_a_report_names_every_pre_training_of_an_arm(made, tmp_path):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "shards.json").write_text("{}")
+    arms = [{"name": "trained", "pretraining": {"shards": str(tmp_path / "shards")}}]
+    stages = build_stages(content_of(made, arms, pretraining_seeds=[3, 4]), tmp_path / "store")
+    for _, _, stage in stages.pretrainings:
+        folder = stages.store.folder(stage)
+        folder.mkdir(parents=True)
+        numbers = dict.fromkeys(("tokens", "matrix_flops", "flops", "seconds"), 1)
+        (folder / "result.json").write_text(json.dumps(numbers))
+        stages.store.publish(stage, numbers)
+    told = describe_arm(stages, stages.study.arms[0], stages.study, {})
+    first, second = (stage.fingerprint for _, _, stage in stages.pretrainings)
+    assert told["pretrainings"] == [
+        {"seed": 3, "fingerprint": first},
+        {"seed": 4, "fingerprint": second},
+    ]
 
 
 def _pretraining(shards, **settings):

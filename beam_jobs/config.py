@@ -169,6 +169,12 @@ class ShardsOptions(LimitOptions):
         "tokens of a sequence", 128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE
     )
     split: Split = setting("side of the corpus", "pretrain")
+    sample_reviews: int = setting(
+        "of --corpus: pack about so many reviews of the split, those that come first; there may be "
+        "none at all then. 0: all",
+        0,
+        ge=0,
+    )
 
     def __post_init__(self) -> None:
         if bool(self.corpus) == bool(self.general_text):
@@ -177,6 +183,8 @@ class ShardsOptions(LimitOptions):
             raise UserError(
                 f"--split: {self.split}; general text is for pre-training only, leave --split out"
             )
+        if self.general_text and self.sample_reviews:
+            raise UserError("--sample-reviews: it is for --corpus; leave it out")
         for_text = "here it is for --general-text"
         if self.corpus and self.punkt:
             raise UserError(f"--punkt: a corpus is in sentences already; {for_text}")

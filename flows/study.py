@@ -35,7 +35,7 @@ from flows.studies.study_reading import (
     reads_preset,
 )
 from flows.studies.study_report import build_study_report
-from flows.studies.study_stages import StudyStages
+from flows.studies.study_stages import DEV, EXTENDED_DEV, StudyStages
 
 
 def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker], Stage]:
@@ -89,6 +89,10 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
         made["extended_vocabulary"] = make(words)
         extended = shards_stage.build_shards_stage(p, made["corpus"], words)
         made["extended_shards"] = make(replace(extended, title="shards, extended vocabulary"))
+        dev = shards_stage.build_dev_stage(p, made["corpus"], words)
+        made[EXTENDED_DEV] = make(replace(dev, title="dev shards, extended vocabulary"))
+    if "vocabulary" in made:
+        made[DEV] = make(shards_stage.build_dev_stage(p, made["corpus"], made["vocabulary"]))
     if wanted & {"shards", "encoder"}:
         words = made["vocabulary"]
         made["shards"] = make(shards_stage.build_shards_stage(p, made["corpus"], words))
@@ -102,7 +106,9 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
         stages = shards_stage.list_long_stages(p, made["corpus"], made["vocabulary"])
         longer = [make(stage) for stage in stages]
         made["encoder"] = make(
-            pretraining_stage.build_pretraining_stage(p, made["shards"], *longer, origin=origin)
+            pretraining_stage.build_pretraining_stage(
+                p, made["shards"], *longer, origin=origin, dev=made[DEV]
+            )
         )
     return made
 

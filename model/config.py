@@ -212,7 +212,7 @@ class PretrainingConfig:
         ge=0,
     )
     log_every: int = setting("steps from one line of metrics to the next", 50, ge=1)
-    validate_every: int = setting("steps; 0: only at the end", 0, ge=0, needs=VALIDATION)
+    validate_every: int = setting("steps; 0: ten times in all", 0, ge=0, needs=VALIDATION)
     validate_sequences: int = setting("the first of the dev shards", 1024, ge=1, needs=VALIDATION)
     checkpoint_every: int = setting("steps from one checkpoint to the next", 500, ge=1)
     keep_checkpoints: int = setting(

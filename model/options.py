@@ -161,6 +161,12 @@ class FinetuneOptions:
     architecture: str | None = setting(
         "for `random`: folder whose config and tokenizer to use", None, metavar="DIR"
     )
+    initializer_range: float | None = setting(
+        "for `random`: deviation of its start weights, drawn as transformers does; none: as the "
+        "pre-training of the architecture began, where its config.json says how",
+        None,
+        gt=0,
+    )
     teacher: Path | None = setting(
         "distil: learn from this fine-tuned folder's outputs too", None, metavar="DIR"
     )

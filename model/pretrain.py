@@ -21,7 +21,7 @@ from model.presets import PRESETS, Preset, apply_settings, check_settings_are_re
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.recipe import choose_settings, describe_settings
 from model.pretraining.assembly import build_training, check_batch
-from model.pretraining.budget import describe_small_budget, parse_budget
+from model.pretraining.budget import parse_budget
 from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
@@ -218,15 +218,14 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         )
         preset = replace(preset, pretraining=training.config)
         resume_training(training)
-        warning = describe_small_budget(preset, shards.max_length)
-        if warning and device.is_rank0 and not origin and training.budget_seconds is None:
-            print(f"warning: {warning}", file=sys.stderr)
         if device.is_rank0:
+            if warning := outputs.warn_of_small_budget(training, preset, shards, origin):
+                print(f"warning: {warning}", file=sys.stderr)
             outputs.write_config(arguments.output, preset, shards, list_other_settings(arguments))
             print_recipe(arguments, origin)
         with mirror_to_mlflow(training, preset):
             loop.train(training)
-            result = outputs.write_outputs(training, preset, shards)
+            result = outputs.write_outputs(training, preset, shards, origin)
         if arguments.tensorboard and device.is_rank0:
             outputs.write_tensorboard(arguments.output)
         return result

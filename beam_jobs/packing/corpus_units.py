@@ -5,6 +5,7 @@ same on any runner. A unit is a run of row groups over one or more files; small 
 that packing has enough to choose from.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -93,6 +94,17 @@ def plan_corpus_units(corpus: str, option: str = "--corpus") -> list[CorpusUnit]
         CorpusUnit(number, parts, hash_parts(parts, digests))
         for number, parts in enumerate(group_row_groups(groups, wanted))
     ]
+
+
+def sample_units(units: list[CorpusUnit], documents: int | None, wanted: int) -> list[CorpusUnit]:
+    """Return the first units, which hold about `wanted` reviews of a split that has so many
+    `documents` in all: hashes spread them evenly. All units where nobody counted them.
+    """
+    if not documents:
+        return units if documents is None else units[:1]
+    needed = sum(unit.rows for unit in units) * wanted / documents
+    before = itertools.accumulate((unit.rows for unit in units), initial=0)
+    return [unit for unit, rows in zip(units, before, strict=False) if rows < needed]
 
 
 def read_held_out_texts(corpus: str) -> Iterator[str]:

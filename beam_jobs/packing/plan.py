@@ -66,6 +66,8 @@ class Sources:
     """Reviews in the split as corpus.json counts them, where there is one."""
     made_of: dict[str, Any]
     """What pre-training will see: the corpus, and the evaluation texts kept out of it."""
+    is_sample: bool = False
+    """Whether some reviews of the split are enough, or none where it has none."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:
     packing = prepare_output(options)
     units: Sequence[Unit]
     if options.corpus:
-        units = corpus_units.plan_corpus_units(options.corpus)
+        units, sources = choose_corpus_units(options)
         text_bytes = sum(unit.rows for unit in units) * REVIEW_BYTES
     else:
         units = general_text.plan_text_units(
@@ -101,9 +103,18 @@ def plan_shards(options: ShardsOptions, flags: list[str]) -> ShardsPlan:
             options.withhold_corpus,
             options.limits,
         )
-        text_bytes = sum(unit.rows for unit in units)
+        text_bytes, sources = sum(unit.rows for unit in units), inspect_sources(options)
     engine = beam_options.resolve_beam_options(flags, text_bytes)
-    return ShardsPlan(packing, units, engine, inspect_sources(options))
+    return ShardsPlan(packing, units, engine, sources)
+
+
+def choose_corpus_units(options: ShardsOptions) -> tuple[list[CorpusUnit], Sources]:
+    """Return the units of a corpus, of a sample the first ones, and what is known of their text."""
+    units, sources = corpus_units.plan_corpus_units(options.corpus), inspect_sources(options)
+    if not options.sample_reviews:
+        return units, sources
+    sampled = corpus_units.sample_units(units, sources.documents, options.sample_reviews)
+    return sampled, replace(sources, documents=None, is_sample=True)
 
 
 def prepare_output(options: ShardsOptions) -> Packing:

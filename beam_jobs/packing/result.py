@@ -40,7 +40,8 @@ def write_totals(units: int, plan: ShardsPlan) -> None:
 def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
     """Return the sum of what all footers say.
 
-    Raises UserError if there is no sequence, or if the corpus says it holds other reviews.
+    Raises UserError if there is no sequence in what is no sample, or if the corpus says it holds
+    other reviews.
     """
     packing, source = plan.packing, os.path.dirname(plan.sources.corpus) or "the text"
     footers = [
@@ -48,7 +49,7 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
         for name in list_shards(packing.output)
     ]
     counts = sum(map(parse_counts, footers), Counts())
-    if not counts.sequences:
+    if not (counts.sequences or plan.sources.is_sample):
         raise UserError(
             f"--split: no review of split {packing.split!r} in {source} has a token; "
             "give a larger dump"
@@ -63,7 +64,7 @@ def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
             f"{packing.split!r}, its files hold {packed}; run corpus_job again"
         )
     return dataclasses.asdict(counts) | {
-        "fill": round(counts.tokens / (counts.sequences * packing.max_length), 5),
+        "fill": round(counts.tokens / (max(counts.sequences, 1) * packing.max_length), 5),
         "shards": len(footers),
         "max_length": packing.max_length,
         "split": packing.split,

@@ -64,6 +64,12 @@ class Arm(Part):
     architecture: str = Field(
         default="", description="For `random`: a folder, or `arm:NAME` for the one of another arm"
     )
+    initializer_range: float = Field(
+        default=0.0,
+        ge=0,
+        description="For `random`: deviation of its start weights, drawn as transformers does; 0: "
+        "as the pre-training of its architecture began",
+    )
     pretraining: Pretraining = Pretraining()
     teacher: str = Field(
         default="",

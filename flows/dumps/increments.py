@@ -210,7 +210,10 @@ def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
         fit = make(vocabulary.build_vocabulary_fit_stage(p.increment, sentences, base.vocabulary))
         sequences = make(shards.build_shards_stage(p, sentences, base.vocabulary))
         training = pretraining.EarlierTraining(
-            base.encoder, [one.shards for one in base.rounds], count_first_epochs(base)
+            base.encoder,
+            [one.shards for one in base.rounds],
+            count_first_epochs(base),
+            dev=make(shards.build_dev_stage(p, base.rounds[0].corpus, base.vocabulary)),
         )
         encoder = make(pretraining.build_continued_stage(p, p.increment, sequences, training))
         added = Round(reviews, sentences, sequences, encoder, fit)

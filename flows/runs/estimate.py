@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +28,7 @@ REFERENCE = {
     "vocabulary": (0.6, 7e-5),
     "vocabulary-fit": (1.0, 3e-5),
     "shards": (1.5, 4e-5),
+    "dev-shards": (1.5, 4e-5),
     "pretraining": (4.5, 1 / 6e10),
     "finetuning": (4.0, 1 / 4e10),
     "search": (4.0, 1 / 4e10),
@@ -174,7 +175,8 @@ def count_work(stage: Stage, reviews: int) -> float:
 def count_reviews(stage: Stage, reviews: int) -> float:
     """Return how many reviews a stage goes through."""
     if "corpus" in stage.inputs:
-        return count_reviews(stage.inputs["corpus"], reviews)
+        most = stage.parameters.get("sample_reviews", inf)
+        return min(most, count_reviews(stage.inputs["corpus"], reviews))
     return float(stage.result.get("read", reviews))
 
 

@@ -23,7 +23,11 @@ from model.config import FinetuningSettings
 from model.finetuning import VERSION
 from model.presets import PRESETS
 from model.pretraining.input.sequences import Shards
-from model.pretraining.network.transformers_config import copy_architecture, write_architecture
+from model.pretraining.network.transformers_config import (
+    copy_architecture,
+    describe_start,
+    write_architecture,
+)
 
 CACHE = "fine-tuning-cache"
 """Folder of the store where fine-tunings keep what others can use; no stage depends on it."""
@@ -39,6 +43,8 @@ class Start:
     """`trained`, `random`, or `half` or `layers:N` of the teacher."""
     teacher: Stage | None = None
     """A fine-tuned model."""
+    initializer_range: float = 0.0
+    """Of a random encoder; 0: as the pre-training of its architecture began."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,11 @@ def describe_finetuning(chosen: Finetuning) -> dict[str, Any]:
         return {**told, **settings}
     own_shape = start.encoder and has_preset_shape(start.encoder)
     shape = describe_network(start.encoder) if start.encoder and own_shape else {}
-    return {**told, **settings, "encoder": start.kind, **shape}
+    if start.initializer_range:
+        drawn = {"initializer_range": start.initializer_range}
+    else:
+        drawn = describe_beginning(start.encoder) if start.encoder and own_shape else {}
+    return {**told, **settings, "encoder": start.kind, **shape, **drawn}
 
 
 def list_inputs(chosen: Finetuning) -> dict[str, Stage]:
@@ -154,6 +164,17 @@ def describe_network(encoder: Stage) -> dict[str, Any]:
     return {"architecture": preset.architecture.describe() | training}
 
 
+def describe_beginning(encoder: Stage) -> dict[str, Any]:
+    """Return how the weights are drawn that a pre-training began with, or the first one that it
+    goes on from.
+    """
+    while "base" in encoder.inputs:
+        encoder = encoder.inputs["base"]
+    preset = resolve_preset(encoder)
+    is_electra = preset.pretraining.objective == "electra"
+    return {"start": describe_start(preset, "discriminator" if is_electra else "encoder")}
+
+
 def find_vocabulary(encoder: Stage) -> Stage:
     """Return the vocabulary of a pre-training; that of external shards is part of them."""
     shards = encoder.inputs["shards"]
@@ -168,6 +189,8 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
         words = ["--encoder", locate_encoder(store, start.encoder)]
     if start.kind == "random" and start.encoder:
         words += ["--architecture", locate_architecture(start.encoder, store, folder)]
+    if start.initializer_range:
+        words += ["--initializer-range", str(start.initializer_range)]
     if start.teacher:
         words += ["--teacher", locate_stage(store, start.teacher)]
     words += ["--task", chosen.task, "--data", locate_stage(store, chosen.data)]

@@ -20,6 +20,8 @@ from model.pretraining.adaptation.recipe import NEW_HEAD_SETTINGS, OLD_HEAD_SETT
 
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
+OF_VALIDATION = ("validate_every", "validate_sequences")
+"""Settings that decide nothing where nothing is measured."""
 
 
 def check_device(device: str) -> None:
@@ -50,6 +52,10 @@ class PretrainingRequest:
     """The published encoder it starts from, which says the shape; None: random weights."""
     processes: int = 1
     """That share each batch; they decide the time, not the result."""
+    dev: Stage | None = None
+    """Shards of dev reviews, on which it measures itself; None: it does not. No weight depends on
+    them.
+    """
     beside: int = 0
     """Jobs that run at the same time; a training on a CPU leaves each a core."""
 
@@ -106,14 +112,16 @@ def build_pretraining_stage(
     shards: Stage,
     *longer: Stage,
     origin: Stage | None = None,
+    dev: Stage | None = None,
     beside: int = 0,
 ) -> Stage:
-    """Return the pre-training that the form describes; its last steps take `longer` shards.
+    """Return the pre-training that the form describes; its last steps take `longer` shards, and
+    the `dev` ones measure it.
 
     On a CPU it leaves `beside` cores to jobs that run at the same time.
     """
     training, steps = describe_training(parameters), parameters.pretraining.steps
-    training = replace(training, origin=origin, beside=beside)
+    training = replace(training, origin=origin, dev=dev, beside=beside)
     return build_training_stage(training, shards, steps, *longer)
 
 
@@ -128,6 +136,13 @@ def build_training_stage(
 def list_steps(steps: int, store: Store) -> list[str]:
     """Return the option that sets the steps; none for as many as the preset says."""
     return ["--steps", str(steps)] if steps else []
+
+
+def list_validation_options(store: Store, dev: Stage) -> list[str]:
+    """Return the option that measures the networks on dev reviews; none where there are none."""
+    made = store.manifest(dev)
+    has_reviews = bool(made and made["result"]["sequences"])
+    return ["--validation", str(store.fetch(dev))] if has_reviews else []
 
 
 def list_probe_options(store: Store, corpus: Stage) -> list[str]:
@@ -173,6 +188,8 @@ class EarlierTraining:
     """Of every round, oldest first."""
     epochs: float
     """How often the first round went through its shards."""
+    dev: Stage | None = None
+    """Dev shards of the first round: all rounds are measured on the same ones."""
 
 
 def build_continued_stage(
@@ -182,6 +199,7 @@ def build_continued_stage(
     old ones, warmed up anew.
     """
     training, ratio = describe_training(parameters), increment.replay_ratio
+    training = replace(training, dev=earlier.dev)
     own = {"steps": increment.steps, "epochs": increment.epochs, "replay_ratio": ratio}
     more = partial(list_continuation, training, increment, shards, earlier)
     return _build_stage(training, {"shards": shards, "base": earlier.encoder}, own, more)
@@ -223,14 +241,15 @@ def _build_stage(
     """Return what all pre-trainings share; `own` and `list_more` are this one's."""
     origin = training.origin
     shape = {"preset": training.preset} if origin else describe_architecture(training.preset)
-    inputs = {**inputs, **({"origin": origin} if origin else {})}
+    begun, measured = {"origin": origin}, {"dev_shards": training.dev}
+    inputs = {**inputs, **{n: stage for n, stage in (begun | measured).items() if stage}}
     corpus = inputs["shards"].inputs.get("corpus") if origin else None
     if corpus:
         inputs["corpus"] = corpus
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
-        4,
+        6,
         {
             **shape,
             "preset.pretraining": PRESETS[training.preset].pretraining.describe(),
@@ -259,13 +278,19 @@ def format_arguments(
     """Return the command line of a pre-training; `list_more` are the options of its kind alone."""
     settings = {**training.settings, "seed": str(training.seed)}
     origin, corpus, longer = training.origin, inputs.get("corpus"), inputs.get("long_shards")
+    measured = [
+        *(list_validation_options(store, training.dev) if training.dev else []),
+        *(list_probe_options(store, corpus) if corpus else []),
+    ]
+    if not measured:  # as where a dump is so small that it has no dev reviews
+        settings = {name: text for name, text in settings.items() if name not in OF_VALIDATION}
     return [
         *["--shards", locate_shards(store, inputs["shards"])],
         *(["--long-shards", locate_shards(store, longer)] if longer else []),
         *["--output", str(folder)],
         *["--preset", training.preset, "--device", training.device],
         *(["--start-from", str(locate_origin(store, origin))] if origin else []),
-        *(list_probe_options(store, corpus) if corpus else []),
+        *measured,
         *(["--processes", str(training.processes)] if training.processes > 1 else []),
         *(["--threads", str(threads)] if (threads := count_threads(training)) else []),
         *list_more(store),

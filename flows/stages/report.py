@@ -37,7 +37,7 @@ def build_report_stage(
 
     return Stage(
         "report",
-        4,
+        5,
         {"title": title},
         {**inputs, "encoder": encoder},
         "model.report.report",

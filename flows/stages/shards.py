@@ -12,6 +12,11 @@ from flows.stages.dump import KnownFile, know_files, locate_files
 from flows.stages.origin_folder import open_vocabulary
 from model.presets import PRESETS
 
+DEV_SHARDS = "dev-shards"
+"""Name of the stage."""
+DEV_REVIEWS = 10_000
+"""Dev reviews that are packed, at most about: 1,024 sequences of 512 tokens hold 5,000."""
+
 
 def build_shards_stage(
     parameters: Parameters, corpus: Stage, vocabulary: Stage, max_length: int = 0
@@ -54,6 +59,39 @@ def _format_packing(
         *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
         *["--output", store.open_output(folder, is_far)],
         *["--max_length", str(max_length)],
+    ]
+
+
+def build_dev_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
+    """Return shards of dev reviews, on which pre-training measures itself; none where there are no
+    dev reviews. So few are packed on this machine also where the engine is far.
+    """
+    max_length = find_length(parameters)
+    return Stage(
+        DEV_SHARDS,
+        1,
+        {"max_length": max_length, "sample_reviews": DEV_REVIEWS},
+        {"corpus": corpus, "vocabulary": vocabulary},
+        "beam_jobs.shards_job",
+        partial(format_dev_arguments, parameters, corpus, vocabulary, max_length),
+        title="dev shards",
+    )
+
+
+def format_dev_arguments(
+    parameters: Parameters,
+    corpus: Stage,
+    vocabulary: Stage,
+    max_length: int,
+    store: Store,
+    folder: Path,
+) -> list[str]:
+    """Return the command line of the shards job on the first dev reviews of a corpus."""
+    return [
+        *["--corpus", store.open_input(corpus, parameters.engine.is_far)],
+        *["--vocabulary", open_vocabulary(store, vocabulary), "--output", str(folder)],
+        *["--max_length", str(max_length), "--split", "dev"],
+        *["--sample_reviews", str(DEV_REVIEWS), "--direct_num_workers", "1"],
     ]
 
 

@@ -13,6 +13,7 @@ from flows.configuration.origin_place import SHAPE
 from flows.configuration.study_file import (
     Arm,
     Study,
+    StudyTask,
     expand_grid,
     find_architecture,
     find_teacher,
@@ -47,6 +48,7 @@ def find_mistakes(study: Study) -> Iterator[str]:
     yield from _find_circles(study)
     yield from _check_tasks(study)
     yield from _check_settings(study)
+    yield from _find_equal_tasks(study)
     yield from _check_search(study)
     yield from _check_comparisons(study)
 
@@ -169,6 +171,8 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
         yield "architecture: belongs to `encoder: random`" + (
             "; name a folder or arm:NAME" * (not arm.architecture)
         )
+    if arm.initializer_range and arm.encoder != "random":
+        yield "initializer_range: belongs to `encoder: random`"
     if own:
         yield from _check_pretraining(study, arm)
 
@@ -187,6 +191,8 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         facts = PUBLISHED_START if own.start_from else UNSTARTED
+        if not _is_made_later(own.shards):  # only those that stages make have dev shards beside
+            facts = {**facts, "dev shards": facts["--probe"]}
         check_settings_are_read(apply_settings(PRESETS[own.preset], texts), texts, facts)
     except ValueError as mistake:
         yield f"pretraining.set: {mistake}"
@@ -259,6 +265,33 @@ def _check_settings(study: Study) -> Iterator[str]:
             )
 
 
+def _find_equal_tasks(study: Study) -> Iterator[str]:
+    """Yield tasks whose cells are those of another one, whatever they are called: such a task would
+    count twice.
+    """
+    base = PRESETS[study.preset].finetuning if study.preset else FinetuningSettings()
+    known: dict[Any, StudyTask] = {}
+    for i, task in enumerate(study.tasks):
+        layers = [{**study.settings, **task.settings, **arm.settings} for arm in expand_grid(study)]
+        try:
+            resolved = [_resolve_settings(base, settings) for settings in layers]
+        except UserError:
+            return  # told by itself
+        other = known.setdefault((task.task, task.data, tuple(resolved)), task)
+        if other is not task:
+            yield (
+                f"tasks[{i}]: {task.name!r} is {other.name!r} again, with the same data and "
+                "settings: leave one of them out"
+            )
+
+
+def _resolve_settings(base: FinetuningSettings, settings: Mapping[str, Any]) -> FinetuningSettings:
+    """Return the settings of fine-tuning with these in place of their own."""
+    texts = {name: format_value(value) for name, value in settings.items()}
+    [resolved] = replace_settings([base], texts, "finetuning")
+    return resolved
+
+
 def _check_values(
     base: FinetuningSettings,
     field: str,
@@ -267,9 +300,8 @@ def _check_values(
     arm: Arm | None = None,
 ) -> Iterator[str]:
     """Yield what the settings ask that fine-tuning, or the task, does not take."""
-    texts = {name: format_value(value) for name, value in settings.items()}
     try:
-        [chosen] = replace_settings([base], texts, "finetuning")
+        chosen = _resolve_settings(base, settings)
         if task and arm:
             check_for_task(chosen, task, bool(arm.teacher))
     except UserError as mistake:

@@ -40,7 +40,7 @@ def build_study_report(
     inputs |= {stage.label: stage for stage in stages.latencies.values()}
     return Stage(
         "study",
-        7,
+        8,
         {
             "study": loaded.study.model_dump(mode="json", exclude_defaults=True),
             "left_out": dict(loaded.left_out),
@@ -177,6 +177,9 @@ def describe_arm(
         result = read_json(stages.store, stage, "result.json")
         told |= {name: result[name] for name in ("tokens", "matrix_flops", "flops", "seconds")}
         told |= {"fingerprint": stage.fingerprint, "recipe": format_recipe(arm, arm_here)}
+        if len(seeds := stages.study.pretraining_seeds) > 1:
+            every = [(seed, stages.build_pretraining(arm, seed).fingerprint) for seed in seeds]
+            told["pretrainings"] = [{"seed": seed, "fingerprint": one} for seed, one in every]
     if arm.name in costs:
         told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
         told["forms"] = {form: costs[name_form(arm.name, form)] for form in stages.study.forms}

@@ -39,6 +39,15 @@ from model.finetuning import search_space
 from model.finetuning.teacher_layers import is_part_of_teacher
 from model.published.place_forms import find_kind
 
+DEV, EXTENDED_DEV = "dev_shards", "extended_dev_shards"
+"""Sources that measure pre-trainings, with the reviews' vocabulary and with the extended one."""
+MEASURED_BY = {
+    "<shards>": DEV,
+    "<general_shards>": DEV,
+    "<extended_shards>": EXTENDED_DEV,
+}
+"""Shards that stages make → the source that measures a pre-training on them."""
+
 
 @dataclass(frozen=True)
 class StudyCell:
@@ -132,6 +141,7 @@ class StudyStages:
             f"pre-training {arm.name}{several}",
             self.threads,
             self.find_origin(arm),
+            dev=self.sources.get(MEASURED_BY.get(own.shards, "")),
         )
         for budget, count in (
             ("same_flops_as", partial(count_equal_flops, device=self.device)),
@@ -188,7 +198,7 @@ class StudyStages:
             encoder = (
                 self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
             )
-            return Start(encoder, "random", teacher)
+            return Start(encoder, "random", teacher, arm.initializer_range)
         return Start(self.find_encoder(arm, pretraining), "trained", teacher)
 
     def describe_finetuning(

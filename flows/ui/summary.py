@@ -14,6 +14,7 @@ HEADLINES = {
     "vocabulary": ["size", "reviews"],
     "vocabulary-fit": ["words", "unknown_rate", "tokens_per_word"],
     "shards": ["sequences", "tokens", "fill"],
+    "dev-shards": ["sequences", "tokens"],
     "pretraining": ["steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss"],
     "finetuning": ["n_train", "learning_rate", "dev.accuracy", "dev.macro_f1"],
     "evaluation": ["n", "metrics.accuracy.value", "metrics.macro_f1.value"],

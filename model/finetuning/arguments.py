@@ -23,7 +23,12 @@ def make_request(options: FinetuneOptions) -> "Request":
     from model.finetuning.request import Request  # brings torch, which --help does without
     from model.finetuning.start import Start
 
-    start = Start(options.encoder, options.architecture, options.teacher)
+    if options.initializer_range is not None and options.encoder != "random":
+        raise UserError(
+            f"--initializer-range {options.initializer_range:g}: it is for --encoder random; "
+            "other encoders have weights"
+        )
+    start = Start(options.encoder, options.architecture, options.teacher, options.initializer_range)
     return Request(start, task, options.data, settings, options.seed, options.cache)
 
 

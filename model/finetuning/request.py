@@ -49,6 +49,7 @@ class Request:
             "seed": self.seed,
             "encoder": self.start.encoder,
             "architecture": self.start.architecture,
+            "initializer_range": self.start.initializer_range,
             "teacher": str(self.start.teacher) if self.start.teacher else None,
             "data": str(self.data),
             "settings": asdict(self.settings),

@@ -21,6 +21,8 @@ class Start:
     """Folder or hub name, `random`, or `half` or `layers:N` of the teacher."""
     architecture: str | None = None
     teacher: Path | None = None
+    initializer_range: float | None = None
+    """Of a random encoder; None: as the pre-training of its architecture began."""
 
     @property
     def tokenizer_folder(self) -> str:
@@ -39,7 +41,12 @@ class Start:
         if is_part_of_teacher(self.encoder):
             return cut_teacher(self._require_teacher(), self.encoder, settings.dropout)
         return encoders.build_network(
-            self.encoder, self.architecture, task, settings.pooling, settings.dropout
+            self.encoder,
+            self.architecture,
+            task,
+            settings.pooling,
+            settings.dropout,
+            self.initializer_range,
         )
 
     def _require_teacher(self) -> Path:

@@ -35,7 +35,7 @@ from model.pretraining.network.initial_weights import Origin, describe_origin, l
 from model.pretraining.network.masked_prediction import PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
 from model.pretraining.run_identity import identify_adaptation, identify_run
-from model.pretraining.validation import Validation
+from model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
 from model.published.vocabulary import read_words
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
@@ -202,7 +202,9 @@ def build_batches(
 
 
 def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> Validation:
-    """Return the validation on the first `validate_sequences` of the dev shards."""
+    """Return the validation on the first `validate_sequences` of the dev shards; on fewer, so that
+    it costs little, in a short run that does not say how often it is measured.
+    """
     if dev.vocabulary_fingerprint != shards.vocabulary_fingerprint:
         raise UserError(
             f"--validation {dev.folder}: made with another vocabulary than {shards.folder}"
@@ -214,6 +216,9 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
         )
     size = min(config.batch, config.device_batch or config.batch, dev.sequences)
     sequences = min(config.validate_sequences, dev.sequences)
+    if not config.validate_every:
+        affordable = VALIDATED_SHARE * config.steps * config.batch / VALIDATIONS
+        sequences = min(sequences, round(affordable))
     batches = build_batches(replace(config, batch=size, seed=0), dev)
     return Validation(batches, max(1, sequences // size), seed=0)
 

@@ -1,11 +1,11 @@
-"""Measures whether the states of the discriminator have collapsed into one direction.
+"""Measures whether the states of the encoder have collapsed into one direction.
 
 At a small budget ELECTRA's discriminator may become a constant: then the effective rank of its
 token states falls (tiny, 2 M tokens of real reviews: from 75 to 2.2) and their mean cosine rises
 (from 0.43 to 0.94).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,10 +55,12 @@ class StateSpread:
         }
 
 
-def describe_collapse(step: int, measures: dict[str, float]) -> str | None:
-    """Return a warning if the discriminator is a constant by these measures of a validation."""
+def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
+    """Return a warning if the discriminator is a constant by these measures of a validation; none
+    if its AUC is NaN: where no token was replaced, nothing is known of it.
+    """
     auc = measures.get("validation_discriminator_auc", 1.0)
-    if auc >= CONSTANT_AUC:
+    if not auc < CONSTANT_AUC:
         return None
     return (
         f"step {step}: the discriminator is a constant so far (AUC {auc:.3f}, effective rank "

@@ -28,7 +28,7 @@ from model.pretraining.network.encoder import Layer
 from model.pretraining.network.flops import MatrixFlops
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel, Step
 from model.pretraining.step import run_step
-from model.pretraining.validation import Validation
+from model.pretraining.validation import VALIDATIONS, Validation
 from model.pretraining.window import Window
 from model.processes.gradient_sum import GradientSum
 from model.tracking.metrics_log import MetricsLog
@@ -158,14 +158,17 @@ class Training:
         return (self.totals.step + 1) / (self.config.steps + 1)
 
     def is_validation_due(self) -> bool:
-        """Return whether the state of this step is measured; a probe is taken ten times, and
-        before the first step, where `validate_every` says nothing.
+        """Return whether the state of this step is measured: ten times where `validate_every` says
+        nothing, a probe before the first step too.
         """
         step, every = self.totals.step, self.config.validate_every
         if every:
             return step % every == 0
-        tenths = 10 * step // self.config.steps
-        return self.probe is not None and tenths > 10 * (step - 1) // self.config.steps
+        if self.budget_seconds is not None or not (self.probe or self.validation):
+            return False
+        return (
+            VALIDATIONS * step // self.config.steps > VALIDATIONS * (step - 1) // self.config.steps
+        )
 
     def is_over(self) -> bool:
         if self.budget_seconds is not None:

@@ -27,6 +27,12 @@ _ROLES = {
     ),
 }
 _CURVE = ("generator_loss", "discriminator_loss", "mlm_loss", "nsp_loss")
+_SPREAD = tuple(
+    f"{trunk}_{name}"
+    for trunk in ("discriminator", "encoder")
+    for name in ("effective_rank", "mean_cosine")
+)
+"""Of the encoder's states: whether they have collapsed (collapse.py)."""
 
 
 def render_model_card(
@@ -73,7 +79,7 @@ def render_model_card(
         *_render_curve(metrics, _CURVE, "Training loss"),
         *_render_curve(
             metrics,
-            [f"validation_{name}" for name in (*_CURVE, "discriminator_auc")],
+            [f"validation_{name}" for name in (*_CURVE, "discriminator_auc", *_SPREAD)],
             "On the dev split",
         ),
         *_render_curve(metrics, ["probe_accuracy"], "Linear probe of polarity, on dev reviews"),

@@ -1,7 +1,9 @@
 """Writes what a finished run leaves: model folders, result.json and TensorBoard files."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,18 @@ from model import export
 from model.presets import Preset
 from model.pretraining import loop, model_card
 from model.pretraining.adaptation.selection import settle_weights
+from model.pretraining.budget import describe_small_budget
+from model.pretraining.collapse import describe_collapse
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network import transformers_config
 from model.pretraining.network.electra import Electra
+from model.pretraining.network.initial_weights import Origin
 from model.tracking.metrics_log import read_metrics
+
+_ROLES: Mapping[str, transformers_config.Role] = {"discriminator": "discriminator"}
+"""Trunk → role; all others predict masked tokens."""
+MEASURES = ("loss", "auc", "accuracy", "effective_rank", "mean_cosine")
+"""Parts of the names of what result.json has of the log."""
 
 
 def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, Any]) -> None:
@@ -29,11 +39,14 @@ def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, A
     (output / "config.json").write_text(json.dumps(resolved, indent=2) + "\n")
 
 
-def write_outputs(training: loop.Training, preset: Preset, shards: Shards) -> dict[str, Any]:
-    """Write the model folders and result.json; return the result."""
+def write_outputs(
+    training: loop.Training, preset: Preset, shards: Shards, origin: Origin | None = None
+) -> dict[str, Any]:
+    """Write the model folders and result.json; return the result. `origin`: the loaded weights."""
     result = summarize_run(training) | settle_weights(training)
+    result["warnings"] = list_warnings(training, preset, shards, result, origin)
     if training.device.is_rank0:
-        result |= write_models(training, preset, shards, result)
+        result |= write_models(training, preset, shards, result, origin)
         write_json(training.folder / "result.json", result)
     return result
 
@@ -43,7 +56,7 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
     totals = training.totals
     last: dict[str, float] = {}
     for line in read_metrics(training.folder):
-        last |= {n: v for n, v in line.items() if "loss" in n or "auc" in n or "accuracy" in n}
+        last |= {n: v for n, v in line.items() if any(part in n for part in MEASURES)}
     return {
         "steps": totals.step,
         "sequences": totals.sequences,
@@ -61,23 +74,46 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
     }
 
 
+def list_warnings(
+    training: loop.Training,
+    preset: Preset,
+    shards: Shards,
+    result: Mapping[str, Any],
+    origin: Origin | None,
+) -> list[str]:
+    """Return what a person should know of the finished run: whether another objective would have
+    paid, and whether the discriminator is a constant by the last validation.
+    """
+    warnings = (
+        warn_of_small_budget(training, preset, shards, origin),
+        describe_collapse(training.totals.step, result),
+    )
+    return [warning for warning in warnings if warning]
+
+
+def warn_of_small_budget(
+    training: loop.Training, preset: Preset, shards: Shards, origin: Origin | None
+) -> str | None:
+    """Return a warning if another objective would pay; none where weights were loaded, or where
+    nobody knows how many steps a time has.
+    """
+    if origin or training.budget_seconds is not None:
+        return None
+    return describe_small_budget(preset, shards.max_length)
+
+
 def write_models(
-    training: loop.Training, preset: Preset, shards: Shards, result: dict[str, Any]
+    training: loop.Training,
+    preset: Preset,
+    shards: Shards,
+    result: dict[str, Any],
+    origin: Origin | None = None,
 ) -> dict[str, str]:
     """Write one folder per network; return their paths, `encoder` is the one to fine-tune."""
-    shape = preset.architecture
+    write = partial(_write_network, training, preset, shards, result, origin)
     if not isinstance(training.model, Electra):
-        return {
-            "encoder": _write_network(
-                training, preset, shards, result, "generator", shape, "encoder"
-            )
-        }
-    discriminator = _write_network(
-        training, preset, shards, result, "discriminator", shape, "discriminator"
-    )
-    generator = _write_network(
-        training, preset, shards, result, "generator", shape.derive_generator(), "generator"
-    )
+        return {"encoder": write("encoder")}
+    discriminator, generator = write("discriminator"), write("generator")
     return {"encoder": discriminator, "discriminator": discriminator, "generator": generator}
 
 
@@ -86,10 +122,12 @@ def _write_network(
     preset: Preset,
     shards: Shards,
     result: dict[str, Any],
-    role: transformers_config.Role,
-    shape: Any,
+    origin: Origin | None,
     trunk: str,
 ) -> str:
+    shape, role = preset.architecture, _ROLES.get(trunk, "generator")
+    if trunk == "generator":
+        shape = shape.derive_generator()
     mapping = export.map_names(role, shape.layers, shape.embedding != shape.hidden, trunk)
     config = transformers_config.build_transformers_config(
         role,
@@ -98,6 +136,7 @@ def _write_network(
         preset.pretraining.dropout,
         training.trained_length,
         transformers_config.read_padding_id(shards.vocabulary),
+        _describe_start(preset, trunk, origin),
     )
     weights: dict[str, Tensor] = dict(training.model.named_parameters())
     if trunk == "discriminator" and "word_difference" in weights:
@@ -111,6 +150,15 @@ def _write_network(
     return str(
         export.write_model_folder(training.folder / trunk, config, tensors, shards.vocabulary, card)
     )
+
+
+def _describe_start(preset: Preset, trunk: str, origin: Origin | None) -> dict[str, Any] | None:
+    """Return how the start weights of a network are drawn: where some were loaded, those that their
+    own training began with, if it says so.
+    """
+    if origin is None:
+        return transformers_config.describe_start(preset, trunk)
+    return None if trunk == "generator" else origin.read_start()
 
 
 def write_tensorboard(folder: Path) -> None:

@@ -24,6 +24,13 @@ from model.pretraining.network.attention import build_attention, put_whole_batch
 from model.pretraining.network.electra import Electra, corrupt_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
+VALIDATIONS = 10
+"""Of a run that does not say how often."""
+VALIDATED_SHARE = 0.03
+"""Sequences that such a run is measured on for each that it trains on, at most; one costs up to
+three quarters of what training on it does: the forward passes of the objective, and two more of the
+discriminator.
+"""
 FIXED_REPLACEMENTS = 2  # tells the random numbers of the fixed replacements from the others
 
 
@@ -109,6 +116,8 @@ class Validation:
                 _score_replacements(
                     model, batch, self._draw_replacements(arrays, step), now, fixed, part.spread
                 )
+            else:
+                _add_trunk_states(model, batch, part.spread)
             part.batches[step] = (sums, now, fixed)
         return part
 
@@ -124,10 +133,10 @@ class Validation:
             now.extend(now_here)
             fixed.extend(fixed_here)
         numbers = {f"validation_{name}": value for name, value in model.compute_means(sums).items()}
+        spread = StateSpread.join([part.spread for part in parts if part.batches])
+        numbers |= spread.compute_measures(f"validation_{model.trunk_name}")
         if now.logits:
-            spread = StateSpread.join([part.spread for part in parts if part.batches])
             numbers |= now.compute_measures("validation_discriminator")
-            numbers |= spread.compute_measures("validation_discriminator")
             numbers |= fixed.compute_measures("validation_fixed")
         return numbers
 
@@ -139,6 +148,13 @@ class Validation:
         special = self.batches.special
         words = ids[(ids != special.cls) & (ids != special.sep)]
         return rng.choice(words, size=arrays["masked_positions"].size).astype(np.int64)
+
+
+def _add_trunk_states(model: PretrainingModel, batch: Batch, spread: StateSpread) -> None:
+    """Add the states of the tokens that the network sees in training, [MASK] among them."""
+    embedded = model.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
+    states = model.trunk(embedded, build_attention(batch, model.dtype))
+    spread.add(states, batch["documents"] > 0)
 
 
 def _score_replacements(

@@ -277,15 +277,19 @@ def _build_data_blocks(study: Mapping[str, Any], tasks: Sequence[str]) -> list[B
         for s in stages
         if s.get("fingerprint") != dump.get("fingerprint")
     ]
-    lineage += [
-        (f"encoder of {arm['name']}", arm["fingerprint"])
-        for arm in study.get("arms", [])
-        if "fingerprint" in arm
-    ]
+    lineage += [row for arm in study.get("arms", []) for row in _list_encoders(arm)]
     if lineage:
         after = "Each fine-tuning's own is in the table of runs below."
         blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage), Paragraph(after)]
     return blocks
+
+
+def _list_encoders(arm: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the name and fingerprint of each of an arm's pre-trainings."""
+    name = f"encoder of {arm['name']}"
+    if seeds := arm.get("pretrainings"):
+        return [(f"{name}, pre-training seed {one['seed']}", one["fingerprint"]) for one in seeds]
+    return [(name, arm["fingerprint"])] if "fingerprint" in arm else []
 
 
 def describe_columns(counts: Mapping[str, Any] | None) -> str:

@@ -36,6 +36,14 @@ class Cell:
     def seed_pair(self) -> SeedPair:
         return self.pretraining_seed, self.seed
 
+    def find_only_answer(self) -> str | None:
+        """Return the class that is the only answer, "" where every text asked for is empty."""
+        if "confusion" in self.about:
+            predicted = np.flatnonzero(np.sum(self.about["confusion"], axis=0))
+            return self.about["labels"][predicted[0]] if len(predicted) == 1 else None
+        is_nothing = all(answer == "" for answer in self.predictions.predictions)
+        return "" if is_nothing else None
+
 
 @dataclass(frozen=True)
 class Results:
@@ -74,13 +82,11 @@ class Results:
         return f"{pretrainings} × {len(cells) / pretrainings:g}"
 
     def find_only_answer(self, arm: str, task: str) -> tuple[str, int] | None:
-        """Return the class that is an arm's only answer, and in how many cells it is; else None."""
-        answers = Counter(
-            cell.about["labels"][predicted[0]]
-            for cell in self.list_cells(arm, task)
-            if "confusion" in cell.about
-            and len(predicted := np.flatnonzero(np.sum(cell.about["confusion"], axis=0))) == 1
-        )
+        """Return the class that is an arm's only answer, "" where it answers no question, and in
+        how many cells it is; else None.
+        """
+        found = [cell.find_only_answer() for cell in self.list_cells(arm, task)]
+        answers = Counter(answer for answer in found if answer is not None)
         return (", ".join(answers), answers.total()) if answers else None
 
     def list_metrics(self, task: str) -> list[str]:

@@ -1,7 +1,8 @@
 """Builds the report's tables and figures, each from results alone."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,29 @@ MISTAKES_IN_MARKDOWN = 10
 """The page has all of the hundred that each evaluation keeps."""
 TEXT_SHOWN = 300
 """Characters of a text that are shown."""
+PRETRAINING_FIGURES = (
+    (r"(?!validation_).*loss", "loss", "Losses of pre-training"),
+    (r"validation_(?!fixed_).*_loss", "loss", "Losses on dev reviews"),
+    (
+        r"validation_.*_auc",
+        "AUC",
+        "AUC of the discriminator on dev reviews, on what the generator puts there and on fixed "
+        "replacements; a constant has 0.5",
+    ),
+    (
+        r"validation_.*_effective_rank",
+        "effective rank",
+        "Effective rank of the encoder's states on dev reviews; collapsed ones have few",
+    ),
+    (
+        r"validation_.*_mean_cosine",
+        "mean cosine",
+        "Mean cosine of the states of two tokens of dev reviews; collapsed ones have almost 1",
+    ),
+)
+"""Pattern of the measures' names in metrics.jsonl, axis and caption of each figure of a
+pre-training.
+"""
 
 
 def get_title(metric: str) -> str:
@@ -55,12 +79,14 @@ def format_main_metric(results: Results, arm: str, task: str) -> str:
 
 
 def describe_only_answer(results: Results, arm: str, task: str) -> str:
-    """Say that an arm answers one class only; empty where it does not."""
+    """Say that an arm answers one class only, or nothing; empty where it does not."""
     answer = results.find_only_answer(arm, task)
     if answer is None:
         return ""
     seeds = len(results.list_cells(arm, task))
     where = "" if answer[1] == seeds else f" with {answer[1]} of {seeds} seeds"
+    if not answer[0]:
+        return f"{task}: {arm} answers nothing{where}"
     return f"{task}: {arm} answers one class only{where}: {answer[0]}"
 
 
@@ -114,26 +140,44 @@ def build_difference_chart(differences: list[Difference]) -> list[Block]:
 
 
 def build_pretraining_curves(study: Mapping[str, Any], base: Path) -> list[Block]:
-    """Draw the losses of pre-training from each metrics.jsonl, and list their first and last."""
-    series: dict[str, list[tuple[float, float]]] = {}
+    """Draw the measures of pre-training from each metrics.jsonl, a figure for each of
+    PRETRAINING_FIGURES, and list their first and last.
+    """
+    logs = {
+        entry["name"]: [
+            json.loads(line)
+            for line in (base / entry["metrics"]).read_text().splitlines()
+            if line.endswith("}")
+        ]
+        for entry in study.get("pretraining") or []
+    }
+    blocks: list[Block] = []
     rows = []
-    for entry in study.get("pretraining") or []:
-        file = base / entry["metrics"]
-        lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
-        for name in sorted({name for line in lines for name in line if name.endswith("loss")}):
-            points = [(line["step"], line[name]) for line in lines if name in line]
-            title = f"{entry['name']}: {name.replace('_', ' ')}"
-            series[title] = points
-            rows.append(
-                (title, f"{points[0][1]:.3f}", f"{points[-1][1]:.3f}", f"{points[-1][0]:,.0f}")
-            )
-    if not series:
+    for pattern, axis, caption in PRETRAINING_FIGURES:
+        series = _read_pretraining_series(logs, pattern)
+        svg = charts.draw_lines(series, "step", axis) if series else None
+        blocks += [Figure(svg, caption)] if svg else []
+        rows += [
+            (title, f"{points[0][1]:.3f}", f"{points[-1][1]:.3f}", f"{points[-1][0]:,.0f}")
+            for title, points in series.items()
+        ]
+    if not rows:
         return []
-    svg = charts.draw_lines(series, "step", "loss")
-    blocks: list[Block] = [Heading("Pre-training")]
-    if svg:
-        blocks.append(Figure(svg, "Losses of pre-training"))
-    return [*blocks, Table(("loss", "first", "last", "steps"), rows)]
+    return [Heading("Pre-training"), *blocks, Table(("measure", "first", "last", "steps"), rows)]
+
+
+def _read_pretraining_series(
+    logs: Mapping[str, Sequence[Mapping[str, float]]], pattern: str
+) -> dict[str, list[tuple[float, float]]]:
+    """Return (step, value) of every measure whose whole name matches, by pre-training and name."""
+    return {
+        f"{title}: {name.replace('_', ' ')}": [
+            (line["step"], line[name]) for line in lines if name in line
+        ]
+        for title, lines in logs.items()
+        for name in sorted({name for line in lines for name in line})
+        if re.fullmatch(pattern, name)
+    }
 
 
 def build_vocabulary_blocks(counts: Mapping[str, Any] | None) -> list[Block]:

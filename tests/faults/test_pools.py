@@ -21,7 +21,8 @@ SETTINGS = {
 }
 DUMP = {"paths": ["sample:600"]}
 DATA_USER, TRAINING_USER, FLOWS_USER = 64_001, 64_002, 64_003
-DATA, TRAINING = {"corpus", "vocabulary", "shards"}, {"pretraining", "finetuning"}
+DATA = {"corpus", "vocabulary", "shards", "dev-shards"}
+TRAINING = {"pretraining", "finetuning"}
 
 
 @pytest.fixture(scope="module")

@@ -57,11 +57,12 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
         "warmup": "0.1",
         "temperature": "2",
     }
-    assert [stage.name for stage in stages[:5]] == [
+    assert [stage.name for stage in stages[:6]] == [
         "dump",
         "corpus",
         "vocabulary-fit",
         "shards",
+        "dev-shards",
         "pretraining",
     ]
     made = {m["stage"]: m["fingerprint"] for m in store.list_manifests()}
@@ -69,6 +70,8 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
     assert by_name["corpus"].inputs["earlier"].fingerprint == made["corpus"]
     assert by_name["shards"].inputs["vocabulary"].fingerprint == made["vocabulary"]
     assert by_name["pretraining"].inputs["base"].fingerprint == encoder
+    assert by_name["pretraining"].inputs["dev_shards"] is by_name["dev-shards"]
+    assert by_name["dev-shards"].inputs["corpus"].fingerprint == made["corpus"]
     assert {
         s.inputs["data"].fingerprint for s in stages if s.name in ("finetuning", "evaluation")
     } == {made["corpus"]}

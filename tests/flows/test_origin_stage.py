@@ -223,7 +223,7 @@ def test_a_dump_is_added_to_a_model_that_began_with_a_published_one(list_stages,
     from flows.configuration.settings import fill_form
 
     store, stages = list_stages(f"pretraining.start_from={encoder}")
-    for stage in list(stages.values())[:5]:
+    for stage in list(stages.values())[:6]:
         publish(store, stage)
     base, origin = stages["pre-training"], stages["origin mini-bert"]
     form = fill_form(

@@ -96,7 +96,7 @@ def made(tmp_path):
         ),
         plan,
     )
-    stages = {stage.label: publish(store, stage) for stage, _ in plan.stages[:5]}
+    stages = {stage.label: publish(store, stage) for stage, _ in plan.stages[:6]}
     return store, stages
 
 

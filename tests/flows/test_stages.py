@@ -33,7 +33,7 @@ def changed(before, after):
 
 def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     before = fingerprints()
-    assert len(before) == 5 + 24 + 1
+    assert len(before) == 6 + 24 + 1
     assert changed(before, fingerprints("pretraining.steps=9")) == {
         "pre-training",
         "pre-trained",
@@ -73,6 +73,25 @@ def test_on_a_cpu_untrained_arms_are_fine_tuned_beside_pre_training(tmp_path, de
     assert all(
         training.fingerprint not in {i.fingerprint for i in s.inputs.values()} for s in others
     )
+
+
+def test_pre_training_is_measured_on_dev_reviews_where_there_are_some(tmp_path):
+    plan = Plan(Store(tmp_path / "store"))
+    chosen = ["pretraining.validate_every=7"]
+    graph(fill_parameters(chosen, dump={"paths": ["sample:50"]}), plan)
+    [training] = [stage for stage, _ in plan.stages if stage.name == "pretraining"]
+    dev = training.inputs["dev_shards"]
+    assert dev.inputs == training.inputs["shards"].inputs
+    plan.store.publish(dev, {"sequences": 3}, seconds=1.0)
+    words = training.arguments(plan.store, tmp_path)
+    assert words[words.index("--validation") + 1] == str(plan.store.folder(dev))
+    assert "validate_every=7" in words
+    plan.store.publish(dev, {"sequences": 0}, seconds=1.0)
+    words = training.arguments(plan.store, tmp_path)
+    assert "--validation" not in words
+    assert "validate_every=7" not in words  # nothing would read it
+    job = dev.arguments(plan.store, tmp_path / "dev")
+    assert job[job.index("--split") + 1] == "dev"
 
 
 def test_processes_share_the_batch_and_change_no_fingerprint(tmp_path):
@@ -227,6 +246,10 @@ def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):
         replace(tiny, finetuning=replace(tiny.finetuning, n_train=77)),
     )
     assert changed(before, fingerprints()) == {"pre-trained", "random", "report"}
+    start = replace(tiny, pretraining=replace(tiny.pretraining, initializer_range=0.05))
+    monkeypatch.setitem(presets.PRESETS, "tiny", start)
+    everything = {"pre-training", "pre-trained", "random", "report"}
+    assert changed(before, fingerprints()) == everything
     monkeypatch.setitem(
         presets.PRESETS, "tiny", replace(tiny, pretraining=replace(tiny.pretraining, steps=77))
     )

@@ -1,6 +1,7 @@
 """The entry point: what it leaves behind, how it resumes, what it refuses."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -160,6 +161,39 @@ def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, 
     assert all(parameter.grad is None for parameter in training.model.parameters())
     training.stopping = False
     assert run_step(training, arrays) is not None
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm"])
+def test_validation_changes_no_weight(shards, tmp_path, objective):
+    dev = write_shards(tmp_path / "dev", sequences=40, split="dev")
+    own = ["--set", f"objective={objective}"]
+    results = [
+        run(arguments(shards, tmp_path / name, *own, *more))
+        for name, more in (("without", []), ("with", ["--validation", str(dev)]))
+    ]
+    weights = [Path(result["encoder"], "model.safetensors").read_bytes() for result in results]
+    assert weights[0] == weights[1]
+    validated = [
+        line["step"] for line in read_metrics(tmp_path / "with") if "validation_loss" in line
+    ]
+    assert validated == list(range(2, 21, 2))
+
+
+def test_validation_of_a_run_that_does_not_say_how_often_is_cheap(shards, tmp_path):
+    dev = Shards.open(write_shards(tmp_path / "dev", sequences=100, split="dev"), "", "dev")
+    opened, device = Shards.open(shards), open_device("cpu", "fp32")
+
+    def count_sequences(**settings):
+        small = dict(setting.split("=") for setting in SMALL)
+        preset = apply_settings(PRESETS["tiny"], small | settings)
+        validation = build_training(preset, opened, device, tmp_path, dev=dev).validation
+        return validation.count * validation.batches.size
+
+    assert count_sequences(steps="20") == 8  # a batch at least
+    assert count_sequences(steps="1000") == 24  # 0.03 of 8,000 in ten times
+    assert count_sequences(steps="100000") == 96  # whole batches of all that are there
+    assert count_sequences(steps="100000", validate_sequences="16") == 16
+    assert count_sequences(steps="20", validate_every="5", validate_sequences="48") == 48
 
 
 def test_the_best_state_is_kept_besides_the_newest(shards, tmp_path):

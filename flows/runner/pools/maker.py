@@ -25,7 +25,7 @@ from flows.runner.store import Stage
 Planned = Sequence[tuple[Stage, float | None]]
 """The stages that a run makes, in order, and about how many seconds each takes, where known."""
 DATA_POOL = "cpu"
-OF_DATA = {"corpus", "shards", "vocabulary", "vocabulary-fit"}
+OF_DATA = {"corpus", "shards", "dev-shards", "vocabulary", "vocabulary-fit"}
 """Stages that the data pool makes."""
 MADE_HERE = {"dump", "external", "origin", "report", "study"}
 """Stages that the run makes itself: they read what is only on its host, or take seconds."""

@@ -24,6 +24,7 @@ from model.finetuning.features.examples import Shape, Task
 from model.finetuning.features.featurizer import Featurizer
 from model.finetuning.network import cheap_dropout, fused_layers
 from model.finetuning.network.heads import MeanPooledClassifier
+from model.finetuning.network.random_encoder import build_random_network
 from model.pretraining.network.transformers_config import TRAINED_LENGTH
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -63,13 +64,24 @@ class Head:
 
 
 def build_network(
-    encoder: str, architecture: str | None, task: Task, pooling: str, dropout: float | None = None
+    encoder: str,
+    architecture: str | None,
+    task: Task,
+    pooling: str,
+    dropout: float | None = None,
+    initializer_range: float | None = None,
 ) -> nn.Module:
-    """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
+    """Return the network before fine-tuning; seed torch first, because the head is drawn here.
+
+    `initializer_range` is that of a random encoder, where it does not begin as a pre-training does.
+    """
     folder = find_source_folder(encoder, architecture)
     config = _load_config(folder, task, dropout)
     auto = _choose_auto_class(task.shape, pooling)
-    model = auto.from_config(config) if encoder == "random" else _load_encoder(auto, folder, config)
+    if encoder == "random":
+        model = build_random_network(auto, config, initializer_range)
+    else:
+        model = _load_encoder(auto, folder, config)
     if is_mean_pooled(task.shape, pooling):
         return MeanPooledClassifier(model, config.num_labels)
     return model

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,6 +61,10 @@ class Origin:
     def read_trained_length(self, shape: Architecture) -> int:
         """Return how many positions were trained; a folder that does not say trained all."""
         return transformers_config.read_trained_length(self.main) or shape.max_positions
+
+    def read_start(self) -> dict[str, Any] | None:
+        """Return how the weights were drawn that the training of these began with, if known."""
+        return transformers_config.read_start(self.main)
 
     def compute_fingerprint(self) -> str:
         """Return a hash of the weight files' names, sizes and first MiB."""

@@ -22,6 +22,7 @@ from flows.runner.processes import JobFailed
 from flows.runner.stage_runner import Plan, StageRunner
 from flows.runner.store import Store
 from flows.stages import dump as dump_stage
+from model.tracking.metrics_log import read_metrics
 from model.tracking.mlflow_run import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 from tests.flows.made import made_run
@@ -179,9 +180,12 @@ def test_pre_training_goes_on_from_the_base_on_new_and_old_and_is_warmed_up_agai
     for one in (apple, mango):
         steps = ceil(epochs * result(make, one.shards)["sequences"] / 4)
         assert result(make, one.encoder)["steps"] == steps
-    lines = (make.store.folder(mango.encoder) / "metrics.jsonl").read_text().splitlines()
-    rates = [json.loads(line)["learning_rate"] for line in lines]
+    lines = read_metrics(make.store.folder(mango.encoder))
+    rates = [line["learning_rate"] for line in lines if "learning_rate" in line]
     assert 0 < rates[0] < max(rates) > rates[-1]
+    assert any("validation_discriminator_effective_rank" in line for line in lines)
+    made = [make.store.manifest(one.encoder)["inputs"] for one in (first, apple, mango)]
+    assert made[0]["dev_shards"] == made[1]["dev_shards"] == made[2]["dev_shards"]
     log = (make.store.folder(mango.encoder) / "log.txt").read_text()
     assert f"--start_from {make.store.folder(apple.encoder)}/discriminator" in log
 

@@ -24,21 +24,22 @@ POOLS = Engine(placement="pools")
 def test_data_goes_to_one_pool_and_training_to_the_other(tmp_path):
     pools = {stage.name: choose_pool(stage, "tpu") for stage in plan(tmp_path)}
     assert pools == {
-        **dict.fromkeys(("corpus", "vocabulary", "shards"), "cpu"),
+        **dict.fromkeys(("corpus", "vocabulary", "shards", "dev-shards"), "cpu"),
         **dict.fromkeys(("pretraining", "finetuning", "evaluation"), "tpu"),
     }
 
 
 @pytest.mark.parametrize(
-    ("data_seconds", "stays"), [((5.0, 2.0, 3.0), True), ((5.0, 40.0, 3.0), False), (None, False)]
+    ("data_seconds", "stays"),
+    [((5.0, 2.0, 3.0, 1.0), True), ((5.0, 40.0, 3.0, 1.0), False), (None, False)],
 )
 def test_a_worker_waits_for_what_comes_soon_and_not_for_long_stages(tmp_path, data_seconds, stays):
     stages = plan(tmp_path)
-    seconds = [*(data_seconds or [None] * 3), *[100.0] * (len(stages) - 3)]
+    seconds = [*(data_seconds or [None] * 4), *[100.0] * (len(stages) - 4)]
     planned = list(zip(stages, seconds, strict=True))
     assert is_soon_needed("tpu", planned, "tpu") == stays
     assert is_soon_needed("cpu", planned, "tpu"), "that is what comes next"
-    assert not is_soon_needed("cpu", planned[3:], "tpu"), "nothing is left for it"
+    assert not is_soon_needed("cpu", planned[4:], "tpu"), "nothing is left for it"
 
 
 def test_a_training_pool_without_pools_is_refused():
@@ -53,7 +54,7 @@ def test_elsewhere_only_the_form_tells_whether_trainings_share_a_cpu():
 
 
 def test_an_accelerator_takes_pre_training_first_and_a_cpu_all_at_once(tmp_path):
-    _, _, _, training, *cells = plan(tmp_path)
+    _, _, _, _, training, *cells = plan(tmp_path)
     chains = [[training], cells[:2]]
     assert divide_order(Order(chains, 2, "cuda")) == [([[training]], 1), ([cells[:2]], 2)]
     assert divide_order(Order(chains, 2, "cpu")) == [(chains, 2)]

@@ -33,7 +33,7 @@ from model.tracking.mlflow_run import Tracking
 from tests.flows.studies.loaded import write_study_data
 from tests.model.published.checkpoints import write_checkpoint
 
-SMALL = {"n_train": 16, "n_dev": 8, "n_test": 16, "epochs": 1, "trials": 2, "seeds": [0]}
+SMALL = {"n_dev": 8, "n_test": 16, "epochs": 1, "trials": 2, "seeds": [0]}
 SMALL |= {"pretraining_seeds": [0], "forms": ["int8"]}
 """What these settings are here, wherever a study names them."""
 
@@ -50,6 +50,8 @@ def shrink(part):
     }
     if isinstance(found.get("steps"), int):
         found["steps"] = 2 + found["steps"] // 8000  # those of another arm stay others
+    if isinstance(found.get("n_train"), int):
+        found["n_train"] = 10 + found["n_train"].bit_length()  # and so do those of another task
     if isinstance(found.get("learning_rates"), list):
         found["learning_rates"] = found["learning_rates"][:1]
     return found

@@ -170,12 +170,40 @@ def test_mistakes_are_named(changes, words):
             {"encoder": "random", "architecture": "arm:x"},
             "architecture: 'x' has no folder of its own",
         ),
+        (
+            {"encoder": "e", "initializer_range": 0.02},
+            "initializer_range: belongs to `encoder: random`",
+        ),
         ({"encoder": "arm:one"}, "encoder: arm:NAME is for `teacher` and `architecture`"),
     ],
 )
 def test_mistakes_of_an_arm_are_named(arm, words):
     with pytest.raises(UserError, match=rf"here: arms\[1\](\.|: ){words}|here: arms\[1\].*{words}"):
         study_reading.parse_study(content(**arms({"name": "x", **arm})), "here")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {"n_train": 100}),  # as the preset says
+        ({"n_train": 100, "epochs": 4}, {"epochs": 4.0}),
+        ({"pooling": "cls"}, {"pooling": "mean"}),  # but all arms say their own
+    ],
+)
+def test_two_tasks_that_resolve_to_equal_settings_are_refused(first, second):
+    tasks = [
+        {"task": "polarity", "data": "d", "title": "a", "settings": first},
+        {"task": "polarity", "data": "d", "title": "b", "settings": second},
+    ]
+    own = [{**arm, "settings": {"pooling": "mean"}} for arm in (ONE, TWO)]
+    with pytest.raises(UserError, match="b' is 'a' again, with the same data and settings: leave"):
+        study_reading.parse_study(content(preset="tiny", arms=own, tasks=tasks), "here")
+    for others in (
+        [tasks[0], tasks[1] | {"data": "e"}],
+        [tasks[0], tasks[1] | {"task": "stars"}],
+        [tasks[0], tasks[1] | {"settings": second | {"n_train": 101}}],
+    ):
+        study_reading.parse_study(content(preset="tiny", arms=own, tasks=others), "here")
 
 
 def test_arms_that_teach_each_other_are_told():

@@ -22,6 +22,7 @@ from flows.runner.store import Stage, Store
 from flows.stages.pretraining import PretrainingRequest, build_training_stage
 from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import load_study
+from flows.studies.study_report import describe_arm
 from flows.studies.study_stages import StudyStages
 from flows.study import build_study_graph
 from model.tracking.mlflow_run import Tracking
@@ -333,6 +334,28 @@ def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
     assert made_by_study == made_by_run
 
 
+def test_a_random_encoder_begins_as_its_pre_training_or_with_a_deviation_of_its_own(made, tmp_path):
+    shards = write_shards(tmp_path / "shards", size=4000, length=64)
+    own = {"shards": str(shards), "set": {"initializer_range": 0.05}}
+    random = {"encoder": "random", "architecture": "arm:one"}
+    arms = [
+        {"name": "one", "pretraining": own},
+        {"name": "random", **random},
+        {"name": "random, deviation 0.02", **random, "initializer_range": 0.02},
+    ]
+    stages = build_stages(content_of(made, arms, seeds=[0]), tmp_path / "store")
+    _, begun, drawn = (cell.finetuned for cell in stages.cells)
+    assert begun.parameters["start"]["initializer_range"] == 0.05
+    assert drawn.parameters["initializer_range"] == 0.02
+    assert "start" not in drawn.parameters
+    assert "--initializer-range" not in begun.arguments(stages.store, tmp_path / "begun")
+    assert (
+        option(drawn.arguments(stages.store, tmp_path / "drawn"), "--initializer-range") == "0.02"
+    )
+    config = json.loads((tmp_path / "begun" / "architecture" / "config.json").read_text())
+    assert config["pretraining_start"]["initializer_range"] == 0.05
+
+
 def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(made, tmp_path):
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards" / "shards.json").write_text("{}")
@@ -355,6 +378,25 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
     student = next(c for c in stages.cells if c.arm.name == "student" and c.pretraining_seed == 4)
     teacher = student.finetuned.inputs["teacher"]
     assert teacher.inputs["encoder"].parameters["seed"] == 4
+
+
+def test_a_report_names_every_pre_training_of_an_arm(made, tmp_path):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "shards.json").write_text("{}")
+    arms = [{"name": "trained", "pretraining": {"shards": str(tmp_path / "shards")}}]
+    stages = build_stages(content_of(made, arms, pretraining_seeds=[3, 4]), tmp_path / "store")
+    for _, _, stage in stages.pretrainings:
+        folder = stages.store.folder(stage)
+        folder.mkdir(parents=True)
+        numbers = dict.fromkeys(("tokens", "matrix_flops", "flops", "seconds"), 1)
+        (folder / "result.json").write_text(json.dumps(numbers))
+        stages.store.publish(stage, numbers)
+    told = describe_arm(stages, stages.study.arms[0], stages.study, {})
+    first, second = (stage.fingerprint for _, _, stage in stages.pretrainings)
+    assert told["pretrainings"] == [
+        {"seed": 3, "fingerprint": first},
+        {"seed": 4, "fingerprint": second},
+    ]
 
 
 def _pretraining(shards, **settings):

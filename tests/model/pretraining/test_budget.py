@@ -1,5 +1,6 @@
 """The warning where pre-training from random weights is too short to pay."""
 
+import json
 import re
 from pathlib import Path
 
@@ -48,8 +49,11 @@ def test_the_run_says_so_unless_it_begins_with_loaded_weights(tmp_path, capsys):
     sets = [part for s in SETTINGS for part in ("--set", s)]
     fixed = ["--shards", str(shards), "--preset", "tiny", "--device", "cpu", "--threads", "1"]
     fixed += ["--steps", "2", *sets, "--output"]
-    run([*fixed, str(tmp_path / "out")])
-    assert "preset tiny with 0.000512 M tokens" in capsys.readouterr().err
+    result = run([*fixed, str(tmp_path / "out")])
+    words = "preset tiny with 0.000512 M tokens"
+    assert words in capsys.readouterr().err
+    assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
+    assert [warning.startswith(words) for warning in result["warnings"]] == [True]
     begun = ["--start-from", str(tmp_path / "out" / "discriminator")]
-    run([*fixed, str(tmp_path / "more"), *begun])
+    assert run([*fixed, str(tmp_path / "more"), *begun])["warnings"] == []
     assert "M tokens" not in capsys.readouterr().err

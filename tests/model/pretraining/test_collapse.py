@@ -1,5 +1,7 @@
 """How far the discriminator's states spread, and the warning while it is a constant."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -44,13 +46,31 @@ def test_a_constant_is_warned_of_and_the_curves_are_logged(tmp_path, capsys):
     shards, dev = (write_shards(tmp_path / s, split=s) for s in ("pretrain", "dev"))
     sets = [part for setting in SETTINGS for part in ("--set", setting)]
     fixed = ["--shards", str(shards), "--validation", str(dev), "--output", str(tmp_path / "out")]
-    run([*fixed, "--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "4", *sets])
+    fixed += ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "4"]
+    result = run([*fixed, *sets])
     line = next(line for line in read_metrics(tmp_path / "out") if "validation_loss" in line)
     assert 1 <= line["validation_discriminator_effective_rank"] <= 32
     assert -1 <= line["validation_discriminator_mean_cosine"] <= 1
-    assert "step 4: the discriminator is a constant so far (AUC 0." in capsys.readouterr().err
+    warning = "step 4: the discriminator is a constant so far (AUC 0."
+    assert warning in capsys.readouterr().err
+    assert result["warnings"][1].startswith(warning), "besides that of its budget"
+
+
+@pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
+def test_the_result_and_the_card_have_the_spread_of_the_states(tmp_path, objective):
+    shards, dev = (write_shards(tmp_path / s, split=s) for s in ("pretrain", "dev"))
+    sets = [f"--set={setting}" for setting in [*SETTINGS, f"objective={objective}"]]
+    fixed = ["--shards", str(shards), "--validation", str(dev), "--output", str(tmp_path / "out")]
+    fixed += ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "4"]
+    result = run([*fixed, *sets])
+    trunk = "discriminator" if objective == "electra" else "encoder"
+    assert 1 <= result[f"validation_{trunk}_effective_rank"] <= 32
+    assert -1 <= result[f"validation_{trunk}_mean_cosine"] <= 1
+    card = Path(result["encoder"], "README.md").read_text()
+    assert f"{trunk} effective rank | {trunk} mean cosine |" in card
 
 
 def test_a_discriminator_that_tells_tokens_apart_is_not_warned_of():
     assert describe_collapse(4, {"validation_discriminator_auc": 0.8}) is None
     assert describe_collapse(4, {"validation_mlm_loss": 3.0}) is None
+    assert describe_collapse(4, {"validation_discriminator_auc": float("nan")}) is None

@@ -46,7 +46,7 @@ def dev(tmp_path_factory):
 def alone(shards, dev, tmp_path_factory):
     """Return what one process makes of 20 steps."""
     output = tmp_path_factory.mktemp("alone")
-    run([*arguments(shards, output, 20), "--validation", str(dev)])
+    run([*arguments(shards, output, 20, validate_every=10), "--validation", str(dev)])
     return output
 
 
@@ -107,7 +107,7 @@ def test_processes_equal_one_with_dropout_and_a_run_may_change_their_number(
     """Losses, weights and measures on dev shards are those of one process, which goes on with what
     two have begun.
     """
-    given = [*arguments(shards, tmp_path, 20), "--validation", str(dev)]
+    given = [*arguments(shards, tmp_path, 20, validate_every=10), "--validation", str(dev)]
     code, out, errors = finish(start(*given, "--processes", "2"))
     assert code == 0, errors[-3000:]
     assert json.loads(out)["sequences"] == 320

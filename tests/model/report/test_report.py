@@ -12,7 +12,7 @@ import pytest
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
-from model.evaluation import predictions, significance
+from model.evaluation import predictions, significance, spans
 from model.evaluation.evaluate import summarize_predictions
 from model.evaluation.predictions import Predictions
 from model.finetuning.tasks import find_task
@@ -183,6 +183,36 @@ def test_settings_are_told_with_what_arms_have_of_their_own(study, tmp_path):
     report.run(["--study", str(tmp_path / "study.json"), "--output", str(tmp_path / "report")])
     text = (tmp_path / "report" / "report.md").read_text()
     assert "| all | polarity | 128 |\n| all | stars | 32 |\n" in text
+
+
+def test_the_curves_of_pre_training_are_figures_by_what_they_measure(tmp_path):
+    measures = {"discriminator_auc": 0.6, "discriminator_effective_rank": 40.0, "loss": 9.0}
+    measures |= {"discriminator_mean_cosine": 0.5, "fixed_auc": 0.5, "generator_loss": 6.0}
+    validated = {f"validation_{name}": value for name, value in measures.items()}
+    lines = [
+        {"step": step, "loss": 9.0 / step, "generator_loss": 6.0} | (validated if step > 1 else {})
+        for step in (1, 2, 3)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    study = {"pretraining": [{"name": "ours", "metrics": "metrics.jsonl"}]}
+    *figures, table = sections.build_pretraining_curves(study, tmp_path)[1:]
+    assert [figure.caption.split(" ")[:2] for figure in figures] == [
+        ["Losses", "of"],
+        ["Losses", "on"],
+        ["AUC", "of"],
+        ["Effective", "rank"],
+        ["Mean", "cosine"],
+    ]
+    assert [(row[0], row[2]) for row in table.rows] == [
+        ("ours: generator loss", "6.000"),
+        ("ours: loss", "3.000"),
+        ("ours: validation generator loss", "6.000"),
+        ("ours: validation discriminator auc", "0.600"),
+        ("ours: validation fixed auc", "0.500"),
+        ("ours: validation discriminator effective rank", "40.000"),
+        ("ours: validation discriminator mean cosine", "0.500"),
+    ]
+    assert sections.build_pretraining_curves({}, tmp_path) == []
 
 
 def test_one_sentence_answers_however_many_comparisons_there_are():
@@ -455,8 +485,8 @@ def test_a_study_without_cells_is_the_users_mistake(tmp_path):
         report.run(["--study", str(tmp_path / "empty.json"), "--output", str(tmp_path)])
 
 
-def write_cells(folder, arms, pretraining_seeds=(None,), seeds=range(3)):
-    """Write evaluations of polarity; `arms` has the predictions of an arm by its seeds."""
+def write_cells(folder, arms, pretraining_seeds=(None,), seeds=range(3), task="polarity"):
+    """Write evaluations of a task; `arms` has the predictions of an arm by its seeds."""
     cells = []
     for arm, predict in arms.items():
         for pretraining_seed in pretraining_seeds:
@@ -465,9 +495,9 @@ def write_cells(folder, arms, pretraining_seeds=(None,), seeds=range(3)):
                 place.mkdir(parents=True)
                 result = predict(pretraining_seed, seed)
                 predictions.write_predictions(result, place / "predictions.parquet")
-                about = summarize_predictions(result, find_task("polarity"), "test")
+                about = summarize_predictions(result, find_task(task), "test")
                 write_json(place / "metrics.json", about)
-                cell = {"arm": arm, "task": "polarity", "seed": seed, "evaluation": place.name}
+                cell = {"arm": arm, "task": task, "seed": seed, "evaluation": place.name}
                 if pretraining_seed is not None:
                     cell["pretraining_seed"] = pretraining_seed
                 cells.append(cell)
@@ -547,6 +577,46 @@ def test_an_arm_of_one_answer_is_named_in_red(tmp_path):
     assert f"> **Warning:** {told['stuck']}" in text
     page = (tmp_path / "report" / "report.html").read_text()
     assert f'<p class="warning" role="alert">{told["often"]}</p>' in page
+
+
+def test_an_arm_that_answers_no_question_is_named_in_red(tmp_path):
+    def answer(texts):
+        golds = [["blue"], [], ["red"], []]
+        scores = spans.score_answers(texts, golds)
+        scores |= {f"answered_{name}": values for name, values in scores.items()}
+        scores |= {"answered": np.ones(len(texts)), "no_answer": np.zeros(len(texts))}
+        ids = [str(i) for i in range(len(texts))]
+        return Predictions(ids, golds, texts, np.zeros(len(texts)), scores=scores)
+
+    def answers(*seeds):
+        return lambda _, seed: answer(["", "", "", ""] if seed in seeds else ["blue", "", "", ""])
+
+    arms = {"stuck": answers(0, 1, 2), "often": answers(2), "fine": answers()}
+    summary, text = render(tmp_path, write_cells(tmp_path, arms, task="squad2"))
+    assert [row["only_answer"] for row in summary["results"]] == [
+        "squad2: stuck answers nothing",
+        "squad2: often answers nothing with 1 of 3 seeds",
+        "",
+    ]
+    assert "> **Warning:** squad2: stuck answers nothing" in text
+
+
+def test_the_lineage_has_every_pre_training_of_an_arm(tmp_path):
+    seeds = [{"seed": seed, "fingerprint": f"f{seed}"} for seed in (3, 4)]
+    arms = [
+        {"name": "several", "fingerprint": "f3", "pretrainings": seeds},
+        {"name": "one", "fingerprint": "f9"},
+        {"name": "random"},
+    ]
+    cells = write_cells(tmp_path, {arm["name"]: lambda p, s: said(0.7, s) for arm in arms})
+    _, text = render(tmp_path, cells, arms=arms)
+    lineage = text.split("## Lineage")[1].split("Each fine-tuning's own")[0]
+    rows = [line.strip("| ").split(" | ") for line in lineage.splitlines() if "encoder" in line]
+    assert rows == [
+        ["encoder of several, pre-training seed 3", "f3"],
+        ["encoder of several, pre-training seed 4", "f4"],
+        ["encoder of one", "f9"],
+    ]
 
 
 def test_a_difference_loses_its_better_to_the_number_of_comparisons(tmp_path):

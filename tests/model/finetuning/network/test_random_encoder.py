@@ -1,0 +1,149 @@
+"""An untrained encoder is what the pre-training of its architecture began with; heads are not."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+
+from beam_jobs.job.errors import UserError
+from model import export, finetune
+from model.device import open_device
+from model.finetuning.network.encoders import build_network
+from model.finetuning.tasks import find_task
+from model.presets import PRESETS, Preset, apply_settings
+from model.pretrain import run
+from model.pretraining.assembly import build_training
+from model.pretraining.input.sequences import Shards
+from model.pretraining.network.transformers_config import START, write_architecture
+from tests.model.corpora import write_electra
+from tests.model.synthetic_shards import write_shards
+
+SHAPE = {"layers": "1", "hidden": "64", "intermediate": "128", "precision": "fp32"}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return Shards.open(write_shards(tmp_path_factory.mktemp("shards")))
+
+
+def draw(folder: Path, seed: int = 3, **more) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return build_network("random", str(folder), find_task("polarity"), "cls", **more)
+
+
+def before_step_1(preset: Preset, shards: Shards, folder: Path) -> dict[str, torch.Tensor]:
+    """Return the encoder of a pre-training that has not made a step."""
+    training = build_training(preset, shards, open_device("cpu", "fp32"), folder)
+    model, shape = training.model, preset.architecture
+    names = export.map_names(
+        "discriminator" if preset.pretraining.objective == "electra" else "generator",
+        shape.layers,
+        shape.embedding != shape.hidden,
+        model.trunk_name,
+    )
+    weights = export.convert_to_transformers(dict(model.named_parameters()), names)
+    if not preset.pretraining.has_segments:
+        export.copy_type_row(weights)
+    return {name: tensor for name, tensor in weights.items() if name.startswith("electra.")}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"embedding": "64"},
+        {"embedding": "32"},
+        {"embedding": "64", "objective": "mlm"},
+        {"embedding": "32", "objective": "mlm+nsp", "initializer_range": "0.05"},
+        {"embedding": "64", "generator_multiplier": "0.25", "segment_probability": "0"},
+        {"embedding": "64", "embedding_sharing": "disentangled"},
+    ],
+    ids=lambda settings: " ".join(f"{name}={value}" for name, value in settings.items()),
+)
+def test_it_is_the_state_before_the_first_step(shards, settings, tmp_path):
+    """The same seed gives the same weights, also with `project`, whose start is Glorot's."""
+    preset = apply_settings(PRESETS["tiny"], SHAPE | settings | {"seed": "3"})
+    network = draw(write_architecture(tmp_path / "architecture", preset, shards))
+    drawn = dict(network.named_parameters())
+    for name, tensor in before_step_1(preset, shards, tmp_path).items():
+        assert torch.equal(drawn[name], tensor), name
+
+
+def test_its_deviation_is_that_of_step_0_and_its_head_has_googles(shards, tmp_path):
+    preset = apply_settings(PRESETS["tiny"], SHAPE)
+    network = draw(write_architecture(tmp_path / "architecture", preset, shards))
+    layer = "electra.encoder.layer.0.intermediate.dense.weight"
+    at_step_0 = before_step_1(preset, shards, tmp_path)[layer].std().item()
+    assert at_step_0 == pytest.approx(0.0616, abs=0.001)  # 0.07, cut at two deviations
+    assert network.state_dict()[layer].std().item() == pytest.approx(at_step_0, abs=0.001)
+    for part in (network.classifier.dense, network.classifier.out_proj):
+        assert part.weight.std().item() == pytest.approx(0.02, abs=0.003)
+
+
+def test_a_folder_says_what_its_pre_training_began_with_and_so_do_those_that_go_on(
+    shards, tmp_path
+):
+    sets = [part for n, v in (SHAPE | {"batch": "4"}).items() for part in ("--set", f"{n}={v}")]
+    common = ["--shards", str(shards.folder), "--preset", "tiny", "--steps", "1"]
+    common += ["--device", "cpu", "--threads", "1"]
+    first = run([*common, *sets, "--output", str(tmp_path / "first")])
+    begun = ["--start-from", first["discriminator"], "--start-generator-from", first["generator"]]
+    shape = ["--set", "batch=4", "--set", "initializer_range=0.3"]
+    second = run([*common, *begun, *shape, "--output", str(tmp_path / "second")])
+    starts = [json.loads(Path(r["encoder"], "config.json").read_text()) for r in (first, second)]
+    assert starts[0][START] == starts[1][START]
+    assert starts[0][START]["initializer_range"] == 0.07
+    assert starts[0]["initializer_range"] == 0.02
+    of_both = [draw(Path(r["encoder"])).state_dict() for r in (first, second)]
+    assert all(torch.equal(of_both[0][name], of_both[1][name]) for name in of_both[0])
+    assert "initializer_range" in json.loads(Path(first["generator"], "config.json").read_text())
+    AutoModel.from_pretrained(first["encoder"]).save_pretrained(tmp_path / "saved")
+    assert AutoConfig.from_pretrained(tmp_path / "saved").pretraining_start == starts[0][START]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_the_head_is_the_one_that_a_trained_encoder_gets(shards, tmp_path, pooling):
+    """Or the other control: the encoder alone differs."""
+    preset = apply_settings(PRESETS["tiny"], SHAPE)
+    folder = write_architecture(tmp_path / "architecture", preset, shards)
+    networks = []
+    for initializer_range in (None, 0.02, 0.3):
+        torch.manual_seed(0)
+        task = find_task("polarity")
+        network = build_network(
+            "random", str(folder), task, pooling, initializer_range=initializer_range
+        )
+        networks.append(network.state_dict())
+    for name in (name for name in networks[0] if "head." in name or "classifier" in name):
+        assert torch.equal(networks[0][name], networks[1][name])
+        assert torch.equal(networks[0][name], networks[2][name])
+    query = next(name for name in networks[0] if name.endswith("query.weight"))
+    deviations = [network[query].std().item() for network in networks]
+    assert deviations == pytest.approx([0.0616, 0.02, 0.3], rel=0.05)
+
+
+def test_with_an_initializer_range_it_is_what_transformers_draws(shards, tmp_path):
+    """The control that was the only one before folders said what their pre-training began with."""
+    preset = apply_settings(PRESETS["tiny"], SHAPE)
+    folder = write_architecture(tmp_path / "architecture", preset, shards)
+    drawn = draw(folder, initializer_range=0.02).state_dict()
+    config = AutoConfig.from_pretrained(folder)
+    torch.manual_seed(3)
+    theirs = AutoModelForSequenceClassification.from_config(config).state_dict()
+    assert all(torch.equal(drawn[name], theirs[name]) for name in theirs)
+
+
+def test_of_a_published_architecture_it_is_what_its_own_config_says(tmp_path):
+    folder = write_electra(tmp_path / "electra")
+    config = json.loads((folder / "config.json").read_text()) | {"initializer_range": 0.3}
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = draw(folder).state_dict()["electra.encoder.layer.0.output.dense.weight"]
+    assert weights.std().item() == pytest.approx(0.3, rel=0.05)
+
+
+def test_a_trained_encoder_has_no_initializer_range(tmp_path):
+    arguments = ["--encoder", str(tmp_path), "--task", "polarity", "--data", str(tmp_path)]
+    arguments += ["--output", str(tmp_path / "out"), "--initializer-range", "0.02"]
+    with pytest.raises(UserError, match=r"--initializer-range 0\.02: it is for --encoder random"):
+        finetune.run(arguments)

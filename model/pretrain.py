@@ -220,7 +220,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         resume_training(training)
         warning = describe_small_budget(preset, shards.max_length)
         if warning and device.is_rank0 and not origin and training.budget_seconds is None:
-            print(f"warning: {warning}", file=sys.stderr)
+            print(warning, file=sys.stderr)
         if device.is_rank0:
             outputs.write_config(arguments.output, preset, shards, list_other_settings(arguments))
             print_recipe(arguments, origin)

@@ -49,8 +49,7 @@ def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) 
             if not m["title"].endswith("test")
         }
     )
-    told = [warning for m in manifests for warning in m["result"].get("warnings", [])]
-    if warnings := list(dict.fromkeys(told)):  # cells of one encoder say the same
+    if warnings := [warning for m in manifests for warning in m["result"].get("warnings", [])]:
         artifacts.publish_warnings(warnings)
         tracking.set_tags({"amazon_electra.warnings": " ".join(warnings)})
     if bases := [m["inputs"]["base"]["fingerprint"] for m in manifests if "base" in m["inputs"]]:

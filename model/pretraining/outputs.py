@@ -94,7 +94,7 @@ def list_warnings(
 def warn_of_small_budget(
     training: loop.Training, preset: Preset, shards: Shards, origin: Origin | None
 ) -> str | None:
-    """Return a warning if another objective would pay; none where weights were loaded, or where
+    """Return a warning if so few steps have never paid; none where weights were loaded, or where
     nobody knows how many steps a time has.
     """
     if origin or training.budget_seconds is not None:

@@ -81,8 +81,8 @@ def list_warnings(
     result: Mapping[str, Any],
     origin: Origin | None,
 ) -> list[str]:
-    """Return what a person should know of the finished run: whether another objective would have
-    paid, and whether the discriminator is a constant by the last validation.
+    """Return what a person should know of the finished run: whether it was too short to pay,
+    and whether the discriminator is a constant by the last validation.
     """
     warnings = (
         warn_of_small_budget(training, preset, shards, origin),

@@ -42,7 +42,7 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
         raise UserError("--steps and --budget: give one of them")
     settings = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
     shape = origin.read_settings() if origin else {}
-    recipe = choose_settings(origin.main, settings) if origin else {}
+    recipe = choose_settings(origin.main, settings, bool(arguments.probe)) if origin else {}
     try:
         check_agreement(settings, shape, arguments.start_from)
         if arguments.steps is not None:
@@ -129,7 +129,8 @@ def print_recipe(arguments: PretrainOptions, origin: Origin | None) -> None:
     """Say on stderr what the start weights decide, if anything."""
     if origin:
         given = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
-        told = describe_settings(origin.main, choose_settings(origin.main, given))
+        chosen = choose_settings(origin.main, given, bool(arguments.probe))
+        told = describe_settings(origin.main, chosen)
         print(told, end="\n" if told else "", file=sys.stderr)
 
 

@@ -18,6 +18,7 @@ from model.finetuning.tasks.corpus import POLARITY
 from model.presets import PRESETS, Preset, apply_settings
 from model.pretraining.adaptation.recipe import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
 
+OF_A_NEW_HEAD = ("head_steps", "trunk_learning_rate")
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 
@@ -173,6 +174,10 @@ class EarlierTraining:
     """Of every round, oldest first."""
     epochs: float
     """How often the first round went through its shards."""
+    labels: Stage | None = None
+    """The first round's corpus, where that round began with a published encoder: on its labels a
+    state is compared with the one that training goes on from.
+    """
 
 
 def build_continued_stage(
@@ -184,7 +189,9 @@ def build_continued_stage(
     training, ratio = describe_training(parameters), increment.replay_ratio
     own = {"steps": increment.steps, "epochs": increment.epochs, "replay_ratio": ratio}
     more = partial(list_continuation, training, increment, shards, earlier)
-    return _build_stage(training, {"shards": shards, "base": earlier.encoder}, own, more)
+    inputs = {"shards": shards, "base": earlier.encoder}
+    inputs |= {"corpus": earlier.labels} if earlier.labels else {}
+    return _build_stage(training, inputs, own, more)
 
 
 def list_continuation(
@@ -306,6 +313,17 @@ def count_steps(
     new_a_step = training.resolved.pretraining.batch * (1 - increment.replay_ratio)
     epochs = increment.epochs or epochs_of_the_first
     return max(1, ceil(epochs * shards["result"]["sequences"] / new_a_step))
+
+
+def inherit_rates(before: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with which a published encoder that was adapted is gone on with, by those
+    of its adaptation: its head is trained by now, so all of it has the rate that the trunk had.
+    """
+    kept = {name: text for name, text in before.items() if name not in OF_A_NEW_HEAD}
+    trunk = float(before.get("trunk_learning_rate", 0))
+    if trunk or "learning_rate" not in before:
+        kept["learning_rate"] = str(trunk) if trunk else OLD_HEAD_SETTINGS["learning_rate"]
+    return {"warmup": OLD_HEAD_SETTINGS["warmup"], **kept}
 
 
 def describe_shape(preset: str) -> dict[str, Any]:

@@ -32,9 +32,12 @@ width (Clark et al. 2020, section 3.2).
 """
 HEADS = ("ForMaskedLM", "ForPreTraining")
 TEN_PROBES = {"validate_every": "0"}
+"""Where a probe is taken: a tenth of the steps lies between two."""
 
 
-def choose_settings(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+def choose_settings(
+    folder: Path, given: Mapping[str, str], is_probed: bool = False
+) -> dict[str, str]:
     """Return the settings that a folder of start weights asks for, as texts; `given` win. Learning
     rates go together: who gives one of them gets none of the others.
 
@@ -42,8 +45,14 @@ def choose_settings(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     a masked language model; a discriminator, or google's checkpoint, as the preset says. Where such
     an encoder is to become an ELECTRA, its first layers become the generator.
     """
-    if not (folder / "config.json").is_file():
-        return {}
+    chosen = dict(TEN_PROBES) if is_probed else {}
+    if (folder / "config.json").is_file():
+        chosen |= _choose_by_kind(folder, given)
+    return {name: text for name, text in chosen.items() if name not in given}
+
+
+def _choose_by_kind(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what the network asks for that the folder's config.json names."""
 
     def make_error(text: str) -> UserError:
         return UserError(f"--start-from {folder}: {text}")
@@ -57,15 +66,11 @@ def choose_settings(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
         return {}
     if objective == "electra":
         layers = max(1, round(read_architecture(config, make_error).layers * GENERATOR_DEPTH))
-        chosen = {"generator_multiplier": "1", "generator_layers": str(layers)}
-    elif config.get("model_type") == "electra":
-        chosen = {"objective": "mlm"}
-    else:
-        has_head = any(head.endswith(HEADS) for head in heads)
-        chosen = {"objective": "mlm", **TEN_PROBES}
-        if not set(NEW_HEAD_SETTINGS) & set(given):
-            chosen |= OLD_HEAD_SETTINGS if has_head else NEW_HEAD_SETTINGS
-    return {name: text for name, text in chosen.items() if name not in given}
+        return {"generator_multiplier": "1", "generator_layers": str(layers)}
+    if config.get("model_type") == "electra" or set(NEW_HEAD_SETTINGS) & set(given):
+        return {"objective": "mlm"}
+    has_head = any(head.endswith(HEADS) for head in heads)
+    return {"objective": "mlm", **(OLD_HEAD_SETTINGS if has_head else NEW_HEAD_SETTINGS)}
 
 
 def describe_settings(folder: Path, chosen: Mapping[str, str]) -> str:

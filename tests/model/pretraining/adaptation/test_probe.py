@@ -68,6 +68,18 @@ def test_where_no_state_is_better_the_loaded_weights_are_written_and_that_is_sai
     assert "unchanged" in (output / "encoder" / "README.md").read_text()
 
 
+def test_an_adapted_encoder_is_protected_too_when_it_is_gone_on_with(made, tmp_path):
+    write_corpus(tmp_path / "easy", words=1)
+    first, second = train(made, tmp_path / "first"), tmp_path / "second"
+    words = ("--start-from", first["encoder"], "--probe", str(tmp_path / "easy"))
+    result = train(made, second, *words, "learning_rate=0.1")
+    assert (result["written_step"], result["probe_origin_accuracy"]) == (0, 1.0)
+    assert len(read_probes(second)) == 11
+    name = "electra.encoder.layer.0.output.dense.weight"
+    before = read_weights(tmp_path / "first")[name]
+    assert torch.equal(read_weights(second)[name], before)
+
+
 def test_a_state_that_is_better_by_chance_replaces_nothing(made, tmp_path):
     chosen = ("validate_every=1", "probe_margin=20")
     result = train(made, tmp_path, "--probe", str(made / "corpus"), *chosen)

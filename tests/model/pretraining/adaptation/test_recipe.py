@@ -78,11 +78,17 @@ def test_an_electra_of_a_trunk_gets_a_generator_of_its_first_layers(made, tmp_pa
 
 def test_who_gives_one_rate_gets_no_other(tmp_path):
     folder = write_config(tmp_path / "origin", model_type="bert", architectures=["BertModel"])
-    assert set(choose_settings(folder, {"learning_rate": "1e-3"})) == {
-        "objective",
-        "validate_every",
-    }
+    assert choose_settings(folder, {"learning_rate": "1e-3"}) == {"objective": "mlm"}
     told = describe_settings(folder, choose_settings(folder, {"objective": "mlm"}))
     assert "head_steps=0.4" in told
     assert "objective" not in told
     assert describe_settings(folder, {}) == ""
+
+
+@pytest.mark.parametrize("head", ["BertModel", "ElectraForMaskedLM", "ElectraForPreTraining"])
+def test_ten_probes_are_taken_of_whatever_is_probed(tmp_path, head):
+    kind = "bert" if head == "BertModel" else "electra"
+    folder = write_config(tmp_path / "origin", model_type=kind, architectures=[head])
+    assert choose_settings(folder, {}, is_probed=True)["validate_every"] == "0"
+    assert "validate_every" not in choose_settings(folder, {})
+    assert "validate_every" not in choose_settings(folder, {"validate_every": "7"}, is_probed=True)

@@ -28,7 +28,8 @@ from model.pretraining.network.initial_weights import Origin
 from model.pretraining.run_identity import check_same_run
 from model.processes.launcher import is_launcher, run_processes
 from model.published.architecture import CHOSEN_HERE
-from model.published.folder import ABOUT, GENERATOR, write_origin
+from model.published.card import ABOUT
+from model.published.folder import GENERATOR, write_origin
 from model.published.places import is_named
 from model.tracking.mirror import mirror_to_mlflow
 
@@ -42,7 +43,7 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
         raise UserError("--steps and --budget: give one of them")
     settings = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
     shape = origin.read_settings() if origin else {}
-    recipe = choose_settings(origin.main, settings, bool(arguments.probe)) if origin else {}
+    recipe = choose_for_start(arguments, origin, settings) if origin else {}
     try:
         check_agreement(settings, shape, arguments.start_from)
         if arguments.steps is not None:
@@ -125,12 +126,18 @@ def find_origin(arguments: PretrainOptions) -> Origin | None:
     return Origin(folder, generator or (beside if (beside / ABOUT).is_file() else None))
 
 
+def choose_for_start(
+    arguments: PretrainOptions, origin: Origin, given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings that the start weights ask for, but those that are given."""
+    return choose_settings(origin.main, given, bool(arguments.probe), bool(origin.generator))
+
+
 def print_recipe(arguments: PretrainOptions, origin: Origin | None) -> None:
     """Say on stderr what the start weights decide, if anything."""
     if origin:
         given = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
-        chosen = choose_settings(origin.main, given, bool(arguments.probe))
-        told = describe_settings(origin.main, chosen)
+        told = describe_settings(origin.main, choose_for_start(arguments, origin, given))
         print(told, end="\n" if told else "", file=sys.stderr)
 
 

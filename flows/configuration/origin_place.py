@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 from flows.configuration.addresses import Address
 from model.published.place_forms import FORMS, find_kind, parse_place
 
+ELECTRA = "electra"
 SHAPE = (
     "layers",
     "hidden",
@@ -41,7 +42,13 @@ def name_origin(place: str) -> str:
 def find_contradictions(form: Any) -> Iterator[str]:
     """Yield what a run's form asks that makes no sense with, or without, a published start."""
     place, words = form.pretraining.start_from, form.vocabulary
+    generator = form.pretraining.start_generator_from
     if not place:
+        if generator:
+            yield (
+                f"pretraining.start_generator_from={generator}: belongs to the discriminator in "
+                "pretraining.start_from, which is empty"
+            )
         if words.source == "keep":
             yield "vocabulary.source=keep: keeps that of pretraining.start_from, which is empty"
         if words.extend_words:
@@ -54,6 +61,10 @@ def find_contradictions(form: Any) -> Iterator[str]:
                 "finetuning.arms: origin is the encoder of pretraining.start_from, which is empty"
             )
         return
+    objective = form.pretraining.settings.get("objective", ELECTRA)
+    if generator and objective != ELECTRA:
+        field = f"pretraining.start_generator_from={generator}"
+        yield f"{field}: objective={objective} has no generator"
     for name in SHAPE:
         if name in form.pretraining.settings:
             yield (

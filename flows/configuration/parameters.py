@@ -135,6 +135,11 @@ class Pretraining(Section):
         "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
         "empty: random weights",
     )
+    start_generator_from: Place = Field(
+        default="",
+        description="Published generator of the ELECTRA discriminator in start_from, a place "
+        "likewise; empty: the first layers of start_from, where a generator is trained",
+    )
     steps: int = make_preset_field(PretrainingConfig, "steps", le=10_000_000)
     device: PretrainingDevice = make_form_field(PretrainOptions, "device")
     processes: int = make_form_field(

@@ -36,6 +36,10 @@ class Pretraining(Part):
         description="Published encoder whose weights and shape it starts with: a folder, a name on "
         "the hub, models:/NAME@ALIAS, package:MODULE, or ${origin}",
     )
+    start_generator_from: str = Field(
+        default="",
+        description="Published generator of the ELECTRA discriminator in start_from, likewise",
+    )
     set: dict[str, Any] = Field(
         default={}, description="Any field of PretrainingConfig or Architecture"
     )

@@ -13,10 +13,14 @@ from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Increment, Parameters
 from flows.runner.processes import run_job
 from flows.runner.store import ACCELERATOR, Manifest, Stage, Store
-from flows.stages.origin_folder import locate_origin
+from flows.stages.origin_folder import MODEL_TYPE, locate_origin
 from model.finetuning.tasks.corpus import POLARITY
 from model.presets import PRESETS, Preset, apply_settings
-from model.pretraining.adaptation.recipe import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
+from model.pretraining.adaptation.recipe import (
+    GENERATOR_DEPTH,
+    NEW_HEAD_SETTINGS,
+    OLD_HEAD_SETTINGS,
+)
 
 OF_A_NEW_HEAD = ("head_steps", "trunk_learning_rate")
 KEEP = "keep_checkpoints"
@@ -244,7 +248,7 @@ def _build_stage(
             **own,
             "seed": training.seed,
             "settings": deciding,
-            **({"recipe": [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]} if origin else {}),
+            **({"recipe": list_recipes(origin, deciding)} if origin else {}),
         },
         inputs,
         "model.pretrain",
@@ -254,6 +258,16 @@ def _build_stage(
         scratch=() if KEEP in training.settings else ("checkpoints",),
         tracked=True,
     )
+
+
+def list_recipes(origin: Stage, settings: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return what decides the settings by default of a training that begins with this encoder: that
+    of ELECTRAs too where it may be one, or is to become one.
+    """
+    recipes = [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]
+    if "electra" in (origin.result.get(MODEL_TYPE, "electra"), settings.get("objective")):
+        recipes.append({**OLD_HEAD_SETTINGS, "generator_depth": f"{GENERATOR_DEPTH:.2f}"})
+    return recipes
 
 
 def format_arguments(

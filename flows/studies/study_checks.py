@@ -12,6 +12,7 @@ from beam_jobs.job.settings import format_value, replace_settings
 from flows.configuration.origin_place import SHAPE
 from flows.configuration.study_file import (
     Arm,
+    Pretraining,
     Study,
     expand_grid,
     find_architecture,
@@ -34,6 +35,8 @@ from model.presets import (
     check_settings_are_read,
 )
 from model.published.place_forms import FORMS, find_kind
+
+NO_MODEL = "is no model folder"
 
 
 def find_mistakes(study: Study) -> Iterator[str]:
@@ -85,19 +88,18 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
             "architecture",
             "" if find_architecture(arm) else arm.architecture,
             "config.json",
-            "is no model folder",
+            NO_MODEL,
         ),
         (
             "encoder",
             arm.encoder if _is_path(arm.encoder) else "",
             "config.json",
-            "is no model folder",
+            NO_MODEL,
         ),
-        (
-            "pretraining.start_from",
-            arm.pretraining.start_from if _is_path(arm.pretraining.start_from) else "",
-            "config.json",
-            "is no model folder",
+        *(
+            (f"pretraining.{name}", place if _is_path(place) else "", "config.json", NO_MODEL)
+            for name in ("start_from", "start_generator_from")
+            if (place := getattr(arm.pretraining, name))
         ),
     )
     for field, place, file, what in asked:
@@ -184,6 +186,7 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
                 yield f"pretraining.set.{name}: the shape is that of {place}; leave it out"
         if not _is_made_later(place) and not find_kind(place):
             yield f"pretraining.start_from: {place} is no place of an encoder: write {FORMS}"
+    yield from _check_generator(own)
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         facts = PUBLISHED_START if own.start_from else UNSTARTED
@@ -205,6 +208,21 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
             yield f"pretraining.{field}: {name!r} is not pre-trained by the study"
         if name == arm.name or other.same_flops_as or other.same_tokens_as:
             yield f"pretraining.{field}: {name!r} must say its own steps, not take another arm's"
+
+
+def _check_generator(own: Pretraining) -> Iterator[str]:
+    """Yield what is wrong with the published generator that an arm names."""
+    field, generator = "pretraining.start_generator_from", own.start_generator_from
+    if not generator:
+        return
+    if not own.start_from:
+        yield f"{field}: belongs to the discriminator in start_from, which is empty"
+    elif _is_made_later(own.start_from):
+        yield f"{field}: say it where ${{origin}} is named: --set {field}={generator}"
+    elif not find_kind(generator):
+        yield f"{field}: {generator} is no place of an encoder: write {FORMS}"
+    if own.set.get("objective", "electra") != "electra":
+        yield f"{field}: objective={own.set['objective']} has no generator"
 
 
 def _find_circles(study: Study) -> Iterator[str]:

@@ -302,7 +302,7 @@ def check_unread_settings(
     if reads_preset(wanted):
         read |= {"vocabulary", "shards"}
     if wanted & {"origin", "extended_shards"}:
-        read |= {"pretraining.start_from"}
+        read |= {"pretraining.start_from", "pretraining.start_generator_from"}
     if "encoder" in wanted:
         read |= {"pretraining"}
     if parameters.preset != Parameters().preset and not read & {"vocabulary", "pretraining"}:

@@ -1,10 +1,21 @@
-"""Reads from a model card what a published model may be used for and what it was trained on."""
+"""Reads what is known of a published model: from its model card what it may be used for and what
+it was trained on, and all of it from the origin.json of a folder that model.origin wrote.
+"""
 
+import json
 from pathlib import Path
 from typing import Any
 
+ABOUT = "origin.json"
 UNKNOWN = "unknown"
 MARK = "---"
+
+
+def read_origin(folder: Path) -> dict[str, Any]:
+    """Return the origin.json of a folder; empty where there is none."""
+    file = folder / ABOUT
+    about: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return about
 
 
 def read_card(folder: Path) -> dict[str, str]:

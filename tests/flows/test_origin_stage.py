@@ -126,6 +126,36 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert "origin" not in " ".join(list_stages()[1]), "a run without one is what it was"
 
 
+def test_a_published_generator_is_loaded_with_its_discriminator(list_stages, encoder, tmp_path):
+    generator = write_encoder(tmp_path / "mini-generator", b"of the generator")
+    start = f"pretraining.start_from={encoder}"
+    both = start, f"pretraining.start_generator_from={generator}"
+    store, stages = list_stages(*both)
+    origin = stages["origin mini-bert"]
+    words = origin.arguments(store, tmp_path / "output")
+    assert words[:4] == ["--place", str(encoder), "--generator", str(generator)]
+    alone = list_stages(start)[1]["origin mini-bert"]
+    assert "--generator" not in alone.arguments(store, tmp_path)
+    assert alone.fingerprint != origin.fingerprint
+    write_encoder(generator, b"of another")
+    assert list_stages(*both)[1]["origin mini-bert"].fingerprint != origin.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "has_recipe"),
+    [("bert", "", False), ("bert", "electra", True), ("electra", "", True)],
+)
+def test_the_recipe_of_electras_counts_where_one_may_be_trained(
+    list_stages, encoder, kind, objective, has_recipe
+):
+    file = encoder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_type": kind}))
+    settings = [f"pretraining.objective={objective}"] if objective else []
+    _, stages = list_stages(f"pretraining.start_from={encoder}", *settings)
+    told = json.dumps(stages["pre-training"].parameters["recipe"])
+    assert ("generator_depth" in told) == has_recipe
+
+
 def test_other_weights_redo_all_that_is_made_of_them(list_stages, encoder):
     chosen = f"pretraining.start_from={encoder}"
     before = {name: stage.fingerprint for name, stage in list_stages(chosen)[1].items()}
@@ -175,6 +205,18 @@ def test_the_vocabulary_is_extended_or_new(list_stages, encoder, tmp_path, setti
         (
             ["START", "vocabulary.source=new", "vocabulary.extend_words=9"],
             r"extend_words has no effect where source is new",
+        ),
+        (
+            ["pretraining.start_generator_from=org/gen"],
+            r"start_generator_from=org/gen: belongs to the discriminator in .* which is empty",
+        ),
+        (
+            ["START", "pretraining.start_generator_from=/nowhere"],
+            r"pretraining\.start_generator_from: no folder /nowhere",
+        ),
+        (
+            ["START", "pretraining.start_generator_from=org/gen", "pretraining.objective=mlm"],
+            r"start_generator_from=org/gen: objective=mlm has no generator",
         ),
         (["pretraining.start_from=what is this"], r"is no place of a published encoder: write a"),
         (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),

@@ -10,6 +10,7 @@ from flows.configuration.study_file import Study, StudyChoice, expand_grid
 from flows.studies import study_reading
 from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
 from tests.flows.studies.loaded import (
+    build_stages,
     list_shipped_variables,
     load_content,
     read_shipped,
@@ -186,6 +187,18 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
             r"arms\[0\]: pretraining\.set\.layers: the shape is that of org/mini; leave it out",
         ),
         ({"start_from": "/nowhere"}, r"pretraining\.start_from: /nowhere is no model folder"),
+        (
+            {"start_from": "org/mini", "start_generator_from": "/nowhere"},
+            r"pretraining\.start_generator_from: /nowhere is no model folder",
+        ),
+        (
+            {"start_generator_from": "org/gen"},
+            r"start_generator_from: belongs to the discriminator in start_from, which is empty",
+        ),
+        (
+            {"start_from": "a/b", "start_generator_from": "a/c", "set": {"objective": "mlm"}},
+            r"start_generator_from: objective=mlm has no generator",
+        ),
     ],
 )
 def test_a_start_that_makes_no_sense_is_named(pretraining, words, tmp_path):
@@ -193,6 +206,24 @@ def test_a_start_that_makes_no_sense_is_named(pretraining, words, tmp_path):
     written = {"arms": [arm], "tasks": [{"task": "polarity", "data": "${corpus}"}]}
     with pytest.raises(UserError, match=words):
         load_content(written, tmp_path)
+
+
+def test_an_arm_starts_from_a_discriminator_and_its_generator(tmp_path):
+    places = [str(write_published(tmp_path / name)) for name in ("mini", "generator")]
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "shards.json").write_text("{}")
+    own = {"shards": str(tmp_path / "shards"), "start_from": places[0]}
+    arms = [
+        {"name": "both", "pretraining": {**own, "start_generator_from": places[1]}},
+        {"name": "alone", "pretraining": own},
+    ]
+    stages = build_stages(
+        {"arms": arms, "tasks": [{"task": "polarity", "data": str(tmp_path)}]}, tmp_path / "store"
+    )
+    both, alone = (stages.find_origin(arm) for arm in stages.study.arms)
+    assert both.arguments(stages.store, tmp_path)[2:4] == ["--generator", places[1]]
+    assert "--generator" not in alone.arguments(stages.store, tmp_path)
+    assert len(stages.origins) == 2
 
 
 def test_the_table_of_studies_names_their_variables():

@@ -21,11 +21,15 @@ from flows.stages.origin import make_origin
 OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards")
 
 
-def make_shards(p: Parameters, make: StageMaker, origin: Stage | None = None) -> list[Stage]:
-    """Dump → corpus → vocabulary → shards, and longer ones for the last steps if wanted."""
+def make_texts(p: Parameters, make: StageMaker, origin: Stage | None = None) -> tuple[Stage, Stage]:
+    """Dump → corpus → vocabulary: what shards are made of."""
     reviews = make(list_dump(p.dump, make))
     sentences = make(corpus_stage.build_corpus_stage(p, reviews, make.store))
-    words = make(vocabulary_stage.build_vocabulary_stage(p, sentences, origin))
+    return sentences, make(vocabulary_stage.build_vocabulary_stage(p, sentences, origin))
+
+
+def make_shards(p: Parameters, make: StageMaker, sentences: Stage, words: Stage) -> list[Stage]:
+    """Return the shards, and longer ones for the last steps if wanted."""
     lengths = [
         shards_stage.build_shards_stage(p, sentences, words),
         *shards_stage.list_long_stages(p, sentences, words),
@@ -34,14 +38,18 @@ def make_shards(p: Parameters, make: StageMaker, origin: Stage | None = None) ->
 
 
 def data_graph(p: Parameters, make: StageMaker) -> Stage:
-    return make_shards(p, make)[0]
+    return make_shards(p, make, *make_texts(p, make))[0]
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     """Published start, if any → dump → … → pre-training."""
     origin = make_origin(p, make)
-    sequences = make_shards(p, make, origin)
-    return make(pretraining_stage.build_pretraining_stage(p, *sequences, origin=origin))
+    texts = make_texts(p, make, origin)
+    sequences = make_shards(p, make, *texts)
+    general = shards_stage.make_general_shards(p, *texts, make)
+    return make(
+        pretraining_stage.build_pretraining_stage(p, *sequences, origin=origin, replay=general)
+    )
 
 
 @flow(name="prepare-data", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)

@@ -140,6 +140,17 @@ class Pretraining(Section):
         description="Published generator of the ELECTRA discriminator in start_from, a place "
         "likewise; empty: the first layers of start_from, where a generator is trained",
     )
+    general_text: list[Address] = Field(
+        default=[],
+        description="Files of text that is not reviews, of which a share is mixed in so that less "
+        "of what start_from knows is forgotten",
+    )
+    replay_ratio: float = Field(
+        default=0.25,
+        ge=0.01,
+        le=0.95,
+        description="Share of the sequences taken from general_text, if there is some",
+    )
     steps: int = make_preset_field(PretrainingConfig, "steps", le=10_000_000)
     device: PretrainingDevice = make_form_field(PretrainOptions, "device")
     processes: int = make_form_field(

@@ -232,9 +232,12 @@ def has_nothing_new(store: Store, sentences: Stage) -> bool:
 
 
 def count_first_epochs(base: Base) -> float:
-    """Return how often the first round went through its shards, of whatever lengths."""
+    """Return how often the first round went through its shards, of whatever lengths; what it
+    replayed of other text is none of them.
+    """
     first = base.rounds[0]
-    return first.encoder.result["tokens"] / first.shards.result["tokens"]
+    own = 1 - first.encoder.parameters.get("replay_ratio", 0)
+    return own * first.encoder.result["tokens"] / first.shards.result["tokens"]
 
 
 def inherit_settings(form: Addition | AdditionParameters, base: Base) -> AdditionParameters:

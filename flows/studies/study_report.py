@@ -102,8 +102,13 @@ def place_study(stages: StudyStages) -> Study:
     def place_arm(arm: Arm) -> Arm:
         update: dict[str, Any] = {}
         if arm.pretraining:
-            shards = locate_stage(store, stages.find_source(arm.pretraining.shards))
-            update["pretraining"] = arm.pretraining.model_copy(update={"shards": shards})
+            own = arm.pretraining
+            named = {name: getattr(own, name) for name in ("shards", "replay")}
+            placed = {
+                name: locate_stage(store, stages.find_source(place)) if place else ""
+                for name, place in named.items()
+            }
+            update["pretraining"] = own.model_copy(update=placed)
         elif not is_without_folder(arm.encoder):
             update["encoder"] = locate_encoder(store, stages.find_source(arm.encoder))
         return arm.model_copy(update=update)
@@ -192,12 +197,14 @@ def format_recipe(arm: Arm, placed: Arm) -> str:
     """Return what a pre-training is but for its length: arms that share it lie on one line against
     tokens.
     """
+    own = placed.pretraining
     chosen = [
         f"{name} {value}" for name, value in sorted(arm.pretraining.set.items()) if name != "steps"
     ]
     chosen += [f"{name} {value}" for name, value in sorted(arm.settings.items())]
-    shards = Path(placed.pretraining.shards).name
-    return ", ".join([f"{arm.pretraining.preset} on {shards}", *chosen])
+    shards, replay = (Path(place).name for place in (own.shards, own.replay))
+    mixed = f" and {own.replay_ratio:g} of {replay}" if replay else ""
+    return ", ".join([f"{own.preset} on {shards}{mixed}", *chosen])
 
 
 def read_json(store: Store, stage: Stage, name: str) -> Any:

@@ -133,6 +133,7 @@ class StudyStages:
             f"pre-training {arm.name}{several}",
             self.threads,
             self.find_origin(arm),
+            *((self.find_source(own.replay), own.replay_ratio) if own.replay else ()),
         )
         for budget, count in (
             ("same_flops_as", count_equal_flops),

@@ -9,32 +9,10 @@ import pytest
 from beam_jobs.job.errors import UserError
 from flows.cli.main import attempt, build_parser
 from flows.configuration.origin_place import name_origin
-from flows.configuration.settings import fill_parameters
-from flows.domain_adaptation import graph
-from flows.runner.stage_runner import Plan
 from flows.runner.store import Store
 from flows.stages.origin import build_origin_stage
 from flows.ui.deployments import DEPLOYMENTS
-from tests.flows.made import RESULTS, publish, write_encoder
-
-
-@pytest.fixture
-def encoder(tmp_path):
-    """A folder that looks like a published encoder's."""
-    return write_encoder(tmp_path / "mini-bert")
-
-
-@pytest.fixture
-def list_stages(tmp_path):
-    """The stages of a run, by their labels."""
-    store = Store(tmp_path / "store")
-
-    def of(*settings):
-        plan = Plan(store)
-        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}, store=str(store.root)), plan)
-        return store, {stage.label: stage for stage, _ in plan.stages}
-
-    return of
+from tests.flows.made import write_encoder
 
 
 def test_a_folder_is_known_by_its_files_wherever_it_lies(tmp_path, encoder):
@@ -156,6 +134,26 @@ def test_the_recipe_of_electras_counts_where_one_may_be_trained(
     assert ("generator_depth" in told) == has_recipe
 
 
+def test_a_share_of_general_text_is_replayed(list_stages, encoder, tmp_path):
+    (tmp_path / "general.txt").write_text("An encyclopaedia.\n")
+    start = f"pretraining.start_from={encoder}"
+    text = f"pretraining.general_text={tmp_path / 'general.txt'}"
+    store, stages = list_stages(start, text, "pretraining.replay_ratio=0.1")
+    general, training = stages["general-text shards"], stages["pre-training"]
+    assert general.inputs["corpus"] is stages["corpus"], "whose dev and test texts are kept out"
+    assert general.inputs["vocabulary"] is stages["shards"].inputs["vocabulary"]
+    words = training.arguments(store, tmp_path)
+    where = words.index("--replay")
+    assert words[where : where + 4] == [
+        *["--replay", str(store.folder(general))],
+        *["--replay_ratio", "0.1"],
+    ]
+    assert training.parameters["replay_ratio"] == 0.1
+    _, without = list_stages(start)
+    assert "replay_ratio" not in without["pre-training"].parameters
+    assert "general-text shards" not in without
+
+
 def test_other_weights_redo_all_that_is_made_of_them(list_stages, encoder):
     chosen = f"pretraining.start_from={encoder}"
     before = {name: stage.fingerprint for name, stage in list_stages(chosen)[1].items()}
@@ -218,6 +216,16 @@ def test_the_vocabulary_is_extended_or_new(list_stages, encoder, tmp_path, setti
             ["START", "pretraining.start_generator_from=org/gen", "pretraining.objective=mlm"],
             r"start_generator_from=org/gen: objective=mlm has no generator",
         ),
+        (
+            ["pretraining.replay_ratio=0.1"],
+            r"replay_ratio=0\.1: a share of pretraining\.general_text, which is empty",
+        ),
+        (["pretraining.replay_ratio=1"], r"pretraining\.replay_ratio: Input should be less than"),
+        (["pretraining.general_text=/no"], r"pretraining\.general_text: no file /no"),
+        (
+            ["pretraining.general_text=/no", "shards.long_length=256"],
+            r"general_text: is mixed in at one length only; leave out shards\.long_length=256",
+        ),
         (["pretraining.start_from=what is this"], r"is no place of a published encoder: write a"),
         (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),
         (["pretraining.start_from=/nowhere"], r"pretraining\.start_from: no folder /nowhere"),
@@ -257,107 +265,6 @@ def test_the_forms_of_the_deployments_ask_for_it():
         if '"start_from": {' in json.dumps(import_object(spec.entrypoint).parameters.model_dump())
     }
     assert asking == {"domain-adaptation", "pre-train", "study", "watch-dumps"}
-
-
-@pytest.fixture
-def add_dump_to(list_stages, encoder):
-    """The base of an adapted published encoder, its corpus and origin, and the plan of a dump that
-    is added to it; of a run without one where `begun` is none.
-    """
-    from flows import add_dump
-    from flows.configuration.parameters import Addition
-    from flows.configuration.settings import fill_form
-
-    def of(*settings, base=(), begun=True):
-        start = [f"pretraining.start_from={encoder}"] if begun else []
-        store, stages = list_stages(*start, *(f"pretraining.{setting}" for setting in base))
-        for stage in list(stages.values())[:5]:
-            publish(store, stage)
-        store.publish(stages["corpus"], {**RESULTS["corpus"], "stars": STARS})
-        (store.folder(stages["pre-training"]) / "encoder").mkdir()
-        fixed = ("increment.base=last", "increment.steps=5")
-        form = fill_form(
-            Addition, [*fixed, *settings], dump={"paths": ["sample:70"]}, store=str(store.root)
-        )
-        plan = Plan(store)
-        add_dump.graph(add_dump.prepare_addition(form, plan), plan)
-        return store, stages, [stage for stage, _ in plan.stages]
-
-    return of
-
-
-STARS = {f"{split}.{stars}": 3 for split in ("train", "dev", "test") for stars in (1, 5)}
-
-
-def find_training(stages):
-    [training] = [stage for stage in stages if stage.name == "pretraining"]
-    return training
-
-
-def read_sets(words):
-    """Return the settings in a command line."""
-    return dict(words[i + 1].split("=") for i, word in enumerate(words) if word == "--set")
-
-
-def test_a_dump_is_added_to_a_model_that_began_with_a_published_one(add_dump_to, tmp_path):
-    arms = "finetuning.arms=pre-trained,base,origin"
-    store, stages, planned = add_dump_to(arms)
-    base, origin = stages["pre-training"], stages["origin mini-bert"]
-    training = find_training(planned)
-    assert training.inputs["base"].fingerprint == base.fingerprint
-    words = training.arguments(store, tmp_path)
-    assert words[words.index("--start_from") + 1] == str(store.folder(base) / "encoder")
-    assert "--start_generator_from" not in words
-    [report] = [stage for stage in planned if stage.name == "report"]
-    cells = [stage for stage in planned if stage.name == "finetuning"]
-    assert {cell.labels["arm"] for cell in cells} == {"adapted", "base", "mini-bert as published"}
-    assert any(
-        source.fingerprint == origin.fingerprint for c in cells for source in c.inputs.values()
-    )
-    assert "from mini-bert" in report.parameters["title"]
-
-
-@pytest.mark.parametrize(
-    ("base", "settings", "rates"),
-    [
-        ([], [], {"learning_rate": "5e-5"}),
-        (
-            ["learning_rate=2e-3", "head_steps=0.4", "trunk_learning_rate=5e-5", "origin_pull=10"],
-            [],
-            {"learning_rate": "5e-05", "origin_pull": "10"},
-        ),
-        (["learning_rate=3e-4", "objective=mlm"], [], {"learning_rate": "3e-4"}),
-        (["trunk_learning_rate=0.00002"], [], {"learning_rate": "2e-05"}),
-        (
-            ["origin_pull=10"],
-            ["increment.trunk_learning_rate=1e-5", "increment.origin_pull=20"],
-            {"learning_rate": "5e-5", "trunk_learning_rate": "1e-5", "origin_pull": "20"},
-        ),
-    ],
-)
-def test_an_adapted_encoder_is_gone_on_with_at_its_trunks_rate_and_probed(
-    add_dump_to, tmp_path, base, settings, rates
-):
-    store, stages, planned = add_dump_to(*settings, base=base)
-    training = find_training(planned)
-    words = training.arguments(store, tmp_path)
-    adapting = ("objective", "seed", "warmup")
-    assert {n: v for n, v in read_sets(words).items() if n not in adapting} == rates
-    assert read_sets(words)["warmup"] == "0.1"
-    labelled = stages["corpus"]
-    assert training.inputs["corpus"].fingerprint == labelled.fingerprint, "the first dump's"
-    assert words[words.index("--probe") + 1] == str(store.folder(labelled))
-
-
-def test_a_model_that_began_with_nothing_is_gone_on_with_as_before(add_dump_to, tmp_path):
-    store, _, planned = add_dump_to(base=["learning_rate=2e-3"], begun=False)
-    training = find_training(planned)
-    assert set(training.inputs) == {"base", "shards"}
-    words = training.arguments(store, tmp_path)
-    assert "--probe" not in words
-    assert read_sets(words) == {"learning_rate": "2e-3", "warmup": "0.1", "seed": "0"}
-    with pytest.raises(UserError, match=r"increment\.settings: trunk_learning_rate has no effect"):
-        add_dump_to("increment.trunk_learning_rate=1e-5", begun=False)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Increment, Parameters
 from flows.runner.processes import run_job
+from flows.runner.run_log import find_run_logger
 from flows.runner.store import ACCELERATOR, Manifest, Stage, Store
 from flows.stages.origin_folder import MODEL_TYPE, locate_origin
 from model.finetuning.tasks.corpus import POLARITY
@@ -23,6 +24,11 @@ from model.pretraining.adaptation.recipe import (
 )
 
 OF_A_NEW_HEAD = ("head_steps", "trunk_learning_rate")
+OF_A_PROBE = ("probe_train", "probe_dev", "probe_margin")
+UNPROTECTED = (
+    "%s: no probe is taken, for there is no corpus with reviews of 1–2 and of 4–5 stars in its "
+    "train and dev splits: nothing protects the published weights, the last state is written"
+)
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 
@@ -288,13 +294,17 @@ def format_arguments(
     """Return the command line of a pre-training; `list_more` are the options of its kind alone."""
     settings = {**training.settings, "seed": str(training.seed)}
     origin, corpus, longer = training.origin, inputs.get("corpus"), inputs.get("long_shards")
+    probe = list_probe_options(store, corpus) if corpus else []
+    if not probe and (origin or corpus):
+        find_run_logger().warning(UNPROTECTED, training.title)
+        settings = {name: text for name, text in settings.items() if name not in OF_A_PROBE}
     return [
         *["--shards", locate_shards(store, inputs["shards"])],
         *(["--long-shards", locate_shards(store, longer)] if longer else []),
         *["--output", str(folder)],
         *["--preset", training.preset, "--device", training.device],
         *(["--start-from", str(locate_origin(store, origin))] if origin else []),
-        *(list_probe_options(store, corpus) if corpus else []),
+        *probe,
         *(["--processes", str(training.processes)] if training.processes > 1 else []),
         *(["--threads", str(threads)] if (threads := count_threads(training)) else []),
         *list_replay_options(store, training.replay, training.replay_ratio),

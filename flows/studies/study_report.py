@@ -19,7 +19,12 @@ from flows.configuration.study_file import (
 from flows.runner.store import Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
 from flows.stages.finetuning import locate_results
-from flows.stages.report import describe_origins, describe_stages, list_changed_settings
+from flows.stages.report import (
+    describe_origins,
+    describe_stages,
+    list_changed_settings,
+    tell_written,
+)
 from flows.studies import held_out
 from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
 from flows.studies.study_stages import StudyCell, StudyStages
@@ -77,6 +82,7 @@ def describe_study(
             {
                 "name": stage.label.removeprefix("pre-training "),
                 "metrics": str(store.fetch(stage, "metrics.jsonl") / "metrics.jsonl"),
+                **tell_written(store, stage),
             }
             for _, _, stage in stages.pretrainings
         ],
@@ -179,10 +185,19 @@ def describe_arm(
         result = read_json(stages.store, stage, "result.json")
         told |= {name: result[name] for name in ("tokens", "matrix_flops", "flops", "seconds")}
         told |= {"fingerprint": stage.fingerprint, "recipe": format_recipe(arm, arm_here)}
+    if steps := list_written_steps(stages, arm):
+        told["written_steps"] = steps
     if arm.name in costs:
         told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
         told["forms"] = {form: costs[name_form(arm.name, form)] for form in stages.study.forms}
     return told
+
+
+def list_written_steps(stages: StudyStages, arm: Arm) -> list[int]:
+    """Return the step whose state each pre-training of an arm wrote, where a probe chose it."""
+    trained = [stage for other, _, stage in stages.pretrainings if other.name == arm.name]
+    told = [tell_written(stages.store, stage) for stage in trained]
+    return [one["written_step"] for one in told if one]
 
 
 def find_arm_origin(stages: StudyStages, arm: Arm) -> Stage | None:

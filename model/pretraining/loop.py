@@ -21,7 +21,7 @@ from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
 from model.pretraining.adaptation.anchor import Anchor
 from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import ACCURACY, Probe
+from model.pretraining.adaptation.probe import ACCURACY, Probe, describe_fall
 from model.pretraining.collapse import describe_collapse
 from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch
 from model.pretraining.network.encoder import Layer
@@ -300,6 +300,8 @@ def _validate_and_save(
             log.log(totals.step, **numbers)
             _warn(describe_collapse(totals.step, numbers))
         keeping = _is_best(training, numbers) or keeping
+        if log and ACCURACY in numbers:
+            _warn(describe_fall(totals.step, totals.last_probe, totals.origin_probe))
     if keeping and training.device.is_rank0:
         training.writer.write(copy_state(training), totals.best_step)
     return time.monotonic() - started

@@ -276,15 +276,21 @@ def test_the_forms_of_the_deployments_ask_for_it():
     ],
 )
 def test_training_is_measured_on_the_labels_that_the_corpus_has(
-    list_stages, encoder, counts, is_probed
+    list_stages, encoder, counts, is_probed, heard
 ):
-    store, stages = list_stages(f"pretraining.start_from={encoder}")
+    setting = 'pretraining.settings={"probe_margin": "0", "origin_pull": "10"}'
+    store, stages = list_stages(f"pretraining.start_from={encoder}", setting)
     corpus, training = stages["corpus"], stages["pre-training"]
     store.publish(corpus, {"stars": counts})
     words = training.arguments(store, store.folder(training))
     assert ("--probe" in words) == is_probed
     if is_probed:
         assert words[words.index("--probe") + 1] == str(store.folder(corpus))
+    assert ("probe_margin=0" in words) == is_probed
+    assert "origin_pull=10" in words
+    told = {record.getMessage() for record in heard.records}
+    assert len(told) == (0 if is_probed else 1)
+    assert is_probed or "nothing protects the published weights" in told.pop()
 
 
 def test_settings_against_forgetting_need_a_published_start(list_stages, encoder):

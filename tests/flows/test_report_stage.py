@@ -126,3 +126,13 @@ def test_arms_are_known_by_their_lineage(made):
         {"name": "champion", "data_known": True, "held_out": []},
         {"name": "published", "data_known": False},
     ]
+
+
+def test_the_report_is_told_which_state_a_probe_chose(made):
+    store, stages = made
+    corpus, encoder = stages["corpus"], stages["pre-training"]
+    store.publish(encoder, {"written_step": 0})
+    cells = [cell("adapted", corpus, encoder), cell("random", corpus, None)]
+    told = report.describe_study(store, "T", Parameters(), [], encoder, cells)
+    assert [arm.get("written_steps") for arm in told["arms"]] == [[0], None]
+    assert told["pretraining"][0]["written_step"] == 0

@@ -12,6 +12,7 @@ from flows.configuration.study_file import Study, StudyChoice, expand_grid
 from flows.studies import study_reading
 from flows.studies.held_out import list_seen_shards
 from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
+from flows.studies.study_report import list_written_steps
 from tests.flows.studies.loaded import (
     build_stages,
     list_shipped_variables,
@@ -277,6 +278,20 @@ def test_a_replayed_share_counts_among_tokens_and_what_was_seen(tmp_path):
     assert words[words.index("--steps") + 1] == "1200", "900 · 120 tokens, 90 a sequence"
     assert "replay_ratio" not in plain.parameters
     assert list_seen_shards(arm, {arm.name: arm}) == set(shards)
+
+
+def test_the_report_is_told_which_states_the_probes_of_an_arm_chose(tmp_path):
+    own = {"shards": write_shards_json(tmp_path / "own")}
+    arms = [{"name": "one", "pretraining": own}, {"name": "two", "encoder": "org/mini"}]
+    tasks = [{"task": "polarity", "data": str(tmp_path)}]
+    stages = build_stages(
+        {"arms": arms, "tasks": tasks, "pretraining_seeds": [0, 1]}, tmp_path / "store"
+    )
+    for (_, _, stage), step in zip(stages.pretrainings, (0, 40), strict=True):
+        stages.store.folder(stage).mkdir(parents=True)
+        stages.store.publish(stage, {"written_step": step})
+    told = [list_written_steps(stages, arm) for arm in stages.study.arms]
+    assert told == [[0, 40], []]
 
 
 def test_an_arm_starts_from_a_discriminator_and_its_generator(tmp_path):

@@ -88,6 +88,15 @@ def test_a_state_that_is_better_by_chance_replaces_nothing(made, tmp_path):
     assert (result["written_step"], result["probe_best_accuracy"]) == (0, probes[0])
 
 
+def test_a_state_that_is_worse_than_the_loaded_one_is_told_at_once(made, tmp_path, capsys):
+    train(made, tmp_path, "--probe", str(made / "corpus"), "learning_rate=0.1")
+    probes = read_probes(tmp_path)
+    fallen = [step for step, accuracy in probes.items() if accuracy < probes[0]]
+    told = [line for line in capsys.readouterr().err.splitlines() if "worse so far" in line]
+    assert [int(line.split()[1].rstrip(":")) for line in told] == fallen
+    assert fallen
+
+
 def test_the_probe_measures_the_average_that_is_written(made, tmp_path):
     """With nearly all of the origin put back every state is as good as the origin."""
     words = ("--probe", str(made / "corpus"), "learning_rate=0.1")

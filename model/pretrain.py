@@ -174,8 +174,10 @@ def load_same_state(path: Path, rank: int) -> checkpoint.State:
     return checkpoint.load_state(path)
 
 
-def list_other_settings(arguments: PretrainOptions) -> dict[str, Any]:
-    """Return the options that are no fields of the preset, for config.json."""
+def list_other_settings(arguments: PretrainOptions, start: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that are no fields of the preset, for config.json, and what is known of
+    the start weights.
+    """
     replay = [str(folder) for folder in arguments.replay]
     return {
         "budget": arguments.budget,
@@ -184,6 +186,7 @@ def list_other_settings(arguments: PretrainOptions) -> dict[str, Any]:
         "long_shards": str(arguments.long_shards or ""),
         "start_from": str(arguments.start_from or ""),
         "probe": str(arguments.probe or ""),
+        "start": start,
     }
 
 
@@ -230,7 +233,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if warning and device.is_rank0 and not origin and training.budget_seconds is None:
             print(warning, file=sys.stderr)
         if device.is_rank0:
-            outputs.write_config(arguments.output, preset, shards, list_other_settings(arguments))
+            others = list_other_settings(arguments, training.start)
+            outputs.write_config(arguments.output, preset, shards, others)
             print_recipe(arguments, origin)
         with mirror_to_mlflow(training, preset):
             loop.train(training)

@@ -79,6 +79,7 @@ class Training:
     budget_seconds: float | None = None
     validation: Validation | None = None
     adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
+    start: dict[str, Any] = field(default_factory=dict)  # what is known of the loaded weights
     anchor: Anchor | None = None  # the loaded weights, where something needs them
     probe: Probe | None = None
     gradient_type: torch.dtype = torch.float32

@@ -106,7 +106,13 @@ def _write_network(
     if not (preset.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
     card = model_card.render_model_card(
-        trunk, preset, shards, result, read_metrics(training.folder), training.identity
+        trunk,
+        preset,
+        shards,
+        result,
+        read_metrics(training.folder),
+        training.identity,
+        training.start,
     )
     return str(
         export.write_model_folder(training.folder / trunk, config, tensors, shards.vocabulary, card)

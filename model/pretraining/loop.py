@@ -52,7 +52,8 @@ class Totals:
     flops: float = 0.0  # by the published count
     matrix_flops: float = 0.0
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of training alone
+    measuring_cpu_seconds: float = 0.0  # of validations and probes
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
     best_step: int = -1  # by the probe where there is one, else by the loss
@@ -227,7 +228,7 @@ def _run_steps(
             _log_window(training, log, bar, window)
         if keeping or validating:
             measuring = validating and (over or not stopping)
-            window.pause(_validate_and_save(training, log, measuring, keeping))
+            window.pause(*_validate_and_save(training, log, measuring, keeping))
         if stopping and not over:
             training.writer.wait()
             raise SystemExit(EXIT_TERMINATED)
@@ -288,12 +289,13 @@ def _build_divergence(training: Training, loss: str) -> Diverged:
 
 def _validate_and_save(
     training: Training, log: MetricsLog | None, validating: bool, keeping: bool
-) -> float:
-    """Validate and begin to write a checkpoint, as asked; return the seconds it took.
+) -> tuple[float, float]:
+    """Validate and begin to write a checkpoint, as asked; return the seconds it took, and the CPU
+    seconds of this process.
 
     A state that validates better than all before is kept even if no checkpoint was due.
     """
-    started = time.monotonic()
+    started, cpu_started = time.monotonic(), time.process_time()
     totals = training.totals
     if validating:
         numbers = _measure_state(training)
@@ -303,9 +305,11 @@ def _validate_and_save(
         keeping = _is_best(training, numbers) or keeping
         if log and ACCURACY in numbers:
             _warn(describe_fall(totals.step, totals.last_probe, totals.origin_probe))
+        took = training.device.add_numbers(time.process_time() - cpu_started)[0]
+        totals.measuring_cpu_seconds += took
     if keeping and training.device.is_rank0:
         training.writer.write(copy_state(training), totals.best_step)
-    return time.monotonic() - started
+    return time.monotonic() - started, time.process_time() - cpu_started
 
 
 def _measure_state(training: Training) -> dict[str, float]:

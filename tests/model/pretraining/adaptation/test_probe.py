@@ -1,5 +1,7 @@
 """The probe: what it reads, when it is taken, and which weights it has written."""
 
+import time
+
 import pytest
 import torch
 
@@ -39,6 +41,22 @@ def test_the_loaded_encoder_is_measured_before_the_first_step_then_ten_times(mad
     assert result["probe_last_accuracy"] == probes[20]
     assert result["probe_best_accuracy"] == max(probes.values())
     assert 0.7 < probes[0] <= 1.0  # words tell the stars, so random vectors do
+    assert result["measuring_cpu_seconds"] > 0
+    speed = result["tokens"] / result["cpu_seconds"]
+    assert result["tokens_per_cpu_second"] == pytest.approx(speed, rel=0.01)
+
+
+def test_what_probes_cost_is_no_training(made, tmp_path, monkeypatch):
+    def measure(self, model, device):
+        began = time.process_time()
+        while time.process_time() - began < 0.5:
+            pass
+        return {"probe_accuracy": 0.5}
+
+    monkeypatch.setattr(Probe, "__call__", measure)
+    result = train(made, tmp_path, "--probe", str(made / "corpus"))
+    assert result["measuring_cpu_seconds"] > 11 * 0.5
+    assert result["cpu_seconds"] < 5
 
 
 def test_the_best_state_is_written_not_the_last(made, tmp_path):

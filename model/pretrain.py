@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,10 +121,25 @@ def find_origin(arguments: PretrainOptions) -> Origin | None:
     folder = Path(place)
     if is_named(place):
         folder = arguments.output / "origin"
-        with exclusive_lock(arguments.output / "origin.lock"):  # by one of several processes
-            write_origin(place, folder, option="--start-from")
+        bring_origin(place, folder)
     beside = folder / GENERATOR
     return Origin(folder, generator or (beside if (beside / ABOUT).is_file() else None))
+
+
+def bring_origin(place: str, folder: Path) -> None:
+    """Bring a published encoder into a folder, by one of several processes; where that fails, what
+    was not there before goes again.
+    """
+    lock, was_there = folder.with_name("origin.lock"), folder.parent.exists()
+    try:
+        with exclusive_lock(lock):
+            write_origin(place, folder, option="--start-from")
+    except BaseException:
+        if not was_there:
+            lock.unlink(missing_ok=True)
+            with suppress(OSError):  # of another process
+                folder.parent.rmdir()
+        raise
 
 
 def choose_for_start(
@@ -210,7 +226,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     if longer is None and preset.pretraining.long_share != PretrainingConfig.long_share:
         raise UserError("--set long_share: has no effect without --long-shards")
     dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
-    make_writable_folder("--output", arguments.output)
     budget = parse_budget(arguments.budget) if arguments.budget else None
     device = open_device(arguments.device, preset.pretraining.precision)
     try:
@@ -227,6 +242,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             arguments.probe,
             arguments.gradients,
         )
+        make_writable_folder("--output", arguments.output)  # not before its start could be read
         preset = replace(preset, pretraining=training.config)
         resume_training(training)
         warning = describe_small_budget(preset, shards.max_length)

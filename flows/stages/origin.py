@@ -21,6 +21,7 @@ from flows.servers.mlflow_server import resolve_mlflow_uri
 from flows.stages.external import build_external_stage
 from flows.stages.origin_folder import ENCODER, MODEL_TYPE, TITLE
 from model.published.architecture import read_config
+from model.published.hub import find_transport_error
 from model.published.place_forms import FORMS, Kind, find_kind, parse_place
 from model.published.places import find_in_package
 from model.tracking.mlflow_client import hide_credentials
@@ -142,7 +143,6 @@ def _describe_hub_model(place: str, store: Store, field: str) -> Described:
 
 def _find_commit(name: str, revision: str, field: str) -> str:
     """Return the commit that a revision stands for: in this machine's cache, or else on the hub."""
-    from httpx import HTTPError
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
     try:
@@ -150,7 +150,7 @@ def _find_commit(name: str, revision: str, field: str) -> str:
         if isinstance(cached, str):
             return Path(cached).parent.name
         return str(HfApi().model_info(name, revision=revision, timeout=HUB_SECONDS).sha)
-    except (OSError, ValueError, HTTPError) as error:
+    except (OSError, ValueError, find_transport_error()) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{field}: {name} is no folder, not in this machine's cache ({constants.HF_HUB_CACHE}) "

@@ -43,6 +43,15 @@ def test_a_name_on_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
     assert pinned.arguments(store, tmp_path)[1] == f"org/mini@{commit}"
 
 
+def test_a_hub_that_is_away_is_told_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "*")
+    with pytest.raises(UserError, match=r"start_from: org/mini is no folder, .* hf download"):
+        build_origin_stage("org/mini", Store(tmp_path / "store"))
+
+
 def test_a_package_is_known_by_its_version(tmp_path):
     stage = build_origin_stage("package:transformers", Store(tmp_path))
     assert set(stage.parameters) == {"package", "version"}

@@ -47,7 +47,12 @@ def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     texts = make_texts(p, make, origin)
     sequences = make_shards(p, make, *texts)
     dev = make(shards_stage.build_dev_stage(p, *texts))
-    return make(pretraining_stage.build_pretraining_stage(p, *sequences, origin=origin, dev=dev))
+    general = shards_stage.make_general_shards(p, *texts, make)
+    return make(
+        pretraining_stage.build_pretraining_stage(
+            p, *sequences, origin=origin, replay=general, dev=dev
+        )
+    )
 
 
 @flow(name="prepare-data", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)

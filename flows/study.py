@@ -105,9 +105,10 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     if "encoder" in wanted:
         stages = shards_stage.list_long_stages(p, made["corpus"], made["vocabulary"])
         longer = [make(stage) for stage in stages]
+        replay = shards_stage.make_general_shards(p, made["corpus"], made["vocabulary"], make)
         made["encoder"] = make(
             pretraining_stage.build_pretraining_stage(
-                p, made["shards"], *longer, origin=origin, dev=made[DEV]
+                p, made["shards"], *longer, origin=origin, replay=replay, dev=made[DEV]
             )
         )
     return made

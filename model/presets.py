@@ -188,6 +188,8 @@ UNSTARTED: Mapping[str, str] = {"dev shards": "given", "--start-from": "none", "
 """What a stage that begins with nothing has of what settings need: dev shards alone."""
 PUBLISHED_START: Mapping[str, str] = dict.fromkeys(UNSTARTED, "given")
 """What a stage that begins with a published encoder has: the probe on dev labels validates too."""
+UNKNOWN_START: Mapping[str, str] = {}
+"""What a form knows of a stage whose base is named later: what nobody says is not asked."""
 
 
 def find_unread_settings(

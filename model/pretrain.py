@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from model.pretraining.network.initial_weights import Origin
 from model.pretraining.run_identity import check_same_run
 from model.processes.launcher import is_launcher, run_processes
 from model.published.architecture import CHOSEN_HERE
-from model.published.folder import ABOUT, GENERATOR, write_origin
+from model.published.card import ABOUT
+from model.published.folder import GENERATOR, write_origin
 from model.published.places import is_named
 from model.tracking.mirror import mirror_to_mlflow
 
@@ -42,7 +44,7 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
         raise UserError("--steps and --budget: give one of them")
     settings = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
     shape = origin.read_settings() if origin else {}
-    recipe = choose_settings(origin.main, settings) if origin else {}
+    recipe = choose_for_start(arguments, origin, settings) if origin else {}
     try:
         check_agreement(settings, shape, arguments.start_from)
         if arguments.steps is not None:
@@ -119,17 +121,39 @@ def find_origin(arguments: PretrainOptions) -> Origin | None:
     folder = Path(place)
     if is_named(place):
         folder = arguments.output / "origin"
-        with exclusive_lock(arguments.output / "origin.lock"):  # by one of several processes
-            write_origin(place, folder, option="--start-from")
+        bring_origin(place, folder)
     beside = folder / GENERATOR
     return Origin(folder, generator or (beside if (beside / ABOUT).is_file() else None))
+
+
+def bring_origin(place: str, folder: Path) -> None:
+    """Bring a published encoder into a folder, by one of several processes; where that fails, what
+    was not there before goes again.
+    """
+    lock, was_there = folder.with_name("origin.lock"), folder.parent.exists()
+    try:
+        with exclusive_lock(lock):
+            write_origin(place, folder, option="--start-from")
+    except BaseException:
+        if not was_there:
+            lock.unlink(missing_ok=True)
+            with suppress(OSError):  # of another process
+                folder.parent.rmdir()
+        raise
+
+
+def choose_for_start(
+    arguments: PretrainOptions, origin: Origin, given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings that the start weights ask for, but those that are given."""
+    return choose_settings(origin.main, given, bool(arguments.probe), bool(origin.generator))
 
 
 def print_recipe(arguments: PretrainOptions, origin: Origin | None) -> None:
     """Say on stderr what the start weights decide, if anything."""
     if origin:
         given = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
-        told = describe_settings(origin.main, choose_settings(origin.main, given))
+        told = describe_settings(origin.main, choose_for_start(arguments, origin, given))
         print(told, end="\n" if told else "", file=sys.stderr)
 
 
@@ -166,8 +190,10 @@ def load_same_state(path: Path, rank: int) -> checkpoint.State:
     return checkpoint.load_state(path)
 
 
-def list_other_settings(arguments: PretrainOptions) -> dict[str, Any]:
-    """Return the options that are no fields of the preset, for config.json."""
+def list_other_settings(arguments: PretrainOptions, start: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that are no fields of the preset, for config.json, and what is known of
+    the start weights.
+    """
     replay = [str(folder) for folder in arguments.replay]
     return {
         "budget": arguments.budget,
@@ -176,6 +202,7 @@ def list_other_settings(arguments: PretrainOptions) -> dict[str, Any]:
         "long_shards": str(arguments.long_shards or ""),
         "start_from": str(arguments.start_from or ""),
         "probe": str(arguments.probe or ""),
+        "start": start,
     }
 
 
@@ -199,7 +226,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     if longer is None and preset.pretraining.long_share != PretrainingConfig.long_share:
         raise UserError("--set long_share: has no effect without --long-shards")
     dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
-    make_writable_folder("--output", arguments.output)
     budget = parse_budget(arguments.budget) if arguments.budget else None
     device = open_device(arguments.device, preset.pretraining.precision)
     try:
@@ -216,12 +242,14 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             arguments.probe,
             arguments.gradients,
         )
+        make_writable_folder("--output", arguments.output)  # not before its start could be read
         preset = replace(preset, pretraining=training.config)
         resume_training(training)
         if device.is_rank0:
             if warning := outputs.warn_of_small_budget(training, preset, shards, origin):
                 print(f"warning: {warning}", file=sys.stderr)
-            outputs.write_config(arguments.output, preset, shards, list_other_settings(arguments))
+            others = list_other_settings(arguments, training.start)
+            outputs.write_config(arguments.output, preset, shards, others)
             print_recipe(arguments, origin)
         with mirror_to_mlflow(training, preset):
             loop.train(training)

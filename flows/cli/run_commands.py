@@ -163,15 +163,16 @@ def print_files(dump: Any, reviews: Any) -> None:
 def execute_graph(form: Any) -> None:
     """Run the graph here."""
     from flows.dumps import labels
+    from flows.runner.stage_runner import Plan
     from flows.runner.store import Store
-    from flows.stages.origin import build_origin_stage
+    from flows.stages.origin import make_origin
 
     tasks = form.finetuning.tasks if hasattr(form, "corpus") else []  # an addition's need no stars
     store = Store(form.store)
     store.place.check_access()
     labels.check_paths(tasks, form.dump, store)  # before a server is started
-    if hasattr(form, "pretraining") and form.pretraining.start_from:
-        build_origin_stage(form.pretraining.start_from, store)
+    if hasattr(form, "pretraining"):
+        make_origin(form, Plan(store))
 
     def run() -> dict[str, Any]:
         from flows.add_dump import add_dump

@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 from flows.configuration.addresses import Address
 from model.published.place_forms import FORMS, find_kind, parse_place
 
+ELECTRA = "electra"
 SHAPE = (
     "layers",
     "hidden",
@@ -38,10 +39,33 @@ def name_origin(place: str) -> str:
     return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
+def _find_idle_replay(form: Any) -> Iterator[str]:
+    """Yield what the form says of general text that no pre-training can do."""
+    chosen = form.pretraining
+    default = type(chosen).model_fields["replay_ratio"].default
+    if not chosen.general_text and chosen.replay_ratio != default:
+        yield (
+            f"pretraining.replay_ratio={chosen.replay_ratio}: a share of pretraining.general_text, "
+            "which is empty"
+        )
+    if chosen.general_text and form.shards.long_length:
+        yield (
+            "pretraining.general_text: is mixed in at one length only; leave out "
+            f"shards.long_length={form.shards.long_length}"
+        )
+
+
 def find_contradictions(form: Any) -> Iterator[str]:
     """Yield what a run's form asks that makes no sense with, or without, a published start."""
     place, words = form.pretraining.start_from, form.vocabulary
+    generator = form.pretraining.start_generator_from
+    yield from _find_idle_replay(form)
     if not place:
+        if generator:
+            yield (
+                f"pretraining.start_generator_from={generator}: belongs to the discriminator in "
+                "pretraining.start_from, which is empty"
+            )
         if words.source == "keep":
             yield "vocabulary.source=keep: keeps that of pretraining.start_from, which is empty"
         if words.extend_words:
@@ -54,6 +78,10 @@ def find_contradictions(form: Any) -> Iterator[str]:
                 "finetuning.arms: origin is the encoder of pretraining.start_from, which is empty"
             )
         return
+    objective = form.pretraining.settings.get("objective", ELECTRA)
+    if generator and objective != ELECTRA:
+        field = f"pretraining.start_generator_from={generator}"
+        yield f"{field}: objective={objective} has no generator"
     for name in SHAPE:
         if name in form.pretraining.settings:
             yield (

@@ -6,6 +6,7 @@ preset says", because forms have no way to say nothing. Sections and fields appe
 written here.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -36,6 +37,7 @@ from model.options import (
 from model.presets import (
     PRESETS,
     PUBLISHED_START,
+    UNKNOWN_START,
     UNSTARTED,
     apply_settings,
     check_settings_are_read,
@@ -133,6 +135,22 @@ class Pretraining(Section):
         "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
         "empty: random weights",
     )
+    start_generator_from: Place = Field(
+        default="",
+        description="Published generator of the ELECTRA discriminator in start_from, a place "
+        "likewise; empty: the first layers of start_from, where a generator is trained",
+    )
+    general_text: list[Address] = Field(
+        default=[],
+        description="Files of text that is not reviews, of which a share is mixed in so that less "
+        "of what start_from knows is forgotten",
+    )
+    replay_ratio: float = Field(
+        default=0.25,
+        ge=0.01,
+        le=0.95,
+        description="Share of the sequences taken from general_text, if there is some",
+    )
     steps: int = make_preset_field(PretrainingConfig, "steps", le=10_000_000)
     device: PretrainingDevice = make_form_field(PretrainOptions, "device")
     processes: int = make_form_field(
@@ -206,15 +224,17 @@ class Increment(Section):
 
 
 def check_trainer_settings(
-    preset: PresetName, chosen: "Pretraining | Increment", section: str
+    preset: PresetName,
+    chosen: "Pretraining | Increment",
+    section: str,
+    facts: Mapping[str, str],
 ) -> None:
     """Raise ValueError for settings of the trainer that are wrong, that the form has a field of
-    its own for, or that nothing reads.
+    its own for, or that nothing reads, by what is known of the start (model/presets.py).
     """
     for name in chosen.settings:
         if name in type(chosen).model_fields:
             raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
-    facts = PUBLISHED_START if getattr(chosen, "start_from", None) else UNSTARTED
     try:
         resolved = apply_settings(PRESETS[preset], chosen.settings)
         check_settings_are_read(resolved, chosen.settings, facts)
@@ -253,12 +273,18 @@ class RunTemplate(Section):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        check_trainer_settings(self.preset, self.pretraining, "pretraining")
+        facts = PUBLISHED_START if self.pretraining.start_from else UNSTARTED
+        check_trainer_settings(self.preset, self.pretraining, "pretraining", facts)
         check_shared_batch(self.preset, self.pretraining)
         for mistake in find_contradictions(self):
             raise ValueError(mistake)
         check_promotion(self.chosen_arms, self.finetuning, self.promotion)
         return self
+
+    @property
+    def has_published_start(self) -> bool:
+        """Return whether pre-training goes on from what somebody published."""
+        return bool(self.pretraining.start_from)
 
     @property
     def chosen_arms(self) -> list[Arm]:
@@ -285,7 +311,8 @@ class AdditionTemplate(Section):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        check_trainer_settings("tiny", self.increment, "increment")  # the base may say otherwise
+        # the base may say otherwise, and what it began with
+        check_trainer_settings("tiny", self.increment, "increment", UNKNOWN_START)
         check_promotion(self.finetuning.arms, self.finetuning, self.promotion)
         return self
 
@@ -309,11 +336,19 @@ class AdditionParameters(Parameters):
 
     increment: Increment = Increment()
     finetuning: Comparison = Comparison()
+    from_published: bool = Field(
+        default=False, description="Whether the base began with a published encoder"
+    )
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        check_trainer_settings(self.preset, self.pretraining, "pretraining")
+        facts = PUBLISHED_START if self.from_published else UNSTARTED
+        check_trainer_settings(self.preset, self.pretraining, "increment", facts)
         return self
+
+    @property
+    def has_published_start(self) -> bool:
+        return self.from_published
 
     @property
     def form(self) -> Addition:

@@ -36,6 +36,16 @@ class Pretraining(Part):
         description="Published encoder whose weights and shape it starts with: a folder, a name on "
         "the hub, models:/NAME@ALIAS, package:MODULE, or ${origin}",
     )
+    start_generator_from: str = Field(
+        default="",
+        description="Published generator of the ELECTRA discriminator in start_from, likewise",
+    )
+    replay: str = Field(
+        default="",
+        description="Folder of other shards that a share of the sequences is taken from, against "
+        "forgetting, for example ${general_shards}",
+    )
+    replay_ratio: float = Field(default=0.25, ge=0.01, le=0.95, description="That share")
     set: dict[str, Any] = Field(
         default={}, description="Any field of PretrainingConfig or Architecture"
     )

@@ -18,13 +18,14 @@ from flows.configuration.parameters import (
     Shards,
     Vocabulary,
 )
+from flows.configuration.settings import validate_form
 from flows.dumps.promises import Promise, compute_ticket
 from flows.runner.processes import JobFailed
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import ExistingStage, Manifest, Stage, Store
-from flows.stages import corpus, dump, pretraining, shards, vocabulary
-from model.presets import find_unread_settings
+from flows.stages import continued_pretraining, corpus, dump, pretraining, shards, vocabulary
+from model.presets import PUBLISHED_START, UNSTARTED, find_unread_settings
 
 
 @dataclass(frozen=True)
@@ -209,13 +210,16 @@ def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
     else:
         fit = make(vocabulary.build_vocabulary_fit_stage(p.increment, sentences, base.vocabulary))
         sequences = make(shards.build_shards_stage(p, sentences, base.vocabulary))
-        training = pretraining.EarlierTraining(
+        training = continued_pretraining.EarlierTraining(
             base.encoder,
             [one.shards for one in base.rounds],
             count_first_epochs(base),
             dev=make(shards.build_dev_stage(p, base.rounds[0].corpus, base.vocabulary)),
+            labels=base.rounds[0].corpus if base.origin else None,
         )
-        encoder = make(pretraining.build_continued_stage(p, p.increment, sequences, training))
+        encoder = make(
+            continued_pretraining.build_continued_stage(p, p.increment, sequences, training)
+        )
         added = Round(reviews, sentences, sequences, encoder, fit)
         made = replace(base, rounds=(*base.rounds, added))
     promise = Promise(make.store, compute_ticket(p))
@@ -231,9 +235,12 @@ def has_nothing_new(store: Store, sentences: Stage) -> bool:
 
 
 def count_first_epochs(base: Base) -> float:
-    """Return how often the first round went through its shards, of whatever lengths."""
+    """Return how often the first round went through its shards, of whatever lengths; what it
+    replayed of other text is none of them.
+    """
     first = base.rounds[0]
-    return first.encoder.result["tokens"] / first.shards.result["tokens"]
+    own = 1 - first.encoder.parameters.get("replay_ratio", 0)
+    return own * first.encoder.result["tokens"] / first.shards.result["tokens"]
 
 
 def inherit_settings(form: Addition | AdditionParameters, base: Base) -> AdditionParameters:
@@ -257,35 +264,46 @@ def inherit_settings(form: Addition | AdditionParameters, base: Base) -> Additio
             "increment.base: its corpus is without near duplicates (corpus.near_duplicates), and "
             "keeps nothing to tell by whether a new text is one; run all dumps anew"
         )
+    facts = PUBLISHED_START if base.origin else UNSTARTED
     inherited = {
         name: text
         for name, text in before["settings"].items()
-        if name != "long_share" and not any(find_unread_settings(trainer, [name]))
+        if name != "long_share" and not any(find_unread_settings(trainer, [name], facts))
     }
-    return AdditionParameters(
-        dump=form.dump,
-        preset=before["preset"],
-        corpus=Corpus(
-            split=made["split"],
-            seed=made["seed"],
-            withhold=withheld,
-            languages=made.get("languages", []),
-            withhold_own="withhold_own" not in made,
-            workers=asked.workers,
-        ),
-        vocabulary=Vocabulary(
-            **{n: v for n, v in base.vocabulary.parameters.items() if n in ("size", "lower_case")}
-        ),
-        shards=Shards(max_length=first.shards.parameters["max_length"]),
-        pretraining=Pretraining(
-            steps=asked.steps,
-            device=asked.device,
-            seed=asked.seed,
-            settings={**inherited, "warmup": str(asked.warmup), **asked.settings},
-        ),
-        increment=asked,
-        finetuning=form.finetuning,
-        promotion=form.promotion,
-        engine=form.engine,
-        store=form.store,
+    if base.origin:
+        inherited = continued_pretraining.inherit_rates(inherited)
+    return validate_form(
+        AdditionParameters,
+        {
+            "dump": form.dump,
+            "preset": before["preset"],
+            "corpus": Corpus(
+                split=made["split"],
+                seed=made["seed"],
+                withhold=withheld,
+                languages=made.get("languages", []),
+                withhold_own="withhold_own" not in made,
+                workers=asked.workers,
+            ),
+            "vocabulary": Vocabulary(
+                **{
+                    name: value
+                    for name, value in base.vocabulary.parameters.items()
+                    if name in ("size", "lower_case")
+                }
+            ),
+            "shards": Shards(max_length=first.shards.parameters["max_length"]),
+            "pretraining": Pretraining(
+                steps=asked.steps,
+                device=asked.device,
+                seed=asked.seed,
+                settings={**inherited, "warmup": str(asked.warmup), **asked.settings},
+            ),
+            "increment": asked,
+            "from_published": bool(base.origin),
+            "finetuning": form.finetuning,
+            "promotion": form.promotion,
+            "engine": form.engine,
+            "store": form.store,
+        },
     )

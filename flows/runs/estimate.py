@@ -18,6 +18,7 @@ from flows.configuration.parameters import Parameters
 from flows.dumps.preview import guess_reviews
 from flows.runner.stage_runner import Plan
 from flows.runner.store import Manifest, Stage, Store
+from flows.stages.origin_folder import MODEL_TYPE
 from flows.stages.pretraining import has_accelerator, resolve_preset
 from model.pretraining.network.flops import MatrixFlops
 from model.published.kinds import KINDS
@@ -29,9 +30,9 @@ REFERENCE = {
     "vocabulary-fit": (1.0, 3e-5),
     "shards": (1.5, 4e-5),
     "dev-shards": (1.5, 4e-5),
-    "pretraining": (4.5, 1 / 6e10),
-    "finetuning": (4.0, 1 / 4e10),
-    "search": (4.0, 1 / 4e10),
+    "pretraining": (4.5, 1 / 2e11),
+    "finetuning": (4.0, 1 / 2.1e11),
+    "search": (4.0, 1 / 2.1e11),
     "latency": (10.0, 0.0),
     "report": (3.0, 0.0),
     "study": (3.0, 0.0),
@@ -43,8 +44,15 @@ REFERENCE = {
 """
 TRAINED = ("pretraining", "finetuning", "search", "latency")
 """Kinds whose speed is that of the accelerator, where there is one."""
-STEP_OPERATIONS = 1.2e9
-"""What a step of fine-tuning costs besides its products, in operations: 30 ms of the reference."""
+ELEMENT_OPERATIONS = 8e3
+"""What a value of a layer's states costs besides the products of matrices, in a pass forwards, in
+operations: norms, dropout, residual sums. Fitted to trainings of widths from 128 to 768 in bf16,
+whose products alone seem to run at 0.8e11 to 1.6e11 a second, to 15%.
+"""
+STEP_OPERATIONS = 6e9
+"""What a step of fine-tuning costs besides, in operations: 30 ms of the reference."""
+PASSES = 3
+"""Forwards, and backwards twice as much."""
 TOKENS = 64
 """Of a text, about."""
 EXAMPLE_BYTES = 300
@@ -56,6 +64,10 @@ SEARCH_SHARE = 0.5
 SHAPE = ("layers", "hidden", "intermediate")
 MINILM = (6, 384, 1536)
 """Shape of a published encoder that is not here yet, about."""
+PUBLISHED_VOCABULARY = 30_522
+"""Entries of one, about: BERT's."""
+TINY = {"layers": 2, "hidden": 128, "intermediate": 512}
+"""Shape of an encoder that says nothing: that of the smallest preset."""
 NEWEST = 5
 """Manifests of a kind that tell this machine's speed."""
 
@@ -106,6 +118,7 @@ def estimate_run(plan: Plan, parameters: Parameters) -> Estimate:
 
 def estimate_plan(plan: Plan, reviews: int, is_accelerated: bool = False) -> Estimate:
     """Return how long the stages of a plan take; `reviews` are those of the dump to be read."""
+    planned = {stage.fingerprint: stage for stage, _ in plan.stages}
     factors = measure_factors(plan.store, is_accelerated)
     other = median(factors.values()) if factors else 1.0
     seconds: dict[str, float | None] = {}
@@ -115,10 +128,26 @@ def estimate_plan(plan: Plan, reviews: int, is_accelerated: bool = False) -> Est
         took = None
         if stage.name in factors or not (is_accelerated and stage.name in TRAINED):
             with suppress(LookupError):  # a stage of another graph than ours
-                work = count_work(resolve_stage(stage, plan.store), reviews)
+                counted = settle_steps(stage, planned)
+                work = count_work(resolve_stage(counted, plan.store), reviews)
                 took = factors.get(stage.name, other) * get_reference_seconds(stage.name, work)
         seconds[stage.fingerprint] = took
     return Estimate(plan, seconds, frozenset(factors))
+
+
+def settle_steps(stage: Stage, planned: Mapping[str, Stage]) -> Stage:
+    """Return what is counted of a pre-training that gets as many tokens, or operations, as another
+    one: the same with the steps of that one, or that one itself.
+    """
+    told = stage.parameters
+    if other := planned.get(told.get("same_flops_as", "")):
+        return other
+    if other := planned.get(told.get("same_tokens_as", "")):
+        mine, theirs = (resolve_preset(one).pretraining for one in (stage, other))
+        steps = other.parameters.get("steps") or theirs.steps
+        steps = max(1, round(steps * theirs.batch / mine.batch))
+        return replace(stage, parameters={**told, "steps": steps})
+    return stage
 
 
 def get_reference_seconds(kind: str, work: float) -> float:
@@ -181,13 +210,11 @@ def count_reviews(stage: Stage, reviews: int) -> float:
 
 
 def count_pretraining_operations(stage: Stage, reviews: int) -> float:
-    """Return the operations of the matrix products of a pre-training."""
-    if "matrix_flops" in stage.result:
-        return float(stage.result["matrix_flops"])
+    """Return the operations of a pre-training: of its products, and of what else it does."""
     preset, length = resolve_preset(stage), find_length(stage)
     config, shards = preset.pretraining, read_shards(stage.inputs["shards"])
-    steps = stage.parameters.get("steps") or config.steps
-    if "base" in stage.inputs and not stage.parameters.get("steps"):
+    steps = stage.result.get("steps") or stage.parameters.get("steps") or config.steps
+    if "base" in stage.inputs and not (stage.result or stage.parameters.get("steps")):
         new = count_reviews(stage.inputs["shards"], reviews) * TOKENS / length
         kept = 1 - stage.parameters.get("replay_ratio", 0)
         steps = ceil((stage.parameters.get("epochs") or 1) * new / (config.batch * kept))
@@ -197,9 +224,19 @@ def count_pretraining_operations(stage: Stage, reviews: int) -> float:
     if origin := find_origin(stage):
         shape = read_origin_shape(origin)
         architecture = replace(architecture, **shape, embedding=shape["hidden"], heads=1)
-        objective = stage.parameters["settings"].get("objective", "mlm")
-    products = MatrixFlops.derive(architecture, size, objective, config.fixed_generator)
-    return products.count(positions, TOKENS * positions, config.mask_probability * positions)
+        kind = origin.result.get("kind") or origin.result.get(MODEL_TYPE)
+        default = "electra" if kind == "electra" else "mlm"
+        objective = stage.parameters["settings"].get("objective", default)
+    networks = [architecture]
+    if objective == "electra":
+        networks.append(architecture.derive_generator())
+    values = positions * sum(one.layers * one.hidden for one in networks)
+    products = stage.result.get("matrix_flops")
+    if products is None:
+        counted = MatrixFlops.derive(architecture, size, objective, config.fixed_generator)
+        masked = config.mask_probability * positions
+        products = counted.count(positions, TOKENS * positions, masked)
+    return float(products) + PASSES * ELEMENT_OPERATIONS * values
 
 
 def find_length(stage: Stage) -> int:
@@ -214,9 +251,12 @@ def read_shards(shards: Stage) -> Mapping[str, Any]:
         about = Path(shards.result["path"]) / "shards.json"
         return json.loads(about.read_text()) if about.exists() else {}
     vocabulary = shards.inputs.get("vocabulary")
-    known = vocabulary is not None and "size" in vocabulary.parameters
-    size = {"vocabulary_size": vocabulary.parameters["size"]} if vocabulary and known else {}
-    return {**size, **shards.parameters, **shards.result}
+    known: dict[str, Any] = {}
+    if vocabulary and vocabulary.name == "origin":
+        known["vocabulary_size"] = vocabulary.result.get("vocabulary_size", PUBLISHED_VOCABULARY)
+    elif vocabulary and "size" in vocabulary.parameters:
+        known["vocabulary_size"] = vocabulary.parameters["size"]
+    return {**known, **shards.parameters, **shards.result}
 
 
 def find_origin(stage: Stage) -> Stage | None:
@@ -253,9 +293,9 @@ def count_finetuning_operations(stage: Stage, reviews: int) -> float:
     evaluations = min(5, ceil(told["epochs"])) * len(told["learning_rates"])
     if told["evaluations_per_epoch"]:
         evaluations = told["evaluations_per_epoch"] * passes
-    examples = 3 * n["train"] * passes + n["dev"] * evaluations + n["test"]
+    examples = PASSES * n["train"] * passes + n["dev"] * evaluations + n["test"]
     steps = ceil(n["train"] / told["batch"]) * passes
-    return examples * 2 * count_trunk_parameters(stage) * TOKENS + steps * STEP_OPERATIONS
+    return examples * TOKENS * count_token_operations(stage) + steps * STEP_OPERATIONS
 
 
 def count_examples(stage: Stage, data: Stage | None, split: str, reviews: int) -> float:
@@ -275,12 +315,20 @@ def count_examples(stage: Stage, data: Stage | None, split: str, reviews: int) -
     return size / EXAMPLE_BYTES * FILE_SHARES[split] / 100
 
 
-def count_trunk_parameters(stage: Stage) -> float:
-    """Return the weights of the layers that are fine-tuned; of an encoder that says nothing, those
-    of the smallest preset.
+def count_token_operations(stage: Stage) -> float:
+    """Return the operations of a token's way forwards through the layers that are fine-tuned."""
+    shape = find_trunk_shape(stage)
+    layers, hidden = shape["layers"], shape["hidden"]
+    products = 2 * (4 * hidden**2 + 2 * hidden * shape["intermediate"])
+    return float(layers * (products + ELEMENT_OPERATIONS * hidden))
+
+
+def find_trunk_shape(stage: Stage) -> Mapping[str, int]:
+    """Return the shape of the layers that are fine-tuned; of an encoder that says nothing, that of
+    the smallest preset.
     """
     encoder = stage.inputs.get("encoder") or stage.inputs.get("architecture")
-    shape = stage.parameters.get("architecture", {})
+    shape: dict[str, int] = stage.parameters.get("architecture", {})
     if not shape and encoder and (origin := find_origin(encoder)):
         shape = read_origin_shape(origin)
     if not shape and encoder and "preset" in encoder.parameters:
@@ -296,7 +344,6 @@ def count_trunk_parameters(stage: Stage) -> float:
         sizes = ("num_hidden_layers", "hidden_size", "intermediate_size")
         if all(name in about for name in sizes):
             shape = dict(zip(SHAPE, (about[name] for name in sizes), strict=True))
-    if not shape:
-        return count_trunk_parameters(stage.inputs["teacher"]) if "teacher" in stage.inputs else 4e5
-    hidden = shape["hidden"]
-    return float(shape["layers"] * (4 * hidden**2 + 2 * hidden * shape["intermediate"]))
+    if not shape and "teacher" in stage.inputs:
+        return find_trunk_shape(stage.inputs["teacher"])
+    return shape or TINY

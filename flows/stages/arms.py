@@ -45,7 +45,7 @@ def check_objective(parameters: Parameters) -> None:
     fine-tuned, promoted and described is one. A published one is gone on with as it was made.
     """
     asked = describe_training(parameters).resolved.pretraining.objective
-    if asked != "electra" and not parameters.pretraining.start_from:
+    if asked != "electra" and not parameters.has_published_start:
         raise UserError(
             f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment "
             "pre-train makes such an encoder, and a study may compare them (`amazon-electra study`)"

@@ -6,7 +6,8 @@ registry by its version, a package by its version: what has no such name yet is 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,11 @@ from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage, Store
 from flows.servers.mlflow_server import resolve_mlflow_uri
 from flows.stages.external import build_external_stage
-from flows.stages.origin_folder import ENCODER, TITLE
+from flows.stages.origin_folder import ENCODER, MODEL_TYPE, TITLE
+from model.published.architecture import read_config
+from model.published.hub import find_transport_error
 from model.published.place_forms import FORMS, Kind, find_kind, parse_place
+from model.published.places import find_in_package
 from model.tracking.mlflow_client import hide_credentials
 from model.tracking.registry import Registry, RegistryAway
 
@@ -32,31 +36,66 @@ CONFIG = "config.json"
 
 def make_origin(p: Parameters, make: StageMaker) -> Stage | None:
     """Make and return the encoder that the form starts from; None where it starts from nothing."""
-    place = p.pretraining.start_from
-    return make(build_origin_stage(place, make.store)) if place else None
+    chosen = p.pretraining
+    if not chosen.start_from:
+        return None
+    return make(
+        build_origin_stage(chosen.start_from, make.store, generator=chosen.start_generator_from)
+    )
 
 
-def build_origin_stage(place: str, store: Store, field: str = START) -> Stage:
-    """Return the stage that loads a published encoder.
+def build_origin_stage(place: str, store: Store, field: str = START, generator: str = "") -> Stage:
+    """Return the stage that loads a published encoder, an ELECTRA with its generator if one is
+    named.
 
     Raise UserError, which names the `field`, where nothing is there.
     """
-    kind = find_kind(place)
-    if kind is None:
-        raise UserError(f"{field}: {place} is no place of a published encoder: write {FORMS}")
-    parameters, exact = DESCRIBE[kind](place, store, field)
+    kind, parameters, exact = _describe_place(place, store, field)
+    kinds, more = [kind], list[str]()
+    if generator:
+        named = field.replace("start_from", "start_generator_from")
+        its_kind, told, its_place = _describe_place(generator, store, named)
+        parameters = {**parameters, "generator": told}
+        kinds, more = [kind, its_kind], ["--generator", its_place]
     return Stage(
         "origin",
         1,
         parameters,
         module="model.origin",
-        arguments=lambda store, folder: ["--place", exact, "--output", str(folder / ENCODER)],
-        result={"place": exact},
+        arguments=partial(list_arguments, exact, more),
+        result={"place": exact, **_read_model_type(kind, exact)},
         title=f"{TITLE}{name_origin(place)}",
         environment={"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)}
-        if kind == "registry"
+        if "registry" in kinds
         else {},
     )
+
+
+def list_arguments(place: str, more: Sequence[str], store: Store, folder: Path) -> list[str]:
+    """Return the command line that loads the encoder of a place."""
+    return ["--place", place, *more, "--output", str(folder / ENCODER)]
+
+
+def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[str, Any], str]:
+    """Return the kind of a place, what decides its stage, and its exact name for the job."""
+    kind = find_kind(place)
+    if kind is None:
+        raise UserError(f"{field}: {place} is no place of a published encoder: write {FORMS}")
+    return kind, *DESCRIBE[kind](place, store, field)
+
+
+def _read_model_type(kind: Kind, place: str) -> dict[str, str]:
+    """Return the model_type that config.json says where it lies on this machine whoever asks, in a
+    folder or a package; nothing where the job brings it.
+    """
+    folder = Path(place)
+    try:
+        if kind == "package":
+            module = re.sub("[-.]", "_", parse_place(kind, place)["name"])
+            folder = find_in_package(module, UserError).folder
+        return {MODEL_TYPE: str(read_config(folder, UserError).get("model_type", ""))}
+    except UserError:  # the job says what is wrong with it
+        return {}
 
 
 Described = tuple[dict[str, Any], str]
@@ -104,7 +143,6 @@ def _describe_hub_model(place: str, store: Store, field: str) -> Described:
 
 def _find_commit(name: str, revision: str, field: str) -> str:
     """Return the commit that a revision stands for: in this machine's cache, or else on the hub."""
-    from httpx import HTTPError
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
     try:
@@ -112,7 +150,7 @@ def _find_commit(name: str, revision: str, field: str) -> str:
         if isinstance(cached, str):
             return Path(cached).parent.name
         return str(HfApi().model_info(name, revision=revision, timeout=HUB_SECONDS).sha)
-    except (OSError, ValueError, HTTPError) as error:
+    except (OSError, ValueError, find_transport_error()) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{field}: {name} is no folder, not in this machine's cache ({constants.HF_HUB_CACHE}) "

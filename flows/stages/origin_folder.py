@@ -8,6 +8,8 @@ from flows.runner.store import Stage, Store
 
 ENCODER = "encoder"
 """Folder of the encoder in that of its stage, which has the job's log too."""
+MODEL_TYPE = "model_type"
+"""Of a published encoder, where it is known before it is loaded."""
 TITLE = "origin "
 UNKNOWN = "unknown"
 

@@ -1,23 +1,32 @@
 """Pre-training: shards → the discriminator and the generator, as transformers folders."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from flows.configuration.parameters import Increment, Parameters
+from flows.configuration.parameters import Parameters
 from flows.runner.processes import run_job
-from flows.runner.store import ACCELERATOR, Manifest, Stage, Store
-from flows.stages.origin_folder import locate_origin
+from flows.runner.run_log import find_run_logger
+from flows.runner.store import ACCELERATOR, Stage, Store
+from flows.stages.origin_folder import MODEL_TYPE, locate_origin
 from model.finetuning.tasks.corpus import POLARITY
 from model.presets import PRESETS, Preset, apply_settings
-from model.pretraining.adaptation.recipe import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
+from model.pretraining.adaptation.recipe import (
+    GENERATOR_DEPTH,
+    NEW_HEAD_SETTINGS,
+    OLD_HEAD_SETTINGS,
+)
 
+OF_A_PROBE = ("probe_train", "probe_dev", "probe_margin")
+UNPROTECTED = (
+    "%s: no probe is taken, for there is no corpus with reviews of 1–2 and of 4–5 stars in its "
+    "train and dev splits: nothing protects the published weights, the last state is written"
+)
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 OF_VALIDATION = ("validate_every", "validate_sequences")
@@ -50,6 +59,9 @@ class PretrainingRequest:
     """Of the CPU, in each process; 0: all cores. It decides the time, not the result."""
     origin: Stage | None = None
     """The published encoder it starts from, which says the shape; None: random weights."""
+    replay: Stage | None = None
+    """Shards of other text, from which `replay_ratio` of the sequences are."""
+    replay_ratio: float = 0.0
     processes: int = 1
     """That share each batch; they decide the time, not the result."""
     dev: Stage | None = None
@@ -112,16 +124,20 @@ def build_pretraining_stage(
     shards: Stage,
     *longer: Stage,
     origin: Stage | None = None,
+    replay: Stage | None = None,
     dev: Stage | None = None,
     beside: int = 0,
 ) -> Stage:
-    """Return the pre-training that the form describes; its last steps take `longer` shards, and
-    the `dev` ones measure it.
+    """Return the pre-training that the form describes; its last steps take `longer` shards, a
+    share of its sequences comes from those of `replay`, and the `dev` ones measure it.
 
     On a CPU it leaves `beside` cores to jobs that run at the same time.
     """
     training, steps = describe_training(parameters), parameters.pretraining.steps
-    training = replace(training, origin=origin, dev=dev, beside=beside)
+    ratio = parameters.pretraining.replay_ratio if replay else 0.0
+    training = replace(
+        training, origin=origin, replay=replay, replay_ratio=ratio, dev=dev, beside=beside
+    )
     return build_training_stage(training, shards, steps, *longer)
 
 
@@ -130,7 +146,7 @@ def build_training_stage(
 ) -> Stage:
     """Return the pre-training on these shards; `steps` 0: as many as the preset says."""
     inputs = {"shards": shards, **({"long_shards": longer[0]} if longer else {})}
-    return _build_stage(training, inputs, {"steps": steps}, partial(list_steps, steps))
+    return build_stage(training, inputs, {"steps": steps}, partial(list_steps, steps))
 
 
 def list_steps(steps: int, store: Store) -> list[str]:
@@ -171,7 +187,7 @@ def build_equal_stage(
     both shards are there.
     """
     own = {"steps": 0, budget: other.fingerprint}
-    return _build_stage(training, {"shards": shards}, own, partial(count_equal_steps, count))
+    return build_stage(training, {"shards": shards}, own, partial(count_equal_steps, count))
 
 
 def count_equal_steps(count: Callable[[Store], int], store: Store) -> list[str]:
@@ -179,60 +195,7 @@ def count_equal_steps(count: Callable[[Store], int], store: Store) -> list[str]:
     return ["--steps", str(count(store))]
 
 
-@dataclass(frozen=True)
-class EarlierTraining:
-    """What training goes on from."""
-
-    encoder: Stage
-    shards: Sequence[Stage]
-    """Of every round, oldest first."""
-    epochs: float
-    """How often the first round went through its shards."""
-    dev: Stage | None = None
-    """Dev shards of the first round: all rounds are measured on the same ones."""
-
-
-def build_continued_stage(
-    parameters: Parameters, increment: Increment, shards: Stage, earlier: EarlierTraining
-) -> Stage:
-    """Return a pre-training from the weights of an earlier one, on new shards and a share of the
-    old ones, warmed up anew.
-    """
-    training, ratio = describe_training(parameters), increment.replay_ratio
-    training = replace(training, dev=earlier.dev)
-    own = {"steps": increment.steps, "epochs": increment.epochs, "replay_ratio": ratio}
-    more = partial(list_continuation, training, increment, shards, earlier)
-    return _build_stage(training, {"shards": shards, "base": earlier.encoder}, own, more)
-
-
-def list_continuation(
-    training: PretrainingRequest,
-    increment: Increment,
-    shards: Stage,
-    earlier: EarlierTraining,
-    store: Store,
-) -> list[str]:
-    """Return the options by which training goes on from an earlier one."""
-    replay = [
-        "--replay",
-        *(str(store.fetch(one)) for one in earlier.shards),
-        "--replay_ratio",
-        str(increment.replay_ratio),
-    ]
-    begin = locate_exported_folder(store, earlier.encoder)
-    generator = begin.with_name("generator")
-    steps = increment.steps or count_steps(
-        training, increment, store.manifest(shards) or {}, earlier.epochs
-    )
-    return [
-        *(replay if increment.replay_ratio else []),
-        *["--start_from", str(begin)],
-        *(["--start_generator_from", str(generator)] if generator.is_dir() else []),
-        *["--steps", str(steps)],
-    ]
-
-
-def _build_stage(
+def build_stage(
     training: PretrainingRequest,
     inputs: Mapping[str, Stage],
     own: Mapping[str, Any],
@@ -246,6 +209,8 @@ def _build_stage(
     corpus = inputs["shards"].inputs.get("corpus") if origin else None
     if corpus:
         inputs["corpus"] = corpus
+    if training.replay:
+        inputs["replay"], own = training.replay, {**own, "replay_ratio": training.replay_ratio}
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
@@ -256,7 +221,7 @@ def _build_stage(
             **own,
             "seed": training.seed,
             "settings": deciding,
-            **({"recipe": [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]} if origin else {}),
+            **({"recipe": list_recipes(origin, deciding)} if origin else {}),
         },
         inputs,
         "model.pretrain",
@@ -266,6 +231,16 @@ def _build_stage(
         scratch=() if KEEP in training.settings else ("checkpoints",),
         tracked=True,
     )
+
+
+def list_recipes(origin: Stage, settings: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return what decides the settings by default of a training that begins with this encoder: that
+    of ELECTRAs too where it may be one, or is to become one.
+    """
+    recipes = [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]
+    if "electra" in (origin.result.get(MODEL_TYPE, "electra"), settings.get("objective")):
+        recipes.append({**OLD_HEAD_SETTINGS, "generator_depth": f"{GENERATOR_DEPTH:.2f}"})
+    return recipes
 
 
 def format_arguments(
@@ -278,24 +253,36 @@ def format_arguments(
     """Return the command line of a pre-training; `list_more` are the options of its kind alone."""
     settings = {**training.settings, "seed": str(training.seed)}
     origin, corpus, longer = training.origin, inputs.get("corpus"), inputs.get("long_shards")
-    measured = [
-        *(list_validation_options(store, training.dev) if training.dev else []),
-        *(list_probe_options(store, corpus) if corpus else []),
-    ]
-    if not measured:  # as where a dump is so small that it has no dev reviews
-        settings = {name: text for name, text in settings.items() if name not in OF_VALIDATION}
+    validation = list_validation_options(store, training.dev) if training.dev else []
+    probe = list_probe_options(store, corpus) if corpus else []
+    unread: tuple[str, ...] = ()
+    if not probe and (origin or corpus):
+        find_run_logger().warning(UNPROTECTED, training.title)
+        unread += OF_A_PROBE
+    if not (validation or probe):  # as where a dump is so small that it has no dev reviews
+        unread += OF_VALIDATION
+    settings = {name: text for name, text in settings.items() if name not in unread}
     return [
         *["--shards", locate_shards(store, inputs["shards"])],
         *(["--long-shards", locate_shards(store, longer)] if longer else []),
         *["--output", str(folder)],
         *["--preset", training.preset, "--device", training.device],
         *(["--start-from", str(locate_origin(store, origin))] if origin else []),
-        *measured,
+        *validation,
+        *probe,
         *(["--processes", str(training.processes)] if training.processes > 1 else []),
         *(["--threads", str(threads)] if (threads := count_threads(training)) else []),
+        *list_replay_options(store, training.replay, training.replay_ratio),
         *list_more(store),
         *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
     ]
+
+
+def list_replay_options(store: Store, replay: Stage | None, ratio: float) -> list[str]:
+    """Return the options that mix in a share of other shards, if there are some."""
+    if replay is None:
+        return []
+    return ["--replay", locate_shards(store, replay), "--replay_ratio", str(ratio)]
 
 
 def locate_shards(store: Store, shards: Stage) -> str:
@@ -320,17 +307,6 @@ def locate_exported_folder(store: Store, stage: Stage) -> Path:
     folder = store.fetch(stage, *names, "generator")
     places = [folder / name for name in names]
     return next((place for place in places if place.is_dir()), places[0])
-
-
-def count_steps(
-    training: PretrainingRequest, increment: Increment, shards: Manifest, epochs_of_the_first: float
-) -> int:
-    """Return the steps in proportion to the new dump: it is gone through as often as the first one
-    was, or as the form says.
-    """
-    new_a_step = training.resolved.pretraining.batch * (1 - increment.replay_ratio)
-    epochs = increment.epochs or epochs_of_the_first
-    return max(1, ceil(epochs * shards["result"]["sequences"] / new_a_step))
 
 
 def describe_shape(preset: str) -> dict[str, Any]:

@@ -63,7 +63,13 @@ def describe_study(
         "command": command,
         **describe_stages(store, made),
         "arms": _describe_arms(store, cells),
-        "pretraining": [{"name": name, "metrics": str(trained / "metrics.jsonl")}],
+        "pretraining": [
+            {
+                "name": name,
+                "metrics": str(trained / "metrics.jsonl"),
+                **tell_written(store, encoder),
+            }
+        ],
         "model": locate_encoder(store, encoder),
         **describe_origins(store, [origin] if origin else []),
         "cells": [
@@ -124,6 +130,8 @@ def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
             if encoder:
                 made = store.manifest(encoder)
                 told[cell.arm] |= {"data_known": False, **trace_origin(store, made)}
+                if written := tell_written(store, encoder):
+                    told[cell.arm]["written_steps"] = [written["written_step"]]
                 if made is None or made["stage"] != "pretraining":
                     continue
                 corpora = _list_corpora(store, made)
@@ -133,6 +141,15 @@ def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
                 told[cell.arm] |= {"data_known": True, "held_out": tasks}
                 told[cell.arm] |= {} if withholds_own else {"withhold_own": False}
     return list(told.values())
+
+
+def tell_written(store: Store, encoder: Stage) -> dict[str, int]:
+    """Return the step whose state a pre-training wrote, 0 being what it began with, where a probe
+    chose among several.
+    """
+    made = store.manifest(encoder)
+    step = made["result"].get("written_step") if made else None
+    return {} if step is None else {"written_step": step}
 
 
 def trace_origin(store: Store, made: Manifest | None) -> dict[str, str]:

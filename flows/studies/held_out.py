@@ -68,7 +68,8 @@ def _is_known(arm: Arm) -> bool:
 
 def _list_shards(arm: Arm) -> list[str]:
     if arm.pretraining:
-        return [arm.pretraining.shards]
+        own = arm.pretraining
+        return [own.shards, *([own.replay] if own.replay else [])]
     return [] if is_without_folder(arm.encoder) else list_encoder_shards(Path(arm.encoder))
 
 

@@ -1,6 +1,7 @@
 """Counts the steps in which one pre-training costs as much as another."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from flows.runner.store import Stage, Store
@@ -13,9 +14,8 @@ def count_equal_flops(store: Store, own: Stage, other: Stage, device: str) -> in
     device.
     """
     mine = resolve_preset(own)
-    a_step = count_flops(mine, find_shards(store, own), device) / mine.pretraining.steps
-    theirs = count_flops(resolve_steps(other), find_shards(store, other), device)
-    return max(1, round(theirs / a_step))
+    a_step = count_flops(store, own, mine, device) / mine.pretraining.steps
+    return max(1, round(count_flops(store, other, resolve_steps(other), device) / a_step))
 
 
 def count_equal_tokens(store: Store, own: Stage, other: Stage) -> int:
@@ -23,12 +23,24 @@ def count_equal_tokens(store: Store, own: Stage, other: Stage) -> int:
     less.
     """
     mine, theirs = resolve_preset(own).pretraining, resolve_steps(other).pretraining
-    tokens = theirs.steps * theirs.batch * count_tokens_per_sequence(find_shards(store, other))
-    return max(1, round(tokens / (mine.batch * count_tokens_per_sequence(find_shards(store, own)))))
+    tokens = (
+        theirs.steps * theirs.batch * average_sequences(store, other, count_tokens_per_sequence)
+    )
+    a_step = mine.batch * average_sequences(store, own, count_tokens_per_sequence)
+    return max(1, round(tokens / a_step))
 
 
-def find_shards(store: Store, pretraining: Stage) -> Path:
-    return Path(locate_shards(store, pretraining.inputs["shards"]))
+def average_sequences(store: Store, pretraining: Stage, measure: Callable[[Path], float]) -> float:
+    """Return what a sequence of a pre-training measures on average, over its own shards and those
+    of which it replays a share.
+    """
+    ratio = pretraining.parameters.get("replay_ratio", 0.0)
+    shares = {"shards": 1 - ratio, "replay": ratio}
+    return sum(
+        share * measure(Path(locate_shards(store, pretraining.inputs[name])))
+        for name, share in shares.items()
+        if share
+    )
 
 
 def resolve_steps(pretraining: Stage) -> Preset:
@@ -38,16 +50,19 @@ def resolve_steps(pretraining: Stage) -> Preset:
     return apply_settings(preset, {"steps": str(steps)}) if steps else preset
 
 
-def count_flops(preset: Preset, shards: Path, device: str) -> float:
-    """Return the matrix products of a whole pre-training."""
+def count_flops(store: Store, pretraining: Stage, preset: Preset, device: str) -> float:
+    """Return the matrix products of a whole pre-training with these settings on this device."""
     from model.device import expect_document_attention
     from model.pretraining.assembly import estimate_sequence_flops
     from model.pretraining.input.sequences import Shards
 
-    config = preset.pretraining
-    within_documents = expect_document_attention(device, config.precision)
-    sequence = estimate_sequence_flops(preset, Shards.open(shards), within_documents)
-    return sequence * config.steps * config.batch
+    within_documents = expect_document_attention(device, preset.pretraining.precision)
+
+    def measure(shards: Path) -> float:
+        return estimate_sequence_flops(preset, Shards.open(shards), within_documents)
+
+    sequences = preset.pretraining.steps * preset.pretraining.batch
+    return average_sequences(store, pretraining, measure) * sequences
 
 
 def count_tokens_per_sequence(shards: Path) -> float:

@@ -2,6 +2,7 @@
 begins with its field.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from beam_jobs.job.settings import format_value, replace_settings
 from flows.configuration.origin_place import SHAPE
 from flows.configuration.study_file import (
     Arm,
+    Pretraining,
     Study,
     StudyTask,
     expand_grid,
@@ -35,6 +37,10 @@ from model.presets import (
     check_settings_are_read,
 )
 from model.published.place_forms import FORMS, find_kind
+
+NO_MODEL = "is no model folder"
+EXTENDED, PLAIN = "<extended_shards>", {"<shards>", "<general_shards>"}
+"""Shards that stages make, by their vocabularies."""
 
 
 def find_mistakes(study: Study) -> Iterator[str]:
@@ -77,6 +83,7 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
     """
     asked = (
         ("pretraining.shards", arm.pretraining.shards, "shards.json", "is no folder of shards"),
+        ("pretraining.replay", arm.pretraining.replay, "shards.json", "is no folder of shards"),
         (
             "teacher",
             "" if find_teacher(arm) else arm.teacher,
@@ -87,24 +94,37 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
             "architecture",
             "" if find_architecture(arm) else arm.architecture,
             "config.json",
-            "is no model folder",
+            NO_MODEL,
         ),
         (
             "encoder",
             arm.encoder if _is_path(arm.encoder) else "",
             "config.json",
-            "is no model folder",
+            NO_MODEL,
         ),
-        (
-            "pretraining.start_from",
-            arm.pretraining.start_from if _is_path(arm.pretraining.start_from) else "",
-            "config.json",
-            "is no model folder",
+        *(
+            (f"pretraining.{name}", place if _is_path(place) else "", "config.json", NO_MODEL)
+            for name in ("start_from", "start_generator_from")
+            if (place := getattr(arm.pretraining, name))
         ),
     )
     for field, place, file, what in asked:
         if place and not _is_made_later(place) and not (Path(place) / file).exists():
             yield f"{field}: {place} {what} ({file} is missing){_hint_arm(field)}"
+    yield from _find_unlike_shards(arm.pretraining)
+
+
+def _find_unlike_shards(own: Pretraining) -> Iterator[str]:
+    """Yield in what the shards that are replayed differ from the arm's own, of folders that are
+    there.
+    """
+    files = [Path(place) / "shards.json" for place in (own.shards, own.replay)]
+    if not own.replay or not all(file.is_file() for file in files):
+        return
+    new, old = (json.loads(file.read_text()) for file in files)
+    for name, what in (("vocabulary_fingerprint", "vocabulary"), ("max_length", "length")):
+        if new.get(name) != old.get(name):
+            yield f"pretraining.replay: {own.replay} has another {what} than {own.shards}"
 
 
 def _hint_arm(field: str) -> str:
@@ -188,6 +208,8 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
                 yield f"pretraining.set.{name}: the shape is that of {place}; leave it out"
         if not _is_made_later(place) and not find_kind(place):
             yield f"pretraining.start_from: {place} is no place of an encoder: write {FORMS}"
+    yield from _check_generator(own)
+    yield from _check_replay(own)
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         facts = PUBLISHED_START if own.start_from else UNSTARTED
@@ -211,6 +233,35 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
             yield f"pretraining.{field}: {name!r} is not pre-trained by the study"
         if name == arm.name or other.same_flops_as or other.same_tokens_as:
             yield f"pretraining.{field}: {name!r} must say its own steps, not take another arm's"
+
+
+def _check_generator(own: Pretraining) -> Iterator[str]:
+    """Yield what is wrong with the published generator that an arm names."""
+    field, generator = "pretraining.start_generator_from", own.start_generator_from
+    if not generator:
+        return
+    if not own.start_from:
+        yield f"{field}: belongs to the discriminator in start_from, which is empty"
+    elif _is_made_later(own.start_from):
+        yield f"{field}: say it where ${{origin}} is named: --set {field}={generator}"
+    elif not find_kind(generator):
+        yield f"{field}: {generator} is no place of an encoder: write {FORMS}"
+    if own.set.get("objective", "electra") != "electra":
+        yield f"{field}: objective={own.set['objective']} has no generator"
+
+
+def _check_replay(own: Pretraining) -> Iterator[str]:
+    """Yield what is wrong with the shards that an arm replays."""
+    if not own.replay:
+        if own.replay_ratio != type(own).model_fields["replay_ratio"].default:
+            yield "pretraining.replay_ratio: a share of `replay`, which is empty"
+    elif own.replay == own.shards:
+        yield f"pretraining.replay: {own.replay} is what the arm trains on already"
+    elif EXTENDED in (own.shards, own.replay) and PLAIN & {own.shards, own.replay}:
+        yield (
+            "pretraining.replay: extended_shards have another vocabulary than other shards; name "
+            "two of one vocabulary"
+        )
 
 
 def _find_circles(study: Study) -> Iterator[str]:

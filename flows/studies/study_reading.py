@@ -251,7 +251,11 @@ def is_setting_read(study: Study, setting: str) -> bool:
 def find_arms_without_text(study: Study) -> dict[str, str]:
     """Return the arms that need general text, and those that need these, with the reason."""
     why = "it pre-trains on general text, and none was given (--general FILES)"
-    missing = {arm.name: why for arm in study.arms if arm.pretraining.shards == GENERAL}
+    missing = {
+        arm.name: why
+        for arm in study.arms
+        if GENERAL in (arm.pretraining.shards, arm.pretraining.replay)
+    }
     while True:
         more = {
             arm.name: f"it needs the arm {other}"
@@ -302,7 +306,7 @@ def check_unread_settings(
     if reads_preset(wanted):
         read |= {"vocabulary", "shards"}
     if wanted & {"origin", "extended_shards"}:
-        read |= {"pretraining.start_from"}
+        read |= {"pretraining.start_from", "pretraining.start_generator_from"}
     if "encoder" in wanted:
         read |= {"pretraining"}
     if parameters.preset != Parameters().preset and not read & {"vocabulary", "pretraining"}:

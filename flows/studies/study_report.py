@@ -19,7 +19,12 @@ from flows.configuration.study_file import (
 from flows.runner.store import Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
 from flows.stages.finetuning import locate_results
-from flows.stages.report import describe_origins, describe_stages, list_changed_settings
+from flows.stages.report import (
+    describe_origins,
+    describe_stages,
+    list_changed_settings,
+    tell_written,
+)
 from flows.studies import held_out
 from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
 from flows.studies.study_stages import StudyCell, StudyStages
@@ -77,6 +82,7 @@ def describe_study(
             {
                 "name": stage.label.removeprefix("pre-training "),
                 "metrics": str(store.fetch(stage, "metrics.jsonl") / "metrics.jsonl"),
+                **tell_written(store, stage),
             }
             for _, _, stage in stages.pretrainings
         ],
@@ -102,8 +108,13 @@ def place_study(stages: StudyStages) -> Study:
     def place_arm(arm: Arm) -> Arm:
         update: dict[str, Any] = {}
         if arm.pretraining:
-            shards = locate_stage(store, stages.find_source(arm.pretraining.shards))
-            update["pretraining"] = arm.pretraining.model_copy(update={"shards": shards})
+            own = arm.pretraining
+            named = {name: getattr(own, name) for name in ("shards", "replay")}
+            placed = {
+                name: locate_stage(store, stages.find_source(place)) if place else ""
+                for name, place in named.items()
+            }
+            update["pretraining"] = own.model_copy(update=placed)
         elif not is_without_folder(arm.encoder):
             update["encoder"] = locate_encoder(store, stages.find_source(arm.encoder))
         return arm.model_copy(update=update)
@@ -180,10 +191,19 @@ def describe_arm(
         if len(seeds := stages.study.pretraining_seeds) > 1:
             every = [(seed, stages.build_pretraining(arm, seed).fingerprint) for seed in seeds]
             told["pretrainings"] = [{"seed": seed, "fingerprint": one} for seed, one in every]
+    if steps := list_written_steps(stages, arm):
+        told["written_steps"] = steps
     if arm.name in costs:
         told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
         told["forms"] = {form: costs[name_form(arm.name, form)] for form in stages.study.forms}
     return told
+
+
+def list_written_steps(stages: StudyStages, arm: Arm) -> list[int]:
+    """Return the step whose state each pre-training of an arm wrote, where a probe chose it."""
+    trained = [stage for other, _, stage in stages.pretrainings if other.name == arm.name]
+    told = [tell_written(stages.store, stage) for stage in trained]
+    return [one["written_step"] for one in told if one]
 
 
 def find_arm_origin(stages: StudyStages, arm: Arm) -> Stage | None:
@@ -198,12 +218,14 @@ def format_recipe(arm: Arm, placed: Arm) -> str:
     """Return what a pre-training is but for its length: arms that share it lie on one line against
     tokens.
     """
+    own = placed.pretraining
     chosen = [
         f"{name} {value}" for name, value in sorted(arm.pretraining.set.items()) if name != "steps"
     ]
     chosen += [f"{name} {value}" for name, value in sorted(arm.settings.items())]
-    shards = Path(placed.pretraining.shards).name
-    return ", ".join([f"{arm.pretraining.preset} on {shards}", *chosen])
+    shards, replay = (Path(place).name for place in (own.shards, own.replay))
+    mixed = f" and {own.replay_ratio:g} of {replay}" if replay else ""
+    return ", ".join([f"{own.preset} on {shards}{mixed}", *chosen])
 
 
 def read_json(store: Store, stage: Stage, name: str) -> Any:

@@ -99,9 +99,10 @@ class StudyStages:
         place = arm.pretraining.start_from
         if not place or place.startswith("<"):
             return self.find_source(place) if place else None
-        key = ("origin", place)
+        key = ("origin", place, generator := arm.pretraining.start_generator_from)
         if key not in self._made:
-            self._made[key] = build_origin_stage(place, self.store, f"{arm.name}: start_from")
+            field = f"{arm.name}: start_from"
+            self._made[key] = build_origin_stage(place, self.store, field, generator)
         return self._made[key]
 
     @property
@@ -141,6 +142,8 @@ class StudyStages:
             f"pre-training {arm.name}{several}",
             self.threads,
             self.find_origin(arm),
+            replay=self.find_source(own.replay) if own.replay else None,
+            replay_ratio=own.replay_ratio if own.replay else 0.0,
             dev=self.sources.get(MEASURED_BY.get(own.shards, "")),
         )
         for budget, count in (

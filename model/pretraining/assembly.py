@@ -36,6 +36,7 @@ from model.pretraining.network.masked_prediction import PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
 from model.pretraining.run_identity import identify_adaptation, identify_run
 from model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
+from model.published.card import describe_start
 from model.published.vocabulary import read_words
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
@@ -118,6 +119,7 @@ def build_training(
         budget_seconds=budget.seconds if budget else None,
         adaptation=preset.adaptation,
         gradient_type={"fp32": torch.float32, "bf16": torch.bfloat16}[gradients],
+        start=describe_start(origin.main) if origin else {},
         anchor=build_anchor(model, preset.adaptation, probe) if origin else None,
         probe=open_probe(probe, shards, preset, budget) if probe else None,
     )

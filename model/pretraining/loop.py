@@ -21,7 +21,7 @@ from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
 from model.pretraining.adaptation.anchor import Anchor
 from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import ACCURACY, Probe
+from model.pretraining.adaptation.probe import ACCURACY, Probe, describe_fall
 from model.pretraining.collapse import describe_collapse
 from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch
 from model.pretraining.network.encoder import Layer
@@ -52,7 +52,8 @@ class Totals:
     flops: float = 0.0  # by the published count
     matrix_flops: float = 0.0
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of training alone
+    measuring_cpu_seconds: float = 0.0  # of validations and probes
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
     best_step: int = -1  # by the probe where there is one, else by the loss
@@ -79,6 +80,7 @@ class Training:
     budget_seconds: float | None = None
     validation: Validation | None = None
     adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
+    start: dict[str, Any] = field(default_factory=dict)  # what is known of the loaded weights
     anchor: Anchor | None = None  # the loaded weights, where something needs them
     probe: Probe | None = None
     gradient_type: torch.dtype = torch.float32
@@ -229,7 +231,7 @@ def _run_steps(
             _log_window(training, log, bar, window)
         if keeping or validating:
             measuring = validating and (over or not stopping)
-            window.pause(_validate_and_save(training, log, measuring, keeping))
+            window.pause(*_validate_and_save(training, log, measuring, keeping))
         if stopping and not over:
             training.writer.wait()
             raise SystemExit(EXIT_TERMINATED)
@@ -290,12 +292,13 @@ def _build_divergence(training: Training, loss: str) -> Diverged:
 
 def _validate_and_save(
     training: Training, log: MetricsLog | None, validating: bool, keeping: bool
-) -> float:
-    """Validate and begin to write a checkpoint, as asked; return the seconds it took.
+) -> tuple[float, float]:
+    """Validate and begin to write a checkpoint, as asked; return the seconds it took, and the CPU
+    seconds of this process.
 
     A state that validates better than all before is kept even if no checkpoint was due.
     """
-    started = time.monotonic()
+    started, cpu_started = time.monotonic(), time.process_time()
     totals = training.totals
     if validating:
         numbers = _measure_state(training)
@@ -303,9 +306,13 @@ def _validate_and_save(
             log.log(totals.step, **numbers)
             _warn(describe_collapse(totals.step, numbers))
         keeping = _is_best(training, numbers) or keeping
+        if log and ACCURACY in numbers:
+            _warn(describe_fall(totals.step, totals.last_probe, totals.origin_probe))
+        took = training.device.add_numbers(time.process_time() - cpu_started)[0]
+        totals.measuring_cpu_seconds += took
     if keeping and training.device.is_rank0:
         training.writer.write(copy_state(training), totals.best_step)
-    return time.monotonic() - started
+    return time.monotonic() - started, time.process_time() - cpu_started
 
 
 def _measure_state(training: Training) -> dict[str, float]:

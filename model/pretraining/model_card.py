@@ -1,21 +1,35 @@
 """Renders the README.md of an exported model: its purpose, data, training curve and lineage."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
 from model.presets import Preset
 from model.pretraining.input.sequences import Shards
+from model.published.card import UNKNOWN
 
 ROWS = 10  # of the curve
 LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")
 
+FINE_TUNE = "Fine-tune this one (AutoModelForSequenceClassification, …)."
+ORIGIN_FIELDS = {
+    "name": "name",
+    "place": "place",
+    "revision": "revision",
+    "version": "version",
+    "sha256": "SHA-256",
+    "license": "licence",
+    "training_data": "training data",
+}
+"""What the lineage says of the encoder that training began with (origin.json)."""
+ALWAYS_TOLD = ("name", "license", "training_data")
+
 _ROLES = {
     "discriminator": (
         "ElectraForPreTraining",
-        "Tells which tokens of a text were replaced. Fine-tune this one "
-        "(AutoModelForSequenceClassification, …).",
+        f"Tells which tokens of a text were replaced. {FINE_TUNE}",
     ),
     "generator": (
         "ElectraForMaskedLM",
@@ -42,14 +56,20 @@ def render_model_card(
     result: dict[str, Any],
     metrics: list[dict[str, float]],
     identity: dict[str, Any],
+    start: Mapping[str, Any],
 ) -> str:
-    """Return the card as Markdown."""
+    """Return the card as Markdown; `start` is what is known of the weights it began with
+    (model/published/card.py), empty where they were random.
+    """
     head, purpose = _ROLES[role]
     ratio = float(Fraction(identity.get("replay_ratio", "0")))
     epochs = result["tokens"] * (1 - ratio) / max(shards.tokens, 1)
+    origin = start.get("name", "")
+    if origin and role == "encoder":
+        purpose = f"A masked language model, {origin} adapted to other text. {FINE_TUNE}"
     lines = [
-        *("---", "library_name: transformers", "tags: [electra, reviews]", "---", ""),
-        f"# ELECTRA {role}, preset {preset.name}",
+        *_render_front_matter(start),
+        f"# {origin}, adapted: {role}" if origin else f"# ELECTRA {role}, preset {preset.name}",
         "",
         f"{purpose} `{head}.from_pretrained` and `AutoTokenizer.from_pretrained` load it.",
         *("", "## Data", ""),
@@ -62,12 +82,8 @@ def render_model_card(
             else ""
         )
         + f"a vocabulary of {shards.vocabulary_size:,} entries. "
-        "Trained on the corpus's pretrain split only."
-        + (
-            f" Of all sequences a share of {ratio} was replayed from earlier dumps."
-            if ratio
-            else ""
-        ),
+        + _describe_text(shards, ratio),
+        *(["", _describe_start(start)] if start else []),
         *("", "## Training", ""),
         f"{result['steps']:,} steps, {result['sequences']:,} sequences, "
         f"{result['tokens']:,} tokens ({epochs:.2f} epochs), "
@@ -85,7 +101,10 @@ def render_model_card(
         *_render_curve(metrics, ["probe_accuracy"], "Linear probe of polarity, on dev reviews"),
         *("## Lineage", ""),
         *(f"- {name}: `{identity[name]}`" for name in LINEAGE if identity.get(name)),
-        *("", "## Settings", "", "```json"),
+        *(f"- origin's {title}: {start.get(name) or UNKNOWN}" for name, title in _list_told(start)),
+        *("", "## Settings", ""),
+        *((f"Of the preset {preset.name} where nothing else is said.", "") if origin else ()),
+        "```json",
         json.dumps(
             {
                 "architecture": asdict(preset.architecture),
@@ -97,6 +116,60 @@ def render_model_card(
         *("```", ""),
     ]
     return "\n".join(lines)
+
+
+def _render_front_matter(start: Mapping[str, Any]) -> list[str]:
+    """Return the card's YAML: the licence and data of the encoder that training began with, where
+    they are known, so that who goes on from here finds them too.
+    """
+    import yaml
+
+    told: dict[str, Any] = {
+        "library_name": "transformers",
+        "tags": [*dict.fromkeys([start.get("kind") or "electra", "reviews"])],
+    }
+    if start.get("license", UNKNOWN) != UNKNOWN:
+        told["license"] = start["license"]
+    if start.get("revision"):
+        told["base_model"] = start["name"]
+    if start.get("training_data", UNKNOWN) != UNKNOWN:
+        told["datasets"] = start["training_data"].split(", ")
+    return ["---", yaml.safe_dump(told, sort_keys=False, allow_unicode=True).rstrip(), "---", ""]
+
+
+def _describe_text(shards: Shards, ratio: float) -> str:
+    """Return of which text the shards are."""
+    sources = shards.read_sources() or {}
+    is_general = sources.get("corpus", "reviews") == ""
+    text = (
+        "It is text that is not reviews."
+        if is_general
+        else "They are of the corpus's pretrain split only."
+    )
+    mixed = f" Of all sequences a share of {ratio} was replayed from other shards."
+    return f"{text}{mixed if ratio else ''}"
+
+
+def _describe_start(start: Mapping[str, Any]) -> str:
+    """Return what the encoder that training began with has seen, as far as it is told."""
+    if not start.get("name"):
+        return f"Training went on from an earlier one of ours, `{start['through']}`."
+    told = start.get("training_data") or UNKNOWN
+    seen = "is unknown" if told == UNKNOWN else f"is told as “{told}”"
+    through = f", by way of `{start['through']}`" if "through" in start else ""
+    return (
+        f"Training began with {start['name']}{through}. What that one was trained on before "
+        f"{seen}, and nobody here can tell whether texts of an evaluation were among it."
+    )
+
+
+def _list_told(start: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return name and title of what the lineage says of the encoder that training began with."""
+    return [
+        (name, title)
+        for name, title in ORIGIN_FIELDS.items()
+        if start.get("name") and (name in ALWAYS_TOLD or start.get(name))
+    ]
 
 
 def _describe_choice(result: dict[str, Any]) -> list[str]:

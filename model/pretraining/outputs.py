@@ -66,6 +66,8 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         **last,
         "seconds": round(totals.seconds, 3),
         "cpu_seconds": round(totals.cpu_seconds, 3),
+        "measuring_cpu_seconds": round(totals.measuring_cpu_seconds, 3),
+        "tokens_per_cpu_second": round(totals.tokens / max(totals.cpu_seconds, 1e-9)),
         "tokens_per_second": round(totals.tokens / max(totals.seconds, 1e-9)),
         "trained_length": training.trained_length,
         "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
@@ -145,7 +147,13 @@ def _write_network(
     if not (preset.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
     card = model_card.render_model_card(
-        trunk, preset, shards, result, read_metrics(training.folder), training.identity
+        trunk,
+        preset,
+        shards,
+        result,
+        read_metrics(training.folder),
+        training.identity,
+        training.start,
     )
     return str(
         export.write_model_folder(training.folder / trunk, config, tensors, shards.vocabulary, card)

@@ -19,7 +19,8 @@ class Window:
         self._sums: Sums = {}
         self._norms: list[torch.Tensor] = []
         self.matrix_flops = 0.0  # over all processes
-        self._started, self._cpu_started, self._paused = time.monotonic(), time.process_time(), 0.0
+        self._started, self._paused = time.monotonic(), 0.0
+        self._cpu_started, self._cpu_paused = time.process_time(), 0.0
 
     @property
     def steps(self) -> int:
@@ -31,9 +32,10 @@ class Window:
         self._norms.append(gradient_norm)
         self.matrix_flops += matrix_flops
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, cpu_seconds: float) -> None:
         """Leave out time that was spent on something else than training."""
         self._paused += seconds
+        self._cpu_paused += cpu_seconds
 
     def measure_seconds(self) -> float:
         """Return the wall-clock seconds of training, after the device has caught up."""
@@ -41,8 +43,8 @@ class Window:
         return max(time.monotonic() - self._started - self._paused, 1e-9)
 
     def measure_cpu_seconds(self) -> float:
-        """Return the CPU seconds of this process, all threads."""
-        return time.process_time() - self._cpu_started
+        """Return the CPU seconds of training in this process, all threads."""
+        return max(time.process_time() - self._cpu_started - self._cpu_paused, 0.0)
 
     def read_sums(self) -> tuple[dict[str, float], float]:
         """Return sums over all processes and the mean gradient norm; begin a new window."""

@@ -13,6 +13,7 @@ Config = Mapping[str, Any]
 Fail = Callable[[str], UserError]
 """Makes the error that names option and folder."""
 
+TRAINED_LENGTH = "trained_length"  # field of config.json, ours
 EXACT_GELU = ("gelu", "gelu_python")  # gelu_new and others are approximations: other numbers
 LEAST_TYPES = 2
 """Rows of token types; an encoder with fewer gets copies of its first."""

@@ -2,7 +2,6 @@
 origin.json, which says where it came from.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -17,16 +16,20 @@ from tokenizers import Tokenizer
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_file, write_json
 from model.config import Architecture
-from model.pretraining.network.transformers_config import TRAINED_LENGTH
 from model.published import weights as published_weights
-from model.published.architecture import Config, Fail, read_architecture, read_config
-from model.published.card import read_card
+from model.published.architecture import (
+    TRAINED_LENGTH,
+    Config,
+    Fail,
+    read_architecture,
+    read_config,
+)
+from model.published.card import ABOUT, read_card, read_origin
 from model.published.places import Found, find_published
 from model.published.tokenizer import load_published_tokenizer
 from model.published.vocabulary import check_entries
 from model.wordpiece.tokenizer import list_entries, write_tokenizer
 
-ABOUT = "origin.json"
 WEIGHTS = "model.safetensors"
 GENERATOR = "generator"
 """Subfolder of the published generator of an ELECTRA."""
@@ -68,13 +71,6 @@ def hash_weights(folder: Path) -> str:
     """Return the SHA-256 of a folder's weights; empty where there are none."""
     file = folder / WEIGHTS
     return hash_file(file) if file.is_file() else ""
-
-
-def read_origin(folder: Path) -> dict[str, Any]:
-    """Return the origin.json of a folder; empty where there is none."""
-    file = folder / ABOUT
-    about: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    return about
 
 
 def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:

@@ -4,13 +4,12 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from beam_jobs.job.errors import TransientError
 from model.published.architecture import Fail
+from model.published.hub import download_model
 from model.published.place_forms import parse_place
 
 PACKAGE, REGISTRY = "package:", "models:/"
@@ -23,6 +22,8 @@ DESCRIBED_BY = [
 ]
 SAFE_WEIGHTS = ["model.safetensors", "model-*-of-*.safetensors"]
 PICKLED_WEIGHTS = ["pytorch_model.bin"]
+PATTERNS = [*DESCRIBED_BY, *SAFE_WEIGHTS], PICKLED_WEIGHTS
+"""What is downloaded: weights as safetensors, pickled ones only where there are no others."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ def find_published(place: str, scratch: Path, fail: Fail) -> Found:
     if Path(place).is_dir():
         return Found(Path(place), Path(place).resolve().name)
     if parse_place("hub", place) and not Path(place).exists():
-        return download_from_hub(place, fail)
+        parts = parse_place("hub", place)
+        folder = download_model(parts["name"], parts["revision"] or None, PATTERNS, fail)
+        return Found(folder, parts["name"], revision=folder.name)
     raise fail(
         "no such folder; give a folder, a hub name (org/name or org/name@revision), "
         f"{REGISTRY}name@alias or {PACKAGE}MODULE"
@@ -116,62 +119,3 @@ def copy_from_registry(place: str, scratch: Path, fail: Fail) -> Found:
     except ValueError as error:
         raise fail(str(error)) from None
     return Found(find_model_folder([folder], fail), name, version=number)
-
-
-def download_from_hub(place: str, fail: Fail) -> Found:
-    """Return the folder in the hub's cache, downloaded first if need be.
-
-    Weights as safetensors are preferred: pickled ones are fetched only where there are no others.
-    """
-    from huggingface_hub import snapshot_download
-
-    parts = parse_place("hub", place)
-    name, revision = parts["name"], parts["revision"]
-    with _translate_hub_errors(name, revision, fail):
-        folder = Path(
-            snapshot_download(
-                name, revision=revision or None, allow_patterns=[*DESCRIBED_BY, *SAFE_WEIGHTS]
-            )
-        )
-        if not any(folder.glob("model*.safetensors")):
-            snapshot_download(name, revision=folder.name, allow_patterns=PICKLED_WEIGHTS)
-    return Found(folder, name, revision=folder.name)
-
-
-@contextmanager
-def _translate_hub_errors(name: str, revision: str, fail: Fail) -> Iterator[None]:
-    """Raise one line that says what to do where the hub does not give a model."""
-    import httpx
-    from huggingface_hub import errors
-
-    try:
-        yield
-    except errors.GatedRepoError:
-        raise fail(
-            "the hub gives it to signed-in users only: accept its terms there, then set HF_TOKEN"
-        ) from None
-    except errors.RepositoryNotFoundError:
-        raise fail(f"the hub has no model {name} (or it is private: set HF_TOKEN)") from None
-    except errors.RevisionNotFoundError:
-        raise fail(f"{name} has no revision {revision} on the hub") from None
-    except (
-        errors.LocalEntryNotFoundError,
-        errors.OfflineModeIsEnabled,
-        errors.HfHubHTTPError,
-        httpx.HTTPError,
-        ConnectionError,
-        TimeoutError,
-    ):
-        away = fail(
-            "the hub cannot be reached, and its cache on this machine has no such model; on a "
-            f"machine with a network run `hf download {name} --local-dir DIR`, copy DIR here and "
-            "give it instead"
-        )
-        raise (away if _is_offline() else TransientError(str(away))) from None
-
-
-def _is_offline() -> bool:
-    """Return whether HF_HUB_OFFLINE keeps this process off the network."""
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)

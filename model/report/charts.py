@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
@@ -11,8 +11,10 @@ Interval = tuple[float, float, float]
 """Value, low, high."""
 
 
-def draw_lines(series: Series, x: str, y: str, log_x: bool = False) -> str | None:
-    """Draw a line per series."""
+def draw_lines(
+    series: Series, x: str, y: str, log_x: bool = False, dashed: Collection[str] = ()
+) -> str | None:
+    """Draw a line per series; those that others are compared with are `dashed`."""
     figure, axes = _create_figure()
     if figure is None:
         return None
@@ -22,7 +24,8 @@ def draw_lines(series: Series, x: str, y: str, log_x: bool = False) -> str | Non
             [p[0] for p in points],
             [p[1] for p in points],
             label=_escape_math(name),
-            marker=marker,
+            marker=None if name in dashed else marker,
+            linestyle="--" if name in dashed else "-",
             linewidth=1.5,
         )
     if log_x:

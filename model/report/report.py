@@ -22,6 +22,7 @@ from model.report import card, contamination
 from model.report.costs import build_cost_blocks
 from model.report.crossings import build_crossing_blocks
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table
+from model.report.probes import build_probe_blocks, warn_of_unchanged_arms
 from model.report.results import Difference, Results, load_results
 from model.report.sections import (
     build_difference_chart,
@@ -153,6 +154,7 @@ def _build_blocks(
     blocks += build_crossing_blocks(study, differences)
     blocks += build_cost_blocks(study, results)
     blocks += build_pretraining_curves(study, base)
+    blocks += build_probe_blocks(study, base)
     blocks += _build_data_blocks(study, results.tasks)
     blocks += build_setting_blocks(study, results)
     blocks += [Heading("Each run"), *build_learning_curves(results), *build_run_details(results)]
@@ -169,6 +171,7 @@ def _compose_question(results: Results) -> str:
 
 def _build_warnings(study: Mapping[str, Any], results: Results) -> list[Block]:
     blocks = contamination.warn_of_contamination(study, results.tasks)
+    blocks += warn_of_unchanged_arms(study)
     blocks += [
         Paragraph(f"The {_name_part(part['name'])} was left out: {part['why']}.", "warning")
         for part in study.get("left_out", [])

@@ -126,6 +126,11 @@ def figures(text: str) -> dict:
             ["--steps", 3, "--seeds", 0, 1, "--tasks", "polarity", "--reviews", REVIEWS],
             set(),
         ),
+        (
+            "published_step",
+            ["--encoder", "{electra}", "--shards", "{shards}", "--steps", 2, "--batch", 4],
+            {"speed_ratio", "published_tokens_per_cpu_second"},
+        ),
         ("state_type", ["--preset", "tiny", "--batch", 4, "--rounds", 1], {"rows"}),
         ("withholding_memory", ["--withhold", "{dump}"], set()),
         ("withholding_own", ["--input", "{dump}", "--rounds", 1], {"share"}),

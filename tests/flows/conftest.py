@@ -5,7 +5,11 @@ import os
 
 import pytest
 
+from flows.configuration.settings import fill_parameters
+from flows.runner.stage_runner import Plan
+from flows.runner.store import Store
 from flows.servers import prefect_server
+from tests.flows.made import write_encoder
 from tests.patience import PATIENCE_SECONDS, eventually
 
 
@@ -91,3 +95,24 @@ def heard(caplog):
     ours.addHandler(caplog.handler)
     yield caplog
     ours.removeHandler(caplog.handler)
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """A folder that looks like a published encoder's."""
+    return write_encoder(tmp_path / "mini-bert")
+
+
+@pytest.fixture
+def list_stages(tmp_path):
+    """The stages of a run, by their labels."""
+    from flows.domain_adaptation import graph
+
+    store = Store(tmp_path / "store")
+
+    def of(*settings):
+        plan = Plan(store)
+        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}, store=str(store.root)), plan)
+        return store, {stage.label: stage for stage, _ in plan.stages}
+
+    return of

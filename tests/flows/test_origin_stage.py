@@ -9,32 +9,10 @@ import pytest
 from beam_jobs.job.errors import UserError
 from flows.cli.main import attempt, build_parser
 from flows.configuration.origin_place import name_origin
-from flows.configuration.settings import fill_parameters
-from flows.domain_adaptation import graph
-from flows.runner.stage_runner import Plan
 from flows.runner.store import Store
 from flows.stages.origin import build_origin_stage
 from flows.ui.deployments import DEPLOYMENTS
-from tests.flows.made import publish, write_encoder
-
-
-@pytest.fixture
-def encoder(tmp_path):
-    """A folder that looks like a published encoder's."""
-    return write_encoder(tmp_path / "mini-bert")
-
-
-@pytest.fixture
-def list_stages(tmp_path):
-    """The stages of a run, by their labels."""
-    store = Store(tmp_path / "store")
-
-    def of(*settings):
-        plan = Plan(store)
-        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}, store=str(store.root)), plan)
-        return store, {stage.label: stage for stage, _ in plan.stages}
-
-    return of
+from tests.flows.made import write_encoder
 
 
 def test_a_folder_is_known_by_its_files_wherever_it_lies(tmp_path, encoder):
@@ -63,6 +41,15 @@ def test_a_name_on_the_hub_is_known_by_its_commit(tmp_path, monkeypatch):
     (model / "refs" / "main").write_text(commit)
     assert build_origin_stage("org/mini", store).fingerprint == pinned.fingerprint
     assert pinned.arguments(store, tmp_path)[1] == f"org/mini@{commit}"
+
+
+def test_a_hub_that_is_away_is_told_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "*")
+    with pytest.raises(UserError, match=r"start_from: org/mini is no folder, .* hf download"):
+        build_origin_stage("org/mini", Store(tmp_path / "store"))
 
 
 def test_a_package_is_known_by_its_version(tmp_path):
@@ -126,6 +113,56 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert "origin" not in " ".join(list_stages()[1]), "a run without one is what it was"
 
 
+def test_a_published_generator_is_loaded_with_its_discriminator(list_stages, encoder, tmp_path):
+    generator = write_encoder(tmp_path / "mini-generator", b"of the generator")
+    start = f"pretraining.start_from={encoder}"
+    both = start, f"pretraining.start_generator_from={generator}"
+    store, stages = list_stages(*both)
+    origin = stages["origin mini-bert"]
+    words = origin.arguments(store, tmp_path / "output")
+    assert words[:4] == ["--place", str(encoder), "--generator", str(generator)]
+    alone = list_stages(start)[1]["origin mini-bert"]
+    assert "--generator" not in alone.arguments(store, tmp_path)
+    assert alone.fingerprint != origin.fingerprint
+    write_encoder(generator, b"of another")
+    assert list_stages(*both)[1]["origin mini-bert"].fingerprint != origin.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "has_recipe"),
+    [("bert", "", False), ("bert", "electra", True), ("electra", "", True)],
+)
+def test_the_recipe_of_electras_counts_where_one_may_be_trained(
+    list_stages, encoder, kind, objective, has_recipe
+):
+    file = encoder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_type": kind}))
+    settings = [f"pretraining.objective={objective}"] if objective else []
+    _, stages = list_stages(f"pretraining.start_from={encoder}", *settings)
+    told = json.dumps(stages["pre-training"].parameters["recipe"])
+    assert ("generator_depth" in told) == has_recipe
+
+
+def test_a_share_of_general_text_is_replayed(list_stages, encoder, tmp_path):
+    (tmp_path / "general.txt").write_text("An encyclopaedia.\n")
+    start = f"pretraining.start_from={encoder}"
+    text = f"pretraining.general_text={tmp_path / 'general.txt'}"
+    store, stages = list_stages(start, text, "pretraining.replay_ratio=0.1")
+    general, training = stages["general-text shards"], stages["pre-training"]
+    assert general.inputs["corpus"] is stages["corpus"], "whose dev and test texts are kept out"
+    assert general.inputs["vocabulary"] is stages["shards"].inputs["vocabulary"]
+    words = training.arguments(store, tmp_path)
+    where = words.index("--replay")
+    assert words[where : where + 4] == [
+        *["--replay", str(store.folder(general))],
+        *["--replay_ratio", "0.1"],
+    ]
+    assert training.parameters["replay_ratio"] == 0.1
+    _, without = list_stages(start)
+    assert "replay_ratio" not in without["pre-training"].parameters
+    assert "general-text shards" not in without
+
+
 def test_other_weights_redo_all_that_is_made_of_them(list_stages, encoder):
     chosen = f"pretraining.start_from={encoder}"
     before = {name: stage.fingerprint for name, stage in list_stages(chosen)[1].items()}
@@ -176,6 +213,28 @@ def test_the_vocabulary_is_extended_or_new(list_stages, encoder, tmp_path, setti
             ["START", "vocabulary.source=new", "vocabulary.extend_words=9"],
             r"extend_words has no effect where source is new",
         ),
+        (
+            ["pretraining.start_generator_from=org/gen"],
+            r"start_generator_from=org/gen: belongs to the discriminator in .* which is empty",
+        ),
+        (
+            ["START", "pretraining.start_generator_from=/nowhere"],
+            r"pretraining\.start_generator_from: no folder /nowhere",
+        ),
+        (
+            ["START", "pretraining.start_generator_from=org/gen", "pretraining.objective=mlm"],
+            r"start_generator_from=org/gen: objective=mlm has no generator",
+        ),
+        (
+            ["pretraining.replay_ratio=0.1"],
+            r"replay_ratio=0\.1: a share of pretraining\.general_text, which is empty",
+        ),
+        (["pretraining.replay_ratio=1"], r"pretraining\.replay_ratio: Input should be less than"),
+        (["pretraining.general_text=/no"], r"pretraining\.general_text: no file /no"),
+        (
+            ["pretraining.general_text=/no", "shards.long_length=256"],
+            r"general_text: is mixed in at one length only; leave out shards\.long_length=256",
+        ),
         (["pretraining.start_from=what is this"], r"is no place of a published encoder: write a"),
         (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),
         (["pretraining.start_from=/nowhere"], r"pretraining\.start_from: no folder /nowhere"),
@@ -217,38 +276,6 @@ def test_the_forms_of_the_deployments_ask_for_it():
     assert asking == {"domain-adaptation", "pre-train", "study", "watch-dumps"}
 
 
-def test_a_dump_is_added_to_a_model_that_began_with_a_published_one(list_stages, encoder, tmp_path):
-    from flows import add_dump
-    from flows.configuration.parameters import Addition
-    from flows.configuration.settings import fill_form
-
-    store, stages = list_stages(f"pretraining.start_from={encoder}")
-    for stage in list(stages.values())[:6]:
-        publish(store, stage)
-    base, origin = stages["pre-training"], stages["origin mini-bert"]
-    form = fill_form(
-        Addition,
-        ["increment.base=last", "increment.steps=5", "finetuning.arms=pre-trained,base,origin"],
-        dump={"paths": ["sample:70"]},
-        store=str(store.root),
-    )
-    plan = Plan(store)
-    add_dump.graph(add_dump.prepare_addition(form, plan), plan)
-    [training] = [stage for stage, _ in plan.stages if stage.name == "pretraining"]
-    assert training.inputs["base"].fingerprint == base.fingerprint
-    (store.folder(base) / "encoder").mkdir()
-    words = training.arguments(store, tmp_path)
-    assert words[words.index("--start_from") + 1] == str(store.folder(base) / "encoder")
-    assert "--start_generator_from" not in words
-    [report] = [stage for stage, _ in plan.stages if stage.name == "report"]
-    cells = [stage for stage, _ in plan.stages if stage.name == "finetuning"]
-    assert {cell.labels["arm"] for cell in cells} == {"adapted", "base", "mini-bert as published"}
-    assert any(
-        source.fingerprint == origin.fingerprint for c in cells for source in c.inputs.values()
-    )
-    assert "from mini-bert" in report.parameters["title"]
-
-
 @pytest.mark.parametrize(
     ("counts", "is_probed"),
     [
@@ -258,15 +285,21 @@ def test_a_dump_is_added_to_a_model_that_began_with_a_published_one(list_stages,
     ],
 )
 def test_training_is_measured_on_the_labels_that_the_corpus_has(
-    list_stages, encoder, counts, is_probed
+    list_stages, encoder, counts, is_probed, heard
 ):
-    store, stages = list_stages(f"pretraining.start_from={encoder}")
+    setting = 'pretraining.settings={"probe_margin": "0", "origin_pull": "10"}'
+    store, stages = list_stages(f"pretraining.start_from={encoder}", setting)
     corpus, training = stages["corpus"], stages["pre-training"]
     store.publish(corpus, {"stars": counts})
     words = training.arguments(store, store.folder(training))
     assert ("--probe" in words) == is_probed
     if is_probed:
         assert words[words.index("--probe") + 1] == str(store.folder(corpus))
+    assert ("probe_margin=0" in words) == is_probed
+    assert "origin_pull=10" in words
+    told = {record.getMessage() for record in heard.records}
+    assert len(told) == (0 if is_probed else 1)
+    assert is_probed or "nothing protects the published weights" in told.pop()
 
 
 def test_settings_against_forgetting_need_a_published_start(list_stages, encoder):

@@ -142,3 +142,13 @@ def test_a_corpus_that_keeps_near_copies_of_its_tests_is_told(made):
         "held_out": [],
         "withhold_own": False,
     }
+
+
+def test_the_report_is_told_which_state_a_probe_chose(made):
+    store, stages = made
+    corpus, encoder = stages["corpus"], stages["pre-training"]
+    store.publish(encoder, {"written_step": 0})
+    cells = [cell("adapted", corpus, encoder), cell("random", corpus, None)]
+    told = report.describe_study(store, "T", Parameters(), [], encoder, cells)
+    assert [arm.get("written_steps") for arm in told["arms"]] == [[0], None]
+    assert told["pretraining"][0]["written_step"] == 0

@@ -25,7 +25,7 @@ from model.finetuning.features.featurizer import Featurizer
 from model.finetuning.network import cheap_dropout, fused_layers
 from model.finetuning.network.heads import MeanPooledClassifier
 from model.finetuning.network.random_encoder import build_random_network
-from model.pretraining.network.transformers_config import TRAINED_LENGTH
+from model.published.architecture import TRAINED_LENGTH
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names architectures give dropout rates in config.json."""

@@ -103,6 +103,16 @@ def build_classifier() -> Pipeline:
     return make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=1000))
 
 
+def describe_fall(step: int, accuracy: float, origin: float) -> str | None:
+    """Return a warning where the loaded encoder is better than a later state; else None."""
+    if not step or accuracy >= origin:
+        return None
+    return (
+        f"step {step:,}: the probe has {accuracy:.1%}, the loaded encoder {origin:.1%}: training "
+        "has made it worse so far"
+    )
+
+
 def _read_reviews(corpus: Path, split: Split, count: int, featurizer: Featurizer) -> Reviews:
     sampling = Sampling(count, seed=0, balanced=True)
     try:

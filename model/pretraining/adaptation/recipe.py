@@ -4,10 +4,13 @@ Imports no torch.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.published.architecture import read_architecture, read_config
+from model.config import Architecture
+from model.published.architecture import TRAINED_LENGTH, read_architecture, read_config
+from model.published.card import ABOUT
 
 NEW_HEAD_SETTINGS: Mapping[str, str] = {
     "learning_rate": "2e-3",
@@ -22,8 +25,8 @@ OLD_HEAD_SETTINGS: Mapping[str, str] = {
     "learning_rate": "5e-5",
     "warmup": "0.1",
 }
-"""Of a masked language model with its head (Sun et al. 2019, arXiv 1905.05583: 5e-5 and a tenth);
-not measured here.
+"""Of a masked language model with its head (Sun et al. 2019, arXiv 1905.05583: 5e-5 and a tenth),
+and of an ELECTRA; not measured here.
 """
 GENERATOR_DEPTH = 1 / 3
 """Of a generator that is made of a loaded trunk, as a share of its layers: those nearest to the
@@ -32,40 +35,76 @@ width (Clark et al. 2020, section 3.2).
 """
 HEADS = ("ForMaskedLM", "ForPreTraining")
 TEN_PROBES = {"validate_every": "0"}
+"""Where a probe is taken: a tenth of the steps lies between two."""
 
 
-def choose_settings(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+@dataclass(frozen=True)
+class Start:
+    """What config.json says of a folder of start weights."""
+
+    is_electra: bool
+    has_lm_head: bool
+    is_published: bool
+    """Rather than written by model.pretrain, whose trainings go on with their preset's rates."""
+    architecture: Architecture
+
+    @classmethod
+    def read(cls, folder: Path) -> "Start":
+        """Read a folder; UserError for what has no place in our encoder."""
+
+        def make_error(text: str) -> UserError:
+            return UserError(f"--start-from {folder}: {text}")
+
+        config = read_config(folder, make_error)
+        heads = [str(head) for head in config.get("architectures") or []]
+        is_electra = config.get("model_type") == "electra"
+        return cls(
+            is_electra,
+            any(head.endswith(HEADS) for head in heads if head != "ElectraForPreTraining"),
+            (folder / ABOUT).is_file() or TRAINED_LENGTH not in config,
+            read_architecture(config, make_error),
+        )
+
+    @property
+    def is_discriminator(self) -> bool:
+        return self.is_electra and not self.has_lm_head
+
+
+def choose_settings(
+    folder: Path, given: Mapping[str, str], is_probed: bool = False, has_generator: bool = False
+) -> dict[str, str]:
     """Return the settings that a folder of start weights asks for, as texts; `given` win. Learning
     rates go together: who gives one of them gets none of the others.
 
     A masked language model, and every encoder of BERT's family without a discriminator, goes on as
-    a masked language model; a discriminator, or google's checkpoint, as the preset says. Where such
-    an encoder is to become an ELECTRA, its first layers become the generator.
+    a masked language model; a discriminator, or google's checkpoint, as an ELECTRA. Where an
+    ELECTRA is made of a published discriminator without its generator (`has_generator` says
+    whether one is loaded beside), or of another trunk, its first layers become the generator.
     """
-    if not (folder / "config.json").is_file():
-        return {}
-
-    def make_error(text: str) -> UserError:
-        return UserError(f"--start-from {folder}: {text}")
-
-    config = read_config(folder, make_error)
-    heads = [str(head) for head in config.get("architectures") or []]
-    is_discriminator = config.get("model_type") == "electra" and "ElectraForMaskedLM" not in heads
+    start = Start.read(folder) if (folder / "config.json").is_file() else None
+    chosen = dict(TEN_PROBES) if is_probed else {}
+    is_discriminator = start is None or start.is_discriminator
     objective = given.get("objective", "electra" if is_discriminator else "mlm")
-    has_own_generator = objective == "electra" and "generator_multiplier" in given
-    if is_discriminator or has_own_generator or objective == "mlm+nsp":
-        return {}
-    if objective == "electra":
-        layers = max(1, round(read_architecture(config, make_error).layers * GENERATOR_DEPTH))
-        chosen = {"generator_multiplier": "1", "generator_layers": str(layers)}
-    elif config.get("model_type") == "electra":
-        chosen = {"objective": "mlm"}
-    else:
-        has_head = any(head.endswith(HEADS) for head in heads)
-        chosen = {"objective": "mlm", **TEN_PROBES}
-        if not set(NEW_HEAD_SETTINGS) & set(given):
-            chosen |= OLD_HEAD_SETTINGS if has_head else NEW_HEAD_SETTINGS
+    if not is_discriminator and objective == "mlm":
+        chosen["objective"] = objective
+    is_new_pair = start and objective == "electra" and not has_generator
+    if start and is_new_pair and (start.is_published or not start.is_discriminator):
+        chosen |= _choose_generator(start.architecture, given)
+    is_published = start is None or start.is_published
+    if is_published and objective != "mlm+nsp" and not set(NEW_HEAD_SETTINGS) & set(given):
+        is_bare = start and objective == "mlm" and not start.has_lm_head
+        chosen |= NEW_HEAD_SETTINGS if is_bare else OLD_HEAD_SETTINGS
     return {name: text for name, text in chosen.items() if name not in given}
+
+
+def _choose_generator(trunk: Architecture, given: Mapping[str, str]) -> dict[str, str]:
+    """Return how deep a generator of a trunk's first layers is; nothing for one of another width,
+    which is new.
+    """
+    if "generator_multiplier" in given:
+        return {}
+    layers = max(1, round(trunk.layers * GENERATOR_DEPTH))
+    return {"generator_multiplier": "1", "generator_layers": str(layers)}
 
 
 def describe_settings(folder: Path, chosen: Mapping[str, str]) -> str:

@@ -137,10 +137,10 @@ def describe_origin(
 ) -> str:
     """Return one line for the log; `initial` is what load_weights returned."""
     parts = dict.fromkeys(name if "[" in name else name.split(".")[0] for name in initial)
-    is_cut = any(source.is_cut for source in _list_sources(model, shape, origin))
+    cut = [source.shape.layers for source in _list_sources(model, shape, origin) if source.is_cut]
     return (
         f"starting from {origin.main}"
-        + ("; the generator of its first layers" if is_cut else "")
+        + (f"; the generator is made of {cut[0]} of its {shape.layers} layers" if cut else "")
         + (f"; newly initialized: {', '.join(parts)}" if parts else "")
     )
 

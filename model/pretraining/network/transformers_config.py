@@ -9,10 +9,10 @@ from beam_jobs.job.files import link_path, write_json
 from model.config import Architecture
 from model.presets import Preset
 from model.pretraining.input.sequences import Shards
+from model.published.architecture import TRAINED_LENGTH
 from model.published.vocabulary import read_words
 
 Role = Literal["discriminator", "generator"]
-TRAINED_LENGTH = "trained_length"  # field of config.json, ours
 START = "pretraining_start"
 """Field of config.json, ours: how the weights were drawn that pre-training began with. Its own
 `initializer_range` is of new heads, which transformers draws.

@@ -41,6 +41,20 @@ def test_every_stage_keeps_its_fingerprint_and_its_command_line(tmp_path):
         assert (other.label, other.tags, other.tracked) == (one.label, one.tags, one.tracked)
 
 
+def test_a_published_start_crosses_with_its_generator_and_general_text(
+    list_stages, encoder, tmp_path
+):
+    (tmp_path / "general.txt").write_text("An encyclopaedia.\n")
+    start = [f"pretraining.{name}={encoder}" for name in ("start_from", "start_generator_from")]
+    here, stages = list_stages(*start, f"pretraining.general_text={tmp_path / 'general.txt'}")
+    made = [stages[name] for name in ("origin mini-bert", "general-text shards", "pre-training")]
+    there = Store(tmp_path / "there")
+    for one, other in zip(made, cross(made, here.root, there.root), strict=True):
+        assert one.fingerprint == other.fingerprint
+        words, theirs = (s.arguments(at, at.folder(s)) for s, at in ((one, here), (other, there)))
+        assert theirs == [word.replace(str(here.root), str(there.root)) for word in words]
+
+
 def test_the_root_of_the_store_stays_at_home(tmp_path):
     stages = plan(tmp_path / "here")
     assert str(tmp_path / "here" / "samples") not in json.dumps(

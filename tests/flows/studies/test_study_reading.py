@@ -1,5 +1,7 @@
 """Study files: read once, with their mistakes named, and expanded."""
 
+import json
+
 import pytest
 import yaml
 
@@ -8,8 +10,11 @@ from flows.configuration.parameters import Parameters
 from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import Study, StudyChoice, expand_grid
 from flows.studies import study_reading
+from flows.studies.held_out import list_seen_shards
 from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
+from flows.studies.study_report import list_written_steps
 from tests.flows.studies.loaded import (
+    build_stages,
     list_shipped_variables,
     load_content,
     read_shipped,
@@ -186,6 +191,18 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
             r"arms\[0\]: pretraining\.set\.layers: the shape is that of org/mini; leave it out",
         ),
         ({"start_from": "/nowhere"}, r"pretraining\.start_from: /nowhere is no model folder"),
+        (
+            {"start_from": "org/mini", "start_generator_from": "/nowhere"},
+            r"pretraining\.start_generator_from: /nowhere is no model folder",
+        ),
+        (
+            {"start_generator_from": "org/gen"},
+            r"start_generator_from: belongs to the discriminator in start_from, which is empty",
+        ),
+        (
+            {"start_from": "a/b", "start_generator_from": "a/c", "set": {"objective": "mlm"}},
+            r"start_generator_from: objective=mlm has no generator",
+        ),
     ],
 )
 def test_a_start_that_makes_no_sense_is_named(pretraining, words, tmp_path):
@@ -193,6 +210,106 @@ def test_a_start_that_makes_no_sense_is_named(pretraining, words, tmp_path):
     written = {"arms": [arm], "tasks": [{"task": "polarity", "data": "${corpus}"}]}
     with pytest.raises(UserError, match=words):
         load_content(written, tmp_path)
+
+
+def write_shards_json(folder, **told):
+    folder.mkdir()
+    (folder / "shards.json").write_text(json.dumps(told))
+    return str(folder)
+
+
+def test_an_arm_may_replay_general_text_where_some_is_given(tmp_path):
+    own = {"shards": "${shards}", "start_from": str(write_published(tmp_path / "mini"))}
+    replay = {"replay": "${general_shards}", "replay_ratio": 0.1}
+    arms = [{"name": "plain", "pretraining": own}, {"name": "mixed", "pretraining": own | replay}]
+    written = {"arms": arms, "tasks": [{"task": "polarity", "data": "${corpus}"}]}
+    loaded = load_content(written, tmp_path, general_text=["some.txt"])
+    assert loaded.wanted == {"corpus", "shards", "general_shards"}
+    without = load_content(written, tmp_path)
+    assert [arm.name for arm in without.study.arms] == ["plain"]
+    assert "--general FILES" in without.left_out["mixed"]
+    assert without.wanted == {"corpus", "shards"}
+
+
+@pytest.mark.parametrize(
+    ("pretraining", "words"),
+    [
+        ({"replay_ratio": 0.1}, r"pretraining\.replay_ratio: a share of `replay`, which is empty"),
+        ({"replay": "${shards}"}, r"pretraining\.replay: <shards> is what the arm trains on"),
+        ({"replay": "${extended_shards}"}, r"pretraining\.replay: .* another vocabulary than"),
+        ({"replay": "/nowhere"}, r"pretraining\.replay: /nowhere is no folder of shards"),
+        ({"shards": "A", "replay": "B"}, r"pretraining\.replay: .*B has another vocabulary than"),
+        ({"shards": "A", "replay": "C"}, r"pretraining\.replay: .*C has another length than"),
+    ],
+)
+def test_what_cannot_be_replayed_is_named(pretraining, words, tmp_path):
+    folders = {
+        "A": write_shards_json(tmp_path / "A", vocabulary_fingerprint="a", max_length=128),
+        "B": write_shards_json(tmp_path / "B", vocabulary_fingerprint="b", max_length=128),
+        "C": write_shards_json(tmp_path / "C", vocabulary_fingerprint="a", max_length=64),
+    }
+    own = {name: folders.get(value, value) for name, value in pretraining.items()}
+    arm = {"name": "one", "pretraining": {"shards": "${shards}", "start_from": "${origin}", **own}}
+    written = {"arms": [arm], "tasks": [{"task": "polarity", "data": "${corpus}"}]}
+    form = fill_parameters(
+        [f"pretraining.start_from={write_published(tmp_path / 'mini')}"], store=str(tmp_path)
+    )
+    choice = StudyChoice(own=Study.model_validate(written))
+    with pytest.raises(UserError, match=words):
+        load_study(form, choice)
+
+
+def test_a_replayed_share_counts_among_tokens_and_what_was_seen(tmp_path):
+    shards = [
+        write_shards_json(tmp_path / "own", sequences=10, tokens=1200),
+        write_shards_json(tmp_path / "other", sequences=10, tokens=600),
+    ]
+    mixed = {"shards": shards[0], "replay": shards[1], "replay_ratio": 0.5}
+    arms = [
+        {"name": "plain", "pretraining": {"shards": shards[0], "set": {"steps": 900}}},
+        {"name": "mixed", "pretraining": {**mixed, "same_tokens_as": "plain"}},
+    ]
+    stages = build_stages(
+        {"arms": arms, "tasks": [{"task": "polarity", "data": str(tmp_path)}]}, tmp_path / "store"
+    )
+    (_, _, plain), (arm, _, stage) = stages.pretrainings
+    words = stage.arguments(stages.store, tmp_path)
+    assert words[words.index("--replay") :][:4] == ["--replay", shards[1], "--replay_ratio", "0.5"]
+    assert words[words.index("--steps") + 1] == "1200", "900 · 120 tokens, 90 a sequence"
+    assert "replay_ratio" not in plain.parameters
+    assert list_seen_shards(arm, {arm.name: arm}) == set(shards)
+
+
+def test_the_report_is_told_which_states_the_probes_of_an_arm_chose(tmp_path):
+    own = {"shards": write_shards_json(tmp_path / "own")}
+    arms = [{"name": "one", "pretraining": own}, {"name": "two", "encoder": "org/mini"}]
+    tasks = [{"task": "polarity", "data": str(tmp_path)}]
+    stages = build_stages(
+        {"arms": arms, "tasks": tasks, "pretraining_seeds": [0, 1]}, tmp_path / "store"
+    )
+    for (_, _, stage), step in zip(stages.pretrainings, (0, 40), strict=True):
+        stages.store.folder(stage).mkdir(parents=True)
+        stages.store.publish(stage, {"written_step": step})
+    told = [list_written_steps(stages, arm) for arm in stages.study.arms]
+    assert told == [[0, 40], []]
+
+
+def test_an_arm_starts_from_a_discriminator_and_its_generator(tmp_path):
+    places = [str(write_published(tmp_path / name)) for name in ("mini", "generator")]
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "shards.json").write_text("{}")
+    own = {"shards": str(tmp_path / "shards"), "start_from": places[0]}
+    arms = [
+        {"name": "both", "pretraining": {**own, "start_generator_from": places[1]}},
+        {"name": "alone", "pretraining": own},
+    ]
+    stages = build_stages(
+        {"arms": arms, "tasks": [{"task": "polarity", "data": str(tmp_path)}]}, tmp_path / "store"
+    )
+    both, alone = (stages.find_origin(arm) for arm in stages.study.arms)
+    assert both.arguments(stages.store, tmp_path)[2:4] == ["--generator", places[1]]
+    assert "--generator" not in alone.arguments(stages.store, tmp_path)
+    assert len(stages.origins) == 2
 
 
 def test_the_table_of_studies_names_their_variables():

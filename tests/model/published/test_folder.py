@@ -226,6 +226,36 @@ def test_training_starts_from_a_package_by_its_name(tmp_path, monkeypatch):
     )
 
 
+def drop_weight(folder):
+    """What only loading the weights shows: they are of as many layers as config.json says."""
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.bias"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("form", "spoil"),
+    [
+        ("folder", cut_weights),
+        ("folder", drop_weight),
+        ("folder", drop_tokenizer),
+        ("package", cut_weights),
+        ("package", drop_tokenizer),
+    ],
+)
+def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, tmp_path, monkeypatch):
+    module = write_package(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    spoil(module / "model")
+    place = str(module / "model") if form == "folder" else "package:tiny_published"
+    shards = write_shards(tmp_path / "shards", sequences=8)
+    words = ["--output", str(tmp_path / "run"), "--start-from", place]
+    words += ["--preset", "tiny", "--steps", "1", "--device", "cpu", "--threads", "1"]
+    with pytest.raises(UserError, match=f"--start-from {place}"):
+        pretrain(["--shards", str(shards), *words, "--set", "batch=4"])
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_job_prints_its_result(tmp_path):
     source = write_checkpoint(tmp_path / "published")
     words = ["-m", "model.origin", "--place", str(source), "--output", str(tmp_path / "origin")]

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from beam_jobs.job.errors import UserError
 from model.origin import run
+from model.published.hub import BrokenOff, Download
 from model.published.places import is_named
 from model.tracking.mlflow_client import create_client
 from tests.model.published.checkpoints import write_checkpoint
@@ -28,6 +29,10 @@ class Hub(BaseHTTPRequestHandler):
 
     folder: Path
     requested: list[str]
+    cut = ""
+    """What becomes of weights: of `announced` the whole length is, and half comes; of `short` half
+    is announced, too.
+    """
 
     def do_HEAD(self):
         self.do_GET()
@@ -44,8 +49,13 @@ class Hub(BaseHTTPRequestHandler):
         resolved = f"/lab/tiny/resolve/{COMMIT}/"
         file = self.folder / path.removeprefix(resolved)
         if path.startswith(resolved) and file.is_file():
-            return self.answer(file.read_bytes())
+            is_cut = self.cut and file.suffix == ".safetensors" and self.command == "GET"
+            return (self.answer_in_part if is_cut else self.answer)(file.read_bytes())
         return self.refuse("RepoNotFound")
+
+    def answer_in_part(self, content):
+        part = content[: len(content) // 2]
+        return self.answer(part, len(part if self.cut == "short" else content))
 
     def describe(self):
         files = sorted(file.name for file in self.folder.iterdir())
@@ -59,9 +69,9 @@ class Hub(BaseHTTPRequestHandler):
             for f in files
         ]
 
-    def answer(self, content):
+    def answer(self, content, length=None):
         self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(length or len(content)))
         self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.end_headers()
@@ -159,6 +169,50 @@ def test_what_the_hub_does_not_give_is_one_line(place, changed, told, code, tmp_
     assert told in lines[-1]
     assert "Traceback" not in refused.stderr
     assert not (tmp_path / "origin").exists()
+
+
+@pytest.mark.parametrize("cut", ["announced", "short"])
+def test_an_answer_that_is_cut_short_is_one_line_and_nothing_stays(cut, tmp_path, hub):
+    handler, environment = hub
+    source = write_checkpoint(tmp_path / "published")
+    handler.cut = cut
+    broken = bring("lab/tiny", tmp_path / "origin", environment)
+    assert broken.returncode == os.EX_TEMPFAIL, broken.stderr
+    told = broken.stderr.strip().splitlines()[-1]
+    assert told.startswith("error: --place lab/tiny: the download from the hub broke off (")
+    assert told.endswith("); run the same again")
+    assert "Traceback" not in broken.stderr
+    assert not (tmp_path / "origin").exists()
+    handler.cut = ""
+    again = bring("lab/tiny", tmp_path / "origin", environment)
+    assert again.returncode == 0, again.stderr
+    assert load_file(tmp_path / "origin" / "model.safetensors").keys() == (
+        load_file(source / "model.safetensors").keys()
+    )
+
+
+def test_a_file_is_not_begun_anew_for_ever():
+    """The hub's client tries again as long as each attempt brings something."""
+    bar = Download("lab/tiny").build_bar_class()(unit="B", total=10)
+    for _ in range(3):
+        bar.update(5)
+        bar.update(-5)
+    with pytest.raises(BrokenOff):
+        bar.update(-5)
+
+
+def test_a_download_tells_its_progress_to_the_process_above(tmp_path, hub):
+    source = write_checkpoint(tmp_path / "published")
+    environment = hub[1] | {"AMAZON_ELECTRA_PROGRESS": "json"}
+    done = bring("lab/tiny", tmp_path / "origin", environment)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("PROGRESS ")]
+    reports = [json.loads(line.removeprefix("PROGRESS ")) for line in lines]
+    assert {report["description"] for report in reports} == {"download lab/tiny"}
+    last, size = reports[-1], sum(file.stat().st_size for file in source.iterdir())
+    assert (last["unit"], last["done"], last["total"]) == ("kB", size // 1000, size // 1000)
+    again = bring("lab/tiny", tmp_path / "again", environment)
+    assert again.returncode == 0
+    assert "PROGRESS" not in again.stderr, "it is in the cache"
 
 
 @pytest.fixture

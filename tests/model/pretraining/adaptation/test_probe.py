@@ -1,5 +1,7 @@
 """The probe: what it reads, when it is taken, and which weights it has written."""
 
+import time
+
 import pytest
 import torch
 
@@ -39,6 +41,22 @@ def test_the_loaded_encoder_is_measured_before_the_first_step_then_ten_times(mad
     assert result["probe_last_accuracy"] == probes[20]
     assert result["probe_best_accuracy"] == max(probes.values())
     assert 0.7 < probes[0] <= 1.0  # words tell the stars, so random vectors do
+    assert result["measuring_cpu_seconds"] > 0
+    speed = result["tokens"] / result["cpu_seconds"]
+    assert result["tokens_per_cpu_second"] == pytest.approx(speed, rel=0.01)
+
+
+def test_what_probes_cost_is_no_training(made, tmp_path, monkeypatch):
+    def measure(self, model, device):
+        began = time.process_time()
+        while time.process_time() - began < 0.5:
+            pass
+        return {"probe_accuracy": 0.5}
+
+    monkeypatch.setattr(Probe, "__call__", measure)
+    result = train(made, tmp_path, "--probe", str(made / "corpus"))
+    assert result["measuring_cpu_seconds"] > 11 * 0.5
+    assert result["cpu_seconds"] < 5
 
 
 def test_the_best_state_is_written_not_the_last(made, tmp_path):
@@ -68,12 +86,33 @@ def test_where_no_state_is_better_the_loaded_weights_are_written_and_that_is_sai
     assert "unchanged" in (output / "encoder" / "README.md").read_text()
 
 
+def test_an_adapted_encoder_is_protected_too_when_it_is_gone_on_with(made, tmp_path):
+    write_corpus(tmp_path / "easy", words=1)
+    first, second = train(made, tmp_path / "first"), tmp_path / "second"
+    words = ("--start-from", first["encoder"], "--probe", str(tmp_path / "easy"))
+    result = train(made, second, *words, "learning_rate=0.1")
+    assert (result["written_step"], result["probe_origin_accuracy"]) == (0, 1.0)
+    assert len(read_probes(second)) == 11
+    name = "electra.encoder.layer.0.output.dense.weight"
+    before = read_weights(tmp_path / "first")[name]
+    assert torch.equal(read_weights(second)[name], before)
+
+
 def test_a_state_that_is_better_by_chance_replaces_nothing(made, tmp_path):
     chosen = ("validate_every=1", "probe_margin=20")
     result = train(made, tmp_path, "--probe", str(made / "corpus"), *chosen)
     probes = read_probes(tmp_path)
     assert probes[0] < max(probes.values())
     assert (result["written_step"], result["probe_best_accuracy"]) == (0, probes[0])
+
+
+def test_a_state_that_is_worse_than_the_loaded_one_is_told_at_once(made, tmp_path, capsys):
+    train(made, tmp_path, "--probe", str(made / "corpus"), "learning_rate=0.1")
+    probes = read_probes(tmp_path)
+    fallen = [step for step, accuracy in probes.items() if accuracy < probes[0]]
+    told = [line for line in capsys.readouterr().err.splitlines() if "worse so far" in line]
+    assert [int(line.split()[1].rstrip(":")) for line in told] == fallen
+    assert fallen
 
 
 def test_the_probe_measures_the_average_that_is_written(made, tmp_path):

@@ -3,9 +3,20 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
-from model.pretraining.adaptation.recipe import choose_settings, describe_settings
+from model.pretrain import run
+from model.pretraining.adaptation.recipe import (
+    NEW_HEAD_SETTINGS,
+    OLD_HEAD_SETTINGS,
+    choose_settings,
+    describe_settings,
+)
+from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import train, write_all
+from tests.model.published.checkpoints import write_checkpoint
+from tests.model.synthetic_shards import write_shards
 
 
 @pytest.fixture(scope="module")
@@ -13,9 +24,23 @@ def made(tmp_path_factory):
     return write_all(tmp_path_factory.mktemp("made"))
 
 
+SHAPE = {
+    "num_hidden_layers": 3,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "embedding_size": 32,
+    "n_layers": 3,
+    "dim": 32,
+    "hidden_dim": 64,
+    "n_heads": 4,
+}
+"""Of BERT's family, and by DistilBERT's names."""
+
+
 def write_config(folder, **fields):
     folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(fields))
+    (folder / "config.json").write_text(json.dumps(SHAPE | fields))
     return folder
 
 
@@ -34,25 +59,86 @@ def test_what_is_set_wins(made, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("kind", "head", "objective", "head_steps"),
+    ("kind", "head", "objective", "rates"),
     [
-        ("bert", "BertModel", "mlm", "0.4"),
-        ("bert", "BertForPreTraining", "mlm", None),
-        ("distilbert", "DistilBertForMaskedLM", "mlm", None),
-        ("roberta", "RobertaModel", "mlm", "0.4"),
-        ("electra", "ElectraForPreTraining", None, None),
-        ("electra", "ElectraForMaskedLM", "mlm", None),
+        ("bert", "BertModel", "mlm", NEW_HEAD_SETTINGS),
+        ("bert", "BertForPreTraining", "mlm", OLD_HEAD_SETTINGS),
+        ("distilbert", "DistilBertForMaskedLM", "mlm", OLD_HEAD_SETTINGS),
+        ("roberta", "RobertaModel", "mlm", NEW_HEAD_SETTINGS),
+        ("electra", "ElectraForMaskedLM", "mlm", OLD_HEAD_SETTINGS),
+        ("electra", "ElectraForPreTraining", None, OLD_HEAD_SETTINGS),
     ],
 )
-def test_objective_and_settings_by_kind(tmp_path, kind, head, objective, head_steps):
+def test_objective_and_rates_by_kind(tmp_path, kind, head, objective, rates):
     """A head that was published needs no steps of its own."""
     folder = write_config(tmp_path / "origin", model_type=kind, architectures=[head])
-    chosen = choose_settings(folder, {})
-    assert (chosen.get("objective"), chosen.get("head_steps")) == (objective, head_steps)
+    chosen = choose_settings(folder, {}, has_generator=True)
+    assert chosen == {**({"objective": objective} if objective else {}), **rates}
 
 
-def test_a_checkpoint_without_a_config_is_googles_and_asks_for_nothing(tmp_path):
-    assert choose_settings(tmp_path / "model.ckpt-7", {}) == {}
+def test_a_checkpoint_without_a_config_is_googles_with_both_networks(tmp_path):
+    assert choose_settings(tmp_path / "model.ckpt-7", {}) == OLD_HEAD_SETTINGS
+
+
+def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_path):
+    heads = {"model_type": "electra", "architectures": ["ElectraForPreTraining"]}
+    folder = write_config(tmp_path / "origin", **heads)
+    cut = {"generator_multiplier": "1", "generator_layers": "1"}
+    assert choose_settings(folder, {}) == {**cut, **OLD_HEAD_SETTINGS}
+    assert choose_settings(folder, {}, has_generator=True) == OLD_HEAD_SETTINGS
+    assert choose_settings(folder, {"generator_multiplier": "0.5"}) == OLD_HEAD_SETTINGS
+    assert choose_settings(folder, {"learning_rate": "1e-4"}) == cut
+    assert choose_settings(folder, {"objective": "mlm"}) == NEW_HEAD_SETTINGS
+
+
+def train_discriminator(folder, *words):
+    """Train the published discriminator in a folder for twelve steps at the rates of the recipe."""
+    shards = write_shards(folder / "shards", sequences=32)
+    write_checkpoint(folder / "electra", "ELECTRA's discriminator")
+    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "12"]
+    fixed += ["--shards", str(shards), "--output", str(folder / "out")]
+    sets = [w for one in ("batch=4", "log_every=1", "precision=fp32") for w in ("--set", one)]
+    run([*fixed, "--start-from", str(folder / "electra"), *sets, *words])
+    rates = [line["learning_rate"] for line in read_metrics(folder / "out")]
+    return load_file(folder / "out" / "generator" / "model.safetensors"), max(rates)
+
+
+def test_a_discriminator_alone_is_trained_with_a_generator_of_its_first_layers(tmp_path, capsys):
+    generator, rate = train_discriminator(tmp_path)
+    told = capsys.readouterr().err
+    assert "learning_rate=5e-5, warmup=0.1" in told
+    assert "generator_multiplier=1, generator_layers=1" in told
+    assert "the generator is made of 1 of its 3 layers" in told
+    assert 4e-5 < rate <= 5e-5
+    published = load_file(tmp_path / "electra" / "model.safetensors")
+    name = "electra.encoder.layer.0.output.dense.weight"
+    torch.testing.assert_close(generator[name], published[name], atol=2e-3, rtol=0)
+    assert not any(".layer.1." in name for name in generator)
+
+
+def test_a_discriminator_is_trained_with_its_published_generator(tmp_path, capsys):
+    narrow = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 64}
+    given = write_checkpoint(tmp_path / "generator", "ELECTRA's generator", **narrow)
+    generator, rate = train_discriminator(tmp_path, "--start-generator-from", str(given))
+    told = capsys.readouterr().err
+    assert "generator_layers" not in told
+    assert "newly initialized" not in told
+    assert 4e-5 < rate <= 5e-5
+    name = "electra.encoder.layer.2.output.dense.weight"
+    published = load_file(given / "model.safetensors")
+    torch.testing.assert_close(generator[name], published[name], atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("head", ["ElectraForMaskedLM", "ElectraForPreTraining"])
+def test_what_was_trained_here_goes_on_as_its_preset_says(tmp_path, head):
+    """Unless a graph starts from it as from any published one, and so brought it with an
+    origin.json.
+    """
+    about = {"model_type": "electra", "architectures": [head], "trained_length": 32}
+    folder = write_config(tmp_path / "ours", **about)
+    assert set(choose_settings(folder, {})) <= {"objective"}
+    (folder / "origin.json").write_text("{}")
+    assert choose_settings(folder, {})["learning_rate"] == "5e-5"
 
 
 def test_another_objective_gets_none_of_the_settings(tmp_path):
@@ -61,28 +147,33 @@ def test_another_objective_gets_none_of_the_settings(tmp_path):
 
 
 def test_an_electra_of_a_trunk_gets_a_generator_of_its_first_layers(made, tmp_path, capsys):
-    chosen = {"generator_multiplier": "1", "generator_layers": "1"}
-    assert choose_settings(made / "bert", {"objective": "electra"}) == chosen
-    assert (
-        choose_settings(made / "bert", {"objective": "electra", "generator_multiplier": "0.5"})
-        == {}
+    given = {"objective": "electra"}
+    chosen = {"generator_multiplier": "1", "generator_layers": "1", **OLD_HEAD_SETTINGS}
+    assert choose_settings(made / "bert", given) == chosen
+    narrow = {**given, "generator_multiplier": "0.5"}
+    assert choose_settings(made / "bert", narrow) == OLD_HEAD_SETTINGS
+    assert "generator_layers" not in choose_settings(
+        made / "bert", given | {"generator_layers": "2"}
     )
-    assert choose_settings(made / "bert", {"objective": "electra", "generator_layers": "2"}) == {
-        "generator_multiplier": "1"
-    }
     train(made, tmp_path, "objective=electra", steps=2)
-    assert "the generator of its first layers" in capsys.readouterr().err
+    assert "the generator is made of 1 of its 2 layers" in capsys.readouterr().err
     shape = json.loads((tmp_path / "generator" / "config.json").read_text())
     assert (shape["num_hidden_layers"], shape["hidden_size"]) == (1, 32)
 
 
 def test_who_gives_one_rate_gets_no_other(tmp_path):
     folder = write_config(tmp_path / "origin", model_type="bert", architectures=["BertModel"])
-    assert set(choose_settings(folder, {"learning_rate": "1e-3"})) == {
-        "objective",
-        "validate_every",
-    }
+    assert choose_settings(folder, {"learning_rate": "1e-3"}) == {"objective": "mlm"}
     told = describe_settings(folder, choose_settings(folder, {"objective": "mlm"}))
     assert "head_steps=0.4" in told
     assert "objective" not in told
     assert describe_settings(folder, {}) == ""
+
+
+@pytest.mark.parametrize("head", ["BertModel", "ElectraForMaskedLM", "ElectraForPreTraining"])
+def test_ten_probes_are_taken_of_whatever_is_probed(tmp_path, head):
+    kind = "bert" if head == "BertModel" else "electra"
+    folder = write_config(tmp_path / "origin", model_type=kind, architectures=[head])
+    assert choose_settings(folder, {}, is_probed=True)["validate_every"] == "0"
+    assert "validate_every" not in choose_settings(folder, {})
+    assert "validate_every" not in choose_settings(folder, {"validate_every": "7"}, is_probed=True)

@@ -1,0 +1,99 @@
+"""Pre-training that goes on from an earlier one, on the sequences of an added dump."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+
+from flows.configuration.parameters import Increment, Parameters
+from flows.runner.store import Manifest, Stage, Store
+from flows.stages.pretraining import (
+    PretrainingRequest,
+    build_stage,
+    describe_training,
+    locate_exported_folder,
+)
+from model.pretraining.adaptation.recipe import OLD_HEAD_SETTINGS
+
+OF_A_NEW_HEAD = ("head_steps", "trunk_learning_rate")
+
+
+@dataclass(frozen=True)
+class EarlierTraining:
+    """What training goes on from."""
+
+    encoder: Stage
+    shards: Sequence[Stage]
+    """Of every round, oldest first."""
+    epochs: float
+    """How often the first round went through its shards."""
+    dev: Stage | None = None
+    """Dev shards of the first round: all rounds are measured on the same ones."""
+    labels: Stage | None = None
+    """The first round's corpus, where that round began with a published encoder: on its labels a
+    state is compared with the one that training goes on from.
+    """
+
+
+def build_continued_stage(
+    parameters: Parameters, increment: Increment, shards: Stage, earlier: EarlierTraining
+) -> Stage:
+    """Return a pre-training from the weights of an earlier one, on new shards and a share of the
+    old ones, warmed up anew.
+    """
+    training, ratio = describe_training(parameters), increment.replay_ratio
+    training = replace(training, dev=earlier.dev)
+    own = {"steps": increment.steps, "epochs": increment.epochs, "replay_ratio": ratio}
+    more = partial(list_continuation, training, increment, shards, earlier)
+    inputs = {"shards": shards, "base": earlier.encoder}
+    inputs |= {"corpus": earlier.labels} if earlier.labels else {}
+    return build_stage(training, inputs, own, more)
+
+
+def list_continuation(
+    training: PretrainingRequest,
+    increment: Increment,
+    shards: Stage,
+    earlier: EarlierTraining,
+    store: Store,
+) -> list[str]:
+    """Return the options by which training goes on from an earlier one."""
+    replay = [
+        "--replay",
+        *(str(store.fetch(one)) for one in earlier.shards),
+        "--replay_ratio",
+        str(increment.replay_ratio),
+    ]
+    begin = locate_exported_folder(store, earlier.encoder)
+    generator = begin.with_name("generator")
+    steps = increment.steps or count_steps(
+        training, increment, store.manifest(shards) or {}, earlier.epochs
+    )
+    return [
+        *(replay if increment.replay_ratio else []),
+        *["--start_from", str(begin)],
+        *(["--start_generator_from", str(generator)] if generator.is_dir() else []),
+        *["--steps", str(steps)],
+    ]
+
+
+def count_steps(
+    training: PretrainingRequest, increment: Increment, shards: Manifest, epochs_of_the_first: float
+) -> int:
+    """Return the steps in proportion to the new dump: it is gone through as often as the first one
+    was, or as the form says.
+    """
+    new_a_step = training.resolved.pretraining.batch * (1 - increment.replay_ratio)
+    epochs = increment.epochs or epochs_of_the_first
+    return max(1, ceil(epochs * shards["result"]["sequences"] / new_a_step))
+
+
+def inherit_rates(before: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with which a published encoder that was adapted is gone on with, by those
+    of its adaptation: its head is trained by now, so all of it has the rate that the trunk had.
+    """
+    kept = {name: text for name, text in before.items() if name not in OF_A_NEW_HEAD}
+    trunk = float(before.get("trunk_learning_rate", 0))
+    if trunk or "learning_rate" not in before:
+        kept["learning_rate"] = str(trunk) if trunk else OLD_HEAD_SETTINGS["learning_rate"]
+    return {"warmup": OLD_HEAD_SETTINGS["warmup"], **kept}

@@ -1,0 +1,115 @@
+"""A dump that is added to an adapted published encoder: at which rates that is gone on with, and
+what protects it.
+"""
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from flows import add_dump
+from flows.configuration.parameters import Addition
+from flows.configuration.settings import fill_form
+from flows.runner.pools.stage_json import decode_stages, encode_stages
+from flows.runner.stage_runner import Plan
+from tests.flows.made import RESULTS, publish
+
+
+@pytest.fixture
+def add_dump_to(list_stages, encoder):
+    """The base of an adapted published encoder, its corpus and origin, and the plan of a dump that
+    is added to it; of a run without one where `begun` is none.
+    """
+
+    def of(*settings, base=(), begun=True):
+        start = [f"pretraining.start_from={encoder}"] if begun else []
+        store, stages = list_stages(*start, *(f"pretraining.{setting}" for setting in base))
+        for label, stage in stages.items():
+            publish(store, stage)
+            if label == "pre-training":
+                break
+        store.publish(stages["corpus"], {**RESULTS["corpus"], "stars": STARS})
+        (store.folder(stages["pre-training"]) / "encoder").mkdir()
+        fixed = ("increment.base=last", "increment.steps=5")
+        form = fill_form(
+            Addition, [*fixed, *settings], dump={"paths": ["sample:70"]}, store=str(store.root)
+        )
+        plan = Plan(store)
+        add_dump.graph(add_dump.prepare_addition(form, plan), plan)
+        return store, stages, [stage for stage, _ in plan.stages]
+
+    return of
+
+
+STARS = {f"{split}.{stars}": 3 for split in ("train", "dev", "test") for stars in (1, 5)}
+
+
+def find_training(stages):
+    [training] = [stage for stage in stages if stage.name == "pretraining"]
+    return training
+
+
+def read_sets(words):
+    """Return the settings in a command line."""
+    return dict(words[i + 1].split("=") for i, word in enumerate(words) if word == "--set")
+
+
+def test_a_dump_is_added_to_a_model_that_began_with_a_published_one(add_dump_to, tmp_path):
+    arms = "finetuning.arms=pre-trained,base,origin"
+    store, stages, planned = add_dump_to(arms)
+    base, origin = stages["pre-training"], stages["origin mini-bert"]
+    training = find_training(planned)
+    assert training.inputs["base"].fingerprint == base.fingerprint
+    words = training.arguments(store, tmp_path)
+    assert words[words.index("--start_from") + 1] == str(store.folder(base) / "encoder")
+    assert "--start_generator_from" not in words
+    [report] = [stage for stage in planned if stage.name == "report"]
+    cells = [stage for stage in planned if stage.name == "finetuning"]
+    assert {cell.labels["arm"] for cell in cells} == {"adapted", "base", "mini-bert as published"}
+    assert any(
+        source.fingerprint == origin.fingerprint for c in cells for source in c.inputs.values()
+    )
+    assert "from mini-bert" in report.parameters["title"]
+
+
+@pytest.mark.parametrize(
+    ("base", "settings", "rates"),
+    [
+        ([], [], {"learning_rate": "5e-5"}),
+        (
+            ["learning_rate=2e-3", "head_steps=0.4", "trunk_learning_rate=5e-5", "origin_pull=10"],
+            [],
+            {"learning_rate": "5e-05", "origin_pull": "10"},
+        ),
+        (["learning_rate=3e-4", "objective=mlm"], [], {"learning_rate": "3e-4"}),
+        (["trunk_learning_rate=0.00002"], [], {"learning_rate": "2e-05"}),
+        (
+            ["origin_pull=10"],
+            ["increment.trunk_learning_rate=1e-5", "increment.origin_pull=20"],
+            {"learning_rate": "5e-5", "trunk_learning_rate": "1e-5", "origin_pull": "20"},
+        ),
+    ],
+)
+def test_an_adapted_encoder_is_gone_on_with_at_its_trunks_rate_and_probed(
+    add_dump_to, tmp_path, base, settings, rates
+):
+    store, stages, planned = add_dump_to(*settings, base=base)
+    training = find_training(planned)
+    words = training.arguments(store, tmp_path)
+    adapting = ("objective", "seed", "warmup")
+    assert {n: v for n, v in read_sets(words).items() if n not in adapting} == rates
+    assert read_sets(words)["warmup"] == "0.1"
+    labelled = stages["corpus"]
+    assert training.inputs["corpus"].fingerprint == labelled.fingerprint, "the first dump's"
+    [crossed] = decode_stages(encode_stages([training], store.root), store.root)
+    assert crossed.arguments(store, tmp_path) == words, "on another host too"
+    assert words[words.index("--probe") + 1] == str(store.folder(labelled))
+
+
+def test_a_model_that_began_with_nothing_is_gone_on_with_as_before(add_dump_to, tmp_path):
+    store, _, planned = add_dump_to(base=["learning_rate=2e-3"], begun=False)
+    training = find_training(planned)
+    assert set(training.inputs) == {"base", "shards"}
+    words = training.arguments(store, tmp_path)
+    assert "--probe" not in words
+    assert read_sets(words) == {"learning_rate": "2e-3", "warmup": "0.1", "seed": "0"}
+    with pytest.raises(UserError, match=r"increment\.settings: trunk_learning_rate has no effect"):
+        add_dump_to("increment.trunk_learning_rate=1e-5", begun=False)

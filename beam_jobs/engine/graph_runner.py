@@ -33,7 +33,13 @@ from beam_jobs.engine.job_server import cancel_flink_job
 from beam_jobs.engine.local_command import tune_memory
 from beam_jobs.engine.worker_check import add_worker_check, leave_probe
 from beam_jobs.engine.worker_starts import follow_flink_job
-from beam_jobs.job.errors import NETWORK_ERRORS, JobFailed, TransientError, UserError
+from beam_jobs.job.errors import (
+    AWAY_STATUSES,
+    NETWORK_ERRORS,
+    JobFailed,
+    TransientError,
+    UserError,
+)
 
 POLL_SECONDS = 0.5
 POLL_PAUSE, MOST_POLL_PAUSE = 100, 60.0
@@ -44,7 +50,12 @@ NOTICE_SECONDS = 1.0
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 ERROR_KINDS = {kind.__name__: kind for kind in (UserError, JobFailed, TransientError)}
 ERROR_TEXT = re.compile(rf"\b({'|'.join(ERROR_KINDS)}): (.*)")
-NETWORK = re.compile(rf"\b(Connection\w*Error|TimeoutError|{'|'.join(sorted(NETWORK_ERRORS))}): .*")
+NETWORK = re.compile(
+    rf"\b(?:Connection\w*Error|TimeoutError|{'|'.join(sorted(NETWORK_ERRORS))}): .*"
+    rf"|\bHttpError: .*, (?:{'|'.join(map(str, sorted(AWAY_STATUSES)))})\b"
+)
+"""A line that names an error of the network, or one of gcsfs with the status of a server that is
+away."""
 MISSING_CODE = re.compile(r"ModuleNotFoundError: No module named '(beam_jobs[\w.]*)'")
 CAUSE = re.compile(
     r"^\s*(?:Caused by: )?((?:[\w$]+\.)*_?[A-Z]\w*(?:Error|Exception|Failed): .*)", re.M

@@ -20,7 +20,13 @@ from typing import Any, BinaryIO, cast
 import fsspec
 
 from beam_jobs.job import files
-from beam_jobs.job.errors import TransientError, UserError, is_network_error
+from beam_jobs.job.errors import (
+    TransientError,
+    UserError,
+    describe_error,
+    is_network_error,
+    is_refusal,
+)
 from beam_jobs.job.hosts import open_checked_session
 
 PART_BYTES = 8 << 20
@@ -123,9 +129,7 @@ def report_unreachable(address: str, option: str) -> Iterator[None]:
         yield
     except Exception as error:  # each store's package has exceptions of its own
         kind = TransientError if is_network_error(error) else UserError
-        raise kind(
-            f"{option} {address} cannot be reached: {error or type(error).__name__}"
-        ) from error
+        raise kind(f"{option} {address} cannot be reached: {describe_error(error)}") from error
 
 
 def raise_storage_error(error: Exception, path: str) -> None:
@@ -136,10 +140,11 @@ def raise_storage_error(error: Exception, path: str) -> None:
     """
     if isinstance(error, UserError):
         raise error
+    told = describe_error(error)
+    if is_refusal(error):
+        raise UserError(f"{path} may not be read: {told}") from error
     if is_network_error(error) or (isinstance(error, OSError) and error.errno is not None):
-        raise TransientError(
-            f"{path} cannot be read to its end: {error or type(error).__name__}"
-        ) from error
+        raise TransientError(f"{path} cannot be read to its end: {told}") from error
 
 
 def check_output(folder: str, inputs: Iterable[str] = ()) -> None:

@@ -176,7 +176,7 @@ def raise_in_words(error: Exception, address: str) -> None:
             else "GOOGLE_APPLICATION_CREDENTIALS"
         )
         raise UserError(f"--store {address}: no credentials here; set {names}") from error
-    # botocore asks the server for the region; one that redirects that too ends in a recursion
+    # botocore asks a server that names no region for it; one that redirects that too ends so
     if code in WRONG_REGION or isinstance(error, RecursionError):
         raise UserError(
             f"--store {address}: the bucket is in another region; set AWS_DEFAULT_REGION ({words})"

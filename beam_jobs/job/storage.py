@@ -31,6 +31,11 @@ from beam_jobs.job.hosts import open_checked_session
 
 PART_BYTES = 8 << 20
 """Bytes that are read from a store, or sent to it, at once."""
+READS_AT_ONCE = 16
+"""Requests for small stretches under way at a time: each then takes two thirds of the CPU time, 1.3
+to 1.8 in place of 2.0 to 2.9 ms, and waits beside the others (tests/bench/ranged_reads.py)."""
+Stretch = tuple[str, int, int]
+"""Of a file: its path, the first byte, and the first one that is not in it."""
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
 fsspec.config.conf["s3"] = S3_PARTS | fsspec.config.conf.get("s3", {})
@@ -63,6 +68,29 @@ def read_range(path: str, start: int, stop: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(start)
         return file.read(stop - start)
+
+
+def read_each(stretches: Iterable[Stretch]) -> Iterator[bytes]:
+    """Yield stretches of files in turn; of a store several small ones are fetched at once."""
+    group: list[Stretch] = []
+    for wanted in stretches:
+        size = sum(stop - start for _, start, stop in [*group, wanted])
+        if group and (len(group) == READS_AT_ONCE or size > PART_BYTES):
+            yield from _read_group(group)
+            group = []
+        group.append(wanted)
+    yield from _read_group(group)
+
+
+def _read_group(group: list[Stretch]) -> Iterator[bytes]:
+    filled = [wanted for wanted in group if wanted[1] < wanted[2]]
+    if len(filled) < 2 or not is_remote(filled[0][0]):
+        yield from (read_range(*wanted) for wanted in group)
+        return
+    fs, _ = fsspec.core.url_to_fs(filled[0][0])
+    paths, starts, stops = map(list, zip(*filled, strict=True))
+    found = iter(fs.cat_ranges(paths, starts, stops, on_error="raise"))
+    yield from (next(found) if start < stop else b"" for _, start, stop in group)
 
 
 def hash_file(path: str) -> str:

@@ -106,6 +106,7 @@ def figures(text: str) -> dict:
             ["--preset", "tiny", "--batch", 4, "--steps", 3, "--rounds", 1],
             {"speed_ratio", "largest_relative_loss_difference"},
         ),
+        ("ranged_reads", ["--reads", 20], {"rows"}),
         (
             "remote_store",
             ["--reviews", REVIEWS, "--steps", 3, "--rounds", 1],

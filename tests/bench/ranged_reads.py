@@ -12,12 +12,14 @@ import json
 import os
 import random
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from beam_jobs.job import storage
 from tests.s3_server import BUCKET, serve_s3
 

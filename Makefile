@@ -69,7 +69,7 @@ test-demo: demo $(INSTALLED_DEV)  ## the demo, and whether it shows what the REA
 test-bench: $(INSTALLED_DEV)  ## every bench of tests/bench on 400 reviews
 	$(BIN)/python -m pytest tests/bench
 
-test-browser: $(INSTALLED_DEV)  ## the UIs in headless Chromium (Debian: apt-get install chromium)
+test-browser: $(INSTALLED_DEV)  ## the UIs in headless Chromium (Debian: apt-get install chromium postgresql)
 	AMAZON_ELECTRA_BROWSER=1 $(BIN)/python -m pytest tests/browser
 
 test-xla: $(VENV_XLA)/.installed  ## pre-training on XLA's CPU client, in an environment of its own (6 GB)

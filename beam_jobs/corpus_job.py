@@ -116,7 +116,7 @@ def search_duplicates(
     all_counts, prepared = beam.pvalue.AsSingleton(counts), plan.folders.prepared
     exact = (
         counts
-        | "List buckets" >> beam.FlatMap(duplicate_buckets.list_buckets, plan.earlier.reviews)
+        | "List buckets" >> beam.FlatMap(duplicate_buckets.list_parts, plan.earlier.reviews)
         | "Spread buckets" >> beam.Reshuffle()
         | "Find duplicates"
         >> beam.FlatMap(
@@ -161,7 +161,7 @@ def match_held_out(
         )
     return beam.pvalue.AsList(
         counts
-        | "List run buckets" >> beam.FlatMap(held_out_matches.list_run_buckets, earlier)
+        | "List run buckets" >> beam.FlatMap(held_out_matches.list_run_parts, earlier)
         | "Spread run buckets" >> beam.Reshuffle()
         | "Match held-out reviews"
         >> beam.Map(

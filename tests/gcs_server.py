@@ -1,6 +1,7 @@
 """A small Google Cloud Storage for tests: objects in memory, behind the JSON API as gcsfs uses it.
 
-Buckets need not be made. Uploads are whole (multipart), as gcsfs sends what is smaller than 5 MB.
+Buckets need not be made, unless `buckets` names those that are there. Uploads are whole
+(multipart), as gcsfs sends what is smaller than 5 MB, or in parts (resumable).
 """
 
 import base64
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 OBJECT = re.compile(r"^/(?:download/)?storage/v1/b/([^/]+)/o/(.+)$")
+BUCKET = re.compile(r"/b/([^/]+)")
 LISTING = re.compile(r"^/storage/v1/b/([^/]+)/o/?$")
 UPLOAD = re.compile(r"^/upload/storage/v1/b/([^/]+)/o/?$")
 
@@ -25,11 +27,44 @@ class GcsServer:
     def __init__(self, url: str) -> None:
         self.url = url
         self.objects: dict[str, bytes] = {}
+        self.buckets: set[str] | None = None
+        """Those that are there; None: any."""
+        self.refusal: tuple[int, str] | None = None
+        """The status and message of the answer to the next `refusals` requests."""
+        self.refusals = 0
+        self.uploads: dict[str, tuple[str, dict[str, str], bytearray]] = {}
+        """Name, query and content until now of what comes in parts."""
+        self._lock = threading.Lock()
 
     @property
     def environment(self) -> dict[str, str]:
         """Return what gcsfs finds in its environment."""
         return {"STORAGE_EMULATOR_HOST": self.url, "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
+
+    def refuse(self, status: int, message: str, times: int = 1_000_000) -> None:
+        """Answer the next requests by this error alone."""
+        self.refusal, self.refusals = (status, message), times
+
+    def find_refusal(self) -> tuple[int, str] | None:
+        """Return the error that answers a request, if any; each counts."""
+        with self._lock:
+            self.refusals -= 1
+            return self.refusal if self.refusals >= 0 else None
+
+    def store(self, name: str, content: bytes, only_new: bool) -> bool:
+        """Keep an object; return False if only a new one was wanted and there is one."""
+        with self._lock:
+            if only_new and name in self.objects:
+                return False
+            self.objects[name] = content
+            return True
+
+    def begin_upload(self, name: str, query: dict[str, str]) -> str:
+        """Return the name of an upload that comes in parts."""
+        with self._lock:
+            upload = f"upload-{len(self.uploads)}"
+            self.uploads[upload] = (name, query, bytearray())
+        return upload
 
     def list_names(self, folder: str) -> list[str]:
         """Return the names below BUCKET/FOLDER, sorted."""
@@ -67,19 +102,25 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     @property
+    def gcs(self) -> GcsServer:
+        return self.server.gcs  # type: ignore[attr-defined, no-any-return]
+
+    @property
     def objects(self) -> dict[str, bytes]:
-        return self.server.gcs.objects  # type: ignore[attr-defined]
+        return self.gcs.objects
 
     def log_message(self, format: str, *args: Any) -> None: ...
 
     def do_GET(self) -> None:
+        if self._refuse():
+            return
         place = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(place.query).items()}
         if match := LISTING.match(place.path):
             return self._answer_json(self._list(match[1], query))
         name = self._find_object(place.path)
         if name is None:
-            return self._answer(404, b'{"error": {"code": 404, "message": "Not Found"}}')
+            return self._answer_error(404, "Not Found")
         if query.get("alt") != "media":
             return self._answer_json(describe_object(name, self.objects[name]))
         content = self.objects[name]
@@ -93,24 +134,57 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         place = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        if self._refuse():
+            return
         match = UPLOAD.match(place.path)
-        if not match or "multipart" not in place.query:
-            return self._answer(501, b"only whole uploads are served")
+        if not match:
+            return self._answer(501, b"only uploads are served")
+        query = {name: values[0] for name, values in parse_qs(place.query).items()}
+        if upload := query.get("upload_id"):
+            return self._add_part(upload, body)
+        if query["uploadType"] == "resumable":
+            upload = self.gcs.begin_upload(f"{match[1]}/{query['name']}", query)
+            there = f"{self.gcs.url}{place.path}?uploadType=resumable&upload_id={upload}"
+            return self._answer(200, b"", Location=there)
         boundary = re.search(r'boundary="?([^";]+)', self.headers["Content-Type"])
         assert boundary
         _, about, content, _ = body.split(b"--" + boundary[1].encode(), 3)
         name = f"{match[1]}/{json.loads(about.split(_blank(about), 1)[1])['name']}"
-        self.objects[name] = (
-            content.split(_blank(content), 1)[1].removesuffix(b"\n").removesuffix(b"\r")
-        )
-        self._answer_json(describe_object(name, self.objects[name]))
+        content = content.split(_blank(content), 1)[1].removesuffix(b"\n").removesuffix(b"\r")
+        self._keep(name, content, query)
 
     def do_DELETE(self) -> None:
+        if self._refuse():
+            return
         name = self._find_object(urlsplit(self.path).path)
         if name is None:
             return self._answer(404, b"{}")
         del self.objects[name]
         self._answer(204, b"")
+
+    def _add_part(self, upload: str, body: bytes) -> None:
+        """Keep a part of an upload, and the object with its last one."""
+        name, query, content = self.gcs.uploads[upload]
+        content += body
+        if len(content) < int(self.headers["Content-Range"].rpartition("/")[2]):
+            return self._answer(308, b"", Range=f"bytes=0-{len(content) - 1}")
+        self._keep(name, bytes(content), query)
+
+    def _keep(self, name: str, content: bytes, query: dict[str, str]) -> None:
+        if not self.gcs.store(name, content, query.get("ifGenerationMatch") == "0"):
+            return self._answer_error(412, "At least one of the pre-conditions did not hold.")
+        self._answer_json(describe_object(name, content))
+
+    def _refuse(self) -> bool:
+        """Answer by an error where the server is to, or the bucket is not there; say whether."""
+        bucket = BUCKET.search(self.path)
+        if error := self.gcs.find_refusal():
+            self._answer_error(*error)
+        elif bucket and self.gcs.buckets is not None and bucket[1] not in self.gcs.buckets:
+            self._answer_error(404, "The specified bucket does not exist.")
+        else:
+            return False
+        return True
 
     def _find_object(self, path: str) -> str | None:
         match = OBJECT.match(path)
@@ -132,11 +206,17 @@ class Handler(BaseHTTPRequestHandler):
                 items.append(describe_object(name, content))
         return {"kind": "storage#objects", "items": items, "prefixes": sorted(folders)}
 
+    def _answer_error(self, status: int, message: str) -> None:
+        error = {"error": {"code": status, "message": message}}
+        self._answer(status, json.dumps(error).encode())
+
     def _answer_json(self, content: Any) -> None:
         self._answer(200, json.dumps(content).encode())
 
-    def _answer(self, status: int, content: bytes) -> None:
+    def _answer(self, status: int, content: bytes, **headers: str) -> None:
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Content-Type", "application/json")
         self.end_headers()

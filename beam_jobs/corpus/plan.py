@@ -22,7 +22,7 @@ from beam_jobs.text.cleaning import CleaningOptions
 
 VERSION = 8
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 3
+WORK_VERSION = 4
 """Has to be raised when a work folder holds other things."""
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
 """Pattern of the files of a finished corpus."""

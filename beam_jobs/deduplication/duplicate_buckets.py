@@ -1,13 +1,24 @@
-"""The search for duplicates in parallel: buckets of packed hashes, each read from all units."""
+"""The search for duplicates in parallel: buckets of packed hashes, each read from all units.
 
+That for near-duplicates (`--near_duplicates`, off by default) reads the signatures of all units
+for each bucket of a band, 512 bytes a review: local ones are mapped, those of a store a worker
+holds. So from and to a store it is for a million reviews or so.
+"""
+
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
-from beam_jobs.deduplication import earlier_corpora, exact_duplicates, near_duplicates
-from beam_jobs.deduplication.buckets import count_buckets, locate_bucket
+from beam_jobs.deduplication import (
+    buckets,
+    earlier_corpora,
+    exact_duplicates,
+    near_duplicates,
+)
+from beam_jobs.deduplication.buckets import Part, count_buckets
 from beam_jobs.engine import graph_runner
 from beam_jobs.job import storage
 
@@ -20,11 +31,10 @@ SeenTexts = TaggedOutput
 """Duplicates under the tag SEEN."""
 
 
-def list_buckets(counts: Counts, seen: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield each bucket and how many there are; `seen` counts the texts of earlier corpora."""
+def list_parts(counts: Counts, seen: int = 0) -> Iterator[Part]:
+    """Yield the parts of the buckets; `seen` counts the texts of earlier corpora."""
     reviews = sum(c["prepared"] for c in counts) + seen
-    of = count_buckets(reviews, exact_duplicates.BUCKET_ROWS, reviews)
-    return ((bucket, of) for bucket in range(of))
+    return buckets.list_parts(count_buckets(reviews, exact_duplicates.BUCKET_ROWS, reviews))
 
 
 def list_bands(counts: Counts, threshold: float) -> Iterator[tuple[int, int, int]]:
@@ -58,7 +68,7 @@ def load_signatures(folder: str, unit: str) -> np.ndarray:
 
 
 def find_exact_duplicates(
-    bucket: tuple[int, int],
+    part: Part,
     folder: str,
     counts: Counts,
     packs: Sequence[earlier_corpora.SortedHashes],
@@ -68,22 +78,28 @@ def find_exact_duplicates(
     Those of the largest units come first: the runner deals them out to its workers in this order.
     """
     units = sorted(counts, key=lambda c: c["unit"])
-    parts = [
-        read_packed_rows(folder, c["unit"], *locate_bucket(c["hashes"], *bucket)) for c in units
-    ]
+    files = [(storage.join_path(folder, f"{c['unit']}.hashes"), c["hashes"]) for c in units]
     dumps = [c["dump"] for c in units]
-    copies, known = exact_duplicates.find_duplicates(
-        list_unit_names(counts), parts, dumps, earlier_corpora.read_bucket(bucket, packs)
-    )
+    copies: dict[str, list[bytes]] = defaultdict(list)
+    known: dict[str, list[bytes]] = defaultdict(list)
+    with buckets.open_part(part, files, exact_duplicates.PACKED_ROW) as read_hashes:
+        for bucket in buckets.list_buckets_of(part):
+            found = exact_duplicates.find_duplicates(
+                list_unit_names(counts),
+                list(read_hashes(bucket)),
+                dumps,
+                earlier_corpora.read_bucket(bucket, packs),
+            )
+            for rows_by_unit, kind in zip(found, (copies, known), strict=True):
+                for unit, rows in rows_by_unit.items():
+                    kind[unit].append(rows.astype(exact_duplicates.ROW_NUMBER).tobytes())
     for unit in (
         c["unit"] for c in graph_runner.sort_largest_first(counts, lambda c: c["prepared"])
     ):
         if unit in copies:
-            yield unit, copies[unit].astype(exact_duplicates.ROW_NUMBER).tobytes()
+            yield unit, b"".join(copies[unit])
         if unit in known:
-            yield TaggedOutput(
-                SEEN, (unit, known[unit].astype(exact_duplicates.ROW_NUMBER).tobytes())
-            )
+            yield TaggedOutput(SEEN, (unit, b"".join(known[unit])))
 
 
 def find_near_duplicates(

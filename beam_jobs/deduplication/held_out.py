@@ -65,17 +65,21 @@ class BucketedRows:
     def save(self, path: str) -> str:
         """Write the rows, once; return where each bucket begins."""
         counts = np.array(self._counts)
-        ends = np.cumsum(counts).reshape(counts.shape)
-        with (
-            self._spool as spool,
-            storage.atomic_path(path) as written,
-            open(written, "wb") as file,
-        ):
-            spool.flush()
-            found = map_file(spool, int(counts.sum()) * self._size)
-            for rows, end in zip(counts.T.ravel().tolist(), ends.T.ravel().tolist(), strict=True):
-                file.write(found[(end - rows) * self._size : end * self._size])
+        with self._spool as spool:
+            write_columns(spool, counts, self._size, path)
         return encode_counts(counts.sum(axis=0))
+
+
+def write_columns(spool: IO[bytes], counts: np.ndarray, size: int, path: str) -> None:
+    """Write rows of `size` bytes column by column that lie batch by batch in a temporary file:
+    counts[batch, column] of each one after the other.
+    """
+    ends = np.cumsum(counts).reshape(counts.shape)
+    spool.flush()
+    found = map_file(spool, int(counts.sum()) * size)
+    with storage.atomic_path(path) as written, open(written, "wb") as file:
+        for rows, end in zip(counts.T.ravel().tolist(), ends.T.ravel().tolist(), strict=True):
+            file.write(found[(end - rows) * size : end * size])
 
 
 def map_file(file: IO[bytes], size: int) -> memoryview:

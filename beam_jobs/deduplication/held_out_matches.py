@@ -2,23 +2,26 @@
 
 A bucket has the runs of all reviews that begin with the same bits (held_out.py). Who compares it
 holds the held-out ones and reads the others unit by unit; what both have is counted by pairs of
-reviews, in one file a bucket, by blocks of a unit's rows. The second pass over a unit adds up what
-the buckets say of some blocks. So no worker ever holds more than a bucket or BLOCK_MATCHES, however
-large the dump.
+reviews, by blocks of a unit's rows, in one file for each part of the buckets. The second pass over
+a unit adds up what the parts say of some blocks. So no worker ever holds more than a bucket or
+BLOCK_MATCHES and the counts of all units, 16 kB each: of 571.5 million reviews 7 million runs, as
+there are no more than MAX_BUCKETS, and 120 MB.
 
 A review is compared with the held-out reviews of its own dump and of earlier ones: a dump that
 comes later changes nothing in what the earlier ones left.
 """
 
 import collections
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from beam_jobs.deduplication import buckets, run_filter
+from beam_jobs.deduplication.buckets import Bucket, Part
 from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
-from beam_jobs.deduplication.held_out import FIRST_DUMP, HELD_RUN, HeldOutFile
+from beam_jobs.deduplication.held_out import FIRST_DUMP, HELD_RUN, HeldOutFile, write_columns
 from beam_jobs.deduplication.index_files import RUN
 from beam_jobs.deduplication.overlaps import are_near, count_shared_runs, cut_groups
 from beam_jobs.job import storage
@@ -28,8 +31,8 @@ MATCH = np.dtype([("row", "<u4"), ("text", "<u4"), ("size", "<u4"), ("shared", "
 """Row number of a review in its unit; number of a held-out one among all, and how many runs it has;
 how many both have in a bucket."""
 BUCKET_RUNS = 1 << 22
-"""Held-out runs of a bucket at most, 64 MiB, until there are MAX_BUCKETS, with some 250 million
-reviews. Half as many would double the stretches that are read from a store, 5 to 10 ms each."""
+"""Held-out runs of a bucket at most, 64 MiB. There are no more than MAX_BUCKETS: of more than some
+340 million reviews, which have 12.5 such runs each, they have more."""
 COMMON_TEXTS = 100
 """A run that more held-out reviews have is a phrase ("in exchange for my honest and unbiased
 review") and not compared: the pairs of reviews that share it would grow with the square of the
@@ -41,45 +44,52 @@ BLOCK_MATCHES = 1 << 21
 Counts = list[dict[str, Any]]
 
 
-def list_run_buckets(
-    counts: Counts, earlier: Sequence[HeldOutFile] = ()
-) -> Iterator[tuple[int, int]]:
-    """Yield each bucket and how many there are."""
+def list_run_parts(counts: Counts, earlier: Sequence[HeldOutFile] = ()) -> Iterator[Part]:
+    """Yield the parts of the buckets that are compared."""
     starts = [*(file["starts"] for file in earlier), *(unit["heldout"] for unit in counts)]
     runs = sum(map(buckets.count_rows, starts))
-    of = buckets.count_buckets(runs, BUCKET_RUNS, sum(unit["prepared"] for unit in counts))
-    return ((bucket, of) for bucket in range(of))
+    reviews = sum(unit["prepared"] for unit in counts)
+    return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
 
 
 def write_matches(
-    bucket: tuple[int, int],
+    part: Part,
     prepared: str,
     folder: str,
     counts: Counts,
     near: Sequence[tuple[str, bytes]],
     earlier: Sequence[HeldOutFile],
 ) -> str:
-    """Write what the reviews of all units share with held-out ones in a bucket, once; return the
-    path of MATCH, block by block. Where each block begins is in a file with .starts behind it.
+    """Write what the reviews of all units share with held-out ones in a part, once; return the path
+    of MATCH, block by block. Where each block begins is in a file with .starts behind it.
 
     `near` are packed row numbers by unit of near-duplicates, which are not held out.
     """
-    path = storage.join_path(folder, f"{bucket[0]:03d}.matches")
+    path = storage.join_path(folder, f"{part[0]:03d}.matches")
     marker = f"{path}.starts"
     if not storage.exists(marker):
         units = sorted(counts, key=lambda unit: unit["unit"])
-        held_out = HeldOutRuns(bucket, list_held_out_files(prepared, units, near, earlier))
-        pairs: list[np.ndarray] = [np.zeros(0, np.int64)]
-        with storage.atomic_path(path) as written, open(written, "wb") as file:
-            for unit in units:
-                runs = storage.join_path(prepared, f"{unit['unit']}.runs")
-                rows = read_bucket(runs, unit["runs"], bucket, RUN)
-                blocks = np.zeros(count_blocks(unit), np.int64)
-                for matches in held_out.find_matches(rows, unit["dump"] + FIRST_DUMP):
-                    file.write(matches.tobytes())
-                    blocks += np.bincount(matches["row"] // BLOCK_ROWS, minlength=len(blocks))
-                pairs.append(blocks)
-        starts = buckets.compute_starts(np.concatenate(pairs))
+        files = list_held_out_files(prepared, units, near, earlier)
+        runs = [(storage.join_path(prepared, f"{u['unit']}.runs"), u["runs"]) for u in units]
+        held = [(file["path"], file["starts"]) for file in files]
+        blocks = []
+        with (
+            buckets.open_part(part, runs, RUN) as read_runs,
+            buckets.open_part(part, held, HELD_RUN) as read_held,
+            tempfile.TemporaryFile() as spool,
+        ):
+            for bucket in buckets.list_buckets_of(part):
+                held_out = HeldOutRuns(bucket, files, read_held(bucket))
+                found = [np.zeros(0, np.int64)]
+                for unit, rows in zip(units, read_runs(bucket), strict=True):
+                    found.append(np.zeros(count_blocks(unit), np.int64))
+                    for matches in held_out.find_matches(rows, unit["dump"] + FIRST_DUMP):
+                        spool.write(matches.tobytes())
+                        here = matches["row"] // BLOCK_ROWS
+                        found[-1] += np.bincount(here, minlength=len(found[-1]))
+                blocks.append(np.concatenate(found))
+            write_columns(spool, np.array(blocks), MATCH.itemsize, path)
+        starts = buckets.compute_starts(np.array(blocks).sum(axis=0))
         storage.write_bytes(marker, starts.tobytes())
     return path
 
@@ -92,19 +102,23 @@ def count_blocks(unit: dict[str, Any]) -> int:
 class HeldOutRuns:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
-    def __init__(self, bucket: tuple[int, int], files: Sequence[HeldOutFile]) -> None:
-        rows = np.concatenate([np.empty(0, HELD_RUN), *read_held_out_runs(bucket, files)])
+    def __init__(
+        self, bucket: Bucket, files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]
+    ) -> None:
+        """Take the rows of the bucket in each file."""
+        rows = np.concatenate([np.empty(0, HELD_RUN), *number_texts(files, parts)])
         rows = drop_common_runs(rows.take(np.argsort(rows["run"])))  # 8 times as fast as indexing
-        self._runs = np.ascontiguousarray(rows["run"])
-        self._texts, places, owners = np.unique(
-            rows["text"], return_index=True, return_inverse=True
+        self._runs, texts, sizes = (
+            np.ascontiguousarray(rows[name]) for name in ("run", "text", "size")
         )
-        self._owners, self._sizes = owners.astype(np.uint32), rows["size"][places]
+        del rows  # 16 bytes for each run; what follows takes as much again
+        self._texts, places, owners = np.unique(texts, return_index=True, return_inverse=True)
+        self._owners, self._sizes = owners.astype(np.uint32), sizes[places]
         ends = np.cumsum([file["texts"] for file in files])
         dumps = np.array([file["dump"] for file in files], np.int64)
         self._dumps = dumps[np.searchsorted(ends, self._texts, side="right")]
         self._skipped_bits = np.uint64(bucket[1].bit_length() - 1)  # which are the bucket's number
-        words = run_filter.count_words(len(rows))
+        words = run_filter.count_words(len(self._runs))
         self._shift = run_filter.compute_shift(words)
         places = self._find_places(self._runs)
         self._filter = run_filter.build_filter(self._runs, places, words)
@@ -156,13 +170,11 @@ def list_held_out_files(
     ]
 
 
-def read_held_out_runs(
-    bucket: tuple[int, int], files: Sequence[HeldOutFile]
-) -> Iterator[np.ndarray]:
-    """Yield HELD_RUN of each file, with the texts' numbers among all."""
+def number_texts(files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield the rows of each file that are held out, with the texts' numbers among all."""
     texts = 0
-    for file in files:
-        rows = read_bucket(file["path"], file["starts"], bucket, HELD_RUN)
+    for file, part in zip(files, parts, strict=True):
+        rows = part
         if file["dropped"]:
             rows = rows[~np.isin(rows["text"], np.frombuffer(file["dropped"], ROW_NUMBER))]
         rows = rows.copy()
@@ -180,23 +192,15 @@ def drop_common_runs(rows: np.ndarray) -> np.ndarray:
     return rows.compress(np.repeat(counts <= COMMON_TEXTS, counts))
 
 
-def read_bucket(path: str, starts: str, bucket: tuple[int, int], kind: np.dtype) -> np.ndarray:
-    """Return the rows of a bucket from a file."""
-    first, last = buckets.locate_bucket(starts, *bucket)
-    packed = storage.read_range(path, first * kind.itemsize, last * kind.itemsize)
-    return np.frombuffer(packed, kind)
-
-
 class UnitMatches:
-    """What the reviews of a unit share with held-out ones, added up over all buckets."""
+    """What the reviews of a unit share with held-out ones, added up over all parts."""
 
     def __init__(self, unit: str, counts: Counts, paths: Sequence[str]) -> None:
         before = sum(count_blocks(other) for other in counts if other["unit"] < unit)
         after = sum(count_blocks(other) for other in counts if other["unit"] <= unit)
         places = 4 * before, 4 * (after + 1)
-        starts = [
-            np.frombuffer(storage.read_range(f"{path}.starts", *places), "<u4") for path in paths
-        ]
+        packed = storage.read_each((f"{path}.starts", *places) for path in paths)
+        starts = [np.frombuffer(part, "<u4") for part in packed]
         self._starts = np.array(starts, np.int64).reshape(len(paths), after + 1 - before)
         self._paths = paths
         weights = np.diff(self._starts).sum(axis=0)
@@ -223,16 +227,15 @@ class UnitMatches:
         return near
 
     def _add_up(self, first_block: int, last_block: int) -> np.ndarray:
-        """Return MATCH of blocks, the last one excluded, over all buckets, by row."""
-        parts, size = [], MATCH.itemsize
-        for path, first, last in zip(
+        """Return MATCH of blocks, the last one excluded, over all parts, by row."""
+        size = MATCH.itemsize
+        stretches = zip(
             self._paths,
-            self._starts[:, first_block].tolist(),
-            self._starts[:, last_block].tolist(),
+            (size * self._starts[:, first_block]).tolist(),
+            (size * self._starts[:, last_block]).tolist(),
             strict=True,
-        ):
-            parts.append(storage.read_range(path, first * size, last * size))
-        matches = np.frombuffer(b"".join(parts), MATCH)
+        )
+        matches = np.frombuffer(b"".join(storage.read_each(stretches)), MATCH)
         matches = matches.take(np.lexsort((matches["text"], matches["row"])))
         is_first = np.ones(len(matches), bool)
         is_first[1:] = (np.diff(matches["row"]) != 0) | (np.diff(matches["text"]) != 0)

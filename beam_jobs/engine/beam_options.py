@@ -37,6 +37,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from beam_jobs.engine import staged_package
+from beam_jobs.engine.flink_versions import check_flink_of_job
 from beam_jobs.engine.job_server import check_job_server
 from beam_jobs.engine.local_command import LOCAL_RUNNERS
 from beam_jobs.job.errors import UserError
@@ -72,6 +73,7 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
         check_option_names(flags)
     if standard.runner in JOB_SERVER_RUNNERS:
         check_job_server(options)
+        check_flink_of_job(options)
         cloud = options.view_as(GoogleCloudOptions)  # whose name of the job all engines read
         cloud.job_name = cloud.job_name or f"beam-jobs-{secrets.token_hex(4)}"
     if standard.runner in LOCAL_RUNNERS:

@@ -6,7 +6,7 @@ started the process, named `run_worker`, notices and dies
 and whichever comes first, its end or that death, ends the job.
 
 An engine elsewhere runs the graph by itself: here is only waited, and who stops waiting, because
-the run was cancelled, cancels the engine's job too.
+the run was cancelled or a server of the engine is gone, cancels the engine's job too.
 """
 
 import os
@@ -29,11 +29,18 @@ from beam_jobs.engine.beam_options import (
     is_staged_only,
 )
 from beam_jobs.engine.forked_workers import fork_workers
-from beam_jobs.engine.job_server import cancel_flink_job
+from beam_jobs.engine.job_server import cancel_flink_job, watch_job_server
 from beam_jobs.engine.local_command import tune_memory
 from beam_jobs.engine.worker_check import add_worker_check, leave_probe
 from beam_jobs.engine.worker_starts import follow_flink_job
-from beam_jobs.job.errors import NETWORK_ERRORS, JobFailed, TransientError, UserError
+from beam_jobs.job.errors import (
+    AWAY_STATUSES,
+    NETWORK_ERRORS,
+    JobFailed,
+    TransientError,
+    UserError,
+    is_network_error,
+)
 
 POLL_SECONDS = 0.5
 POLL_PAUSE, MOST_POLL_PAUSE = 100, 60.0
@@ -44,7 +51,12 @@ NOTICE_SECONDS = 1.0
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 ERROR_KINDS = {kind.__name__: kind for kind in (UserError, JobFailed, TransientError)}
 ERROR_TEXT = re.compile(rf"\b({'|'.join(ERROR_KINDS)}): (.*)")
-NETWORK = re.compile(rf"\b(Connection\w*Error|TimeoutError|{'|'.join(sorted(NETWORK_ERRORS))}): .*")
+NETWORK = re.compile(
+    rf"\b(?:Connection\w*Error|TimeoutError|{'|'.join(sorted(NETWORK_ERRORS))}): .*"
+    rf"|\bHttpError: .*, (?:{'|'.join(map(str, sorted(AWAY_STATUSES)))})\b"
+)
+"""A line that names an error of the network, or one of gcsfs with the status of a server that is
+away."""
 MISSING_CODE = re.compile(r"ModuleNotFoundError: No module named '(beam_jobs[\w.]*)'")
 CAUSE = re.compile(
     r"^\s*(?:Caused by: )?((?:[\w$]+\.)*_?[A-Z]\w*(?:Error|Exception|Failed): .*)", re.M
@@ -56,14 +68,22 @@ LOST_ON_ENGINE = re.compile(
     r"|NoResourceAvailableException|StatusRuntimeException: CANCELLED"
 )
 """Of Flink's and Beam's messages about workers that are gone: another attempt has new ones."""
+LOST_MASTER = re.compile(
+    r"FlinkJobNotFoundException|(?:Connect|NoRouteToHost|ConnectTimeout|RestHandler)Exception: "
+    r"|Connection refused|retries has been exhausted|leader election|FencingTokenException"
+)
+"""Of what Flink's client says where the JobManager is gone, or is another one that knows no job."""
 JOB_STATE = re.compile(r"^Pipeline \S+ failed in state \w+: ")
 """What Beam says before the engine's cause."""
 RPC_DETAILS = re.compile(r'^\s*details = "(.*)"$', re.M)
 """What gRPC says of an error, below the line that names it."""
 CANCEL_SECONDS = 10.0
 """Until the engine has the job that is to be cancelled: the guard's grace is 15 s."""
-WORKER_THREADS = ("run_worker", "beam_control_read", "read_grpc_client_inputs")
-"""Threads that die with their worker."""
+WORKER_THREADS = (
+    *("run_worker", "beam_control_read", "read_grpc_client_inputs"),
+    "wait_until_finish_read",
+)
+"""Threads that die with their worker, or the last one with the job server."""
 
 
 class WorkerLost(TransientError):
@@ -102,10 +122,11 @@ def _run_to_end(
         try:
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
+            follow = (options, ended, late.append)
+            threading.Thread(target=watch_job_server, args=follow, daemon=True).start()
             outcome["result"] = pipeline.run()
             submitted.set()
             if not is_staged_only(options):
-                follow = (options, ended, late.append)
                 threading.Thread(target=follow_flink_job, args=follow, daemon=True).start()
                 outcome["result"].wait_until_finish()
         except BaseException as error:
@@ -132,7 +153,7 @@ def _run_to_end(
             next_poll = 0.0
             while not ended.wait(POLL_SECONDS):
                 if (began := time.monotonic()) >= next_poll:
-                    poll()
+                    look_quietly(poll)
                     took = time.monotonic() - began
                     next_poll = began + min(POLL_PAUSE * took, MOST_POLL_PAUSE)
                 if late:
@@ -140,11 +161,10 @@ def _run_to_end(
             if "error" in outcome:
                 lost.wait(NOTICE_SECONDS)
     except BaseException:
-        deadline = time.monotonic() + CANCEL_SECONDS
-        if not is_local(options) and submitted.wait(CANCEL_SECONDS):
-            with suppress(Exception):  # it is over, or the engine is away
-                outcome["result"].cancel()
-            cancel_flink_job(options, deadline - time.monotonic())
+        if not is_local(options):
+            deadline = time.monotonic() + CANCEL_SECONDS
+            if submitted.wait(CANCEL_SECONDS):
+                cancel_job(options, outcome["result"], deadline)
         raise
     finally:
         if "result" in outcome and "error" not in outcome:
@@ -157,9 +177,38 @@ def _run_to_end(
         )
     if "error" in outcome:
         error = outcome["error"]
-        translate = translate_error if is_local(options) else translate_engine_error
-        raise translate(error) or error
+        if is_local(options):
+            raise translate_error(error) or error
+        told = translate_engine_error(error)
+        if isinstance(told, TransientError):  # a server of the engine may be gone, and the job not
+            cancel_flink_job(options, CANCEL_SECONDS)
+        raise told or error
     return outcome["result"]
+
+
+def look_quietly(poll: Callable[[], None]) -> None:
+    """Look at what is done; a store that is away, which the workers wait for, ends no job."""
+    try:
+        poll()
+    except Exception as error:  # each store's package has exceptions of its own
+        if not is_network_error(error):
+            raise
+
+
+def cancel_job(options: PipelineOptions, result: Any, deadline: float) -> None:
+    """Cancel a job on its engine; return at the deadline, by the clock of time.monotonic.
+
+    Beam waits for ever for the answer of a job server whose host is gone.
+    """
+
+    def cancel() -> None:
+        with suppress(Exception):  # it is over, or the engine is away
+            result.cancel()
+
+    asking = threading.Thread(target=cancel, daemon=True)
+    asking.start()
+    cancel_flink_job(options, deadline - time.monotonic())
+    asking.join(max(0.0, deadline - time.monotonic()))
 
 
 def start_clock() -> Callable[[], dict[str, Any]]:
@@ -228,6 +277,11 @@ def translate_engine_error(error: BaseException) -> Exception | None:
         )
     causes = RPC_DETAILS.findall(text) or CAUSE.findall(text) or text.strip().splitlines() or [""]
     cause = JOB_STATE.sub("", causes[-1].strip())
+    if LOST_MASTER.search(text):
+        return TransientError(
+            f"the engine's JobManager went away: {cause}; what is done is kept, run the same "
+            "command to continue"
+        )
     if LOST_ON_ENGINE.search(text):
         return TransientError(
             f"the engine lost or did not reach a worker: {cause}; run the same command to continue"

@@ -7,10 +7,13 @@ Flink, Beam's own (`apache_beam.runners.portability.local_job_service_main`) by 
 import json
 import shutil
 import socket
+import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPException
+from typing import Any
 
 import grpc
 from apache_beam.options.pipeline_options import (
@@ -26,6 +29,8 @@ from beam_jobs.job.errors import TransientError, UserError
 from beam_jobs.job.progress import announce_job
 
 CONNECT_SECONDS = 5.0
+LOOK_SECONDS, AWAY_SECONDS = 20.0, 120.0
+"""How often a job server is asked whether it is there, and how long it may give no answer."""
 SECONDS_TO_APPEAR = 120
 """Until Flink has a job: the job server hands it all its jars before, 150 MB."""
 JAVA_RUNNERS = {"FlinkRunner": "flink_job_server_jar"}
@@ -84,6 +89,52 @@ def ask_job_server(address: str, setting: str) -> None:
             ) from None
 
 
+def list_job_names(address: str) -> set[str] | None:
+    """Return the names of the jobs that a job server knows; None where it does not answer."""
+    with grpc.insecure_channel(address) as channel:
+        service = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        try:
+            known = service.GetJobs(beam_job_api_pb2.GetJobsRequest(), timeout=CONNECT_SECONDS)
+        except grpc.RpcError as error:
+            return set() if error.code() == grpc.StatusCode.UNIMPLEMENTED else None
+    return {job.job_name for job in known.job_info}
+
+
+def watch_job_server(
+    options: PipelineOptions, ended: threading.Event, notice: Callable[[Exception], None]
+) -> None:
+    """Give `notice` an error once the job server of these options has been away for AWAY_SECONDS or
+    has forgotten the job. Return then, or when the job has ended.
+
+    Where a server's host is gone nothing closes its connections, and Beam waits for ever.
+    """
+    address = options.view_as(PortableOptions).job_endpoint
+    if not address or address == "embed":
+        return
+    job, is_known = options.view_as(GoogleCloudOptions).job_name, False
+    answered = time.monotonic()
+    while not ended.wait(LOOK_SECONDS):
+        names = list_job_names(address)
+        now = time.monotonic()
+        if names is not None:
+            answered = now
+            if is_known and job not in names:
+                notice(describe_lost_server(address, "has forgotten the job"))
+                return
+            is_known = job in names
+        elif now - answered >= AWAY_SECONDS:
+            notice(describe_lost_server(address, f"gives no answer for {now - answered:.0f} s"))
+            return
+
+
+def describe_lost_server(address: str, what: str) -> TransientError:
+    """Return the error of a job whose job server is gone."""
+    return TransientError(
+        f"the engine's job server at {address} {what}; what is done is kept, run the same command "
+        "to continue"
+    )
+
+
 def announce_flink_job(options: PipelineOptions) -> None:
     """Report the page of the job in Flink's UI, if the options say where Flink is.
 
@@ -127,21 +178,24 @@ def wait_for_flink_job(options: PipelineOptions, address: str, seconds: float) -
 def find_flink_job(address: str, name: str) -> str:
     """Return the id of the job whose name begins like this; empty: Flink knows none."""
     with suppress(OSError, HTTPException, ValueError, KeyError):
-        with urllib.request.urlopen(f"{address}/jobs/overview", timeout=CONNECT_SECONDS) as answer:
-            jobs = json.load(answer)["jobs"]
+        jobs = ask_flink(address, "jobs/overview")["jobs"]
         return next((job["jid"] for job in jobs if job["name"].startswith(name)), "")
     return ""
 
 
-def read_flink_slots(address: str, setting: str) -> int:
-    """Return how many slots the cluster of a JobManager at HOST:PORT has."""
+def read_flink_overview(address: str, setting: str) -> dict[str, Any]:
+    """Return what a JobManager at HOST:PORT says of its cluster: "slots-total", "flink-version"."""
     connect_to_address(address, setting)
-    try:
-        with urllib.request.urlopen(
-            f"http://{address}/overview", timeout=CONNECT_SECONDS
-        ) as answer:
-            return int(json.load(answer)["slots-total"])
-    except (OSError, HTTPException, ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{setting} {address} answers, but is no JobManager of Flink: give its REST address"
-        ) from None
+    with suppress(OSError, HTTPException, ValueError, TypeError):
+        overview: dict[str, Any] = ask_flink(f"http://{address}", "overview")
+        if "slots-total" in overview:
+            return overview
+    raise UserError(
+        f"{setting} {address} answers, but is no JobManager of Flink: give its REST address"
+    )
+
+
+def ask_flink(address: str, path: str) -> Any:
+    """Return what Flink's REST API answers."""
+    with urllib.request.urlopen(f"{address}/{path}", timeout=CONNECT_SECONDS) as answer:
+        return json.load(answer)

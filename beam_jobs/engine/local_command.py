@@ -4,7 +4,7 @@
 more than half of its time. Beam does without each that is missing. They are kept out only if this
 process was started as `python -m beam_jobs.…_job` and names no remote runner; pyarrow, which looks
 for pandas with the first array that it makes, does not find it either. Imported by anything else,
-and on the workers of Dataflow, Flink and Spark, Beam is whole. Storage at gs:// and s3:// is read
+and on the workers of Dataflow and Flink, Beam is whole. Storage at gs:// and s3:// is read
 by fsspec, not by Beam.
 
 The search for cycles of garbage costs such a command a seventh of its time and finds next to

@@ -5,22 +5,19 @@ ever: it says so in the TaskManager's log alone, every two minutes (ExternalEnvi
 2.62.0). Flink's REST API shows what the threads of each TaskManager do.
 """
 
-import json
 import re
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPException
-from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
 from beam_jobs.engine.job_server import (
-    CONNECT_SECONDS,
     SECONDS_TO_APPEAR,
     announce_flink_job,
+    ask_flink,
     find_flink_address,
     wait_for_flink_job,
 )
@@ -75,12 +72,6 @@ def list_waiting(address: str, job: str) -> list[Thread]:
                 if name.startswith(tasks) and WAITING.search(stack):
                     found.append((host[1] if host else manager["id"], name))
     return found
-
-
-def ask_flink(address: str, path: str) -> Any:
-    """Return what Flink's REST API answers."""
-    with urllib.request.urlopen(f"{address}/{path}", timeout=CONNECT_SECONDS) as answer:
-        return json.load(answer)
 
 
 def describe_late_worker(pool: str, host: str) -> TransientError:

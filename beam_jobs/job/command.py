@@ -16,7 +16,13 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-from beam_jobs.job.errors import JobFailed, TransientError, UserError, is_network_error
+from beam_jobs.job.errors import (
+    JobFailed,
+    TransientError,
+    UserError,
+    describe_error,
+    is_network_error,
+)
 
 USER_ERROR = 2
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -83,8 +89,7 @@ def _run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> in
 
 def print_error(error: BaseException) -> None:
     """Print the error as one line on stderr."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {describe_error(error)}", file=sys.stderr)
 
 
 def _exit_at_signal(signum: int, frame: FrameType | None) -> None:

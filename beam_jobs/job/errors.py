@@ -3,16 +3,27 @@ which errors of others another attempt may not meet.
 """
 
 NETWORK_ERRORS = {
+    "ChunkedEncodingError",
     "ClientConnectorDNSError",
     "ClientConnectorError",
+    "ClientOSError",
+    "ClientPayloadError",
+    "ConnectTimeout",
     "ConnectTimeoutError",
     "ConnectionClosedError",
+    "ConnectionError",
     "EndpointConnectionError",
     "IncompleteRead",
+    "ProxyError",
+    "ReadTimeout",
     "ReadTimeoutError",
     "ServerDisconnectedError",
     "ServerTimeoutError",
+    "TransportError",
 }
+"""Names of classes of botocore, aiohttp, requests and google.auth; a 502 of gs:// is ProxyError."""
+AWAY_STATUSES = {408, 429, *range(500, 600)}
+"""Answers of a server that may answer a later request."""
 
 
 class UserError(ValueError):
@@ -28,8 +39,38 @@ class TransientError(JobFailed):
 
 
 def is_network_error(error: BaseException) -> bool:
-    """Return whether a second attempt may not meet this error of Python, botocore or aiohttp."""
+    """Return whether a second attempt may not meet this error of Python or of a store's package:
+    no connection, or an error of the server.
+    """
     return (
         isinstance(error, ConnectionError | TimeoutError | TransientError)
         or type(error).__name__ in NETWORK_ERRORS
+        or read_status(error) in AWAY_STATUSES
     )
+
+
+def read_status(error: BaseException) -> int:
+    """Return the status of HTTP of an answer that s3fs or gcsfs made this error of, or 0."""
+    answer = getattr(error.__cause__ or error, "response", None)
+    if isinstance(answer, dict):
+        return int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    code = getattr(error, "code", 0)
+    return code if isinstance(code, int) else 0
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether a store refused a request for want of rights.
+
+    gcsfs has no class for that: it raises OSError("Forbidden: …").
+    """
+    is_system = isinstance(error, OSError) and error.errno is not None
+    return not is_system and (
+        isinstance(error, PermissionError)
+        or read_status(error) in (401, 403)
+        or (isinstance(error, OSError) and str(error).startswith("Forbidden: "))
+    )
+
+
+def describe_error(error: BaseException) -> str:
+    """Return what an error says, in one line; its kind if it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -20,11 +20,22 @@ from typing import Any, BinaryIO, cast
 import fsspec
 
 from beam_jobs.job import files
-from beam_jobs.job.errors import TransientError, UserError, is_network_error
+from beam_jobs.job.errors import (
+    TransientError,
+    UserError,
+    describe_error,
+    is_network_error,
+    is_refusal,
+)
 from beam_jobs.job.hosts import open_checked_session
 
 PART_BYTES = 8 << 20
 """Bytes that are read from a store, or sent to it, at once."""
+READS_AT_ONCE = 16
+"""Requests for small stretches under way at a time: each then takes two thirds of the CPU time, 1.3
+to 1.8 in place of 2.0 to 2.9 ms, and waits beside the others (tests/bench/ranged_reads.py)."""
+Stretch = tuple[str, int, int]
+"""Of a file: its path, the first byte, and the first one that is not in it."""
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
 fsspec.config.conf["s3"] = S3_PARTS | fsspec.config.conf.get("s3", {})
@@ -57,6 +68,29 @@ def read_range(path: str, start: int, stop: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(start)
         return file.read(stop - start)
+
+
+def read_each(stretches: Iterable[Stretch]) -> Iterator[bytes]:
+    """Yield stretches of files in turn; of a store several small ones are fetched at once."""
+    group: list[Stretch] = []
+    for wanted in stretches:
+        size = sum(stop - start for _, start, stop in [*group, wanted])
+        if group and (len(group) == READS_AT_ONCE or size > PART_BYTES):
+            yield from _read_group(group)
+            group = []
+        group.append(wanted)
+    yield from _read_group(group)
+
+
+def _read_group(group: list[Stretch]) -> Iterator[bytes]:
+    filled = [wanted for wanted in group if wanted[1] < wanted[2]]
+    if len(filled) < 2 or not is_remote(filled[0][0]):
+        yield from (read_range(*wanted) for wanted in group)
+        return
+    fs, _ = fsspec.core.url_to_fs(filled[0][0])
+    paths, starts, stops = map(list, zip(*filled, strict=True))
+    found = iter(fs.cat_ranges(paths, starts, stops, on_error="raise"))
+    yield from (next(found) if start < stop else b"" for _, start, stop in group)
 
 
 def hash_file(path: str) -> str:
@@ -123,9 +157,7 @@ def report_unreachable(address: str, option: str) -> Iterator[None]:
         yield
     except Exception as error:  # each store's package has exceptions of its own
         kind = TransientError if is_network_error(error) else UserError
-        raise kind(
-            f"{option} {address} cannot be reached: {error or type(error).__name__}"
-        ) from error
+        raise kind(f"{option} {address} cannot be reached: {describe_error(error)}") from error
 
 
 def raise_storage_error(error: Exception, path: str) -> None:
@@ -136,10 +168,11 @@ def raise_storage_error(error: Exception, path: str) -> None:
     """
     if isinstance(error, UserError):
         raise error
+    told = describe_error(error)
+    if is_refusal(error):
+        raise UserError(f"{path} may not be read: {told}") from error
     if is_network_error(error) or (isinstance(error, OSError) and error.errno is not None):
-        raise TransientError(
-            f"{path} cannot be read to its end: {error or type(error).__name__}"
-        ) from error
+        raise TransientError(f"{path} cannot be read to its end: {told}") from error
 
 
 def check_output(folder: str, inputs: Iterable[str] = ()) -> None:

@@ -17,8 +17,8 @@ def check_engine(parameters: Parameters) -> None:
 
 
 def _check_flink(engine: Engine) -> None:
-    """Ask the job server whether it is one, and the JobManager for its slots."""
-    from beam_jobs.engine import job_server  # Beam: seconds that a local run does not need here
+    """Ask the job server whether it is one, and the JobManager for its slots and versions."""
+    from beam_jobs.engine import flink_versions, job_server  # Beam: seconds, for other runs nothing
 
     for name in ("job_endpoint", "flink_master"):
         if address := getattr(engine, name):
@@ -26,7 +26,8 @@ def _check_flink(engine: Engine) -> None:
     job_server.ask_job_server(engine.job_endpoint, "engine.job_endpoint")
     if not engine.flink_master:
         return
-    slots = job_server.read_flink_slots(engine.flink_master, "engine.flink_master")
+    overview = job_server.read_flink_overview(engine.flink_master, "engine.flink_master")
+    slots = int(overview["slots-total"])
     if slots == 0:
         raise UserError(
             f"engine.flink_master {engine.flink_master}: the cluster has no slot; start a "
@@ -37,6 +38,7 @@ def _check_flink(engine: Engine) -> None:
             f"engine.workers={engine.workers}: the cluster at {engine.flink_master} has {slots} "
             "slots"
         )
+    flink_versions.check_flink_versions(engine.flink_master, "engine.flink_master")
 
 
 def _check_dataflow(parameters: Parameters) -> None:

@@ -21,8 +21,11 @@ def s3(tmp_path, monkeypatch):
         yield server
 
 
-def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, monkeypatch):
-    """Buckets of duplicates and of runs are read as stretches of the units' files."""
+@pytest.mark.parametrize("parts", [2, 128])
+def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, monkeypatch, parts):
+    """Buckets of duplicates and of runs are read as stretches of the units' files, each by itself
+    or several at once.
+    """
     for seed, name in enumerate("ab"):
         sample_dump.write_sample(tmp_path / f"{name}.json.gz", 1500, seed=seed)
     with gzip.open(tmp_path / "a.json.gz", "rt") as file:
@@ -34,6 +37,7 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
     given = ["--input", str(tmp_path / "*.json.gz"), *OPTIONS]
     whole = corpus_job.run([*given, "--output", str(tmp_path / "whole")])
     monkeypatch.setattr(buckets, "SHARED_REVIEWS", 100)
+    monkeypatch.setattr(buckets, "MAX_PARTS", parts)
     in_parts = corpus_job.run([*given, "--output", f"s3://{BUCKET}/corpus"])
     assert in_parts["units"] == whole["units"] == 3
     assert whole["dropped"]["duplicate"] > 10

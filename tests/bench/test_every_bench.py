@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +108,8 @@ def figures(text: str) -> dict:
             ["--preset", "tiny", "--batch", 4, "--steps", 3, "--rounds", 1],
             {"speed_ratio", "largest_relative_loss_difference"},
         ),
+        ("bucket_memory", ["--runs", 100_000], {"rows"}),
+        ("ranged_reads", ["--reads", 20], {"rows"}),
         (
             "remote_store",
             ["--reviews", REVIEWS, "--steps", 3, "--rounds", 1],
@@ -151,18 +152,6 @@ def test_the_bench_of_fine_tuning_compares_with_the_plain_loop(made):
     printed = run(BENCHES / "finetune_batches.py", *words, *sizes)
     assert "plain" in printed
     assert "64" in printed
-
-
-def test_the_cost_on_dataflow_is_a_table():
-    printed = run(BENCHES / "data_path_cost.py", "--reviews_per_cpu_second", 9000)
-    assert printed.count("|") > 20
-
-
-def test_the_cost_on_flink_is_what_its_readme_says():
-    readme = (BENCHES.parents[1] / "deploy" / "flink" / "README.md").read_text()
-    [words] = re.findall(r"^    python tests/bench/data_path_cost\.py (.+)$", readme, re.M)
-    for line in run(BENCHES / "data_path_cost.py", *words.split()).splitlines():
-        assert line in readme
 
 
 def test_the_size_of_the_installation_has_a_line_for_each_file_of_pins():

@@ -1,6 +1,7 @@
 """deploy/flink: compose file, manifests, image, script and README say the same."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from flows.configuration.engine import Engine
+from tests.beam_jobs.engine.rest import serve_flink
 
 ROOT = Path(__file__).parents[2]
 FLINK = ROOT / "deploy" / "flink"
@@ -158,6 +160,20 @@ def test_pods_have_no_rights_they_do_not_need_and_only_the_namespace_reaches_the
     )
 
 
+def start_job_server(folder, environment, *given):
+    """Start the job server with a Java that does nothing; return how it ended."""
+    java = folder / "java"
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    known = {"PATH": f"{folder}:/usr/bin:/bin", "JOB_SERVER_JARS": str(folder)}
+    return subprocess.run(
+        ["/bin/sh", FLINK / "job-server.sh", *given],
+        env=known | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
@@ -167,18 +183,28 @@ def test_pods_have_no_rights_they_do_not_need_and_only_the_namespace_reaches_the
     ],
 )
 def test_the_job_server_says_in_one_line_what_it_lacks(tmp_path, environment, words):
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\n")
-    java.chmod(0o755)
     (tmp_path / "beam").mkdir()
-    known = {"PATH": f"{tmp_path}:/usr/bin:/bin", "JOB_SERVER_JARS": str(tmp_path)}
-    given = [] if not environment else ["localhost:8081"]
-    done = subprocess.run(
-        ["/bin/sh", FLINK / "job-server.sh", *given],
-        env=known | environment,
-        capture_output=True,
-        text=True,
-    )
+    given = ["localhost:8081"] if environment else []
+    done = start_job_server(tmp_path, environment, *given)
     assert done.returncode == 2
     assert done.stderr.startswith(words)
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not (shutil.which("curl") or shutil.which("wget")), reason="needs curl or wget")
+def test_the_job_server_does_not_start_with_jars_for_another_flink(tmp_path):
+    (tmp_path / "beam").mkdir()
+    (tmp_path / "beam" / "beam-runners-flink-1.19-2.62.0.jar").touch()
+    with serve_flink(2) as flink:
+        assert start_job_server(tmp_path, {}, flink.address).returncode == 0
+    assert start_job_server(tmp_path, {}, flink.address).returncode == 0, "Flink is away"
+    with serve_flink(2, version="1.20.1") as flink:
+        done = start_job_server(tmp_path, {}, flink.address)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: the JobManager at {flink.address} is Flink 1.20.1, and the jars in {tmp_path} are "
+        "of Beam for Flink 1.19\n"
+    )
+    (tmp_path / "beam" / "beam-runners-flink-1.20-2.62.0.jar").touch()
+    done = start_job_server(tmp_path, {}, flink.address)
+    assert done.stderr.startswith("error: jars of several versions of Beam in ")

@@ -133,6 +133,11 @@ class Cluster:
             if find_host(name) == host and "command" in about:
                 self._start_service(name)
 
+    def lose_host(self, name: str) -> None:
+        """Kill all that runs on a host."""
+        for process in self.hosts[name].list_processes():
+            process.kill()
+
     def restart_pool(self, host: str, programs: Path = PROGRAMS_HERE) -> None:
         """Start the pool of a host anew; it finds `python` in the folder `programs`."""
         for process in self.find_processes(host, WORKER_POOL):
@@ -194,12 +199,12 @@ class Cluster:
         command = [sys.executable, "-m", module, "--output", f"s3://store/{output}"]
         return self._run("job", [*command, *options, *words], output)
 
-    def start_run(self, *words: str) -> subprocess.Popen:
+    def start_run(self, *words: str, log: str = "run") -> subprocess.Popen:
         """Start a run of the whole graph with its data stages on the cluster."""
         values = self.engine.model_dump(exclude_defaults=True).items()
         settings = [w for k, v in values for w in ("--set", f"engine.{k}={v}")]
         command = [sys.executable, "-m", "flows.cli.main", "run", *settings, *words]
-        return self._run("job", command, "run")
+        return self._run("job", command, log)
 
     def start_corpus(self, output: str, dump: str = "dump") -> subprocess.Popen:
         return self.start_job("beam_jobs.corpus_job", output, "--input", f"s3://store/{dump}")
@@ -207,9 +212,9 @@ class Cluster:
     def find_names(self, folder: str) -> list[str]:
         return [name.partition("/")[2] for name in self.store.find(f"store/{folder}")]
 
-    def read_files(self, folder: str) -> dict[str, bytes]:
-        """Return the contents of a folder in the store by name."""
-        found = self.store.find(f"store/{folder}")
+    def read_files(self, folder: str, suffix: str = "") -> dict[str, bytes]:
+        """Return the contents of a folder in the store by name, of files that end so."""
+        found = [name for name in self.store.find(f"store/{folder}") if name.endswith(suffix)]
         return {name.split("/", 2)[2]: self.store.cat_file(name) for name in found}
 
     def put(self, folder: Path) -> None:

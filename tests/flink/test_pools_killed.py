@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from flows.runner.store import Store
@@ -98,9 +100,24 @@ class Cluster:
         self.start_worker(name)
 
     def kill_job(self, name):
-        jobs = [p for host in self.hosts.values() for p in host.list_processes() if is_job(p)]
-        if jobs:
-            random.Random(SEED).choice(jobs).send_signal(signal.SIGKILL)
+        """Kill a stage's job, once there is one."""
+        served = self.shared.served
+        killed = eventually(
+            lambda: self.kill_one_job() or (served.run(self.run).state.is_final() and "over"),
+            lambda: served.told(self.run),
+        )
+        assert killed is True, "the run ended, and no job was killed"
+
+    def kill_one_job(self):
+        """Return whether a job was running, and is dead."""
+        with suppress(psutil.NoSuchProcess):  # it has just ended by itself
+            jobs = [p for host in self.hosts.values() for p in host.list_processes() if is_job(p)]
+            if jobs:
+                job = random.Random(SEED).choice(jobs)
+                job.send_signal(signal.SIGKILL)
+                job.wait(DOWN_SECONDS)
+                return True
+        return False
 
     def kill_server(self, name):
         if name == "s3":

@@ -4,13 +4,20 @@ Every request is repeated while the server is away. What else fails is told in o
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
-from beam_jobs.job.errors import TransientError, UserError, is_network_error
+from beam_jobs.job.errors import (
+    TransientError,
+    UserError,
+    describe_error,
+    is_network_error,
+    is_refusal,
+)
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 300.0
@@ -24,6 +31,10 @@ WRONG_REGION = {
     "PermanentRedirect",
     "301",
 }
+MISSING_CREDENTIALS = re.compile("NoCredentials|DefaultCredentials|PartialCredentials")
+ANONYMOUS = "Anonymous caller"
+"""What gs:// calls someone for whom gcsfs found no credentials."""
+NO_BUCKET = re.compile(r"bucket does not exist|Invalid bucket name")
 CLOCK_SKEW = "RequestTimeTooSkewed"
 
 
@@ -55,7 +66,7 @@ class Bucket:
         return content
 
     def write(self, name: str, content: bytes) -> None:
-        self._ask(self._there.pipe_file, self._join(name), content)
+        self._ask_bucket(self._there.pipe_file, self._join(name), content)
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless there is one of this name; return whether it is ours.
@@ -64,7 +75,7 @@ class Bucket:
         there is read.
         """
         try:
-            self._ask(self._there.pipe_file, self._join(name), content, mode="create")
+            self._ask_bucket(self._there.pipe_file, self._join(name), content, mode="create")
         except OSError as error:
             if not isinstance(error, FileExistsError) and find_code(error) not in REFUSED_CREATIONS:
                 raise
@@ -72,7 +83,7 @@ class Bucket:
         return True
 
     def upload(self, file: Path, name: str) -> None:
-        self._ask(self._there.put_file, str(file), self._join(name))
+        self._ask_bucket(self._there.put_file, str(file), self._join(name))
 
     def download(self, name: str, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +92,9 @@ class Bucket:
     def list_sizes(self, prefix: str = "") -> dict[str, int]:
         """Return the bytes of each object whose name begins with `prefix`, in order of name."""
         folder, _, beginning = prefix.rpartition("/")
-        found = self._ask(self._there.find, self._join(folder), prefix=beginning, detail=True)
+        found = self._ask_bucket(
+            self._there.find, self._join(folder), prefix=beginning, detail=True
+        )
         start = len(self._prefix.rstrip("/")) + 1
         sizes = {path[start:]: info["size"] for path, info in found.items()}
         return {name: sizes[name] for name in sorted(sizes) if name.startswith(prefix)}
@@ -91,8 +104,16 @@ class Bucket:
         if not names:
             return {}
         paths = {self._join(name): name for name in names}
-        found = self._ask(self._there.cat, list(paths), on_error="omit")
+        found = self._ask(self._read_existing, list(paths))
         return {paths[path]: content for path, content in found.items()}
+
+    def _read_existing(self, paths: list[str]) -> dict[str, bytes]:
+        """Return the contents of what is there; raise what kept us from any other object."""
+        found = self._there.cat(paths, on_error="return")
+        for content in found.values():
+            if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
+                raise content
+        return {path: content for path, content in found.items() if isinstance(content, bytes)}
 
     def remove(self, name: str) -> None:
         """Remove an object if it is there."""
@@ -104,6 +125,17 @@ class Bucket:
     def _join(self, name: str) -> str:
         return f"{self._prefix.rstrip('/')}/{name}".rstrip("/")
 
+    def _ask_bucket(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Return the answer to a request that only fails for want of something if that is the
+        bucket: gcsfs does not tell a bucket that is not there from an object.
+        """
+        try:
+            return self._ask(request, *arguments, **options)
+        except FileNotFoundError as error:
+            if error.errno is not None:  # a local file
+                raise
+            raise bucket_error(self.address) from error
+
     def _ask(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Return the answer to a request; ask again while the server is away."""
         deadline, pause = time.monotonic() + self.patience, FIRST_PAUSE
@@ -111,11 +143,12 @@ class Bucket:
             try:
                 return request(*arguments, **options)
             except Exception as error:  # each store's package has exceptions of its own
-                if not is_away(error):
+                if not is_network_error(error):
                     raise_in_words(error, self.address)
                 if time.monotonic() + pause > deadline:
                     raise TransientError(
-                        f"--store {self.address}: the server cannot be reached: {error}"
+                        f"--store {self.address}: the server cannot be reached: "
+                        f"{describe_error(error)}"
                     ) from error
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -127,26 +160,23 @@ def find_code(error: BaseException) -> str:
     return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
-def is_away(error: BaseException) -> bool:
-    """Return whether a later request may be answered: no connection, or an error of the server."""
-    answer = getattr(error.__cause__ or error, "response", None)
-    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) if answer else 0
-    return is_network_error(error) or status >= 500 or getattr(error, "code", 0) in range(500, 600)
+def bucket_error(address: str) -> UserError:
+    return UserError(f"--store {address}: no such bucket; make it, or name another")
 
 
 def raise_in_words(error: Exception, address: str) -> None:
     """Raise what the user can put right as UserError, in one line; anything else as it is."""
     code, kind = find_code(error), type(error).__name__
-    words = " ".join(str(error).split())
+    words = describe_error(error)
     scheme = address.partition("://")[0]
-    if "NoCredentials" in kind or "DefaultCredentials" in kind or "PartialCredentials" in kind:
+    if MISSING_CREDENTIALS.search(kind) or words.startswith(ANONYMOUS):
         names = (
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             if scheme == "s3"
             else "GOOGLE_APPLICATION_CREDENTIALS"
         )
         raise UserError(f"--store {address}: no credentials here; set {names}") from error
-    # botocore asks the server for the region; one that redirects that too ends in a recursion
+    # botocore asks a server that names no region for it; one that redirects that too ends so
     if code in WRONG_REGION or isinstance(error, RecursionError):
         raise UserError(
             f"--store {address}: the bucket is in another region; set AWS_DEFAULT_REGION ({words})"
@@ -155,8 +185,8 @@ def raise_in_words(error: Exception, address: str) -> None:
         raise UserError(
             f"--store {address}: this machine's clock is wrong; set it ({words})"
         ) from error
-    if "NoSuchBucket" in code or "bucket does not exist" in words:
-        raise UserError(f"--store {address}: no such bucket; make it, or name another") from error
-    if isinstance(error, PermissionError) or getattr(error, "code", 0) in (401, 403):
+    if "NoSuchBucket" in code or NO_BUCKET.search(words):
+        raise bucket_error(address) from error
+    if is_refusal(error):
         raise UserError(f"--store {address}: no rights to read and write there: {words}") from error
     raise error

@@ -122,11 +122,13 @@ def test_as_many_buckets_as_all_reviews_need_with_those_of_earlier_corpora():
     """
     reviews = 3 << 19
     counts = [{"prepared": reviews - 5}, {"prepared": 5}]
-    assert list(duplicate_buckets.list_buckets([{"prepared": 9}])) == [(0, 1)]
-    assert list(duplicate_buckets.list_buckets([{"prepared": 99_999}])) == [(0, 1)]
-    assert list(duplicate_buckets.list_buckets(counts)) == [(i, 8) for i in range(8)]
+    assert list(duplicate_buckets.list_parts([{"prepared": 9}])) == [(0, 1, 1)]
+    assert list(duplicate_buckets.list_parts([{"prepared": 99_999}])) == [(0, 1, 1)]
+    assert list(duplicate_buckets.list_parts(counts)) == [(i, 8, 8) for i in range(8)]
     seen = 8 * reviews
-    assert list(duplicate_buckets.list_buckets(counts, seen)) == [(i, 16) for i in range(16)]
+    assert list(duplicate_buckets.list_parts(counts, seen)) == [(i, 16, 16) for i in range(16)]
+    seen = 400 * reviews
+    assert list(duplicate_buckets.list_parts(counts, seen)) == [(i, 128, 1024) for i in range(128)]
     assert buckets.count_buckets((1 << 20) - 1, 1 << 20) == 1
     assert buckets.count_buckets(1 << 20, 1 << 20) == 2
     assert buckets.count_buckets(1 << 40, 1 << 20) == 1024
@@ -164,8 +166,8 @@ def rows_by_unit(found):
     return rows
 
 
-@pytest.mark.parametrize("of", [1, 2, 16])
-def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, of):
+@pytest.mark.parametrize(("parts", "of"), [(1, 1), (2, 2), (16, 16), (2, 16)])
+def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, parts, of):
     texts = {
         "b": [f"text {i}" for i in range(40)],
         "a": [f"text {i}" for i in range(20, 60)],
@@ -176,13 +178,13 @@ def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, of
     (tmp_path / "seen").write_bytes(seen.tobytes())
     pack = {"path": str(tmp_path / "seen"), "starts": encode_starts(seen)}
     copies, known, order = [], [], []
-    for bucket in range(of):
+    for part in range(parts):
         for found in duplicate_buckets.find_exact_duplicates(
-            (bucket, of), str(tmp_path), counts, [pack]
+            (part, parts, of), str(tmp_path), counts, [pack]
         ):
             if isinstance(found, tuple):
                 copies.append(found)
-                order.append((bucket, found[0]))
+                order.append((part, found[0]))
             else:
                 assert found.tag == duplicate_buckets.SEEN
                 known.append(found.value)

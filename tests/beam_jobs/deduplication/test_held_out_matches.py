@@ -7,7 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.deduplication import buckets, held_out, held_out_matches, overlaps, run_filter
+from beam_jobs.deduplication import (
+    buckets,
+    held_out,
+    held_out_matches,
+    overlaps,
+    run_filter,
+)
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN, RunHasher
 from beam_jobs.deduplication.index_files import RUN
@@ -38,9 +44,9 @@ def find_near(folder, units, of, near=(), earlier=()):
     (folder / f"matches-{of}").mkdir()
     files = [
         held_out_matches.write_matches(
-            (bucket, of), str(folder), str(folder / f"matches-{of}"), counts, near, earlier
+            part, str(folder), str(folder / f"matches-{of}"), counts, near, earlier
         )
-        for bucket in reversed(range(of))
+        for part in reversed(list(buckets.list_parts(of)))
     ]
     return {
         unit["unit"]: list(mark_rows(unit["unit"], sizes, counts, files)) for unit, sizes in units
@@ -65,9 +71,11 @@ def reviews():
 
 
 @pytest.mark.parametrize("of", [1, 4, 1024])
-def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, monkeypatch):
+@pytest.mark.parametrize("most_parts", [2, 1024])
+def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, most_parts, monkeypatch):
     """Two units; a filter that lets much through, and few matches counted at once."""
     texts, is_held = reviews
+    monkeypatch.setattr(buckets, "MAX_PARTS", most_parts)
     if of == 4:
         monkeypatch.setattr(run_filter, "RUNS_PER_WORD", 1024)
         monkeypatch.setattr(run_filter, "MIN_WORDS", 1)
@@ -94,7 +102,7 @@ def test_as_many_matches_are_read_at_once_as_fit(tmp_path, reviews, most, groups
     monkeypatch.setattr(held_out_matches, "BLOCK_MATCHES", most)
     texts, is_held = reviews
     counts, sizes = write_unit(tmp_path, "u0", texts, is_held)
-    path = held_out_matches.write_matches((0, 1), str(tmp_path), str(tmp_path), [counts], (), ())
+    path = held_out_matches.write_matches((0, 1, 1), str(tmp_path), str(tmp_path), [counts], (), ())
     places = []
     read_range = storage.read_range
 
@@ -180,11 +188,11 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
 def test_matches_of_a_bucket_are_written_once(tmp_path, reviews):
     texts, is_held = reviews
     unit, _ = write_unit(tmp_path, "u", texts, is_held)
-    arguments = (0, 2), str(tmp_path), str(tmp_path), [unit], (), ()
+    arguments = (0, 2, 2), str(tmp_path), str(tmp_path), [unit], (), ()
     first = held_out_matches.write_matches(*arguments)
     (tmp_path / "u.runs").unlink()
     assert held_out_matches.write_matches(*arguments) == first
-    assert held_out_matches.write_matches((0, 2), *arguments[1:]) == first
+    assert held_out_matches.write_matches((0, 2, 2), *arguments[1:]) == first
 
 
 def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
@@ -194,9 +202,8 @@ def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
     assert sizes.tolist() == [len(list_runs(text)) for text in texts]
     for kind, rows, wanted in (("runs", RUN, ~is_held), ("heldout", HELD_RUN, is_held)):
         path = str(tmp_path / f"u.{kind}")
-        parts = [
-            held_out_matches.read_bucket(path, counts[kind], (b, MAX), rows) for b in range(MAX)
-        ]
+        file = [(path, counts[kind])]
+        parts = [next(buckets.read_bucket((b, MAX), file, rows)) for b in range(MAX)]
         for bucket, part in enumerate(parts):
             assert (buckets.number_buckets(part["run"]) == bucket).all()
         found = np.concatenate(parts)
@@ -219,12 +226,13 @@ def test_many_held_out_runs_make_many_buckets(monkeypatch):
 
     def list_of(runs, reviews=9, earlier=()):
         counts = [{"prepared": reviews, "heldout": buckets.encode_counts(np.array([0, runs]))}]
-        return list(held_out_matches.list_run_buckets(counts, earlier))
+        return list(held_out_matches.list_run_parts(counts, earlier))
 
     most = held_out_matches.BUCKET_RUNS
-    assert list_of(most - 1) == [(0, 1)]
-    assert list_of(3 * most) == [(i, 4) for i in range(4)]
-    assert len(list_of(1000 * most)) == buckets.MAX_BUCKETS
+    assert list_of(most - 1) == [(0, 1, 1)]
+    assert list_of(3 * most) == [(i, 4, 4) for i in range(4)]
+    assert list_of(300 * most) == [(i, 128, 512) for i in range(buckets.MAX_PARTS)]
+    assert list_of(10_000 * most)[-1] == (127, 128, buckets.MAX_BUCKETS)
     assert len(list_of(9, reviews=buckets.SHARED_REVIEWS)) == buckets.SHARED_BUCKETS
     earlier = {"starts": buckets.encode_counts(np.array([most, most]))}
     assert len(list_of(0, earlier=[earlier])) == 4

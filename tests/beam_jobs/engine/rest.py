@@ -16,10 +16,18 @@ class Flink:
 
 
 @contextmanager
-def serve_flink(slots: int, jobs: Sequence[str] = ()) -> Iterator[Flink]:
-    """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names."""
+def serve_flink(
+    slots: int, jobs: Sequence[str] = (), version: str = "1.19.3", jars: Sequence[str] = ()
+) -> Iterator[Flink]:
+    """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names, and
+    `jars` are the JobManager's.
+    """
     listed = [{"jid": str(i), "name": name} for i, name in enumerate(jobs, start=1)]
-    answers = {"/overview": {"slots-total": slots}, "/jobs/overview": {"jobs": listed}}
+    answers = {
+        "/overview": {"slots-total": slots, "flink-version": version},
+        "/jobs/overview": {"jobs": listed},
+        "/jobmanager/environment": {"classpath": [f"/opt/flink/lib/{jar}" for jar in jars]},
+    }
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

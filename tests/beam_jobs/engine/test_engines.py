@@ -2,7 +2,10 @@
 
 import subprocess
 import sys
+import time
+from contextlib import nullcontext
 
+import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 
@@ -85,6 +88,25 @@ def test_small_inputs_stay_in_one_process(monkeypatch, input_bytes, small):
     assert direct.direct_num_workers == (1 if small else 2)
 
 
+@pytest.mark.parametrize(
+    ("error", "ends"), [(ConnectionError("the store is away"), False), (KeyError("read"), True)]
+)
+def test_a_store_that_is_away_when_progress_is_looked_up_ends_no_job(error, ends):
+    looked = []
+
+    def look():
+        looked.append(1)
+        raise error
+
+    def build(pipeline):
+        _ = pipeline | beam.Create([2 * graph_runner.POLL_SECONDS]) | beam.Map(time.sleep)
+
+    options = beam_options.resolve_beam_options(["--direct_running_mode=in_memory"], 0)
+    with pytest.raises(KeyError) if ends else nullcontext():
+        graph_runner.run_beam_graph(options, build, look)
+    assert looked
+
+
 def test_unknown_options_are_refused_but_passed_to_job_servers():
     with pytest.raises(UserError, match="--ouput"):
         beam_options.resolve_beam_options(["--ouput=x"], 0)
@@ -116,6 +138,16 @@ def test_unknown_options_are_refused_but_passed_to_job_servers():
             "Traceback …\nConnectionResetError: [Errno 104] reset",
             TransientError,
             "reset; what is done is kept",
+        ),
+        (
+            "Traceback …\ngcsfs.retry.HttpError: Backend Error, 503 [while running 'Cut']",
+            TransientError,
+            "Backend Error, 503",
+        ),
+        (
+            "Traceback …\nrequests.exceptions.ProxyError:  [while running 'Cut']",
+            TransientError,
+            "ProxyError: ",
         ),
         ("Traceback …\nOSError: [Errno 28] No space left on device", JobFailed, "make room"),
     ],

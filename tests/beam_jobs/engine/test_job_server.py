@@ -2,17 +2,20 @@
 
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.engine import graph_runner, job_server, worker_check
+from beam_jobs.engine import beam_options, graph_runner, job_server, worker_check
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
 from tests.beam_jobs.dumps import digests, review, run_job, write_lines
 from tests.beam_jobs.engine.job_servers import (
@@ -120,6 +123,55 @@ def test_a_cancelled_job_is_cancelled_on_the_engine(dump, tmp_path, server, pool
     assert not (output / "corpus.json").exists()
 
 
+def test_a_killed_job_server_is_told_at_once(dump, tmp_path, pool):
+    output = tmp_path / "out"
+    with start_job_server(tmp_path / "server") as (process, port):
+        job = start_job(dump, output, port, pool[1])
+        eventually(lambda: list(output.glob("_work-*/prepared/*.json")))
+        process.kill()
+        code, line = finish_job(job)
+    assert code == os.EX_TEMPFAIL
+    assert line.startswith("error: the engine's job server went away: ")
+
+
+def test_a_job_server_that_stands_still_or_forgets_the_job_is_told(tmp_path, monkeypatch):
+    """As one does whose host is gone: its connections stay open, and Beam waits."""
+    monkeypatch.setattr(job_server, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(job_server, "AWAY_SECONDS", 1.0)
+    monkeypatch.setattr(job_server, "CONNECT_SECONDS", 1.0)
+    ended, told = threading.Event(), []
+    with start_job_server(tmp_path) as (process, port):
+        options = PipelineOptions([f"--job_endpoint=localhost:{port}", "--job_name=mine"])
+        watch = threading.Thread(
+            target=job_server.watch_job_server, args=(options, ended, told.append)
+        )
+        watch.start()
+        eventually(lambda: job_server.list_job_names(f"localhost:{port}") == set())
+        process.send_signal(signal.SIGSTOP)
+        watch.join()
+    [error] = told
+    assert isinstance(error, TransientError)
+    assert re.search(r"job server at localhost:\d+ gives no answer for \d s; what is ", str(error))
+    names = iter([set(), {"mine", "another"}, None, {"another"}])
+    monkeypatch.setattr(job_server, "list_job_names", lambda address: next(names))
+    job_server.watch_job_server(options, ended, told.append)
+    assert "has forgotten the job; what is done is kept" in str(told[1])
+    ended.set()
+    job_server.watch_job_server(options, ended, told.append)
+    job_server.watch_job_server(PipelineOptions([]), threading.Event(), told.append)
+    assert len(told) == 2
+
+
+def test_a_job_of_a_server_that_does_not_answer_is_cancelled_on_flink_in_time():
+    never = threading.Event()
+    result = SimpleNamespace(cancel=never.wait)
+    with serve_flink(slots=2, jobs=["beam-jobs-1"]) as flink:
+        options = PipelineOptions(["--flink_master", flink.address, "--job_name=beam-jobs-1"])
+        graph_runner.cancel_job(options, result, time.monotonic() + 1)
+        assert flink.asked[-1] == "PATCH /jobs/1?mode=cancel"
+    never.set()
+
+
 def read_states(server):
     import grpc
     from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
@@ -213,9 +265,18 @@ def test_an_address_without_a_job_server_is_told_in_one_line(address, kind, word
 def test_a_server_of_another_kind_is_told_in_one_line(server):
     job_server.ask_job_server(f"localhost:{server}", "--job_endpoint")
     with pytest.raises(UserError, match="is no JobManager of Flink"):
-        job_server.read_flink_slots(f"localhost:{server}", "engine.flink_master")
+        job_server.read_flink_overview(f"localhost:{server}", "engine.flink_master")
     with serve_flink(slots=2) as flink, pytest.raises(UserError, match="is no Beam job server; "):
         job_server.ask_job_server(flink.address, "--job_endpoint")
+
+
+def test_a_job_whose_beam_is_not_the_clusters_is_told_before_it_is_sent(server):
+    words = ["--runner=PortableRunner", f"--job_endpoint=localhost:{server}"]
+    with serve_flink(2, jars=["beam-runners-flink-1.19-2.50.0.jar"]) as flink:
+        given = [*words, f"--flink_master={flink.address}"]
+        with pytest.raises(UserError, match=r"^--flink_master \S+: .* is of Beam 2\.50"):
+            beam_options.resolve_beam_options(given, 0)
+    beam_options.resolve_beam_options(given, 0)  # it is away
 
 
 def test_a_runner_that_starts_a_server_in_java_needs_java(monkeypatch, tmp_path):
@@ -245,6 +306,20 @@ def test_a_runner_that_starts_a_server_in_java_needs_java(monkeypatch, tmp_path)
             "CANCELLED: call already cancelled.",
             TransientError,
             "lost or did not reach a worker: x.B: x.StatusRuntimeException: CANCELLED",
+        ),
+        (
+            "org.apache.flink.client.program.ProgramInvocationException: Job failed\n\tat x.Y\n"
+            "Caused by: java.util.concurrent.CompletionException: org.apache.flink.runtime"
+            ".messages.FlinkJobNotFoundException: Could not find Flink job (04c7)\n\t... 44 more\n"
+            "Caused by: org.apache.flink.runtime.messages.FlinkJobNotFoundException: Could not "
+            "find Flink job (04c7)\n\tat x.Y\n\t... 5 more\n]",
+            TransientError,
+            "JobManager went away: org.apache.flink.runtime.messages.FlinkJobNotFoundException: Co",
+        ),
+        (
+            "Pipeline x failed in state FAILED: java.net.ConnectException: Connection refused",
+            TransientError,
+            "JobManager went away: java.net.ConnectException: Connection refused; what is done is",
         ),
         ("Pipeline x failed in state CANCELLED: unknown error", JobFailed, "was cancelled on the"),
         (

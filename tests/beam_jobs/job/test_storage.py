@@ -63,3 +63,41 @@ def test_what_is_read_from_s3_is_held_in_small_parts():
     store, _ = fsspec.core.url_to_fs("s3://bucket/name")
     assert store.default_block_size == storage.PART_BYTES
     assert store.max_concurrency * storage.PART_BYTES <= 32 << 20
+
+
+def test_small_stretches_of_a_store_are_fetched_at_once_and_come_in_turn(tmp_path, monkeypatch):
+    paths = [f"memory://{tmp_path}/{name}" for name in "ab"]
+    for path in paths:
+        storage.write_bytes(path, path[-1].encode() + bytes(range(100)))
+    there = fsspec.filesystem("memory")
+    groups, cat_ranges = [], there.cat_ranges
+
+    def note_group(found, *words, **options):
+        groups.append(len(found))
+        return cat_ranges(found, *words, **options)
+
+    monkeypatch.setattr(there, "cat_ranges", note_group)
+    monkeypatch.setattr(storage, "READS_AT_ONCE", 4)
+    monkeypatch.setattr(storage, "PART_BYTES", 20)
+    wanted = [(paths[k % 2], k, k + 1 + 3 * (k % 3)) for k in range(12)]
+    wanted += [(paths[0], 5, 5), (paths[1], 0, 90), (paths[0], 1, 2)]
+    expected = [storage.read_range(*stretch) for stretch in wanted]
+    assert list(storage.read_each(wanted)) == expected
+    assert max(groups) == 4
+    assert list(storage.read_each([])) == []
+    local = str(tmp_path / "local")
+    storage.write_bytes(local, b"0123456789")
+    assert list(storage.read_each([(local, 1, 3), (local, 3, 3), (local, 9, 10)])) == [
+        b"12",
+        b"",
+        b"9",
+    ]
+    there.rm(str(tmp_path), recursive=True)
+
+
+def test_a_stretch_that_cannot_be_read_is_an_error(tmp_path):
+    path = f"memory://{tmp_path}/a"
+    storage.write_bytes(path, b"0123456789")
+    with pytest.raises(FileNotFoundError):
+        list(storage.read_each([(path, 0, 1), (f"{path}-missing", 0, 1)]))
+    fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)

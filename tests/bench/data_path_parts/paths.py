@@ -113,7 +113,7 @@ def pool_corpus(pool, dump: Path, output: Path) -> None:
     punkt = write_punkt(counts, plan.folders, None)
     search = partial(find_duplicates, folder=plan.folders.prepared, counts=counts)
     copies: dict[str, list[bytes]] = {}
-    for found in pool.map(search, duplicate_buckets.list_buckets(counts), chunksize=1):
+    for found in pool.map(search, duplicate_buckets.list_parts(counts), chunksize=1):
         for unit, rows in found:
             copies.setdefault(unit, []).append(rows)
     write = partial(write_unit, punkt=punkt, folders=plan.folders)
@@ -123,9 +123,9 @@ def pool_corpus(pool, dump: Path, output: Path) -> None:
 
 
 def find_duplicates(
-    bucket: tuple[int, int], folder: str, counts: list[dict]
+    part: tuple[int, int, int], folder: str, counts: list[dict]
 ) -> list[tuple[str, bytes]]:
-    return list(duplicate_buckets.find_exact_duplicates(bucket, folder, counts, ()))
+    return list(duplicate_buckets.find_exact_duplicates(part, folder, counts, ()))
 
 
 _remembered: dict[str, object] = {}

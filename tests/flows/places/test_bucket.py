@@ -1,6 +1,7 @@
 """What a server of objects may answer: its errors in one line, and which of them pass.
 
-Amazon's own errors come from a small server that says what its documentation shows.
+Amazon's own errors come from a small server that says what its documentation shows, those of gs://
+from tests/gcs_server.py.
 """
 
 import threading
@@ -10,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from beam_jobs.job.errors import TransientError, UserError
-from flows.runner.places.bucket import Bucket
+from flows.runner.places.bucket import Bucket, raise_in_words
 
 
 @contextmanager
@@ -31,6 +32,7 @@ def answer(status: int, code: str, message: str, times: int = 1_000_000):
             self.send_response(status if is_bad else 404)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Content-Type", "application/xml")
+            self.send_header("x-amz-bucket-region", "eu-central-1")
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(body)
@@ -103,6 +105,12 @@ def test_what_the_user_can_put_right_is_one_line(use, status, code, message, wor
     assert "\n" not in str(told.value)
 
 
+def test_a_redirect_without_a_region_is_told_as_such():
+    """botocore's question for it is redirected too, until Python ends that."""
+    with pytest.raises(UserError, match="in another region; set AWS_DEFAULT_REGION"):
+        raise_in_words(RecursionError("maximum recursion depth exceeded"), "s3://bucket/x")
+
+
 def test_without_credentials_their_names_are_told(use):
     use("http://127.0.0.1:1", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
     with pytest.raises(UserError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
@@ -119,3 +127,59 @@ def test_a_server_that_stays_away_is_told_as_such(use):
     use("http://127.0.0.1:1")
     with pytest.raises(TransientError, match="the server cannot be reached"):
         Bucket("s3://bucket/x", patience=0).read("a")
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "words"),
+    [
+        (403, "a does not have storage.objects.create access", "no rights to read and write .*a d"),
+        (401, "Anonymous caller does not have access", "set GOOGLE_APPLICATION_CREDENTIALS"),
+        (401, "Invalid Credentials", "no rights to read and write there"),
+        (404, "The specified bucket does not exist.", "no such bucket"),
+        (400, "Invalid bucket name: 'B'", "no such bucket"),
+    ],
+)
+@pytest.mark.parametrize("request_name", ["create", "write", "list"])
+def test_what_the_user_can_put_right_on_gs_is_one_line(gs, status, message, words, request_name):
+    bucket = Bucket("gs://bucket/x", patience=0)
+    requests = {
+        "create": lambda: bucket.create("a", b"1"),
+        "write": lambda: bucket.write("a", b"1"),
+        "list": lambda: bucket.list_sizes("a"),
+    }
+    gs.refuse(status, message)
+    with pytest.raises(UserError, match=words) as told:
+        requests[request_name]()
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("status", [502, 503, 429])
+def test_an_error_of_a_gs_server_is_asked_again(gs, status):
+    """gcsfs itself asks six times."""
+    gs.refuse(status, "Backend Error", times=7)
+    assert Bucket("gs://bucket/x", patience=60).read("a") is None
+
+
+@pytest.mark.parametrize("status", [502, 503])
+def test_a_gs_server_that_stays_away_is_told_as_such(gs, status):
+    gs.refuse(status, "Backend Error")
+    with pytest.raises(TransientError, match=r"the server cannot be reached: ."):
+        Bucket("gs://bucket/x", patience=0).read("a")
+
+
+def test_an_object_that_could_not_be_read_is_not_taken_for_one_that_is_gone(gs):
+    bucket = Bucket("gs://bucket/x", patience=0)
+    bucket.write("a", b"1")
+    assert bucket.read_all(["a", "b"]) == {"a": b"1"}
+    gs.refuse(503, "Backend Error")
+    with pytest.raises(TransientError):
+        bucket.read_all(["a", "b"])
+
+
+def test_a_file_that_gcsfs_sends_in_parts_arrives_whole(gs, tmp_path):
+    (tmp_path / "a").write_bytes(content := bytes(range(256)) * (6 << 12))
+    bucket = Bucket("gs://bucket/x", patience=0)
+    bucket.upload(tmp_path / "a", "part/a")
+    assert gs.objects["bucket/x/part/a"] == content
+    bucket.download("part/a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == content

@@ -1,5 +1,8 @@
 """An engine that is away, or cannot see the data, stops a run before anything is made."""
 
+import re
+
+import apache_beam as beam
 import pytest
 
 from beam_jobs.job.errors import TransientError, UserError
@@ -50,6 +53,38 @@ def test_a_cluster_with_too_few_slots_is_told_before_anything_is_made(
         assert "\n" not in str(told.value)
         if slots:
             check(*given, "engine.workers=2")
+
+
+@pytest.mark.parametrize(
+    ("jar", "words"),
+    [
+        (
+            "beam-runners-flink-1.18-2.62.0.jar",
+            r"beam-runners-flink-1\.18-2\.62\.0\.jar is for Flink 1\.18, and the cluster is Flink "
+            r"1\.19\.3; put Beam's jars for Flink 1\.19 into its lib folder",
+        ),
+        (
+            "beam-runners-flink-1.19-job-server-2.50.0.jar",
+            rf"is of Beam 2\.50\.0, and the jobs have Beam {re.escape(beam.__version__)}; take the",
+        ),
+        ("beam-runners-flink-1.19-2.62.0-SNAPSHOT.jar", r"is of Beam 2\.62\.0-SNAPSHOT, and "),
+        ("beam-runners-flink-1.19-2.62.0.jar", ""),
+        (f"beam-runners-flink-1.19-job-server-{beam.__version__}.jar", ""),
+        ("beam-runners-core-java-2.50.0.jar", ""),
+    ],
+)
+def test_jars_of_other_versions_are_told_before_anything_is_made(monkeypatch, tmp_path, jar, words):
+    monkeypatch.setenv("AMAZON_ELECTRA_PRIVATE_HOSTS", "localhost")
+    jars = ["flink-dist-1.19.3.jar", jar]
+    with start_job_server(tmp_path) as (_, port), serve_flink(2, jars=jars) as flink:
+        given = ("engine.kind=flink", f"engine.job_endpoint=localhost:{port}")
+        given += (f"engine.flink_master={flink.address}",)
+        if not words:
+            check(*given)
+            return
+        with pytest.raises(UserError, match=rf"^engine\.flink_master .*{words}") as told:
+            check(*given)
+    assert "\n" not in str(told.value)
 
 
 def test_dataflow_is_told_what_it_cannot_see(tmp_path):

@@ -1,0 +1,57 @@
+"""A part of several buckets is read at once from a store, and gives the rows of each bucket."""
+
+import fsspec
+import numpy as np
+import pytest
+
+from beam_jobs.deduplication import buckets
+from beam_jobs.deduplication.index_files import RUN
+from beam_jobs.job import storage
+
+
+@pytest.fixture(params=["local", "memory"])
+def files(request, tmp_path):
+    """Three files of rows, one of them empty, with where each bucket begins."""
+    rng = np.random.default_rng(0)
+    folder = str(tmp_path) if request.param == "local" else f"memory://{tmp_path}"
+    written = []
+    for number, rows in enumerate((5_000, 0, 3_000)):
+        content = np.zeros(rows, RUN)
+        content["run"] = np.sort(rng.integers(0, 1 << 63, rows, np.uint64) << np.uint64(1))
+        content["text"] = rng.integers(0, 1000, rows)
+        path = f"{folder}/{number}.runs"
+        storage.write_bytes(path, content.tobytes())
+        written.append((path, buckets.encode_starts(content["run"])))
+    yield written
+    if request.param == "memory":
+        fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
+
+
+@pytest.mark.parametrize("part", [(0, 1, 1), (3, 4, 4), (3, 4, 64), (0, 2, 1024)])
+def test_the_rows_of_each_bucket_are_those_that_lie_in_it(files, part, monkeypatch):
+    asked = []
+    read_each = storage.read_each
+
+    def note_stretches(stretches):
+        asked.append(len(wanted := list(stretches)))
+        return read_each(wanted)
+
+    monkeypatch.setattr(storage, "read_each", note_stretches)
+    every = [np.frombuffer(storage.read_bytes(path), RUN) for path, _ in files]
+    with buckets.open_part(part, files, RUN) as read_bucket:
+        for bucket, of in reversed(buckets.list_buckets_of(part)):
+            found = list(read_bucket((bucket, of)))
+            assert len(found) == len(files)
+            for rows, whole in zip(found, every, strict=True):
+                here = buckets.number_buckets(whole["run"]).astype(int) * of // buckets.MAX_BUCKETS
+                assert rows.tolist() == whole[here == bucket].tolist()
+    if storage.is_remote(files[0][0]):
+        assert asked == [len(files)], "one stretch of each file, however many buckets"
+
+
+def test_parts_are_all_buckets_once(monkeypatch):
+    for of in (1, 64, 128, 1024):
+        parts = list(buckets.list_parts(of))
+        assert len(parts) == min(of, buckets.MAX_PARTS)
+        found = [bucket for part in parts for bucket in buckets.list_buckets_of(part)]
+        assert found == [(bucket, of) for bucket in range(of)]

@@ -15,7 +15,7 @@ from flows.stages.pretraining import (
 )
 from model.pretraining.adaptation.recipe import OLD_HEAD_SETTINGS
 
-OF_A_NEW_HEAD = ("head_steps", "trunk_learning_rate")
+OF_A_NEW_HEAD = ("head_steps", "head_tokens", "trunk_learning_rate")
 
 
 @dataclass(frozen=True)

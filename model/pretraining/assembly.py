@@ -101,6 +101,9 @@ def build_training(
         (longer or shards).max_length,
         origin.read_trained_length(shape) if origin else 0,
     ]
+    adaptation = preset.adaptation
+    if not (budget and budget.seconds):
+        adaptation = adaptation.shorten_head_steps(config.steps * config.batch * shards.max_length)
     training = loop.Training(
         config=config,
         model=model,
@@ -117,7 +120,7 @@ def build_training(
         length=shards.max_length,
         trained_length=max(lengths),
         budget_seconds=budget.seconds if budget else None,
-        adaptation=preset.adaptation,
+        adaptation=adaptation,
         gradient_type={"fp32": torch.float32, "bf16": torch.bfloat16}[gradients],
         start=describe_start(origin.main) if origin else {},
         anchor=build_anchor(model, preset.adaptation, probe) if origin else None,

@@ -3,7 +3,7 @@
 Like model/config.py it imports the standard library alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beam_jobs.job.settings import check_settings, setting
 
@@ -26,6 +26,13 @@ class AdaptationConfig:
         0.0,
         ge=0,
         lt=1,
+        needs=STARTED,
+    )
+    head_tokens: int = setting(
+        "end that share after so many tokens, where the run is longer; 0: no such end. A --budget "
+        "in time does not know its tokens and goes by head_steps alone",
+        0,
+        ge=0,
         needs=STARTED,
     )
     trunk_learning_rate: float = setting(
@@ -81,3 +88,8 @@ class AdaptationConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+    def shorten_head_steps(self, tokens: int) -> "AdaptationConfig":
+        """Return the same for a run of so many tokens, with `head_steps` within `head_tokens`."""
+        share = self.head_tokens / tokens if self.head_tokens else 1.0
+        return replace(self, head_steps=min(self.head_steps, share))

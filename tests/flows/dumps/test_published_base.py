@@ -107,7 +107,7 @@ def test_an_adapted_encoder_is_gone_on_with_at_its_trunks_rate_and_probed(
 def test_a_model_that_began_with_nothing_is_gone_on_with_as_before(add_dump_to, tmp_path):
     store, _, planned = add_dump_to(base=["learning_rate=2e-3"], begun=False)
     training = find_training(planned)
-    assert set(training.inputs) == {"base", "shards"}
+    assert set(training.inputs) == {"base", "dev_shards", "shards"}
     words = training.arguments(store, tmp_path)
     assert "--probe" not in words
     assert read_sets(words) == {"learning_rate": "2e-3", "warmup": "0.1", "seed": "0"}

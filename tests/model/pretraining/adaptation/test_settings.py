@@ -7,6 +7,7 @@ import torch
 
 from beam_jobs.job.errors import UserError
 from model.pretrain import run
+from model.pretraining.adaptation.config import AdaptationConfig
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import (
     read_origin,
@@ -18,6 +19,7 @@ from tests.model.pretraining.termination import terminated_at
 
 EACH = {
     "head_steps": "0.5",
+    "head_tokens": "1000",
     "trunk_learning_rate": "1e-4",
     "layer_decay": "0.5",
     "freeze_embeddings": "true",
@@ -45,6 +47,14 @@ def test_in_the_first_steps_the_head_alone_learns(made, tmp_path):
     assert losses[-1] < losses[0]
     train(made, tmp_path / "b", "head_steps=0.5", steps=9)
     assert min(measure_moves(made, tmp_path / "b").values()) > 0
+    train(made, tmp_path / "c", "head_steps=0.9", "head_tokens=100", steps=9)  # less than a step
+    assert min(measure_moves(made, tmp_path / "c").values()) > 0
+
+
+@pytest.mark.parametrize(("tokens", "share"), [(500_000, 0.4), (4_000_000, 0.1), (0, 0.4)])
+def test_a_long_run_teaches_its_head_alone_for_so_many_tokens(tokens, share):
+    adaptation = AdaptationConfig(head_steps=0.4, head_tokens=400_000 if tokens else 0)
+    assert adaptation.shorten_head_steps(tokens).head_steps == share
 
 
 def test_the_trunk_has_its_own_rate_and_lower_layers_lower_ones(made, tmp_path):

@@ -52,7 +52,7 @@ def test_the_parts_of_a_batch_add_up_to_it(objective, size):
     model, arrays = build(objective)
     whole = model(to_tensors(arrays))
     parts = [model(to_tensors(part)) for part in split_batch(arrays, size)]
-    assert sum(float(part.loss) for part in parts) == pytest.approx(float(whole.loss), rel=1e-5)
+    assert sum(part.loss.item() for part in parts) == pytest.approx(float(whole.loss), rel=1e-5)
     for name, total in whole.sums.items():
         added = sum(float(part.sums[name]) for part in parts)
         assert added == pytest.approx(float(total), rel=1e-5), name

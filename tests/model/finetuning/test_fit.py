@@ -1,11 +1,9 @@
 """Fine-tuning and evaluation on corpora and encoders made here, through the commands users type."""
 
 import json
-import os
 import shutil
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,53 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import read_options
-from model import evaluate, finetune
+from model import evaluate
 from model.device import open_device
 from model.finetuning import fit
 from model.finetuning.arguments import make_request
 from model.finetuning.features.examples import Sampling, load_examples
-from model.finetuning.network import encoders
 from model.finetuning.request import prepare_data
 from model.finetuning.tasks import find_task
 from model.finetuning.training.loop import train
 from model.options import FinetuneOptions
 from model.tracking.metrics_log import read_metrics
-from tests.model.corpora import write_bert, write_corpus, write_distilbert, write_electra
-
-SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
-SHORT = ["--learning_rate", "5e-3", *(part for setting in SETTINGS for part in ("--set", setting))]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finetune")
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    write_corpus(folder / "corpus")
-    write_electra(folder / "electra")
-    write_bert(folder / "bert")
-    write_distilbert(folder / "distilbert")
-    return folder
-
-
-def tune(made, name, *more, task="polarity", encoder="electra"):
-    encoder = encoder if encoder == "random" else str(made / encoder)
-    arguments = [
-        "--encoder",
-        encoder,
-        "--task",
-        task,
-        "--data",
-        str(made / "corpus"),
-        "--output",
-        str(made / name),
-    ]
-    return finetune.run([*arguments, *SHORT, *more])
+from tests.model.finetuning.few_steps import SHORT, tune
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
@@ -76,35 +41,6 @@ def test_a_fine_tuned_folder_predicts_what_it_learnt(made, pooling):
     assert said.num_rows == evaluation["n"] == np.sum(evaluation["confusion"])
     right = np.mean(np.array(said["label"]) == np.array(said["prediction"]))
     assert right == pytest.approx(accuracy["value"])
-
-
-def test_with_cls_the_folder_is_what_transformers_says_it_is(made):
-    tune(made, "as-cls", "--set", "pooling=cls")
-    model, report = AutoModelForSequenceClassification.from_pretrained(
-        made / "as-cls", output_loading_info=True
-    )
-    assert not report["missing_keys"]
-    assert not report["unexpected_keys"]
-    assert model.config.id2label == {0: "negative", 1: "positive"}
-    tokenizer = AutoTokenizer.from_pretrained(made / "as-cls")
-    batch = tokenizer(
-        ["The lamp is awful.", "The lamp is splendid."], return_tensors="pt", padding=True
-    )
-    assert model.eval()(**batch).logits.argmax(-1).tolist() == [0, 1]
-
-
-def test_with_mean_pooling_the_folder_holds_encoder_and_head(made):
-    tune(made, "as-mean", "--set", "pooling=mean")
-    _, report = AutoModel.from_pretrained(made / "as-mean", output_loading_info=True)
-    assert not report["missing_keys"]
-    model, head, tokenizer = encoders.load_finetuned(made / "as-mean")
-    assert (head.pooling, head.labels) == ("mean", ("negative", "positive"))
-    ids = torch.tensor([tokenizer.encode("the kettle is terrible").ids])
-    assert int(model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.argmax()) == 0
-    assert (
-        "head.safetensors"
-        in json.loads((made / "as-mean" / "config.json").read_text())["amazon_electra"]["note"]
-    )
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(made):
@@ -243,13 +179,6 @@ def test_an_evaluation_that_was_killed_does_not_repeat_the_fit(made):
     assert (made / "once" / "model.safetensors").stat().st_mtime_ns > weights
 
 
-@pytest.mark.parametrize("encoder", ["electra", "bert", "distilbert", "random"])
-def test_encoders_of_any_architecture(made, encoder):
-    more = ["--architecture", str(made / "bert")] if encoder == "random" else []
-    result = tune(made, f"any-{encoder}", "--set", "epochs=1", *more, task="stars", encoder=encoder)
-    assert set(result["dev"]) == {"accuracy", "macro_f1", "ece", "loss"}
-
-
 def test_every_seed_is_tested_on_the_same_examples_but_trained_on_others(made):
     ids = []
     for seed in ("0", "1"):
@@ -337,120 +266,3 @@ def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights)
 def test_mistakes_are_named(made, arguments, words):
     with pytest.raises(UserError, match=words):
         tune(made, "mistake", *arguments)
-
-
-def without(folder, copy, unwanted):
-    """A copy of the folder whose weights file has not what the name says."""
-    shutil.copytree(folder, copy)
-    weights = {
-        name: w for name, w in load_file(copy / "model.safetensors").items() if unwanted not in name
-    }
-    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_an_encoder_without_one_of_its_layers_is_not_made_up(made, pooling):
-    without(made / "bert", made / f"lacking-{pooling}", "layer.1.")
-    words = rf"--encoder .*/lacking-{pooling}: its weights file .*layer.1.attention.* and \d+ more"
-    with pytest.raises(UserError, match=words):
-        tune(made, "unmade", "--set", f"pooling={pooling}", encoder=f"lacking-{pooling}")
-
-
-def test_an_encoder_whose_config_is_that_of_another_is_refused(made):
-    shutil.copytree(made / "bert", made / "wider")
-    config = json.loads((made / "wider" / "config.json").read_text())
-    (made / "wider" / "config.json").write_text(json.dumps(config | {"intermediate_size": 96}))
-    with pytest.raises(
-        UserError, match=r"--encoder .*/wider: its weights file .* of another shape"
-    ):
-        tune(made, "unmade", encoder="wider")
-
-
-def test_a_weights_file_that_is_cut_off_is_told_in_one_line(made):
-    shutil.copytree(made / "bert", made / "cut")
-    os.truncate(made / "cut" / "model.safetensors", 5000)
-    with pytest.raises(UserError, match=r"--encoder .*/cut: .*not fully covered"):
-        tune(made, "unmade", encoder="cut")
-
-
-def test_a_pooler_may_be_missing_for_not_every_objective_has_one(made):
-    without(made / "bert", made / "unpooled", "pooler")
-    assert tune(made, "pooled", "--set", "epochs=1", encoder="unpooled")["n_dev"] > 0
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, pooling):
-    tune(made, f"whole-{pooling}", "--set", f"pooling={pooling}", "--set", "epochs=1")
-    without(made / f"whole-{pooling}", made / f"headless-{pooling}", "classifier")
-    (made / f"headless-{pooling}" / "head.safetensors").unlink(missing_ok=True)
-    words = {
-        "mean": "head.safetensors is missing",
-        "cls": "its weights file .*classifier.dense.bias",
-    }[pooling]
-    with pytest.raises(UserError, match=f"headless-{pooling}: {words}"):
-        encoders.load_finetuned(made / f"headless-{pooling}")
-
-
-@pytest.mark.parametrize("encoder", ["electra", "bert"])
-def test_a_fine_tuned_folder_as_encoder_gets_a_head_of_the_seed(made, encoder):
-    """Its encoder is what was learnt; its classes may be others."""
-    tune(made, f"tuned-{encoder}", "--set", "pooling=cls", "--set", "epochs=1", encoder=encoder)
-    folder, heads = made / f"tuned-{encoder}", []
-    learnt = load_file(folder / "model.safetensors")
-    for task, seed in (("polarity", 1), ("polarity", 1), ("polarity", 2), ("stars", 1)):
-        torch.manual_seed(seed)
-        state = encoders.build_network(str(folder), None, find_task(task), "cls").state_dict()
-        assert all(
-            torch.equal(state[name], w)
-            for name, w in learnt.items()
-            if not name.startswith("classifier")
-        )
-        heads.append(
-            [w for name, w in state.items() if name.startswith("classifier") and w.ndim == 2]
-        )
-    first, again, other, of_stars = heads
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not any(torch.equal(a, b) for a, b in zip(first, other, strict=True))
-    assert (len(first[-1]), len(of_stars[-1])) == (2, 5)
-    assert (
-        tune(
-            made, f"stars-{encoder}", "--set", "epochs=1", task="stars", encoder=f"tuned-{encoder}"
-        )["n_dev"]
-        > 0
-    )
-    spans = encoders.build_network(str(made / f"stars-{encoder}"), None, find_task("squad2"), "cls")
-    assert spans.qa_outputs.out_features == 2
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_code_of_a_model_folder_is_not_run(tmp_path, name):
-    """transformers would ask on the terminal whether to run it, and "y" would."""
-    write_electra(tmp_path / "encoder")
-    marker = tmp_path / "code ran"
-    code = f"import pathlib\npathlib.Path({str(marker)!r}).touch()\nclass Own: pass\n"
-    (tmp_path / "encoder" / "own.py").write_text(code)
-    file = tmp_path / "encoder" / name
-    fields = json.loads(file.read_text()) if file.exists() else {}
-    own = {"AutoConfig": "own.Own", "AutoModel": "own.Own", "AutoTokenizer": ["own.Own", None]}
-    file.write_text(json.dumps(fields | {"model_type": "own", "auto_map": own}))
-    with pytest.raises(UserError, match=rf"{name} names Python code of its own \(auto_map\)"):
-        encoders.build_network(str(tmp_path / "encoder"), None, find_task("polarity"), "cls")
-    assert not marker.exists()
-
-
-def test_a_real_checkpoint_in_the_old_format(made):
-    checkpoint = Path(__file__).parents[4] / "shared/data/tiny_checkpoint/bert-xsmall-dummy"
-    if not checkpoint.exists():
-        pytest.skip("shared/data is not there: the published checkpoint cannot be tried")
-    places = [
-        "--encoder",
-        str(checkpoint),
-        "--data",
-        str(made / "corpus"),
-        "--output",
-        str(made / "real"),
-    ]
-    result = finetune.run(
-        ["--task", "polarity", *places, *SHORT, "--set", "epochs=1", "--set", "max_length=20"]
-    )
-    assert result["n_dev"] > 0

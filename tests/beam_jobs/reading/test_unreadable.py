@@ -1,0 +1,158 @@
+"""What cannot be read is named: a file with what helps, a record with its line and the reason, and
+nothing of the reviewer.
+"""
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.job.errors import UserError
+from tests.beam_jobs.dumps import rejects_of, review, run_job, write_lines
+from tests.beam_jobs.reading.three_reviews import REVIEWS, csv_text, lines, mcauley
+
+
+def test_a_label_that_shows_the_others_to_be_stars_is_the_users_mistake(tmp_path):
+    (tmp_path / "d.txt").write_text("__label__2 T: good text\n" * 12_000 + "__label__5 T: better\n")
+    with pytest.raises(UserError, match=r"d.txt has __label__5, but its beginning only .*shuf"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "d.txt")
+
+
+def test_a_file_that_begins_with_too_long_a_record_is_named(tmp_path):
+    write_lines(tmp_path / "d.json", [review(0, "x" * 700_000), review(1)])
+    with pytest.raises(UserError, match=r"d.json: no .* record in its first .*--max-record-bytes"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--max_record_bytes", 100_000)
+
+
+GOOD = lines([json.dumps(r) for r in mcauley(REVIEWS)]).encode()
+CSV = csv_text(",").encode()
+
+
+def tar(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        entry = tarfile.TarInfo("d.json")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def zipped(**files: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+REFUSED = {
+    "xz": (lzma.compress(GOOD), "packed with xz, which is not read; unpack it first: xz -d"),
+    "tar": (tar(GOOD), "is a tar archive, .* tar -xf"),
+    "tar.gz": (gzip.compress(tar(GOOD)), "is a tar archive, .* tar -xf"),
+    "gz in gz": (gzip.compress(gzip.compress(GOOD)), "packed twice"),
+    "zip with a README": (
+        zipped(good=GOOD, README=b"Hello there"),
+        r"/README: its format is not known .*leave",
+    ),
+    "zip with a bad header": (
+        b"PK\3\4".join(zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[:2])
+        + b"XXXX"
+        + zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[2],
+        "not a whole zip file",
+    ),
+    "UTF-16 with a mark": (GOOD.decode().encode("utf-16"), "iconv -f UTF-16 "),
+    "UTF-16 LE": (GOOD.decode().encode("utf-16-le"), "iconv -f UTF-16LE "),
+    "UTF-16 BE": (CSV.decode().encode("utf-16-be"), "iconv -f UTF-16BE "),
+    "CR": (CSV.replace(b"\n", b"\r"), "lines end with CR alone"),
+    "binary": (bytes(range(256)) * 20, "is a binary file"),
+    "prose": (b"Hello there\nno records here\n", "its format is not known"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_read_is_named_with_what_helps(tmp_path, what):
+    content, message = REFUSED[what]
+    (tmp_path / "given").write_bytes(content)
+    with pytest.raises(UserError, match=f"given.*{message}"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "given")
+
+
+def test_what_is_no_parquet_is_named(tmp_path):
+    pq.write_table(pa.table({"text": ["a b"] * 100}), tmp_path / "whole")
+    (tmp_path / "cut").write_bytes((tmp_path / "whole").read_bytes()[:-50])
+    with pytest.raises(UserError, match="cut is not a whole Parquet file"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "cut")
+    (tmp_path / "json").write_bytes(GOOD)
+    with pytest.raises(UserError, match="json is not a whole Parquet file"):
+        run_job(tmp_path / "corpus", "--input", tmp_path / "json", "--format", "parquet")
+
+
+def test_rejects_name_file_line_reason_and_bytes(tmp_path):
+    (tmp_path / "d.csv").write_text('text,stars\n"two\nlines",5\nonly one field\n"good",4\na,b,c\n')
+    run_job(tmp_path / "corpus", "--input", tmp_path / "d.csv")
+    rejects = rejects_of(tmp_path / "corpus")
+    assert [(r["line"], r["reason"], r["bytes"]) for r in rejects] == [
+        (4, "fewer columns", 14),
+        (6, "more columns", 5),
+    ]
+    line = (tmp_path / "d.csv").read_bytes().split(b"\n")[rejects[0]["line"] - 1]
+    assert rejects[0]["sha256"] == hashlib.sha256(line).hexdigest()
+    assert rejects[0]["file"] == str(tmp_path / "d.csv")
+
+
+NAMED = "Reviewer Q. Namedthus"
+RELEASES = {
+    "2018.json": [
+        review(1, reviewerName=NAMED, reviewerID="A2USERID"),
+        '{"reviewerID": "A2USERID", "reviewerName": "',
+    ],
+    "list.json": [f'["{NAMED}", "A2USERID"]', review(2, reviewerName=NAMED, reviewerID="A2USERID")],
+    "snap.txt": [
+        f"review/userId: A2USERID\nreview/profileName: {NAMED}\nreview/text: fine words\n",
+        f"{NAMED} A2USERID",
+    ],
+    "reviews.csv": ["text,user_id,name", f"good words,A2USERID,{NAMED}", f"A2USERID,{NAMED}"],
+    "python.json": [
+        "{'reviewerID': 'A2USERID', 'reviewText': 'x'}",
+        f"{{'reviewerID': 'A2USERID', '{NAMED}'",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_nothing_of_a_reviewer_leaves_the_job_by_default(tmp_path, name):
+    """Neither from records that are read nor from those that cannot be; with the option the raw
+    bytes are there.
+    """
+    dump = write_lines(tmp_path / name, RELEASES[name])
+    result = run_job(tmp_path / "corpus", "--input", dump)
+    assert result["kept"] == 1
+    assert sum(result["dropped"].values()) == 1
+    assert not traces_in(tmp_path / "corpus")
+    run_job(tmp_path / "raw", "--input", dump, "--keep_raw_rejects", "true")
+    assert traces_in(tmp_path / "raw") == {"0000-00000.jsonl"}
+
+
+def traces_in(folder: Path) -> set[str]:
+    """Files that hold the reviewer's name or id, as they stand, in base64 or in a column of
+    Parquet.
+    """
+    found = set()
+    for path in (p for p in folder.rglob("*") if p.is_file()):
+        content = path.read_bytes() + (
+            str(pq.read_table(path).to_pylist()).encode() if path.suffix == ".parquet" else b""
+        )
+        for reject in rejects_of(folder) if path.suffix == ".jsonl" else []:
+            content += base64.b64decode(reject.get("raw_base64", ""))
+        if b"A2USERID" in content or NAMED.encode() in content:
+            found.add(path.name)
+    return found

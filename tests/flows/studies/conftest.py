@@ -1,0 +1,16 @@
+"""Make the corpus and the encoders of the small study."""
+
+import pytest
+import torch
+
+from tests.model.corpora import write_corpus, write_electra
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study_stages")
+    torch.manual_seed(0)
+    write_corpus(folder / "corpus", reviews=40)
+    write_electra(folder / "electra")
+    write_electra(folder / "other", layers=1)
+    return folder

@@ -1,0 +1,200 @@
+"""Searches and cells of a study are made after their teachers, once, and each is a task of its own
+in Prefect; the jobs themselves are noted, not run.
+"""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from flows.runner import stage_runner
+from flows.runner.prefect_tasks import PrefectStageMaker
+from flows.runner.processes import FinishedJob
+from flows.runner.stage_runner import StageRunner
+from model.tracking.mlflow_run import Tracking
+from tests.flows.studies.loaded import build_stages
+from tests.flows.studies.small_study import SPACE, content_of, option
+
+
+def chain_of_teachers(made):
+    """Written with the last student first."""
+    electra = str(made / "electra")
+    return [
+        {"name": "student", "encoder": electra, "teacher": "arm:assistant"},
+        {"name": "assistant", "encoder": electra, "teacher": "arm:teacher"},
+        {"name": "alone", "encoder": electra, "settings": {"epochs": 1}},
+        {"name": "teacher", "encoder": electra},
+    ]
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Jobs that leave at once what a real one would have left at its end."""
+    jobs: list[tuple[str, list[str]]] = []
+    numbers = itertools.count(1)
+
+    def run(module, arguments, log, environment, follow, name):
+        jobs.append((module, list(arguments)))
+        output = Path(option(arguments, "--output"))
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "metrics.jsonl").write_text(
+            "".join(f'{{"step": {i}, "time": {i}, "loss": {1 / i}}}\n' for i in (1, 2))
+        )
+        result = {}
+        if "search" in module:
+            (output / "best.json").write_text(json.dumps({"settings": {"batch": next(numbers)}}))
+        elif "epochs=7" in arguments:
+            raise UserError("every learning rate diverged")
+        elif "--evaluation" in arguments:
+            evaluation = Path(option(arguments, "--evaluation"))
+            evaluation.mkdir(parents=True, exist_ok=True)
+            result = {"metrics": {"accuracy": {"value": 0.75}}, "split": "test"}
+            (evaluation / "metrics.json").write_text(json.dumps(result))
+        return FinishedJob({}, 0.1, 0.1, 1.0)
+
+    monkeypatch.setattr(stage_runner, "run_job", run)
+    return jobs
+
+
+@pytest.fixture
+def make_chains(call_in_flow):
+    """Makes searches and cells in a flow; returns the states of its task runs by their names."""
+
+    def run(stages, tracking=None, is_shared=False):
+        runner = StageRunner(stages.store, [], tracking or Tracking("sqlite:///"))
+        chains = stages.list_chains(is_shared)
+        failure, runs = call_in_flow(lambda: PrefectStageMaker(runner).make_side_by_side(chains, 2))
+        return failure, {r.name: r.state.name for r in runs}
+
+    return run
+
+
+def test_every_search_and_cell_is_a_task_of_its_own_after_its_teacher(made, noted, make_chains):
+    stages = build_stages(content_of(made, chain_of_teachers(made)), made / "chain")
+    assert [arm.name for arm in stages.ordered_arms] == [
+        "alone",
+        "teacher",
+        "assistant",
+        "student",
+    ]
+    _, runs = make_chains(stages)
+    cells = {f"{arm} · polarity · seed 0" for arm in ("student", "assistant", "alone", "teacher")}
+    assert runs == dict.fromkeys([*cells, "finetuning side by side"], "Completed")
+    outputs = [option(arguments, "--output") for _, arguments in noted]
+    taught = {option(a, "--output"): option(a, "--teacher") for _, a in noted if "--teacher" in a}
+    assert len(taught) == 2
+    assert all(
+        outputs.index(teacher) < outputs.index(student) for student, teacher in taught.items()
+    )
+    assert {option(a, "--cache") for _, a in noted if "--teacher" in a} == {
+        str(made / "chain" / "fine-tuning-cache")
+    }
+    noted.clear()
+    make_chains(build_stages(content_of(made, chain_of_teachers(made)), made / "chain"))
+    assert noted == [], "nothing is made twice"
+
+
+def test_arms_that_wait_for_each_other_are_the_users_mistake(made):
+    stages = build_stages(content_of(made, chain_of_teachers(made)), made / "circle")
+    teacher = stages.arms["teacher"].model_copy(update={"teacher": "arm:student"})
+    stages.arms["teacher"] = teacher
+    with pytest.raises(
+        UserError, match="arms student, assistant, teacher: each waits for a teacher"
+    ):
+        _ = stages.ordered_arms
+
+
+def test_a_cell_that_fails_leaves_the_others_and_its_students_are_not_tried(
+    made, noted, make_chains
+):
+    arms = chain_of_teachers(made)
+    arms[3]["settings"] = {"epochs": 7}
+    stages = build_stages(content_of(made, arms), made / "failing")
+    failure, runs = make_chains(stages)
+    assert isinstance(failure, UserError)
+    assert str(failure).startswith(
+        "3 of 4 failed; the first: teacher · polarity · seed 0: every learning rate diverged"
+    )
+    assert len(noted) == 2
+    assert runs["alone · polarity · seed 0"] == "Completed"
+    assert runs["student · polarity · seed 0"] == "NotReady"
+    complete = [cell for cell in stages.cells if stages.store.manifest(cell.evaluated)]
+    assert [cell.arm.name for cell in complete] == ["alone"]
+
+
+def test_every_arm_is_searched_by_itself_and_students_after_their_teachers(
+    made, noted, make_chains
+):
+    search = {"trials": 3, "space": SPACE}
+    stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "search")
+    make_chains(stages)
+    modules = [module.rpartition(".")[2] for module, _ in noted]
+    assert sorted(modules) == ["finetune"] * 4 + ["search"] * 4
+    batches = {
+        cell.arm.name: [word for word in arguments if word.startswith("batch=")]
+        for cell in stages.cells
+        for _, arguments in noted
+        if option(arguments, "--output") == str(stages.store.folder(cell.finetuned))
+    }
+    found = {
+        name: json.loads((stages.store.folder(stage) / "best.json").read_text())["settings"]
+        for name, stage in stages.searches.items()
+    }
+    assert batches == {name: [f"batch={best['batch']}"] for name, best in found.items()}
+    assert len({tuple(words) for words in batches.values()}) == 4
+    order = [option(arguments, "--output") for _, arguments in noted]
+    finetuned = {c.arm.name: str(stages.store.folder(c.finetuned)) for c in stages.cells}
+    searched = {name: str(stages.store.folder(stage)) for name, stage in stages.searches.items()}
+    assert order.index(finetuned["teacher"]) < order.index(searched["assistant"])
+
+
+def test_only_students_are_searched_for_what_a_teacher_gives(made):
+    search = {"trials": 3, "space": {"soft_weight": {"low": 0.1, "high": 0.9}}}
+    stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "soft")
+    assert set(stages.searches) == {"assistant", "student"}
+
+
+def test_studies_that_share_cells_have_each_a_nested_run_of_them(made, noted, make_chains):
+    """Under its own parent, with curve and result; one that was begun is finished."""
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{made}/mlflow.db"
+    stages = build_stages(content_of(made, chain_of_teachers(made)), made / "kept")
+    client = mlflow.MlflowClient(uri)
+
+    def go(title):
+        tracking = Tracking(uri)
+        folder = made / f"run {title}"
+        folder.mkdir(exist_ok=True)
+        tracking.start(title, {}, {}, folder=folder)
+        make_chains(stages, tracking, is_shared=True)
+        tracking.finish()
+
+    def nested(title):
+        every = client.search_runs([e.experiment_id for e in client.search_experiments()])
+        (parent,) = (run.info.run_id for run in every if run.info.run_name == title)
+        return [run for run in every if run.data.tags.get("mlflow.parentRunId") == parent]
+
+    for title in ("first", "other", "other"):
+        go(title)
+    client.update_run(nested("other")[0].info.run_id, "RUNNING")
+    go("other")
+    assert len(noted) == 4
+    first, other = (
+        [_read_run(client, run) for run in nested(title)] for title in ("first", "other")
+    )
+    assert len(first) == 4
+    assert sorted(first, key=str) == sorted(other, key=str)
+
+
+def _read_run(client, run):
+    assert run.info.status == "FINISHED"
+    curve = [
+        (point.step, point.value) for point in client.get_metric_history(run.info.run_id, "loss")
+    ]
+    assert curve == [(1, 1.0), (2, 0.5)]
+    assert run.data.metrics["test.accuracy"] == 0.75
+    tags = {name: value for name, value in run.data.tags.items() if not name.startswith("mlflow.")}
+    tags.pop("fingerprint", None)
+    return run.info.run_name, tags, run.data.params

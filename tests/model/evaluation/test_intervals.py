@@ -1,0 +1,108 @@
+"""The interval of an arm's value covers its true value in simulated studies, and lies around what
+was measured.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from model.evaluation import significance
+from model.evaluation.metrics import METRICS
+from model.evaluation.predictions import Predictions
+from tests.model.evaluation.simulated_studies import (
+    GRID,
+    STUDIES,
+    predictions,
+    pretrained_study,
+    study,
+)
+
+pytestmark = pytest.mark.usefixtures("fewer_samples")
+
+
+def test_the_interval_of_a_pretrained_arm_covers_its_true_accuracy():
+    """The truth is over all examples, pre-trainings and fine-tunings, by a large simulation."""
+    noise = np.sqrt(1 + 1 + 0.3**2 + 0.15**2 + 0.1**2)
+    truth = np.mean(np.random.default_rng(0).normal(0.8, noise, 1_000_000) > 0)
+    covered = 0
+    for i in range(STUDIES):
+        arm, _ = pretrained_study(i, 0.15, crossed=False)
+        pooled = significance.pool_seeds(METRICS["accuracy"], arm, GRID, seed=i)
+        covered += pooled["low"] <= truth <= pooled["high"]
+    assert 0.93 <= covered / STUDIES <= 0.975
+
+
+def test_the_interval_covers_the_true_accuracy_of_an_arm():
+    """The truth is over all examples and all seeds, by a large simulation."""
+    generator = np.random.default_rng(0)
+    truth = np.mean(generator.normal(0.8, np.sqrt(1 + 1 + 0.2**2), 1_000_000) > 0)
+    covered = 0
+    for i in range(STUDIES):
+        pooled = significance.pool_seeds(METRICS["accuracy"], study(i, 4, 0.2)[0], seed=i)
+        covered += pooled["low"] <= truth <= pooled["high"]
+    assert 0.92 <= covered / STUDIES <= 0.98
+
+
+def calibrated(number: int, n: int, off: float = 0.0) -> Predictions:
+    """Right as often as the confidence says, less `off`."""
+    generator = np.random.default_rng([5, number])
+    confidence = np.clip(generator.beta(5, 1, n), 0.5, 1.0)
+    right = generator.random(n) < confidence - off
+    return replace(predictions(right), probabilities=np.stack([confidence, 1 - confidence], axis=1))
+
+
+@pytest.mark.parametrize(
+    ("n", "off"), [(200, 0.0), (600, 0.0), (2000, 0.0), (200, 0.1), (600, 0.1), (600, 0.02)]
+)
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_the_interval_of_a_calibration_error_covers_the_truth_and_the_value(n, off, seeds):
+    ece, covered, widths = METRICS["ece"], 0, []
+    truth = ece.compute(calibrated(0, 400_000, off)) if off else 0.0
+    for i in range(STUDIES // 2):
+        found = significance.pool_seeds(
+            ece, [calibrated(1 + seeds * i + k, n, off) for k in range(seeds)], seed=i
+        )
+        assert 0 <= found["low"] <= found["value"] <= found["high"] <= 1
+        covered += found["low"] <= truth <= found["high"]
+        widths.append(found["high"] - found["low"])
+    assert covered >= 0.91 * (STUDIES // 2)
+    assert np.mean(widths) < 3 / np.sqrt(n), "about four standard deviations of a share"
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_hundred_percent_of_few_examples_is_not_certain(seeds):
+    found = significance.pool_seeds(
+        METRICS["accuracy"], [predictions(np.ones(50, dtype=bool))] * seeds
+    )
+    assert (found["value"], found["high"]) == (1.0, 1.0)
+    assert found["low"] == pytest.approx(binomtest(50, 50).proportion_ci().low)
+    none = significance.pool_seeds(
+        METRICS["accuracy"], [predictions(np.zeros(50, dtype=bool))] * seeds
+    )
+    assert (none["low"], none["high"]) == (
+        0.0,
+        pytest.approx(binomtest(0, 50).proportion_ci().high),
+    )
+
+
+def test_an_interval_lies_around_its_value_as_far_as_the_metric_goes():
+    arm = study(1, 3, 0.1)[0]
+    found = significance.pool_seeds(METRICS["accuracy"], arm)
+    accuracies = [METRICS["accuracy"].compute(one) for one in arm]
+    assert found["value"] == pytest.approx(np.mean(accuracies))
+    assert found["low"] + found["high"] == pytest.approx(2 * found["value"])
+    right = np.ones(100, dtype=bool)
+    almost = [predictions(right & (np.arange(100) != i)) for i in range(3)]
+    near = significance.pool_seeds(METRICS["accuracy"], almost)
+    assert near["low"] < 0.99 < near["high"] == 1.0
+
+
+def test_noise_lifts_a_bin_without_error_and_hardly_one_with():
+    """Two bins of 10 examples: the first wavers around 0, the second around 8, by 1 each."""
+    sums, resampled = np.zeros(16), np.zeros((1000, 16))
+    sums[[0, 1, 15]] = 0.5, 8.0, 20.0
+    waver = np.tile([-1.0, 1.0], 500)
+    resampled[:, 0], resampled[:, 1], resampled[:, 15] = 0.5 + waver, 8.0 - waver, 20.0
+    assert significance._estimate_lift(sums, resampled) == pytest.approx(1.0 / 20)

@@ -1,0 +1,99 @@
+"""Write a study of two tasks, and its report."""
+
+import json
+
+import pytest
+
+from beam_jobs.job.files import write_json
+from model.evaluation import predictions
+from model.evaluation.evaluate import summarize_predictions
+from model.finetuning.tasks import find_task
+from model.report import report
+from tests.model.corpora import write_electra
+from tests.model.report.evaluations import said
+
+COUNTS = {
+    "read": 2000,
+    "kept": 1990,
+    "splits": {"pretrain": 9, "dev": 5, "test": 7},
+    "dropped": {"withheld (exact)": 3},
+    "columns": {"used": {"text": ["review_text"]}, "unused": {"grade": "", "strs": "stars"}},
+}
+FIT = {
+    "words": 900,
+    "choices": [
+        {"vocabulary": "kept", "size": 30_522, "unknown_rate": 1e-5, "tokens_per_word": 1.2345},
+        {"vocabulary": "new", "size": 4_000, "unknown_rate": 0.01, "tokens_per_word": 1.5},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Two tasks: on one the arms differ by 15 points, on the other not at all."""
+    folder = tmp_path_factory.mktemp("study")
+    cells = []
+    for task, accuracies in (
+        ("polarity", {"in-domain": 0.85, "random": 0.70}),
+        ("stars", {"in-domain": 0.7, "random": 0.701}),
+    ):
+        for arm, accuracy in accuracies.items():
+            for seed in range(3):
+                place = folder / f"{arm}-{task}-{seed}"
+                place.mkdir()
+                result = said(accuracy, seed)
+                predictions.write_predictions(result, place / "predictions.parquet")
+                write_json(
+                    place / "metrics.json",
+                    summarize_predictions(result, find_task("polarity"), "test")
+                    | {"learning_rate": 1e-3},
+                )
+                mistake = {
+                    "label": "negative",
+                    "prediction": "positive",
+                    "loss": 3.1,
+                    "text": "<b>not</b> good | at all",
+                }
+                lines = [
+                    json.dumps(mistake | {"text": f"{mistake['text']} {i}"}) for i in range(30)
+                ]
+                (place / "mistakes.jsonl").write_text("\n".join(lines) + "\n")
+                cells.append(
+                    {
+                        "arm": arm,
+                        "task": task,
+                        "seed": seed,
+                        "evaluation": place.name,
+                        "fingerprint": "ce11",
+                    }
+                )
+    write_electra(folder / "discriminator")
+    curve = [
+        json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7})
+        for i in range(50)
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(curve))
+    content = {
+        "title": "Adaptation <of> a model",
+        "command": ["amazon-electra", "run", "--dump", "x.json.gz"],
+        "dump": {"files": 1, "sha256": "abc"},
+        "stages": [
+            {"stage": "corpus", "fingerprint": "f00", "counts": COUNTS, "seconds": 1},
+            {"stage": "vocabulary choices", "fingerprint": "f17", "counts": FIT, "seconds": 1},
+        ],
+        "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
+        "model": "discriminator",
+        "arms": [
+            {"name": "random", "data_known": False},
+            {"name": "in-domain", "fingerprint": "e9c0de", "held_out": ["polarity"]},
+        ],
+        "cells": cells,
+    }
+    (folder / "study.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(study):
+    report.run(["--study", str(study / "study.json"), "--output", str(study / "report")])
+    return study / "report"

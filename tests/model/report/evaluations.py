@@ -1,0 +1,57 @@
+"""Make predictions that are right with some probability, write them as evaluations, and render the
+report of them.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+
+from beam_jobs.job.files import write_json
+from model.evaluation import predictions
+from model.evaluation.evaluate import summarize_predictions
+from model.evaluation.predictions import Predictions
+from model.finetuning.tasks import find_task
+from model.report import report
+
+
+def said(accuracy: float, seed: int, n: int = 400) -> Predictions:
+    """Predictions for the same n examples, right with this probability."""
+    generator = np.random.default_rng([seed, int(accuracy * 1000)])
+    labels = np.arange(n) % 2
+    guesses = np.where(generator.random(n) < accuracy, labels, 1 - labels)
+    probabilities = np.where(np.arange(2) == guesses[:, None], 0.8, 0.2).astype(np.float32)
+    return Predictions(
+        ids=[hashlib.sha256(str(i).encode()).hexdigest() for i in range(n)],
+        labels=labels.tolist(),
+        predictions=guesses.tolist(),
+        loss=-np.log(probabilities[np.arange(n), labels]).astype(float),
+        probabilities=probabilities,
+        n_classes=2,
+        slices={"stars": [str(1 + i % 5) for i in range(n)], "words": list(range(n))},
+    )
+
+
+def write_cells(folder, arms, pretraining_seeds=(None,), seeds=range(3), task="polarity"):
+    """Write evaluations of a task; `arms` has the predictions of an arm by its seeds."""
+    cells = []
+    for arm, predict in arms.items():
+        for pretraining_seed in pretraining_seeds:
+            for seed in seeds:
+                place = folder / f"{arm}-{pretraining_seed}-{seed}"
+                place.mkdir(parents=True)
+                result = predict(pretraining_seed, seed)
+                predictions.write_predictions(result, place / "predictions.parquet")
+                about = summarize_predictions(result, find_task(task), "test")
+                write_json(place / "metrics.json", about)
+                cell = {"arm": arm, "task": task, "seed": seed, "evaluation": place.name}
+                if pretraining_seed is not None:
+                    cell["pretraining_seed"] = pretraining_seed
+                cells.append(cell)
+    return cells
+
+
+def render(folder, cells, **content):
+    (folder / "study.json").write_text(json.dumps({"cells": cells, **content}))
+    summary = report.write_report(folder / "study.json", folder / "report")
+    return summary, (folder / "report" / "report.md").read_text()

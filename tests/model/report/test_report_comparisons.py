@@ -1,0 +1,210 @@
+"""The report says of each comparison what it is evidence of, by how many checkpoints and seeds, and
+warns of arms that answer nothing or one class only.
+"""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from beam_jobs.job.errors import UserError
+from model.evaluation import significance, spans
+from model.evaluation.predictions import Predictions
+from model.report import report, results
+from tests.model.report.evaluations import render, said, write_cells
+
+
+def test_one_sentence_answers_however_many_comparisons_there_are():
+    def difference(task, p):
+        comparison = significance.Comparison("accuracy", 0.1, 0.05, 0.15, p, p, 100, 3)
+        return results.Difference("a", "b", task, comparison)
+
+    shown = [difference("polarity", 0.001)]
+    many = [difference(f"task {i}", 0.5) for i in range(report.MANY)]
+    assert report.compose_answer(None, [*shown, *many]) == (
+        "A is better than b on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0); "
+        f"there is no evidence of a difference in the other {report.MANY} comparisons."
+    )
+    worse = replace(shown[0], comparison=shown[0].comparison.swap_arms())
+    told = report.compose_answer(None, [worse])
+    assert (
+        told
+        == "B is better than a on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0)."
+    )
+    none = report.compose_answer(None, [*many, difference("stars", 0.5)])
+    assert none == f"There is no evidence of a difference in any of {report.MANY + 1} comparisons."
+    few = report.compose_answer(None, [*shown, *many[:5]])
+    assert few.endswith("between a and b on task 0, task 1, task 2, task 3, task 4.")
+
+
+def test_each_way_to_compare_is_rendered(study, tmp_path):
+    """The first arm with the others by default; the named pairs; one arm alone; one seed."""
+    content = json.loads((study / "study.json").read_text())
+    cells = [cell | {"evaluation": str(study / cell["evaluation"])} for cell in content["cells"]]
+
+    def rendered(**changes):
+        told = {name: value for name, value in content.items() if name in ("title", "arms")}
+        (tmp_path / "study.json").write_text(json.dumps(told | {"cells": cells} | changes))
+        summary = report.write_report(tmp_path / "study.json", tmp_path)
+        return summary, (tmp_path / "report.md").read_text()
+
+    summary, text = rendered()
+    assert [(d["a"], d["b"]) for d in summary["differences"]] == [("in-domain", "random")] * 2
+    assert "in-domain − random" in text
+    assert "McNemar's exact test, by sampling" in text
+    assert "Holm's step-down method" in text
+
+    summary, text = rendered(comparisons=[["random", "in-domain"]])
+    assert {(d["a"], d["b"], d["words"]) for d in summary["differences"]} == {
+        ("random", "in-domain", "in-domain is better than random"),
+        ("random", "in-domain", "no evidence of a difference between random and in-domain"),
+    }
+    assert "random − in-domain" in text
+
+    _, text = rendered(left_out=[{"name": "general text", "why": "none was given"}])
+    assert "The arm general text was left out: none was given." in text
+
+    summary, text = rendered(cells=[cell for cell in cells if cell["arm"] == "random"])
+    assert summary["differences"] == []
+    assert summary["answer"].endswith("there is no second arm to compare it with.")
+    assert "## Differences" not in text
+
+    summary, text = rendered(cells=[cell for cell in cells if cell["seed"] == 0])
+    assert all(d["p"] == d["p_randomization"] for d in summary["differences"])
+    assert "Some arms have one seed" in text
+
+
+def test_a_pair_without_cells_and_a_seed_counted_twice_are_the_users_mistakes(study):
+    cells = json.loads((study / "study.json").read_text())["cells"]
+    with pytest.raises(
+        UserError,
+        match="'in-domain' and 'general' have no task and seed in common; the arms are in",
+    ):
+        results.load_results(cells, study).compare_pairs([("in-domain", "general")])
+    with pytest.raises(
+        UserError, match="cells: random on stars has seed 2 2 times; each counts once"
+    ):
+        results.load_results([*cells, cells[-1]], study)
+
+
+def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
+    """The random arm has no checkpoint: each of its seeds meets every pre-training of the other."""
+    one = write_cells(tmp_path, {"trained": lambda p, s: said(0.85, s)})
+    random = write_cells(tmp_path, {"random": lambda p, s: said(0.7, s)})
+    summary, text = render(tmp_path, one + random)
+    [difference] = summary["differences"]
+    assert difference["one_checkpoint"] is True
+    assert difference["pretraining_seeds"] == 1
+    assert "points of this one checkpoint, 95% interval" in summary["answer"]
+    assert "comes from one pre-training" in text
+
+    several = write_cells(tmp_path, {"trained": lambda p, s: said(0.85, 10 * p + s)}, (1, 2, 3))
+    summary, text = render(tmp_path, several + random)
+    [difference] = summary["differences"]
+    assert difference["one_checkpoint"] is False
+    assert (difference["pretraining_seeds"], difference["seeds"]) == (3, 9)
+    assert "checkpoint" not in summary["answer"] + text
+    assert "Pre-training seeds are a random effect as well" in text
+    assert "| trained | 3 × 3 |" in text
+    assert "| random | 3 |" in text
+
+    with pytest.raises(UserError, match="seed 0 of pre-training seed 1 2 times"):
+        results.load_results([*several, several[0]], tmp_path)
+
+
+def test_arms_without_pretraining_have_no_checkpoint(tmp_path):
+    cells = write_cells(
+        tmp_path, {"focal": lambda p, s: said(0.85, s), "plain": lambda p, s: said(0.7, s)}
+    )
+    untrained = [{"name": "focal", "data_known": True}, {"name": "plain"}]
+    summary, text = render(tmp_path, cells, arms=untrained)
+    assert "checkpoint" not in summary["answer"] + text
+
+
+def test_arms_that_answer_the_same_are_told_so(tmp_path):
+    """Also where the examples are in another order."""
+
+    def shuffle(pretraining_seed, seed):
+        result = said(0.8, seed)
+        return result.take_rows(np.random.default_rng(seed).permutation(len(result)))
+
+    cells = write_cells(tmp_path, {"a": lambda p, s: said(0.8, s), "b": shuffle})
+    summary, text = render(tmp_path, cells)
+    assert summary["differences"][0]["words"] == "both arms give the same answers"
+    assert summary["answer"].startswith("A and b give the same answers on polarity")
+    assert "both arms give the same answers |" in text
+
+
+def test_an_arm_of_one_answer_is_named_in_red(tmp_path):
+    def always(value, seeds):
+        def predict(pretraining_seed, seed):
+            result = said(0.8, seed)
+            return replace(result, predictions=[value] * len(result)) if seed in seeds else result
+
+        return predict
+
+    arms = {"stuck": always(1, (0, 1, 2)), "often": always(0, (2,)), "fine": always(0, ())}
+    summary, text = render(tmp_path, write_cells(tmp_path, arms))
+    told = {row["arm"]: row["only_answer"] for row in summary["results"]}
+    assert told == {
+        "stuck": "polarity: stuck answers one class only: positive",
+        "often": "polarity: often answers one class only with 1 of 3 seeds: negative",
+        "fine": "",
+    }
+    assert f"> **Warning:** {told['stuck']}" in text
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert f'<p class="warning" role="alert">{told["often"]}</p>' in page
+
+
+def test_an_arm_that_answers_no_question_is_named_in_red(tmp_path):
+    def answer(texts):
+        golds = [["blue"], [], ["red"], []]
+        scores = spans.score_answers(texts, golds)
+        scores |= {f"answered_{name}": values for name, values in scores.items()}
+        scores |= {"answered": np.ones(len(texts)), "no_answer": np.zeros(len(texts))}
+        ids = [str(i) for i in range(len(texts))]
+        return Predictions(ids, golds, texts, np.zeros(len(texts)), scores=scores)
+
+    def answers(*seeds):
+        return lambda _, seed: answer(["", "", "", ""] if seed in seeds else ["blue", "", "", ""])
+
+    arms = {"stuck": answers(0, 1, 2), "often": answers(2), "fine": answers()}
+    summary, text = render(tmp_path, write_cells(tmp_path, arms, task="squad2"))
+    assert [row["only_answer"] for row in summary["results"]] == [
+        "squad2: stuck answers nothing",
+        "squad2: often answers nothing with 1 of 3 seeds",
+        "",
+    ]
+    assert "> **Warning:** squad2: stuck answers nothing" in text
+
+
+def test_a_difference_loses_its_better_to_the_number_of_comparisons(tmp_path):
+    """Three comparisons with p of 0.01, 0.04 and 0.03 alone: corrected, one of them is left."""
+
+    def right(gained, lost):
+        """Two hundred answers of which so many more and fewer are right than the base's."""
+        is_right = np.arange(200) < 100
+        is_right[100 : 100 + gained], is_right[:lost] = True, False
+        labels = np.arange(200) % 2
+        return lambda p, s: Predictions(
+            [str(i) for i in range(200)],
+            labels.tolist(),
+            np.where(is_right, labels, 1 - labels).tolist(),
+            np.zeros(200),
+            np.full((200, 2), 0.5, dtype=np.float32),
+            2,
+        )
+
+    arms = {"base": right(0, 0), "x": right(16, 4), "y": right(13, 4), "z": right(14, 4)}
+    cells = write_cells(tmp_path, arms, seeds=[0])
+    pairs = [["x", "base"], ["y", "base"], ["z", "base"]]
+    summary, text = render(tmp_path, cells, comparisons=pairs)
+    x, y, z = summary["differences"]
+    assert x["p"] < 0.05 / 3
+    assert 0.025 < z["p"] < y["p"] < 0.05
+    assert [d["evidence"] for d in (x, y, z)] == [True, False, False]
+    assert x["words"] == "x is better than base"
+    assert [d["words"].split(" between")[0] for d in (y, z)] == ["no evidence of a difference"] * 2
+    assert "X is better than base on polarity" in summary["answer"]
+    assert "y is better" not in text

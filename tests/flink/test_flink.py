@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,11 +153,18 @@ def test_two_runs_at_once_wait_for_an_s3_server_that_is_away_for_half_a_minute(c
         assert read_results(cluster, name) == expected
 
 
-def test_a_python_worker_that_cannot_start_is_told(cluster, expected, tmp_path):
-    bare = Path(sys.base_prefix) / "bin" / "python3"  # without this environment's packages
+@pytest.fixture
+def bare_programs():
+    """A folder whose `python` has no packages; hosts see it, unlike those that pytest makes."""
+    bare = Path(sys.base_prefix) / "bin" / "python3"
     assert subprocess.run([bare, "-c", "import apache_beam"], capture_output=True).returncode == 1
-    (tmp_path / "python").symlink_to(bare)
-    cluster.restart_pool(WORKERS[0], tmp_path)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "python").symlink_to(bare)
+        yield Path(folder)
+
+
+def test_a_python_worker_that_cannot_start_is_told(cluster, expected, bare_programs):
+    cluster.restart_pool(WORKERS[0], bare_programs)
     job, began = cluster.start_corpus("untold"), time.time()
     assert job.wait(WORKER_SECONDS) == os.EX_TEMPFAIL, cluster.read_log("untold")[-3000:]
     print(f"\na Python worker that cannot start was told after {time.time() - began:.1f} s")

@@ -25,9 +25,9 @@ def run_step(training: "Training", arrays: Arrays) -> tuple[Sums, Tensor] | None
     Return sums for the log and the gradient's norm, both unread. Return None if a SIGTERM came
     between two parts of the batch: then nothing has changed.
     """
-    config, device, model = training.config, training.device, training.model
+    device, model = training.device, training.model
     progress = training.compute_progress()
-    optimizers.begin_step(training.optimizer, config, progress)
+    optimizers.begin_step(training.optimizer, progress)
     model.begin_step(progress)
     while True:
         sums, has_failed = None, True

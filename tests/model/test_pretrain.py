@@ -14,7 +14,6 @@ from model.pretraining import checkpoint
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import EXIT_TERMINATED, Diverged, run_step
-from model.pretraining.optimizer import compute_learning_rate
 from model.tracking.metrics_log import MetricsLog, read_metrics
 from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards
@@ -336,14 +335,6 @@ def test_an_output_that_cannot_be_written_is_named_before_anything_is_computed(
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match=r"--output .*: no files can be written there"):
         run(arguments(shards, tmp_path / output))
-
-
-def test_schedule():
-    config = apply_settings(PRESETS["tiny"], {"warmup": "0.1", "learning_rate": "1.0"}).pretraining
-    assert compute_learning_rate(config, 0.05) == pytest.approx(0.5 * 0.95)
-    assert compute_learning_rate(config, 0.1) == pytest.approx(0.9)
-    assert compute_learning_rate(config, 0.5) == pytest.approx(0.5)
-    assert compute_learning_rate(config, 1.0) == 0.0
 
 
 def test_the_log_is_cut_at_the_step_resumed_from(tmp_path):

@@ -5,7 +5,8 @@ import torch
 
 from model.device import open_device
 from model.presets import PRESETS, apply_settings
-from model.pretraining.assembly import build_training
+from model.pretraining.adaptation.config import AdaptationConfig
+from model.pretraining.assembly import build_model, build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import run_step
 from model.pretraining.optimizer import build_optimizer, compute_learning_rate
@@ -49,11 +50,22 @@ def test_matrices_decay_and_biases_and_norms_do_not(shards, tmp_path):
 
 
 def test_the_rate_of_pretraining_rises_and_falls_in_lines():
-    config = apply_settings(PRESETS["tiny"], {"learning_rate": "2", "warmup": "0.1"}).pretraining
-    rates = [compute_learning_rate(config, progress) for progress in (0, 0.05, 0.1, 0.5, 1, 1.1)]
+    rates = [compute_learning_rate(2, 0.1, progress) for progress in (0, 0.05, 0.1, 0.5, 1, 1.1)]
     assert rates == pytest.approx([0, 0.95, 1.8, 1.0, 0, 0])
-    cold = apply_settings(PRESETS["tiny"], {"learning_rate": "2", "warmup": "0"}).pretraining
-    assert compute_learning_rate(cold, 0.0) == 2.0
+    assert compute_learning_rate(2, 0, 0.0) == 2.0
+
+
+@pytest.mark.parametrize(("head_steps", "warmup"), [(0.4, 0.1), (0.04, 0.01), (0, 0.1)])
+def test_a_head_is_warm_while_it_learns_alone(shards, head_steps, warmup):
+    """In a long run a tenth of all steps is more than the head has for itself."""
+    preset = apply_settings(PRESETS["tiny"], {"warmup": "0.1"})
+    model = build_model(preset, shards.vocabulary_size, torch.float32)
+    adaptation = AdaptationConfig(head_steps=head_steps)
+    groups = build_optimizer(model, preset.pretraining, False, adaptation).param_groups
+    assert {(group["begins"], group["warmup"]) for group in groups} == {
+        (0, warmup),
+        (head_steps, 0.1),
+    }
 
 
 def test_adam_is_built_with_the_numbers_of_its_settings():

@@ -109,7 +109,7 @@ def test_nothing_goes_back_through_a_fixed_generator(shards, tmp_path):
     origin = Origin(tmp_path / "mlm" / "encoder", tmp_path / "mlm" / "encoder")
     device, opened = open_device("cpu", "fp32"), Shards.open(shards)
     training = build_training(preset, opened, device, tmp_path / "run", origin=origin)
-    optimizers.begin_step(training.optimizer, training.config, 0.5)
+    optimizers.begin_step(training.optimizer, 0.5)
     arrays = next(training.batches.iterate_steps(0))
     with FlopCounterMode(display=False) as counter:
         training.model({n: torch.as_tensor(a) for n, a in arrays.items()}).loss.backward()

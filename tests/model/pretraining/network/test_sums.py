@@ -52,13 +52,13 @@ def test_the_parts_of_a_batch_add_up_to_it(objective, size):
     model, arrays = build(objective)
     whole = model(to_tensors(arrays))
     parts = [model(to_tensors(part)) for part in split_batch(arrays, size)]
-    assert sum(part.loss.item() for part in parts) == pytest.approx(float(whole.loss), rel=1e-5)
+    assert sum(part.loss.item() for part in parts) == pytest.approx(whole.loss.item(), rel=1e-5)
     for name, total in whole.sums.items():
         added = sum(float(part.sums[name]) for part in parts)
         assert added == pytest.approx(float(total), rel=1e-5), name
     sums = {name: float(total) for name, total in whole.sums.items()}
     means = model.compute_means(sums)
-    assert means["loss"] == pytest.approx(float(whole.loss), rel=1e-5)
+    assert means["loss"] == pytest.approx(whole.loss.item(), rel=1e-5)
     assert sums["real"] == (arrays["documents"] > 0).sum()
     assert sums["masked"] == arrays["masked_weights"].sum()
     doubled = model.compute_means({name: 2 * total for name, total in sums.items()})

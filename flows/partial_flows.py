@@ -38,7 +38,10 @@ def make_shards(p: Parameters, make: StageMaker, sentences: Stage, words: Stage)
 
 
 def data_graph(p: Parameters, make: StageMaker) -> Stage:
-    return make_shards(p, make, *make_texts(p, make))[0]
+    """Dump → … → shards, those of the dev reviews too, on which pre-training is measured."""
+    texts = make_texts(p, make)
+    make(shards_stage.build_dev_stage(p, *texts))
+    return make_shards(p, make, *texts)[0]
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:

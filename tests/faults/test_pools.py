@@ -94,7 +94,7 @@ def test_each_pool_makes_its_stages_and_a_lost_trainer_is_replaced(shared, flows
     assert set(re.findall(r"\b[0-9a-f]{16}\b", planned.stdout)) == made
 
     pools = {child.name: child.work_pool_name for child in read_children(served, run)}
-    assert pools["corpus, vocabulary, shards"] == "cpu"
+    assert pools["corpus, vocabulary, shards, dev shards"] == "cpu"
     assert pools["pre-training and 1 beside"] == "accelerator"
     assert [p for p in there.find(f"{shared.store}/orders") if p.endswith(".json")] == []
     client = MlflowClient(shared.compose.mlflow)

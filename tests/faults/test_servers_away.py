@@ -82,7 +82,8 @@ def test_both_servers_away_for_a_while(tmp_path):
         slow = {"steps": steps, "seconds_a_step": 1, "gate": str(gate)}
         flow = toy(store, prefect, mlflow, {"pretraining": slow})
         eventually(lambda: list(store.glob("pretraining/*/tracking.json")))
-        job = read_pid(next(store.glob("pretraining/*/pid")))
+        [pid] = eventually(lambda: list(store.glob("pretraining/*/pid")))
+        job = read_pid(pid)
         prefect.end()
         mlflow.end()
         time.sleep(AWAY_SECONDS)

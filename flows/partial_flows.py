@@ -28,28 +28,30 @@ def make_texts(p: Parameters, make: StageMaker, origin: Stage | None = None) -> 
     return sentences, make(vocabulary_stage.build_vocabulary_stage(p, sentences, origin))
 
 
-def make_shards(p: Parameters, make: StageMaker, sentences: Stage, words: Stage) -> list[Stage]:
-    """Return the shards, and longer ones for the last steps if wanted."""
+def make_shards(
+    p: Parameters, make: StageMaker, sentences: Stage, words: Stage
+) -> tuple[list[Stage], Stage]:
+    """Return the shards, with longer ones for the last steps if wanted, and those of the dev
+    reviews, on which pre-training is measured.
+    """
     lengths = [
         shards_stage.build_shards_stage(p, sentences, words),
         *shards_stage.list_long_stages(p, sentences, words),
     ]
-    return [make(stage) for stage in lengths]
+    sequences = [make(stage) for stage in lengths]
+    return sequences, make(shards_stage.build_dev_stage(p, sentences, words))
 
 
 def data_graph(p: Parameters, make: StageMaker) -> Stage:
-    """Dump → … → shards, those of the dev reviews too, on which pre-training is measured."""
-    texts = make_texts(p, make)
-    make(shards_stage.build_dev_stage(p, *texts))
-    return make_shards(p, make, *texts)[0]
+    sequences, _ = make_shards(p, make, *make_texts(p, make))
+    return sequences[0]
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     """Published start, if any → dump → … → pre-training."""
     origin = make_origin(p, make)
     texts = make_texts(p, make, origin)
-    sequences = make_shards(p, make, *texts)
-    dev = make(shards_stage.build_dev_stage(p, *texts))
+    sequences, dev = make_shards(p, make, *texts)
     general = shards_stage.make_general_shards(p, *texts, make)
     return make(
         pretraining_stage.build_pretraining_stage(

@@ -48,12 +48,13 @@ from model.pretraining.adaptation.probe import (
     build_classifier,
     encode_reviews,
 )
+from model.pretraining.adaptation.recipe import NEW_HEAD_SETTINGS
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 
-HEAD_TOKENS = 400_000
-"""At most so many teach a new head alone, where the recipe says so."""
-HEAD_FIRST = {"learning_rate": "2e-3"}
+HEAD_FIRST = {
+    name: NEW_HEAD_SETTINGS[name] for name in ("learning_rate", "head_steps", "head_tokens")
+}
 RECIPES: dict[str, dict[str, str]] = {
     "plain-2e-4": {"learning_rate": "2e-4"},
     "plain-5e-5": {"learning_rate": "5e-5"},
@@ -195,9 +196,6 @@ def list_words(args: argparse.Namespace, name: str, seed: int, folder: Path) -> 
     """Return the command line of model.pretrain by one recipe."""
     length = Shards.open(args.shards).max_length
     steps = str(math.ceil(args.tokens / (args.batch * length)))
-    head_first = {}
-    if "trunk_learning_rate" in RECIPES[name]:
-        head_first = {"head_steps": f"{min(0.4, HEAD_TOKENS / args.tokens):.6f}"}
     settings = {
         "objective": "mlm",
         "batch": str(args.batch),
@@ -208,7 +206,6 @@ def list_words(args: argparse.Namespace, name: str, seed: int, folder: Path) -> 
         "keep_checkpoints": "1",
         "log_every": "10",
         "seed": str(seed),
-        **head_first,
         **RECIPES[name],
         **dict(text.split("=") for text in args.set),
     }

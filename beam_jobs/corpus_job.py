@@ -62,8 +62,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         graph_runner.run_beam_graph(
             corpus.engine,
             partial(build_corpus_graph, plan=corpus),
-            lambda: progress.update_bar(bar),
             corpus.folders.output,
+            lambda: progress.update_bar(bar),
         )
         if beam_options.is_staged_only(corpus.engine):
             return {"staged": engine}

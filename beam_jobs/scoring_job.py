@@ -46,6 +46,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         graph_runner.run_beam_graph(
             plan.engine,
             partial(build_scoring_graph, plan=plan),
+            folders.output,
             lambda: bar.update(len(unit_counts.list_finished(folders.written))),
         )
         if beam_options.is_staged_only(plan.engine):

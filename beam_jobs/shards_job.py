@@ -45,8 +45,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         graph_runner.run_beam_graph(
             plan.engine,
             partial(build_shards_graph, plan=plan),
-            lambda: update_bar(bar, plan),
             plan.packing.output,
+            lambda: update_bar(bar, plan),
         )
         if beam_options.is_staged_only(plan.engine):
             return {"staged": engine, "units": units}

@@ -20,7 +20,6 @@ Flink         as a job server, which Beam has for Flink; --flink_master HOST:POR
 import atexit
 import logging
 import os
-import secrets
 import shutil
 import sys
 import tempfile
@@ -69,13 +68,11 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
     standard = options.view_as(StandardOptions)
     if standard.runner not in LOCAL_RUNNERS:
         check_runner_name(standard.runner)
-    if standard.runner not in JOB_SERVER_RUNNERS:
+    if not has_job_server(options):
         check_option_names(flags)
-    if standard.runner in JOB_SERVER_RUNNERS:
+    if has_job_server(options):
         check_job_server(options)
         check_flink_of_job(options)
-        cloud = options.view_as(GoogleCloudOptions)  # whose name of the job all engines read
-        cloud.job_name = cloud.job_name or f"beam-jobs-{secrets.token_hex(4)}"
     if standard.runner in LOCAL_RUNNERS:
         if standard.runner in {"DirectRunner", "direct"}:
             print(
@@ -99,6 +96,11 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
 def is_local(options: PipelineOptions) -> bool:
     """Return whether the graph runs in this process and its children."""
     return options.view_as(StandardOptions).runner == "FnApiRunner"
+
+
+def has_job_server(options: PipelineOptions) -> bool:
+    """Return whether a job server takes the graph."""
+    return options.view_as(StandardOptions).runner in JOB_SERVER_RUNNERS
 
 
 def has_workers_elsewhere(options: PipelineOptions) -> bool:

@@ -14,7 +14,7 @@ from http.client import HTTPException
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.engine.job_server import ask_flink, find_flink_address, read_flink_overview
+from beam_jobs.engine.flink_jobs import ask_flink, find_flink_address, read_flink_overview
 from beam_jobs.job.errors import TransientError, UserError
 
 TRIED_BEAM = "2.62.0"

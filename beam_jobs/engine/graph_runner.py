@@ -24,12 +24,14 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_jobs.engine.beam_options import (
     count_processes,
+    has_job_server,
     has_workers_elsewhere,
     is_local,
     is_staged_only,
 )
+from beam_jobs.engine.flink_jobs import cancel_flink_job, name_job
 from beam_jobs.engine.forked_workers import fork_workers
-from beam_jobs.engine.job_server import cancel_flink_job, watch_job_server
+from beam_jobs.engine.job_server import watch_job_server
 from beam_jobs.engine.local_command import tune_memory
 from beam_jobs.engine.worker_check import add_worker_check, leave_probe
 from beam_jobs.engine.worker_starts import follow_flink_job
@@ -68,6 +70,8 @@ LOST_ON_ENGINE = re.compile(
     r"|NoResourceAvailableException|StatusRuntimeException: CANCELLED"
 )
 """Of Flink's and Beam's messages about workers that are gone: another attempt has new ones."""
+SLOT_TIMEOUT = re.compile(r"TimeoutException: Timeout has occurred: (\d+) ms")
+"""What is left in Beam's message of Flink's NoResourceAvailableException: milliseconds."""
 LOST_MASTER = re.compile(
     r"FlinkJobNotFoundException|(?:Connect|NoRouteToHost|ConnectTimeout|RestHandler)Exception: "
     r"|Connection refused|retries has been exhausted|leader election|FencingTokenException"
@@ -93,12 +97,14 @@ class WorkerLost(TransientError):
 def run_beam_graph(
     options: PipelineOptions,
     build: Callable[[beam.Pipeline], Any],
+    output: str,
     poll: Callable[[], None] = lambda: None,
-    output: str = "",
 ) -> Any:
     """Build and run a graph that writes to `output`; return Beam's result. `poll` is called twice a
     second, or less often where it takes long.
     """
+    if has_job_server(options):
+        name_job(options, output)
     if not has_workers_elsewhere(options):
         return _run_to_end(options, build, poll)
 
@@ -285,6 +291,11 @@ def translate_engine_error(error: BaseException) -> Exception | None:
     if LOST_ON_ENGINE.search(text):
         return TransientError(
             f"the engine lost or did not reach a worker: {cause}; run the same command to continue"
+        )
+    if match := SLOT_TIMEOUT.search(text):
+        return TransientError(
+            f"the engine had too few free slots for {int(match[1]) / 1000:.0f} s: other jobs hold "
+            "them, or a TaskManager is gone; run the same command to continue"
         )
     if re.search(r"in state (CANCELLED|CANCELLING|STOPPED)", text):
         return JobFailed("the job was cancelled on the engine")

@@ -1,23 +1,17 @@
-"""Checks that a Beam job server can be reached, and tells where one sees the job that it runs.
+"""Checks that a Beam job server can be reached, and notices one that is gone.
 
 A job server takes graphs over gRPC and runs them on an engine: Beam's for Flink on a cluster of
 Flink, Beam's own (`apache_beam.runners.portability.local_job_service_main`) by itself.
 """
 
-import json
 import shutil
 import socket
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
-from http.client import HTTPException
-from typing import Any
 
 import grpc
 from apache_beam.options.pipeline_options import (
-    FlinkRunnerOptions,
     GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,
@@ -26,13 +20,10 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from beam_jobs.job.errors import TransientError, UserError
-from beam_jobs.job.progress import announce_job
 
 CONNECT_SECONDS = 5.0
 LOOK_SECONDS, AWAY_SECONDS = 20.0, 120.0
 """How often a job server is asked whether it is there, and how long it may give no answer."""
-SECONDS_TO_APPEAR = 120
-"""Until Flink has a job: the job server hands it all its jars before, 150 MB."""
 JAVA_RUNNERS = {"FlinkRunner": "flink_job_server_jar"}
 """Runners that start a job server in Java here, and the option with its jar."""
 
@@ -133,69 +124,3 @@ def describe_lost_server(address: str, what: str) -> TransientError:
         f"the engine's job server at {address} {what}; what is done is kept, run the same command "
         "to continue"
     )
-
-
-def announce_flink_job(options: PipelineOptions) -> None:
-    """Report the page of the job in Flink's UI, if the options say where Flink is.
-
-    Flink has the job seconds after the job server has taken it.
-    """
-    if address := find_flink_address(options):
-        job = wait_for_flink_job(options, address, SECONDS_TO_APPEAR)
-        announce_job(f"{address}/#/{f'job/running/{job}/' * bool(job)}overview")
-
-
-def cancel_flink_job(options: PipelineOptions, seconds: float) -> None:
-    """Cancel the job on Flink itself once it has appeared there, if the options say where that is.
-
-    Beam's job server (2.62.0) only stops waiting for a job that is cancelled; Flink goes on.
-    """
-    if not (address := find_flink_address(options)):
-        return
-    if job := wait_for_flink_job(options, address, seconds):
-        request = urllib.request.Request(f"{address}/jobs/{job}?mode=cancel", method="PATCH")
-        with suppress(OSError, HTTPException):  # Flink is away, or the job is over
-            urllib.request.urlopen(request, timeout=CONNECT_SECONDS).close()
-
-
-def find_flink_address(options: PipelineOptions) -> str:
-    """Return the address of Flink's REST API; empty: the options do not name it."""
-    master = options.view_as(FlinkRunnerOptions).flink_master or ""
-    if ":" not in master:
-        return ""
-    return (master if "://" in master else f"http://{master}").rstrip("/")
-
-
-def wait_for_flink_job(options: PipelineOptions, address: str, seconds: float) -> str:
-    """Return the id of the job of these options once Flink has it; empty: not within the time."""
-    name = options.view_as(GoogleCloudOptions).job_name
-    deadline = time.monotonic() + seconds
-    while not (job := find_flink_job(address, name)) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return job
-
-
-def find_flink_job(address: str, name: str) -> str:
-    """Return the id of the job whose name begins like this; empty: Flink knows none."""
-    with suppress(OSError, HTTPException, ValueError, KeyError):
-        jobs = ask_flink(address, "jobs/overview")["jobs"]
-        return next((job["jid"] for job in jobs if job["name"].startswith(name)), "")
-    return ""
-
-
-def read_flink_overview(address: str, setting: str) -> dict[str, Any]:
-    """Return what a JobManager at HOST:PORT says of its cluster: "slots-total", "flink-version"."""
-    connect_to_address(address, setting)
-    with suppress(OSError, HTTPException, ValueError, TypeError):
-        overview: dict[str, Any] = ask_flink(f"http://{address}", "overview")
-        if "slots-total" in overview:
-            return overview
-    raise UserError(
-        f"{setting} {address} answers, but is no JobManager of Flink: give its REST address"
-    )
-
-
-def ask_flink(address: str, path: str) -> Any:
-    """Return what Flink's REST API answers."""
-    with urllib.request.urlopen(f"{address}/{path}", timeout=CONNECT_SECONDS) as answer:
-        return json.load(answer)

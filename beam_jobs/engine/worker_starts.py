@@ -6,6 +6,7 @@ ever: it says so in the TaskManager's log alone, every two minutes (ExternalEnvi
 """
 
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from http.client import HTTPException
 
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
-from beam_jobs.engine.job_server import (
+from beam_jobs.engine.flink_jobs import (
     SECONDS_TO_APPEAR,
     announce_flink_job,
     ask_flink,
+    cancel_older_jobs,
     find_flink_address,
     wait_for_flink_job,
 )
@@ -40,15 +42,19 @@ Thread = tuple[str, str]
 def follow_flink_job(
     options: PipelineOptions, ended: threading.Event, notice: Callable[[Exception], None]
 ) -> None:
-    """Report the page of the job in Flink's UI, then give `notice` an error once the job has waited
-    too long for a Python worker, if the options say where Flink is. Return then, or when the job
-    has ended.
+    """Report the page of the job in Flink's UI, cancel older jobs of its output folder, and give
+    `notice` an error once the job has waited too long for a Python worker, if the options say where
+    Flink is. Return then, or when the job has ended.
     """
     announce_flink_job(options)
     if not (address := find_flink_address(options)):
         return
     job, since = wait_for_flink_job(options, address, SECONDS_TO_APPEAR), dict[Thread, float]()
-    while job and not ended.wait(LOOK_SECONDS):
+    while job:
+        for older in cancel_older_jobs(address, job):
+            print(f"cancelled Flink's job {older}, of a command that is gone", file=sys.stderr)
+        if ended.wait(LOOK_SECONDS):
+            return
         now = time.monotonic()
         since = {thread: since.get(thread, now) for thread in list_waiting(address, job)}
         late = [host for (host, _), began in since.items() if now - began >= START_SECONDS]

@@ -18,7 +18,11 @@ def check_engine(parameters: Parameters) -> None:
 
 def _check_flink(engine: Engine) -> None:
     """Ask the job server whether it is one, and the JobManager for its slots and versions."""
-    from beam_jobs.engine import flink_versions, job_server  # Beam: seconds, for other runs nothing
+    from beam_jobs.engine import (  # Beam: seconds, for other runs nothing
+        flink_jobs,
+        flink_versions,
+        job_server,
+    )
 
     for name in ("job_endpoint", "flink_master"):
         if address := getattr(engine, name):
@@ -26,7 +30,7 @@ def _check_flink(engine: Engine) -> None:
     job_server.ask_job_server(engine.job_endpoint, "engine.job_endpoint")
     if not engine.flink_master:
         return
-    overview = job_server.read_flink_overview(engine.flink_master, "engine.flink_master")
+    overview = flink_jobs.read_flink_overview(engine.flink_master, "engine.flink_master")
     slots = int(overview["slots-total"])
     if slots == 0:
         raise UserError(

@@ -138,6 +138,26 @@ def test_a_task_manager_that_is_killed_is_waited_for(cluster, expected):
     assert read_results(cluster, "lost") == expected
 
 
+def test_the_job_of_a_command_that_is_gone_is_cancelled_by_the_next_one(cluster, expected):
+    with ending(cluster.start_corpus("gone")) as first:
+        wait_for_units(cluster, "gone")
+        first.kill()
+    left = cluster.list_jobs()[-1]
+    assert left["state"] == "RUNNING"
+    began = time.time()
+    second = cluster.start_corpus("gone")
+    eventually(lambda: read_state(cluster, left) == "CANCELED", cluster.list_jobs)
+    seconds = time.time() - began
+    assert second.wait() == 0, cluster.read_log("gone")[-3000:]
+    print(f"\na killed command's job was CANCELED {seconds:.1f} s after the next one was started, "
+          f"which was done after {time.time() - began:.1f} s")  # fmt: skip
+    assert read_results(cluster, "gone") == expected
+
+
+def read_state(cluster, job):
+    return next(one["state"] for one in cluster.list_jobs() if one["jid"] == job["jid"])
+
+
 def test_two_runs_at_once_wait_for_an_s3_server_that_is_away_for_half_a_minute(cluster, expected):
     jobs = {name: cluster.start_corpus(name) for name in ("first", "second")}
     wait_for_units(cluster, *jobs)

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -17,12 +17,24 @@ class Flink:
 
 @contextmanager
 def serve_flink(
-    slots: int, jobs: Sequence[str] = (), version: str = "1.19.3", jars: Sequence[str] = ()
+    slots: int,
+    jobs: Sequence[str] = (),
+    version: str = "1.19.3",
+    jars: Sequence[str] = (),
+    over: Collection[str] = (),
 ) -> Iterator[Flink]:
-    """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names, and
-    `jars` are the JobManager's.
+    """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names and
+    starts, those in `over` have finished, and `jars` are the JobManager's.
     """
-    listed = [{"jid": str(i), "name": name} for i, name in enumerate(jobs, start=1)]
+    listed = [
+        {
+            "jid": str(i),
+            "name": name,
+            "start-time": i,
+            "state": "FINISHED" if str(i) in over else "RUNNING",
+        }
+        for i, name in enumerate(jobs, start=1)
+    ]
     answers = {
         "/overview": {"slots-total": slots, "flink-version": version},
         "/jobs/overview": {"jobs": listed},

@@ -103,7 +103,7 @@ def test_a_store_that_is_away_when_progress_is_looked_up_ends_no_job(error, ends
 
     options = beam_options.resolve_beam_options(["--direct_running_mode=in_memory"], 0)
     with pytest.raises(KeyError) if ends else nullcontext():
-        graph_runner.run_beam_graph(options, build, look)
+        graph_runner.run_beam_graph(options, build, "", look)
     assert looked
 
 

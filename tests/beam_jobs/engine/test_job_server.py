@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beam_jobs.engine import beam_options, graph_runner, job_server, worker_check
+from beam_jobs.engine import beam_options, flink_jobs, graph_runner, job_server, worker_check
 from beam_jobs.job.errors import JobFailed, TransientError, UserError
 from tests.beam_jobs.dumps import digests, review, run_job, write_lines
 from tests.beam_jobs.engine.job_servers import (
@@ -182,18 +182,6 @@ def read_states(server):
         return [beam_job_api_pb2.JobState.Enum.Name(job.state) for job in jobs]
 
 
-def test_a_job_is_cancelled_on_flink_itself_once_it_appears_there():
-    with serve_flink(slots=2, jobs=["beam-jobs-1", "beam-jobs-2"]) as flink:
-        options = PipelineOptions(["--flink_master", flink.address, "--job_name=beam-jobs-2"])
-        job_server.cancel_flink_job(options, 10)
-        assert flink.asked[-1] == "PATCH /jobs/2?mode=cancel"
-        options = PipelineOptions(["--flink_master", flink.address, "--job_name=another"])
-        job_server.cancel_flink_job(options, 0)
-        assert flink.asked[-1] == "GET /jobs/overview"
-    job_server.cancel_flink_job(options, 0)  # Flink is away
-    job_server.cancel_flink_job(PipelineOptions([]), 10)  # nobody said where it is
-
-
 def test_workers_with_other_code_are_told_before_they_give_other_bytes(dump, tmp_path, server):
     code, port = tmp_path / "code", find_free_port()
     shutil.copytree(ROOT / "beam_jobs", code / "beam_jobs")
@@ -265,7 +253,7 @@ def test_an_address_without_a_job_server_is_told_in_one_line(address, kind, word
 def test_a_server_of_another_kind_is_told_in_one_line(server):
     job_server.ask_job_server(f"localhost:{server}", "--job_endpoint")
     with pytest.raises(UserError, match="is no JobManager of Flink"):
-        job_server.read_flink_overview(f"localhost:{server}", "engine.flink_master")
+        flink_jobs.read_flink_overview(f"localhost:{server}", "engine.flink_master")
     with serve_flink(slots=2) as flink, pytest.raises(UserError, match="is no Beam job server; "):
         job_server.ask_job_server(flink.address, "--job_endpoint")
 
@@ -320,6 +308,12 @@ def test_a_runner_that_starts_a_server_in_java_needs_java(monkeypatch, tmp_path)
             "Pipeline x failed in state FAILED: java.net.ConnectException: Connection refused",
             TransientError,
             "JobManager went away: java.net.ConnectException: Connection refused; what is done is",
+        ),
+        (
+            "Pipeline x failed in state FAILED: java.util.concurrent.TimeoutException: Timeout has "
+            "occurred: 300000 ms",
+            TransientError,
+            "the engine had too few free slots for 300 s: other jobs hold them, or a ",
         ),
         ("Pipeline x failed in state CANCELLED: unknown error", JobFailed, "was cancelled on the"),
         (

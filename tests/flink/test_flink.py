@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from beam_jobs import shards_job
@@ -142,6 +143,9 @@ def test_the_job_of_a_command_that_is_gone_is_cancelled_by_the_next_one(cluster,
     with ending(cluster.start_corpus("gone")) as first:
         wait_for_units(cluster, "gone")
         first.kill()
+    stopped = find_python_workers(cluster)
+    for worker in stopped:
+        worker.suspend()  # or the job is done before the next one has come to Flink
     left = cluster.list_jobs()[-1]
     assert left["state"] == "RUNNING"
     began = time.time()
@@ -152,6 +156,9 @@ def test_the_job_of_a_command_that_is_gone_is_cancelled_by_the_next_one(cluster,
     print(f"\na killed command's job was CANCELED {seconds:.1f} s after the next one was started, "
           f"which was done after {time.time() - began:.1f} s")  # fmt: skip
     assert read_results(cluster, "gone") == expected
+    for worker in stopped:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
 
 
 def read_state(cluster, job):

@@ -157,11 +157,12 @@ def test_a_scoring_can_be_planned(command, scored_store, tmp_path, monkeypatch, 
 
 @pytest.fixture(scope="module")
 def study_place(tmp_path_factory) -> Path:
-    """A folder with the files that the pages name: dumps, texts, tasks, the README's own study."""
+    """A folder with what the pages name: dumps, texts, tasks, an encoder, a study of the README."""
     place = write_study_data(tmp_path_factory.mktemp("studies"))
     (place / "sst2").rename(place / "SST-2")
     (place / "general.txt").rename(place / "other-text.txt.gz")
     write_pairs(place / "glue")
+    write_encoder(place / "electra")
     (place / "dumps").mkdir()
     for dump in ("reviews.json.gz", "dumps/a.json.gz"):
         write_sample(place / dump, 50, 0)

@@ -27,9 +27,8 @@ from beam_jobs.job.progress import announce_job
 
 SECONDS_TO_APPEAR = 120
 """Until Flink has a job: the job server hands it all its jars before, 150 MB."""
-OVER = {"FINISHED", "CANCELED", "FAILED"}
-"""States of a job that no longer holds a slot."""
-
+ENDING = {"FINISHED", "CANCELED", "FAILED", "CANCELLING", "FAILING"}
+"""States of a job that holds no slot, or soon none."""
 OWN_NAME = re.compile(r"beam-jobs-[0-9a-f]{12}-")
 """How a name begins that is not a user's: with the output folder."""
 
@@ -82,7 +81,7 @@ def cancel_older_jobs(address: str, job: str) -> list[str]:
         own = jobs[job]
         if match := OWN_NAME.match(own["name"]):
             for one in jobs.values():
-                is_older = one["start-time"] < own["start-time"] and one["state"] not in OVER
+                is_older = one["start-time"] < own["start-time"] and one["state"] not in ENDING
                 if is_older and one["name"].startswith(match[0]):
                     cancel_by_id(address, one["jid"])
                     cancelled.append(one["jid"])

@@ -68,11 +68,11 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
     standard = options.view_as(StandardOptions)
     if standard.runner not in LOCAL_RUNNERS:
         check_runner_name(standard.runner)
-    if not has_job_server(options):
-        check_option_names(flags)
     if has_job_server(options):
         check_job_server(options)
         check_flink_of_job(options)
+    else:
+        check_option_names(flags)
     if standard.runner in LOCAL_RUNNERS:
         if standard.runner in {"DirectRunner", "direct"}:
             print(

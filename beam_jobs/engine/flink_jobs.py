@@ -1,8 +1,9 @@
 """Finds, announces and cancels the jobs of a Flink cluster, by its REST API.
 
-A job is named after its output folder. Whoever makes a folder is alone with it (a lock, or a lease
-in the store), so an older job of the same folder is one whose command was killed, or lost with its
-host, before it could cancel it: it goes on, and holds slots for which the next attempt waits.
+A job is named after its output folder. One run at a time makes a stage's folder (the store has a
+lock or a lease for it), so an older job of the same folder is one whose command was killed, or lost
+with its host, before it could cancel it: it goes on, and holds slots for which the next attempt
+waits. Of two commands that a user gives by hand for one folder, the later one wins.
 """
 
 import json

@@ -15,7 +15,7 @@ AT_ONCE := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4
 SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-images test-bench test-demo bench mutants up requirements clean
+.PHONY: help install install-dev install-xla demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-images test-bench test-demo bench mutants up requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -72,7 +72,9 @@ test-bench: $(INSTALLED_DEV)  ## every bench of tests/bench on 400 reviews
 test-browser: $(INSTALLED_DEV)  ## the UIs in headless Chromium (Debian: apt-get install chromium postgresql)
 	AMAZON_ELECTRA_BROWSER=1 $(BIN)/python -m pytest tests/browser
 
-test-xla: $(VENV_XLA)/.installed  ## pre-training on XLA's CPU client, in an environment of its own (6 GB)
+install-xla: $(VENV_XLA)/.installed  ## the environment of test-xla
+
+test-xla: install-xla  ## pre-training on XLA's CPU client, in an environment of its own (6 GB)
 	PJRT_DEVICE=CPU $(VENV_XLA)/bin/python -m pytest tests/xla
 
 $(VENV_XLA)/.installed: pyproject.toml

@@ -43,14 +43,17 @@ def name_job(options: PipelineOptions, output: str) -> None:
     cloud.job_name = cloud.job_name or f"beam-jobs-{folder}-{secrets.token_hex(4)}"
 
 
-def announce_flink_job(options: PipelineOptions) -> None:
-    """Report the page of the job in Flink's UI, if the options say where Flink is.
+def announce_flink_job(options: PipelineOptions) -> str:
+    """Report the page of the job in Flink's UI, if the options say where Flink is; return the job's
+    id, empty if Flink has not shown it.
 
     Flink has the job seconds after the job server has taken it.
     """
-    if address := find_flink_address(options):
-        job = wait_for_flink_job(options, address, SECONDS_TO_APPEAR)
-        announce_job(f"{address}/#/{f'job/running/{job}/' * bool(job)}overview")
+    if not (address := find_flink_address(options)):
+        return ""
+    job = wait_for_flink_job(options, address, SECONDS_TO_APPEAR)
+    announce_job(f"{address}/#/{f'job/running/{job}/' * bool(job)}overview")
+    return job
 
 
 def cancel_flink_job(options: PipelineOptions, seconds: float) -> None:

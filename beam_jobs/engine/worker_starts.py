@@ -16,12 +16,10 @@ from http.client import HTTPException
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
 from beam_jobs.engine.flink_jobs import (
-    SECONDS_TO_APPEAR,
     announce_flink_job,
     ask_flink,
     cancel_older_jobs,
     find_flink_address,
-    wait_for_flink_job,
 )
 from beam_jobs.job.errors import TransientError
 
@@ -46,10 +44,8 @@ def follow_flink_job(
     `notice` an error once the job has waited too long for a Python worker, if the options say where
     Flink is. Return then, or when the job has ended.
     """
-    announce_flink_job(options)
-    if not (address := find_flink_address(options)):
-        return
-    job, since = wait_for_flink_job(options, address, SECONDS_TO_APPEAR), dict[Thread, float]()
+    job, address = announce_flink_job(options), find_flink_address(options)
+    since = dict[Thread, float]()
     while job:
         for older in cancel_older_jobs(address, job):
             print(f"cancelled Flink's job {older}, of a command that is gone", file=sys.stderr)

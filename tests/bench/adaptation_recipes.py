@@ -227,6 +227,13 @@ def list_words(args: argparse.Namespace, name: str, seed: int, folder: Path) -> 
 
 def load_last_state(words: list[str]) -> tuple[Any, Preset]:
     """Return the training of a command line at its last checkpoint, and its preset."""
+    training, preset = open_training(words)
+    pretrain.resume_training(training)
+    return training, preset
+
+
+def open_training(words: list[str]) -> tuple[Any, Preset]:
+    """Return the training of a command line as it begins, and its preset."""
     arguments = pretrain.read_options(PretrainOptions, words, "", "")
     origin = pretrain.find_origin(arguments)
     preset = pretrain.configure_preset(arguments, origin)
@@ -244,7 +251,6 @@ def load_last_state(words: list[str]) -> tuple[Any, Preset]:
         replay=replay,
         probe=arguments.probe,
     )
-    pretrain.resume_training(training)
     return training, preset
 
 

@@ -36,8 +36,9 @@ def made(tmp_path_factory) -> Path:
     run("-m", "beam_jobs.sample.sample_dump", "--reviews", REVIEWS, "--output", dump)
     run("-m", "beam_jobs.corpus_job", "--input", dump, "--output", corpus)
     run("-m", "model.vocabulary", "--corpus", corpus, "--output", vocabulary, "--size", 1000)
-    packing = ["--corpus", corpus, "--vocabulary", vocabulary, "--output", shards]
-    run("-m", "beam_jobs.shards_job", *packing, "--max_length", 64)
+    packing = ["--corpus", corpus, "--vocabulary", vocabulary, "--max_length", 64]
+    run("-m", "beam_jobs.shards_job", *packing, "--output", shards)
+    run("-m", "beam_jobs.shards_job", *packing, "--output", folder / "dev", "--split", "dev")
     pretraining = ["--shards", shards, "--output", folder / "electra", "--preset", "tiny"]
     run("-m", "model.pretrain", *pretraining, "--steps", 3, "--device", "cpu")
     finetuning = ["--task", "polarity", "--data", corpus, "--output", model, "--preset", "tiny"]
@@ -71,6 +72,15 @@ def figures(text: str) -> dict:
                 *("--draws", 2),
                 *("--recipes", "plain-5e-5", "pull", "replay"),
                 *("--finetune", 1, "--seeds", 0),
+            ],
+            {"rows"},
+        ),
+        (
+            "adaptation_curve",
+            [
+                *("--encoder", "{electra}", "--corpus", "{corpus}", "--shards", "{shards}"),
+                *("--validation", "{dev}", "--tokens", 4000, "--at", 2000, "--seeds", 0),
+                *("--set", "objective=mlm", "validate_sequences=8"),
             ],
             {"rows"},
         ),
@@ -138,7 +148,7 @@ def figures(text: str) -> dict:
     ],
 )
 def test_it_prints_its_figures_as_json(made, bench, words, keys):
-    places = {name: made / name for name in ("model", "corpus", "shards", "vocabulary")}
+    places = {name: made / name for name in ("model", "corpus", "shards", "dev", "vocabulary")}
     places |= {"dump": made / "dump.json.gz", "electra": made / "electra" / "discriminator"}
     words = [word.format(**places) if isinstance(word, str) else word for word in words]
     found = figures(run(BENCHES / f"{bench}.py", *words, "--json"))

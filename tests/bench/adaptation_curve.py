@@ -35,6 +35,7 @@ from model.pretraining.adaptation.anchor import Anchor
 from model.pretraining.input.sequences import Shards
 from model.tracking.metrics_log import read_metrics
 from tests.bench.adaptation_recipes import open_training
+from tests.bench.electra_plateau import format_settings
 from tests.bench.small_budget import job
 
 BATCH = 16
@@ -84,9 +85,11 @@ def measure_curve(args: argparse.Namespace, work: Path) -> list[Row]:
     run, words = work / "pretraining", list_words(args)
     result = job("model.pretrain", run, *words)
     rows: list[Row] = [{"encoder": PUBLISHED, "tokens": 0, "share": 1.0, "folder": args.encoder}]
-    for state in choose_states(run, [*args.at, args.tokens]):
+    for path in choose_checkpoints(run, [*args.at, args.tokens]):
         for share in args.shares:
-            rows.append(export_state(["--output", str(run), *words], result, state, share, work))
+            rows.append(describe_state(run, path, share, work))
+            if not rows[-1]["folder"].exists():
+                export_encoder(args, ["--output", str(run), *words], result, path, rows[-1])
     cells = [(row, seed) for row in rows for seed in args.seeds]
     for task in args.tasks:
         with ThreadPoolExecutor(args.processes) as pool:
@@ -118,43 +121,41 @@ def list_words(args: argparse.Namespace) -> list[str]:
         "threads": args.threads,
     }
     words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
-    return words + [
-        word for name, value in settings.items() for word in ("--set", f"{name}={value}")
-    ]
+    return words + format_settings(settings)
 
 
-def choose_states(run: Path, tokens: list[int]) -> list[checkpoint.State]:
+def choose_checkpoints(run: Path, tokens: list[int]) -> list[Path]:
     """Return the checkpoints whose tokens are nearest to these, each once."""
-    kept = {path: read_tokens(path) for path in checkpoint.list_checkpoints(run / "checkpoints")}
-    nearest = [min(kept, key=lambda path: abs(kept[path] - wanted)) for wanted in tokens]
-    return [checkpoint.load_state(path) for path in dict.fromkeys(nearest)]
+    kept = {path: read_totals(path) for path in checkpoint.list_checkpoints(run / "checkpoints")}
+    nearest = [min(kept, key=lambda path: abs(kept[path]["tokens"] - n)) for n in tokens]
+    return list(dict.fromkeys(nearest))
 
 
-def read_tokens(path: Path) -> int:
-    return int(json.loads((path / checkpoint.NUMBERS).read_text())["totals"]["tokens"])
+def read_totals(path: Path) -> dict[str, Any]:
+    """Return the totals of a checkpoint, whose tensors stay unread."""
+    totals: dict[str, Any] = json.loads((path / checkpoint.NUMBERS).read_text())["totals"]
+    return totals
 
 
-def export_state(
-    words: list[str], result: dict[str, Any], state: checkpoint.State, share: float, work: Path
-) -> Row:
-    """Write a state, averaged with the published weights, as an encoder; return its row."""
-    totals = state.numbers["totals"]
-    name = f"step-{state.step}-share-{share:g}"
-    row = {"encoder": name, "tokens": totals["tokens"], "share": share, "step": state.step}
-    row |= {"cpu_seconds": totals["cpu_seconds"], "folder": work / name / "encoder"}
+def describe_state(run: Path, path: Path, share: float, work: Path) -> Row:
+    """Return the row of a checkpoint with a share of the published weights put back."""
+    totals = read_totals(path)
+    name = f"step-{totals['step']}-share-{share:g}"
+    row = {key: totals[key] for key in ("tokens", "step", "cpu_seconds")}
+    row |= {"encoder": name, "share": share, "folder": work / name / "encoder"}
+    return row | {"loss": read_loss(run, totals["step"])}
+
+
+def export_encoder(
+    args: argparse.Namespace, words: list[str], result: dict[str, Any], path: Path, row: Row
+) -> None:
+    """Write a checkpoint, averaged with the published weights, as the encoder of its row."""
     training, preset = open_training(words)
-    row["loss"] = read_loss(training.folder, state.step)
-    if not row["folder"].exists():
-        anchor = Anchor(training.model)  # before the state: it holds the published weights
-        loop.restore_state(training, state)
-        anchor.average(share)
-        training.folder = work / name
-        outputs.write_models(training, preset, Shards.open(find_shards(words)), result)
-    return row
-
-
-def find_shards(words: list[str]) -> Path:
-    return Path(words[words.index("--shards") + 1])
+    anchor = Anchor(training.model)  # before the state: it holds the published weights
+    loop.restore_state(training, checkpoint.load_state(path))
+    anchor.average(row["share"])
+    training.folder = row["folder"].parent
+    outputs.write_models(training, preset, Shards.open(args.shards), result)
 
 
 def read_loss(run: Path, step: int) -> float | None:
@@ -168,8 +169,7 @@ def finetune(args: argparse.Namespace, task: str, row: Row, seed: int, work: Pat
     cell = work / "finetuned" / f"{row['encoder']}-{task}-{seed}"
     cell.parent.mkdir(parents=True, exist_ok=True)
     words = ["--encoder", row["folder"], "--task", task, "--data", args.corpus, "--seed", seed]
-    words += ["--preset", "tiny", "--evaluation", cell / "test"]
-    words += [word for name, value in FINETUNING.items() for word in ("--set", f"{name}={value}")]
+    words += ["--preset", "tiny", "--evaluation", cell / "test", *format_settings(FINETUNING)]
     job("model.finetune", cell, *words)
     return read_predictions(cell / "test" / "predictions.parquet")
 

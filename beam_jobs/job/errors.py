@@ -3,25 +3,38 @@ which errors of others another attempt may not meet.
 """
 
 NETWORK_ERRORS = {
+    "BrokenPipeError",
     "ChunkedEncodingError",
     "ClientConnectorDNSError",
     "ClientConnectorError",
     "ClientOSError",
     "ClientPayloadError",
+    "ConnectError",
     "ConnectTimeout",
     "ConnectTimeoutError",
+    "ConnectionAbortedError",
     "ConnectionClosedError",
     "ConnectionError",
+    "ConnectionRefusedError",
+    "ConnectionResetError",
     "EndpointConnectionError",
     "IncompleteRead",
     "ProxyError",
+    "ReadError",
     "ReadTimeout",
     "ReadTimeoutError",
+    "RemoteDisconnected",
+    "RemoteProtocolError",
     "ServerDisconnectedError",
     "ServerTimeoutError",
+    "ServiceUnavailable",
+    "TimeoutError",
+    "TooManyRequests",
     "TransportError",
 }
-"""Names of classes of botocore, aiohttp, requests and google.auth; a 502 of gs:// is ProxyError."""
+"""Names of classes of Python, botocore, aiohttp, requests, httpx and google.auth; a 502 of gs:// is
+ProxyError. By name, as a job in another process or on another host tells no more.
+"""
 AWAY_STATUSES = {408, 429, *range(500, 600)}
 """Answers of a server that may answer a later request."""
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.job.errors import NETWORK_ERRORS, UserError
 from beam_jobs.job.guard import GRACE_SECONDS, guard_command
 from flows.runner.resource_sampler import SAMPLES_FILE, sample_resources
 
@@ -34,22 +34,6 @@ TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
 """Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and
 ends so again.
 """
-TRANSIENT_CAUSES = {
-    "ConnectionError",
-    "ConnectionResetError",
-    "ConnectionRefusedError",
-    "ConnectionAbortedError",
-    "BrokenPipeError",
-    "TimeoutError",
-    "ReadTimeout",
-    "ConnectTimeout",
-    "ServiceUnavailable",
-    "TooManyRequests",
-    "RemoteDisconnected",
-    "IncompleteRead",
-}
-"""Last line of a traceback that a second attempt may not see again: network and pre-emption."""
-
 JOB_PAGE = re.compile(rb"https://console\.cloud\.google\.com/dataflow/jobs/\S+|(?<=^JOB )http\S+")
 """What Beam logs when it has started a job on Dataflow
 (apache_beam/runners/dataflow/internal/apiclient.py), and what our jobs report of other engines.
@@ -270,7 +254,7 @@ class Child:
             transient = (
                 read_signal(code) in TRANSIENT_SIGNALS
                 or code in TRANSIENT_EXIT_CODES
-                or cause.split(":")[0].split(".")[-1] in TRANSIENT_CAUSES
+                or cause.split(":")[0].split(".")[-1] in NETWORK_ERRORS
             )
             raise JobFailed(name, code, cause, self.log, transient)
         self._stdout.seek(0)

@@ -19,7 +19,7 @@ from prefect.deployments import run_deployment
 from prefect.runtime import flow_run
 from prefect.states import Cancelling, Crashed
 
-from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.job.errors import NETWORK_ERRORS, TransientError, UserError
 from flows.runner.pools.messages import has_answer, post_order
 from flows.runner.pools.order import Order, remove_order, write_order
 from flows.runner.pools.worker_watch import WorkerWatch
@@ -168,7 +168,10 @@ def raise_failure(state: Any, pool: str, title: str) -> NoReturn:
     if state.is_cancelled():
         raise PoolRunFailed(title, f"{title}: its run on the pool {pool} was cancelled")
     told = re.sub(r"^Flow run encountered an exception: ", "", message)
-    kind, _, cause = told.partition(": ")
+    kind, _, cause = told.partition(":")
+    cause = cause.strip()
     if kind == UserError.__name__:
         raise UserError(cause)
+    if kind in {TransientError.__name__, *NETWORK_ERRORS}:
+        raise TransientError(f"{title}: its worker of the pool {pool}: {cause or kind}")
     raise PoolRunFailed(title, cause if kind.isidentifier() and cause else told)

@@ -19,6 +19,8 @@ from flows.stages.pretraining import shares_cores
 from tests.flows.pools.test_stage_json import plan
 
 POOLS = Engine(placement="pools")
+EXCEPTION = "Flow run encountered an exception: "
+AWAY = "--store s3://x: the server cannot be reached: no route"
 
 
 def test_data_goes_to_one_pool_and_training_to_the_other(tmp_path):
@@ -113,14 +115,24 @@ def test_a_bucket_needs_an_mlflow_that_all_hosts_reach(tmp_path, monkeypatch):
     ("state", "kind", "told"),
     [
         (
-            Failed(message="Flow run encountered an exception: UserError: corpus: no file x"),
+            Failed(message=f"{EXCEPTION}UserError: corpus: no file x"),
             UserError,
             "corpus: no file x",
         ),
         (
-            Failed(message="Flow run encountered an exception: JobFailed: corpus failed: KeyError"),
+            Failed(message=f"{EXCEPTION}JobFailed: corpus failed: KeyError"),
             PoolRunFailed,
             "corpus failed: KeyError",
+        ),
+        (
+            Failed(message=f"{EXCEPTION}TransientError: {AWAY}"),
+            TransientError,
+            f"corpus: its worker of the pool cpu: {AWAY}",
+        ),
+        (
+            Failed(message=f"{EXCEPTION}ConnectTimeout: "),
+            TransientError,
+            "corpus: its worker of the pool cpu: ConnectTimeout",
         ),
         (
             Crashed(message="no sign of life"),

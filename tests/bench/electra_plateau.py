@@ -52,7 +52,7 @@ LAST += ["validation_generator_loss", "validation_mlm_loss"]
 @dataclass(frozen=True)
 class Recipe:
     """Settings besides the preset's; the first `mlm_share` of the cost trains a masked language
-    model, which then becomes both networks.
+    model, which then becomes both networks. Recipes of one share begin with the same model.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -152,7 +152,7 @@ def train(
     if recipe.mlm_share:
         begun = job(
             "model.pretrain",
-            locate_run(work, f"{name} first", seed),
+            locate_run(work, f"MLM for {recipe.mlm_share:.0%}", seed),
             *(*common, "--budget", f"{recipe.mlm_share * cost:.0f}flops"),
             *format_settings({"objective": "mlm", "seed": seed}),
         )

@@ -2,7 +2,9 @@
 
 At a small budget ELECTRA's discriminator may become a constant: then the effective rank of its
 token states falls (tiny, 2 M tokens of real reviews: from 75 to 2.2) and their mean cosine rises
-(from 0.43 to 0.94).
+(from 0.43 to 0.94). A longer run leaves that state; one that starts from a masked language model
+which has learned more than word frequencies is never in it: docs/results.md, "What gets ELECTRA off
+the plateau".
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,6 +67,6 @@ def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
     return (
         f"step {step}: the discriminator is a constant so far (AUC {auc:.3f}, effective rank "
         f"{measures['validation_discriminator_effective_rank']:.1f}, mean cosine "
-        f"{measures['validation_discriminator_mean_cosine']:.2f}): if that lasts, train longer, "
-        "lower the learning_rate, or choose --set objective=mlm"
+        f"{measures['validation_discriminator_mean_cosine']:.2f}): if that lasts, train longer, or "
+        "train with --set objective=mlm and --start-from its encoder (docs/results.md)"
     )

@@ -8,11 +8,14 @@ Every recipe has the tiny preset's shape and as many matrix products as the firs
 the preset says, takes for `--steps`. "disentangled embeddings" are DeBERTa-v3's; "fixed generator"
 is Fast-ELECTRA's, trained for half of the cost as a masked language model, with the temperature of
 its samples falling from 2 to 1. AUC, effective rank and mean cosine are the discriminator's on dev
-after the last step (0.5 and 1: a constant); accuracy is that of 200 balanced labels on 1,000
-balanced test reviews, with one fine-tuning for each pre-training seed. `by_seed` has both of each.
-What is finished in `--work` with as many steps is not made again; the rows are written there too,
-rows.json. With 2,000 steps a recipe takes about 4 CPU minutes for each seed. `--processes` is how
-many seeds train at the same time, of one thread each: their CPU seconds grow then.
+after the last step (0.5 and 1: a constant): the first AUC on its own generator's samples, which
+are harder the better that is, the second on tokens drawn by their frequency, the same for all
+recipes. Tokens and CPU seconds leave out the share in MLM. Accuracy is that of 200 balanced labels
+on 1,000 balanced test reviews, with one fine-tuning for each pre-training seed. `by_seed` has all
+of each. What is finished in `--work` with as many steps is not made again; the rows are written
+there too, rows.json. With 2,000 steps a recipe takes about 4 CPU minutes for each seed.
+`--processes` is how many seeds train at the same time, of one thread each: their CPU seconds grow
+then.
 """
 
 import argparse
@@ -44,8 +47,14 @@ FINETUNING = {
     "learning_rates": "5e-4,2e-3,8e-3",
     "dropout": "0.1",
 }
-MEASURES = ("auc", "effective_rank", "mean_cosine")
-LAST = [f"validation_discriminator_{measure}" for measure in MEASURES]
+MEASURES = {
+    "AUC": "discriminator_auc",
+    "AUC, drawn": "fixed_auc",
+    "rank": "discriminator_effective_rank",
+    "cosine": "discriminator_mean_cosine",
+}
+"""Column of the table: measure of a validation, without its prefix."""
+LAST = [f"validation_{measure}" for measure in MEASURES.values()]
 LAST += ["validation_generator_loss", "validation_mlm_loss"]
 
 
@@ -221,7 +230,7 @@ def format_settings(settings: Mapping[str, object]) -> list[str]:
 
 def format_table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a table in Markdown; the random encoder's has no pre-training."""
-    names = ["recipe", "tokens", "CPU s", "loss", "AUC", "rank", "cosine", "accuracy", "difference"]
+    names = ["recipe", "tokens", "CPU s", "loss", *MEASURES, "accuracy", "difference"]
     lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
     for row in rows:
         loss = row.get("generator_loss", row.get("mlm_loss"))
@@ -230,7 +239,7 @@ def format_table(rows: list[dict[str, Any]]) -> str:
             f"{row['tokens'] / 1e6:.2f} M" if "tokens" in row else "–",
             f"{row['cpu_seconds']:.0f}" if "cpu_seconds" in row else "–",
             f"{loss:.2f}" if loss else "–",
-            *(format_number(row.get(f"discriminator_{measure}")) for measure in MEASURES),
+            *(format_number(row.get(measure)) for measure in MEASURES.values()),
             f"{100 * row['accuracy']:.1f}",
             f"{100 * row['difference']:+.1f} ({100 * row['low']:+.1f} to {100 * row['high']:+.1f})"
             if "difference" in row

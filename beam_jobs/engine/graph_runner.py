@@ -54,7 +54,7 @@ DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too la
 ERROR_KINDS = {kind.__name__: kind for kind in (UserError, JobFailed, TransientError)}
 ERROR_TEXT = re.compile(rf"\b({'|'.join(ERROR_KINDS)}): (.*)")
 NETWORK = re.compile(
-    rf"\b(?:Connection\w*Error|TimeoutError|{'|'.join(sorted(NETWORK_ERRORS))}): .*"
+    rf"\b(?:Connection\w*Error|{'|'.join(sorted(NETWORK_ERRORS))}): .*"
     rf"|\bHttpError: .*, (?:{'|'.join(map(str, sorted(AWAY_STATUSES)))})\b"
 )
 """A line that names an error of the network, or one of gcsfs with the status of a server that is

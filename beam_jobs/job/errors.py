@@ -20,7 +20,6 @@ NETWORK_ERRORS = {
     "EndpointConnectionError",
     "IncompleteRead",
     "ProxyError",
-    "ReadError",
     "ReadTimeout",
     "ReadTimeoutError",
     "RemoteDisconnected",

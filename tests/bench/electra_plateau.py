@@ -10,19 +10,19 @@ is Fast-ELECTRA's, trained for half of the cost as a masked language model, with
 its samples falling from 2 to 1. AUC, effective rank and mean cosine are the discriminator's on dev
 after the last step (0.5 and 1: a constant): the first AUC on its own generator's samples, which
 are harder the better that is, the second on tokens drawn by their frequency, the same for all
-recipes. Tokens and CPU seconds leave out the share in MLM. Accuracy is that of 200 balanced labels
-on 1,000 balanced test reviews, with one fine-tuning for each pre-training seed. `by_seed` has all
-of each. What is finished in `--work` with as many steps is not made again; the rows are written
-there too, rows.json. With 2,000 steps a recipe takes about 4 CPU minutes for each seed.
-`--processes` is how many seeds train at the same time, of one thread each: their CPU seconds grow
-then.
+recipes. Tokens and CPU seconds are those of the share in MLM, if any, and of what follows. Accuracy
+is that of 200 balanced labels on 1,000 balanced test reviews, with one fine-tuning for each
+pre-training seed. `by_seed` has all of each. What is finished in `--work` with as many steps is not
+made again; the rows are written there too, rows.json. With 2,000 steps a recipe takes about 4 CPU
+minutes for each seed. `--processes` is how many seeds train at the same time, of one thread each:
+their CPU seconds grow then.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +54,8 @@ MEASURES = {
     "cosine": "discriminator_mean_cosine",
 }
 """Column of the table: measure of a validation, without its prefix."""
+COSTS = ("tokens", "cpu_seconds")
+MLM_COSTS = tuple(f"mlm_{name}" for name in COSTS)
 LAST = [f"validation_{measure}" for measure in MEASURES.values()]
 LAST += ["validation_generator_loss", "validation_mlm_loss"]
 
@@ -146,7 +148,7 @@ def pack(chosen: argparse.Namespace, folder: Path, split: str) -> Path:
 def train(
     chosen: argparse.Namespace, work: Path, shards: Mapping[str, Path], name: str, seed: int
 ) -> dict[str, Any]:
-    """Return the result of a recipe's last pre-training."""
+    """Return the result of a recipe's last pre-training, with what a first one in MLM cost."""
     recipe = RECIPES[name]
     common = ["--shards", shards["pretrain"], "--validation", shards["dev"], "--preset", "tiny"]
     common += ["--threads", 1]
@@ -158,6 +160,7 @@ def train(
         )
     cost = train(chosen, work, shards, FIRST, chosen.seeds[0])["matrix_flops"]
     settings = {**recipe.settings, "seed": seed}
+    spent = {}
     if recipe.mlm_share:
         begun = job(
             "model.pretrain",
@@ -169,9 +172,11 @@ def train(
         if "fixed_generator" in settings:
             common += ["--start_generator_from", begun["encoder"]]
         settings["objective"] = "electra"
+        spent = {own: begun[name] for own, name in zip(MLM_COSTS, COSTS, strict=True)}
     budget = f"{(1 - recipe.mlm_share) * cost:.0f}flops"
     output = locate_run(work, name, seed)
-    return job("model.pretrain", output, *common, "--budget", budget, *format_settings(settings))
+    words = [*common, "--budget", budget, *format_settings(settings)]
+    return job("model.pretrain", output, *words) | spent
 
 
 def finetune(
@@ -200,12 +205,12 @@ def describe(
     """Return the row of a recipe: means over its seeds, what each seed has, and the difference to
     the first recipe.
     """
-    by_seed = [
+    by_seed: list[dict[str, Any]] = [
         {"seed": seed, "accuracy": metrics.compute_metric("accuracy", one)}
         for seed, one in zip(seeds, predicted[name], strict=True)
     ]
     for own, run in zip(by_seed, runs, strict=False):  # random has no runs
-        own |= {key: run[key] for key in ("tokens", "matrix_flops", "cpu_seconds")}
+        own |= {key: run[key] for key in (*COSTS, *MLM_COSTS, "matrix_flops") if key in run}
         line = read_last_validation(locate_run(work, name, own["seed"]))
         own |= {n.removeprefix("validation_"): line[n] for n in LAST if n in line}
     row: dict[str, Any] = {"recipe": name, "by_seed": by_seed}
@@ -236,8 +241,8 @@ def format_table(rows: list[dict[str, Any]]) -> str:
         loss = row.get("generator_loss", row.get("mlm_loss"))
         cells = [
             row["recipe"],
-            f"{row['tokens'] / 1e6:.2f} M" if "tokens" in row else "–",
-            f"{row['cpu_seconds']:.0f}" if "cpu_seconds" in row else "–",
+            format_cost(row, "tokens", lambda count: f"{count / 1e6:.2f} M"),
+            format_cost(row, "cpu_seconds", lambda seconds: f"{seconds:.0f}"),
             f"{loss:.2f}" if loss else "–",
             *(format_number(row.get(measure)) for measure in MEASURES.values()),
             f"{100 * row['accuracy']:.1f}",
@@ -247,6 +252,11 @@ def format_table(rows: list[dict[str, Any]]) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def format_cost(row: Mapping[str, Any], name: str, render: Callable[[float], str]) -> str:
+    """Return what the share in MLM cost, if any, plus what followed; a dash for random ones."""
+    return " + ".join(render(row[key]) for key in (f"mlm_{name}", name) if key in row) or "–"
 
 
 def format_number(value: float | None) -> str:

@@ -1,8 +1,9 @@
 """What one long adaptation of a published encoder is worth at several of its steps, by fine-tuning.
 
     python tests/bench/adaptation_curve.py --encoder DIR --corpus DIR --shards DIR --validation DIR
-    [--tokens 30000000] [--at 3000000 10000000] [--shares 0.5] [--tasks polarity stars]
-    [--seeds 0 1 2] [--threads 1] [--processes 1] [--set FIELD=VALUE …] [--work DIR] [--json]
+    [--tokens 30000000] [--at 3000000 10000000] [--shares 0.5] [--drawn_shares 0 0.25 …]
+    [--tasks polarity stars] [--seeds 0 1 2] [--draws 0] [--batch 16] [--threads 1] [--ranks 1]
+    [--processes 1] [--set FIELD=VALUE …] [--work DIR] [--json]
 
 The encoder is trained once, by the recipe that `--start-from` chooses, for as many tokens as the
 shards' sequences hold when they are full; a checkpoint is taken after every thirtieth of the steps.
@@ -10,14 +11,19 @@ The checkpoints nearest to the tokens of `--at`, and the last one, become encode
 `--shares` of the published weights put back. All of them and the published encoder are fine-tuned
 on 200 balanced labels as a published encoder is by default; accuracy is on 1,000 balanced test
 reviews, and a difference to the published encoder is one of this one pre-training: its interval
-holds the fine-tuning seeds and the reviews. In the middle of a run its learning rate has not come
-down yet. `--processes` is how many fine-tunings run at the same time, of one thread each. What is
-finished in `--work` is not made again, and a training that was ended goes on. MiniLM (6 layers of
-384) trains on 2,470 tokens in a CPU second of an AMD EPYC in bf16; a fine-tuning takes 65 of them.
+holds the fine-tuning seeds and the reviews, p is corrected for all comparisons of the table (Holm).
+In the middle of a run its learning rate has not come down yet. With `--draws` N the states of 2,000
+train reviews are learned from in N draws of 200, half of them positive, and measured on 1,500
+balanced dev reviews; the states of `--drawn_shares` are measured so only. `--ranks` is how many
+processes train the encoder, `--processes` how many fine-tunings run at the same time, of one thread
+each. What is finished in `--work` is not made again, and a training that was ended goes on. MiniLM
+(6 layers of 384) trains on some 2,000 tokens in a CPU second of an AMD EPYC in bf16; a fine-tuning
+takes 65 of them.
 """
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -28,17 +34,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model.evaluation import metrics
 from model.evaluation.predictions import Predictions, read_predictions
-from model.evaluation.significance import compare_arms
+from model.evaluation.significance import adjust_p_values, compare_arms
 from model.presets import PUBLISHED_FINETUNING
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.anchor import Anchor
+from model.pretraining.adaptation.config import AdaptationConfig
+from model.pretraining.adaptation.probe import LONGEST, Probe
 from model.pretraining.input.sequences import Shards
 from model.tracking.metrics_log import read_metrics
-from tests.bench.adaptation_recipes import open_training
+from tests.bench.adaptation_recipes import draw_labels, open_training
 from tests.bench.electra_plateau import format_settings
 from tests.bench.small_budget import job
 
-BATCH = 16
 CHECKPOINTS = 30
 FINETUNING = {
     "n_train": "200",
@@ -72,7 +79,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.5], help="of published ones")
     parser.add_argument("--tasks", nargs="+", default=["polarity", "stars"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of fine-tuning")
-    parser.add_argument("--threads", type=int, default=1, help="of pre-training")
+    parser.add_argument("--drawn_shares", type=float, nargs="*", default=[], help="only drawn")
+    parser.add_argument("--draws", type=int, default=0, help="of 200 labels for a probe")
+    parser.add_argument("--batch", type=int, default=16, help="sequences (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="of each process of pre-training")
+    parser.add_argument("--ranks", type=int, default=1, help="processes of pre-training")
     parser.add_argument("--processes", type=int, default=1, help="fine-tunings at the same time")
     parser.add_argument("--set", nargs="*", default=[], help="more settings of pre-training")
     parser.add_argument("--work", help="keep everything in this folder")
@@ -84,12 +95,27 @@ def measure_curve(args: argparse.Namespace, work: Path) -> list[Row]:
     """Return a row for the published encoder and one for each state and share."""
     run, words = work / "pretraining", list_words(args)
     result = job("model.pretrain", run, *words)
+    words = ["--output", str(run), *words]
     rows: list[Row] = [{"encoder": PUBLISHED, "tokens": 0, "share": 1.0, "folder": args.encoder}]
-    for path in choose_checkpoints(run, [*args.at, args.tokens]):
+    states = choose_checkpoints(run, [*args.at, args.tokens])
+    for path in states:
         for share in args.shares:
             rows.append(describe_state(run, path, share, work))
             if not rows[-1]["folder"].exists():
-                export_encoder(args, ["--output", str(run), *words], result, path, rows[-1])
+                export_encoder(args, words, result, path, rows[-1])
+    add_finetunings(args, rows, work)
+    if args.draws:
+        rows += [
+            describe_state(run, path, share, work) for path in states for share in args.drawn_shares
+        ]
+        add_draws(args, words, dict(zip(map(read_step, states), states, strict=True)), rows)
+    return [row | {"folder": str(row["folder"])} for row in rows]
+
+
+def add_finetunings(args: argparse.Namespace, rows: list[Row], work: Path) -> None:
+    """Add to each row what fine-tuning says of each task; the first row is what all others are
+    compared with, and p is corrected for all those comparisons.
+    """
     cells = [(row, seed) for row in rows for seed in args.seeds]
     for task in args.tasks:
         with ThreadPoolExecutor(args.processes) as pool:
@@ -98,15 +124,41 @@ def measure_curve(args: argparse.Namespace, work: Path) -> list[Row]:
         by_row = [found[i : i + len(args.seeds)] for i in range(0, len(found), len(args.seeds))]
         for row, predicted in zip(rows, by_row, strict=True):
             row[task] = describe(predicted, by_row[0])
-    return [row | {"folder": str(row["folder"])} for row in rows]
+    compared = [row[task] for task in args.tasks for row in rows[1:]]
+    corrected = adjust_p_values([one["p"] for one in compared])
+    for one, p in zip(compared, corrected, strict=True):
+        one["p_holm"] = p
+
+
+def add_draws(
+    args: argparse.Namespace, words: list[str], states: dict[int, Path], rows: list[Row]
+) -> None:
+    """Add to each row the accuracy of a probe over draws of labels, and its difference to the
+    published encoder's with an interval over the dev reviews.
+    """
+    training, _ = open_training(words)
+    anchor = Anchor(training.model)  # before a state: it holds the published weights
+    config = AdaptationConfig(probe_train=2_000, probe_dev=1_500)
+    probe = Probe.open(args.corpus, args.encoder, LONGEST, config)
+    published = draw_labels(training, probe, args.draws)
+    rows[0]["probe"] = {"accuracy": float(published.mean())}
+    for row in rows[1:]:
+        loop.restore_state(training, checkpoint.load_state(states[row["step"]]))
+        with anchor.averaged(row["share"]):
+            right = draw_labels(training, probe, args.draws)
+        gain = right - published
+        half = 1.96 * float(gain.std(ddof=1)) / math.sqrt(len(gain))
+        found = {"accuracy": float(right.mean()), "difference": float(gain.mean())}
+        found |= {"low": found["difference"] - half, "high": found["difference"] + half}
+        row["probe"] = found
 
 
 def list_words(args: argparse.Namespace) -> list[str]:
     """Return the options of model.pretrain but for its output."""
-    steps = max(1, round(args.tokens / (BATCH * Shards.open(args.shards).max_length)))
+    steps = max(1, round(args.tokens / (args.batch * Shards.open(args.shards).max_length)))
     every = max(1, steps // CHECKPOINTS)
     settings = {
-        "batch": BATCH,
+        "batch": args.batch,
         "validate_every": every,
         "checkpoint_every": every,
         "keep_checkpoints": CHECKPOINTS + 2,
@@ -119,6 +171,7 @@ def list_words(args: argparse.Namespace) -> list[str]:
         "preset": "small",
         "steps": steps,
         "threads": args.threads,
+        "processes": args.ranks,
     }
     words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
     return words + format_settings(settings)
@@ -135,6 +188,10 @@ def read_totals(path: Path) -> dict[str, Any]:
     """Return the totals of a checkpoint, whose tensors stay unread."""
     totals: dict[str, Any] = json.loads((path / checkpoint.NUMBERS).read_text())["totals"]
     return totals
+
+
+def read_step(path: Path) -> int:
+    return int(read_totals(path)["step"])
 
 
 def describe_state(run: Path, path: Path, share: float, work: Path) -> Row:
@@ -183,26 +240,28 @@ def describe(predicted: list[Predictions], published: list[Predictions]) -> dict
 
 
 def render_table(rows: list[Row], tasks: list[str]) -> str:
-    """Return the rows as Markdown."""
+    """Return the rows as Markdown; p is corrected."""
+    measured = [*tasks, "probe"] if "probe" in rows[0] else tasks
     names = ["tokens", "published share", "CPU s", "loss on dev"]
-    names += [name for task in tasks for name in (task, "difference")]
+    names += [name for column in measured for name in (column, "difference")]
     lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
     for row in rows:
         cells = [f"{row['tokens'] / 1e6:.2f} M", f"{row['share']:g}"]
         cells.append(f"{row['cpu_seconds']:.0f}" if "cpu_seconds" in row else "–")
         cells.append(f"{row['loss']:.3f}" if row.get("loss") is not None else "–")
-        for task in tasks:
-            cells += [f"{100 * row[task]['accuracy']:.1f}", render_difference(row, task)]
+        for column in measured:
+            found = row.get(column)
+            cells.append(f"{100 * found['accuracy']:.1f}" if found else "–")
+            cells.append(render_difference(found) if found and "difference" in found else "–")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def render_difference(row: Row, task: str) -> str:
-    """Return a row's difference to the published encoder with its interval, in points."""
-    if row["encoder"] == PUBLISHED:
-        return "–"
-    difference, low, high = (100 * row[task][name] for name in ("difference", "low", "high"))
-    return f"{difference:+.1f} ({low:+.1f} to {high:+.1f}, p = {row[task]['p']:.2g})"
+def render_difference(found: dict[str, Any]) -> str:
+    """Return a difference to the published encoder with its interval, in points."""
+    difference, low, high = (100 * found[name] for name in ("difference", "low", "high"))
+    p = f", p = {found['p_holm']:.2g}" if "p_holm" in found else ""
+    return f"{difference:+.1f} ({low:+.1f} to {high:+.1f}{p})"
 
 
 if __name__ == "__main__":

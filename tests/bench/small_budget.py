@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from beam_jobs.job.guard import GRACE_SECONDS, guard_command
 from beam_jobs.sample.sample_dump import write_sample
 from model.evaluation import metrics
 from model.evaluation.predictions import read_predictions
@@ -148,15 +149,24 @@ def predictions(work: Path, corpus: Path, arm: str, shape: Path, task: str, seed
 
 
 def job(module: str, output: Path, *arguments: object) -> dict[str, Any]:
-    """The result of a job, run unless it was finished before."""
+    """Return the result of a job, run unless it was finished before. It ends with this process."""
     kept = output.with_name(output.name + ".json")
     if not kept.exists():
         command = [sys.executable, "-m", module, "--output", str(output), *map(str, arguments)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"} if module == "model.finetune" else None
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment)
-        if done.returncode:
-            sys.exit(f"{' '.join(command)} ended with {done.returncode}")
-        kept.write_text(done.stdout.splitlines()[-1])
+        with subprocess.Popen(
+            guard_command(command, GRACE_SECONDS),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        ) as guarded:
+            assert guarded.stdout
+            printed = guarded.stdout.read()
+        if guarded.returncode:
+            sys.exit(f"{' '.join(command)} ended with {guarded.returncode}")
+        kept.write_text(printed.splitlines()[-1])
     result: dict[str, Any] = json.loads(kept.read_text())
     return result
 

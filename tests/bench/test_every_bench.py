@@ -81,6 +81,7 @@ def figures(text: str) -> dict:
                 *("--encoder", "{electra}", "--corpus", "{corpus}", "--shards", "{shards}"),
                 *("--validation", "{dev}", "--tokens", 4000, "--at", 2000, "--seeds", 0),
                 *("--set", "objective=mlm", "validate_sequences=8"),
+                *("--draws", 2, "--drawn_shares", 0),
             ],
             {"rows"},
         ),

@@ -3,7 +3,7 @@ tasks × seeds → report. Each is a stage of its own, made once for all studies
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from flows.configuration.parameters import Parameters, PresetName, Pretraining
 from flows.configuration.sections import take_fields
 from flows.configuration.study_file import StudyChoice
 from flows.dumps import labels
+from flows.runner.cores import give_threads
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage
@@ -50,11 +51,13 @@ def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker],
         for origin in stages.origins:
             if origin not in sources.values():
                 make(origin)
-        if trainings := stages.list_training_chains(is_shared):
+        fit = [(sources[FIT],)] if FIT in sources else []
+        trainings: list[Sequence[Stage]] = [*stages.list_training_chains(is_shared)]
+        chains: list[Sequence[Stage]] = [*fit, *stages.list_chains(is_shared)]
+        if 1 < at_once == loaded.choice.at_once:  # cells take the cores that trainings leave
+            trainings, chains = [], [*trainings, *give_threads(chains, at_once)]
+        if trainings:
             make.make_side_by_side(trainings, at_once)
-        chains = stages.list_chains(is_shared)
-        if fit := sources.get(FIT):
-            chains.append((fit,))
         make.make_side_by_side(chains, loaded.choice.at_once)
         for latency in stages.latencies.values():
             make(latency)

@@ -14,7 +14,7 @@ import logging
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -125,6 +125,13 @@ class Stage:
     @property
     def label(self) -> str:
         return self.title or self.name
+
+    def is_made_of(self, fingerprints: Collection[str]) -> bool:
+        """Return whether any of these stages decides this one's content, however far back."""
+        return any(
+            source.fingerprint in fingerprints or source.is_made_of(fingerprints)
+            for source in self.inputs.values()
+        )
 
 
 @dataclass(frozen=True)

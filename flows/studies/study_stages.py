@@ -296,13 +296,19 @@ class StudyStages:
         return StudyCell(arm, task, seed, pretraining, finetuned, evaluated)
 
     def list_chains(self, is_shared: bool) -> list[tuple[Stage, ...]]:
-        """Return searches and cells, each after what it is made of, equal ones once.
+        """Return searches and cells, each after what it is made of, equal ones once; last those
+        that wait for a pre-training of the study.
 
         `is_shared`: cells that are complete get a run in MLflow too.
         """
         order = {arm.name: place for place, arm in enumerate(self.ordered_arms)}
+        trained = {stage.fingerprint for _, _, stage in self.pretrainings}
+
+        def find_place(cell: StudyCell) -> tuple[bool, int]:
+            return cell.finetuned.is_made_of(trained), order[cell.arm.name]
+
         chains: dict[str, tuple[Stage, ...]] = {}
-        for cell in sorted(self.cells, key=lambda cell: order[cell.arm.name]):
+        for cell in sorted(self.cells, key=find_place):
             if search := self.build_search(cell.arm):
                 chains.setdefault(search.fingerprint, (search,))
             chain = (replace(cell.finetuned, shared=is_shared), cell.evaluated)

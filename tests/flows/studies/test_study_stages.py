@@ -8,6 +8,7 @@ import pytest
 
 from beam_jobs.job.errors import UserError
 from flows.configuration.comparison import Finetuning
+from flows.configuration.parameters import Parameters, Pretraining
 from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
@@ -163,6 +164,40 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
     student = next(c for c in stages.cells if c.arm.name == "student" and c.pretraining_seed == 4)
     teacher = student.finetuned.inputs["teacher"]
     assert teacher.inputs["encoder"].parameters["seed"] == 4
+
+
+class GroupPlan(Plan):
+    """Notes what a study makes side by side: the first stage of every chain."""
+
+    def make_side_by_side(self, chains, at_once):
+        self.groups = [*getattr(self, "groups", []), [chain[0].label for chain in chains]]
+        super().make_side_by_side(chains, at_once)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_path, at_once):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "shards.json").write_text("{}")
+    arms = [
+        {"name": "trained", "pretraining": {"shards": str(tmp_path / "shards")}},
+        {"name": "student", "encoder": "half", "teacher": "arm:trained"},
+        {"name": "given", "encoder": str(made / "electra")},
+    ]
+    content = content_of(made, arms, pretraining_seeds=[3, 4])
+    loaded = load_content(content, tmp_path / "store", at_once=at_once)
+    on_cpu = Pretraining(device="cpu")
+    parameters = Parameters(store=str(tmp_path / "store"), pretraining=on_cpu)
+    plan = GroupPlan(Store(tmp_path / "store"))
+    build_study_graph(loaded)(parameters, plan)
+    trainings = [f"pre-training trained · seed {seed}" for seed in (3, 4)]
+    free = ["given · polarity · seed 0"]
+    waiting = [
+        f"{arm} · polarity · seed 0 · pre-training seed {seed}"
+        for arm in ("trained", "student")
+        for seed in (3, 4)
+    ]
+    together = [[*trainings, *free, *waiting]]
+    assert plan.groups == (together if at_once > 1 else [trainings, [*free, *waiting]])
 
 
 def test_a_report_names_every_pre_training_of_an_arm(made, tmp_path):

@@ -23,7 +23,6 @@ takes 65 of them.
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -38,11 +37,14 @@ from model.evaluation.significance import adjust_p_values, compare_arms
 from model.presets import PUBLISHED_FINETUNING
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.anchor import Anchor
-from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import LONGEST, Probe
 from model.pretraining.input.sequences import Shards
 from model.tracking.metrics_log import read_metrics
-from tests.bench.adaptation_recipes import draw_labels, open_training
+from tests.bench.adaptation_recipes import (
+    compute_half_width,
+    draw_labels,
+    open_probe,
+    open_training,
+)
 from tests.bench.electra_plateau import format_settings
 from tests.bench.small_budget import job
 
@@ -138,8 +140,7 @@ def add_draws(
     """
     training, _ = open_training(words)
     anchor = Anchor(training.model)  # before a state: it holds the published weights
-    config = AdaptationConfig(probe_train=2_000, probe_dev=1_500)
-    probe = Probe.open(args.corpus, args.encoder, LONGEST, config)
+    probe = open_probe(args)
     published = draw_labels(training, probe, args.draws)
     rows[0]["probe"] = {"accuracy": float(published.mean())}
     for row in rows[1:]:
@@ -147,7 +148,7 @@ def add_draws(
         with anchor.averaged(row["share"]):
             right = draw_labels(training, probe, args.draws)
         gain = right - published
-        half = 1.96 * float(gain.std(ddof=1)) / math.sqrt(len(gain))
+        half = compute_half_width(gain)
         found = {"accuracy": float(right.mean()), "difference": float(gain.mean())}
         found |= {"low": found["difference"] - half, "high": found["difference"] + half}
         row["probe"] = found

@@ -273,7 +273,18 @@ def add_differences(args: argparse.Namespace, rows: list[dict[str, Any]], work: 
         difference = right - published
         row["drawn"] = float(right.mean())
         row["difference"] = float(difference.mean())
-        row["half_width"] = float(1.96 * difference.std(ddof=1) / math.sqrt(len(difference)))
+        row["half_width"] = compute_half_width(difference)
+
+
+def compute_half_width(difference: NDArray[np.float64]) -> float:
+    """Return half of the 95% interval of a mean over dev reviews."""
+    return float(1.96 * difference.std(ddof=1) / math.sqrt(len(difference)))
+
+
+def open_probe(args: argparse.Namespace) -> Probe:
+    """Return the reviews that labels are drawn from, and those that are judged."""
+    config = AdaptationConfig(probe_train=2_000, probe_dev=1_500)
+    return Probe.open(args.corpus, args.encoder, LONGEST, config)
 
 
 def load_or_draw(args: argparse.Namespace, name: str, seed: int, folder: Path) -> dict[str, Any]:
@@ -281,8 +292,7 @@ def load_or_draw(args: argparse.Namespace, name: str, seed: int, folder: Path) -
     file = folder.with_name(f"{folder.name}-{args.draws}-draws.npz")
     if not file.exists():
         training, _ = load_last_state(list_words(args, name, seed, folder))
-        config = AdaptationConfig(probe_train=2_000, probe_dev=1_500)
-        probe = Probe.open(args.corpus, args.encoder, LONGEST, config)
+        probe = open_probe(args)
         right = {}
         for share in (0.0, *args.averages, 1.0):
             with training.anchor.averaged(share):

@@ -72,6 +72,13 @@ RECIPES: dict[str, dict[str, str]] = {
     "replay": {**HEAD_FIRST, "trunk_learning_rate": "3e-4"},
 }
 """What each sets besides what all share; everything else is as in the preset."""
+NO_DEFAULTS = {
+    "head_steps": "0",
+    "head_tokens": "0",
+    "trunk_learning_rate": "0",
+    "origin_average": "0",
+}
+"""In place of what a published encoder gets by default, which is one of the recipes."""
 REPLAYED = "replay"
 REPLAY_RATIO = "0.25"
 """Share of the sequences of that recipe which are general text."""
@@ -206,6 +213,7 @@ def list_words(args: argparse.Namespace, name: str, seed: int, folder: Path) -> 
         "keep_checkpoints": "1",
         "log_every": "10",
         "seed": str(seed),
+        **NO_DEFAULTS,
         **RECIPES[name],
         **dict(text.split("=") for text in args.set),
     }

@@ -76,8 +76,8 @@ class Start:
 def choose_settings(
     folder: Path, given: Mapping[str, str], is_probed: bool = False, has_generator: bool = False
 ) -> dict[str, str]:
-    """Return the settings that a folder of start weights asks for, as texts; `given` win. Learning
-    rates go together: who gives one of them gets none of the others.
+    """Return the settings that a folder of start weights asks for, as texts; `given` win, and a
+    given learning_rate holds for the trunk too.
 
     A masked language model, and every encoder of BERT's family without a discriminator, goes on as
     a masked language model; a discriminator, or google's checkpoint, as an ELECTRA. Where an
@@ -94,9 +94,11 @@ def choose_settings(
     if start and is_new_pair and (start.is_published or not start.is_discriminator):
         chosen |= _choose_generator(start.architecture, given)
     is_published = start is None or start.is_published
-    if is_published and objective != "mlm+nsp" and not set(NEW_HEAD_SETTINGS) & set(given):
+    if is_published and objective != "mlm+nsp":
         is_bare = start and objective == "mlm" and not start.has_lm_head
         chosen |= NEW_HEAD_SETTINGS if is_bare else OLD_HEAD_SETTINGS
+    if "learning_rate" in given:
+        chosen.pop("trunk_learning_rate", None)
     return {name: text for name, text in chosen.items() if name not in given}
 
 

@@ -87,7 +87,7 @@ def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_
     assert choose_settings(folder, {}) == {**cut, **OLD_HEAD_SETTINGS}
     assert choose_settings(folder, {}, has_generator=True) == OLD_HEAD_SETTINGS
     assert choose_settings(folder, {"generator_multiplier": "0.5"}) == OLD_HEAD_SETTINGS
-    assert choose_settings(folder, {"learning_rate": "1e-4"}) == cut
+    assert choose_settings(folder, {"learning_rate": "1e-4"}) == {**cut, "warmup": "0.1"}
     assert choose_settings(folder, {"objective": "mlm"}) == NEW_HEAD_SETTINGS
 
 
@@ -161,9 +161,17 @@ def test_an_electra_of_a_trunk_gets_a_generator_of_its_first_layers(made, tmp_pa
     assert (shape["num_hidden_layers"], shape["hidden_size"]) == (1, 32)
 
 
-def test_who_gives_one_rate_gets_no_other(tmp_path):
+@pytest.mark.parametrize("name", NEW_HEAD_SETTINGS)
+def test_a_given_setting_leaves_the_others_as_they_are(tmp_path, name):
+    """But that a given learning_rate is the trunk's too."""
     folder = write_config(tmp_path / "origin", model_type="bert", architectures=["BertModel"])
-    assert choose_settings(folder, {"learning_rate": "1e-3"}) == {"objective": "mlm"}
+    gone = {name, "trunk_learning_rate"} if name == "learning_rate" else {name}
+    kept = {field: text for field, text in NEW_HEAD_SETTINGS.items() if field not in gone}
+    assert choose_settings(folder, {name: "0.1"}) == {"objective": "mlm", **kept}
+
+
+def test_the_settings_of_a_published_encoder_are_printed_in_one_line(tmp_path):
+    folder = write_config(tmp_path / "origin", model_type="bert", architectures=["BertModel"])
     told = describe_settings(folder, choose_settings(folder, {"objective": "mlm"}))
     assert "head_steps=0.4" in told
     assert "objective" not in told

@@ -21,7 +21,7 @@ from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
 from model.pretraining.adaptation.anchor import Anchor
 from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import ACCURACY, Probe, describe_fall
+from model.pretraining.adaptation.probe import ACCURACY, Probe, describe_fall, is_worth_writing
 from model.pretraining.collapse import describe_collapse
 from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch
 from model.pretraining.network.encoder import Layer
@@ -56,9 +56,10 @@ class Totals:
     measuring_cpu_seconds: float = 0.0  # of validations and probes
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
-    best_step: int = -1  # by the probe where there is one, else by the loss
+    best_step: int = -1  # of the state to write by the probe where there is one, else by the loss
     origin_probe: float = 0.0  # accuracy of the probe
     best_probe: float = 0.0
+    chosen_probe: float = 0.0  # of the state of best_step
     last_probe: float = 0.0
     probed_step: int = -1
 
@@ -349,9 +350,11 @@ def _is_best(training: Training, numbers: dict[str, float]) -> bool:
         totals.best_step = 0
         return False
     margin = training.probe.compute_margin(totals.origin_probe)
-    if is_best := totals.last_probe > max(totals.best_probe, totals.origin_probe + margin):
-        totals.best_probe, totals.best_step = totals.last_probe, totals.step
-    return is_best
+    found, best, origin = totals.last_probe, totals.best_probe, totals.origin_probe
+    if is_chosen := is_worth_writing(found, best, origin, margin):
+        totals.chosen_probe, totals.best_step = found, totals.step
+        totals.best_probe = max(best, found)
+    return is_chosen
 
 
 def _warn(warning: str | None) -> None:

@@ -184,8 +184,8 @@ def _describe_choice(result: dict[str, Any]) -> list[str]:
             "",
         ]
     return [
-        f"The weights are those of step {step:,}, the best by the probe: "
-        f"{result['probe_best_accuracy']:.1%}, the encoder it began with {origin:.1%}.",
+        f"The weights are those of step {step:,}, the latest of the best by the probe: "
+        f"{result['probe_written_accuracy']:.1%}, the encoder it began with {origin:.1%}.",
         "",
     ]
 

@@ -3,15 +3,16 @@
     python tests/bench/adaptation_curve.py --encoder DIR --corpus DIR --shards DIR --validation DIR
     [--tokens 30000000] [--at 3000000 10000000] [--shares 0.5] [--drawn_shares 0 0.25 …]
     [--tasks polarity stars] [--seeds 0 1 2] [--draws 0] [--batch 16] [--threads 1] [--ranks 1]
-    [--processes 1] [--set FIELD=VALUE …] [--work DIR] [--json]
+    [--processes 1] [--set FIELD=VALUE …] [--finetuning FIELD=VALUE …] [--work DIR] [--json]
 
 The encoder is trained once, by the recipe that `--start-from` chooses, for as many tokens as the
 shards' sequences hold when they are full; a checkpoint is taken after every thirtieth of the steps.
 The checkpoints nearest to the tokens of `--at`, and the last one, become encoders with each of the
 `--shares` of the published weights put back. All of them and the published encoder are fine-tuned
 on 200 balanced labels as a published encoder is by default; accuracy is on 1,000 balanced test
-reviews, and a difference to the published encoder is one of this one pre-training: its interval
-holds the fine-tuning seeds and the reviews, p is corrected for all comparisons of the table (Holm).
+reviews, or more with `--finetuning n_test=…`. A difference to the published encoder is one of this
+one pre-training: its interval holds the fine-tuning seeds and the reviews, p is corrected for all
+comparisons of the table (Holm).
 In the middle of a run its learning rate has not come down yet. With `--draws` N the states of 2,000
 train reviews are learned from in N draws of 200, half of them positive, and measured on 1,500
 balanced dev reviews; the states of `--drawn_shares` are measured so only. `--ranks` is how many
@@ -37,6 +38,7 @@ from model.evaluation.significance import adjust_p_values, compare_arms
 from model.presets import PUBLISHED_FINETUNING
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.anchor import Anchor
+from model.pretraining.adaptation.selection import load_weights
 from model.pretraining.input.sequences import Shards
 from model.tracking.metrics_log import read_metrics
 from tests.bench.adaptation_recipes import (
@@ -88,6 +90,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=1, help="processes of pre-training")
     parser.add_argument("--processes", type=int, default=1, help="fine-tunings at the same time")
     parser.add_argument("--set", nargs="*", default=[], help="more settings of pre-training")
+    parser.add_argument("--finetuning", nargs="*", default=[], help="its settings, instead")
     parser.add_argument("--work", help="keep everything in this folder")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -110,7 +113,7 @@ def measure_curve(args: argparse.Namespace, work: Path) -> list[Row]:
         rows += [
             describe_state(run, path, share, work) for path in states for share in args.drawn_shares
         ]
-        add_draws(args, words, dict(zip(map(read_step, states), states, strict=True)), rows)
+        add_draws(args, words, states, rows)
     return [row | {"folder": str(row["folder"])} for row in rows]
 
 
@@ -133,7 +136,7 @@ def add_finetunings(args: argparse.Namespace, rows: list[Row], work: Path) -> No
 
 
 def add_draws(
-    args: argparse.Namespace, words: list[str], states: dict[int, Path], rows: list[Row]
+    args: argparse.Namespace, words: list[str], states: list[Path], rows: list[Row]
 ) -> None:
     """Add to each row the accuracy of a probe over draws of labels, and its difference to the
     published encoder's with an interval over the dev reviews.
@@ -143,15 +146,17 @@ def add_draws(
     probe = open_probe(args)
     published = draw_labels(training, probe, args.draws)
     rows[0]["probe"] = {"accuracy": float(published.mean())}
-    for row in rows[1:]:
-        loop.restore_state(training, checkpoint.load_state(states[row["step"]]))
-        with anchor.averaged(row["share"]):
-            right = draw_labels(training, probe, args.draws)
-        gain = right - published
-        half = compute_half_width(gain)
-        found = {"accuracy": float(right.mean()), "difference": float(gain.mean())}
-        found |= {"low": found["difference"] - half, "high": found["difference"] + half}
-        row["probe"] = found
+    for path in states:
+        load_weights(training.model, checkpoint.load_state(path))
+        step = read_step(path)
+        for row in (row for row in rows if row.get("step") == step):
+            with anchor.averaged(row["share"]):
+                right = draw_labels(training, probe, args.draws)
+            gain = right - published
+            half = compute_half_width(gain)
+            found = {"accuracy": float(right.mean()), "difference": float(gain.mean())}
+            found |= {"low": found["difference"] - half, "high": found["difference"] + half}
+            row["probe"] = found
 
 
 def list_words(args: argparse.Namespace) -> list[str]:
@@ -227,7 +232,8 @@ def finetune(args: argparse.Namespace, task: str, row: Row, seed: int, work: Pat
     cell = work / "finetuned" / f"{row['encoder']}-{task}-{seed}"
     cell.parent.mkdir(parents=True, exist_ok=True)
     words = ["--encoder", row["folder"], "--task", task, "--data", args.corpus, "--seed", seed]
-    words += ["--preset", "tiny", "--evaluation", cell / "test", *format_settings(FINETUNING)]
+    settings = FINETUNING | dict(text.split("=", 1) for text in args.finetuning)
+    words += ["--preset", "tiny", "--evaluation", cell / "test", *format_settings(settings)]
     job("model.finetune", cell, *words)
     return read_predictions(cell / "test" / "predictions.parquet")
 

@@ -165,6 +165,21 @@ def test_the_bench_of_fine_tuning_compares_with_the_plain_loop(made):
     assert "64" in printed
 
 
+def test_the_bench_of_the_probes_choice_has_a_row_for_each_state_and_rule(made, tmp_path):
+    encoder, shards = made / "electra" / "discriminator", made / "shards"
+    words = ["--shards", shards, "--start-from", encoder, "--output", tmp_path, "--device", "cpu"]
+    words += ["--preset", "tiny", "--steps", 3]
+    for setting in ("objective=mlm", "checkpoint_every=1", "keep_checkpoints=3"):
+        words += ["--set", setting]
+    run("-m", "model.pretrain", *words)
+    words = ["--run", tmp_path, "--encoder", encoder, "--shards", shards, "--draws", 3]
+    printed = run(BENCHES / "probe_choice.py", *words, "--corpus", made / "corpus", "--json")
+    rows = figures(printed)["rows"]
+    assert len(rows) == 3 + 3
+    assert [row["published"] for row in rows[:3]] == [0, 0, 0]
+    assert rows[2]["gain"] == rows[-1]["gain"]  # the last state, however it is named
+
+
 def test_the_size_of_the_installation_has_a_line_for_each_file_of_pins():
     *of_files, of_torch = run(BENCHES / "installed_size.py").splitlines()
     assert [line.split()[0] for line in of_files] == [

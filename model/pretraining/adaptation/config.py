@@ -80,7 +80,7 @@ class AdaptationConfig:
     )
     probe_margin: float = setting(
         "standard errors by which a state must beat the loaded encoder's accuracy in the probe to "
-        "be written in its place",
+        "be written in its place, and within which a later state is as good as the best",
         1.0,
         ge=0,
         needs=PROBED,

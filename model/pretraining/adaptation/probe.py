@@ -98,6 +98,15 @@ class Probe:
         return {ACCURACY: float((classifier.predict(dev) == self.dev.labels).mean())}
 
 
+def is_worth_writing(accuracy: float, best: float, origin: float, margin: float) -> bool:
+    """Return whether a state takes the place of those before it: it beats the loaded encoder by
+    the margin, and stays within the margin of the best of them.
+
+    So of states that the probe cannot tell apart the latest is written, which has read the most.
+    """
+    return accuracy > origin + margin and accuracy > best - margin
+
+
 def build_classifier() -> Pipeline:
     """Return what learns polarity from mean states."""
     return make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=1000))

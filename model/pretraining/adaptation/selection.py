@@ -10,12 +10,13 @@ from beam_jobs.job.errors import UserError
 from model.pretraining import checkpoint
 from model.pretraining.adaptation.probe import Probe
 from model.pretraining.loop import Totals, Training
+from model.pretraining.network.masked_prediction import PretrainingModel
 
 
 def settle_weights(training: Training) -> dict[str, Any]:
     """Put the weights that are to be written into the model; return what result.json says of them.
 
-    Of the states that were probed, the loaded one included, it is the best, by default the last.
+    With a probe it is the latest of the best states by it, the loaded one included; else the last.
     The trunk is averaged with the loaded one as the probe saw it.
     """
     if training.anchor is None:
@@ -33,6 +34,7 @@ def settle_weights(training: Training) -> dict[str, Any]:
         "probe_origin_accuracy": totals.origin_probe,
         "probe_last_accuracy": totals.last_probe,
         "probe_best_accuracy": totals.best_probe,
+        "probe_written_accuracy": totals.chosen_probe if step else totals.origin_probe,
         "written_step": step,
     }
 
@@ -43,15 +45,19 @@ def _load_step(training: Training, step: int) -> None:
         return
     path = checkpoint.build_path(training.writer.folder, step)
     try:
-        tensors = checkpoint.load_state(path).tensors
-        with torch.no_grad():
-            for name, parameter in training.model.named_parameters():
-                parameter.copy_(tensors[f"model.{name}"])
+        load_weights(training.model, checkpoint.load_state(path))
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise UserError(
-            f"{path}: the best state by the probe cannot be read ({error}); remove the folder "
+            f"{path}: the state chosen by the probe cannot be read ({error}); remove the folder "
             "checkpoints and run the same command again"
         ) from None
+
+
+def load_weights(model: PretrainingModel, state: checkpoint.State) -> None:
+    """Put the weights of a state into the model, and nothing of its optimizer."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(state.tensors[f"model.{name}"])
 
 
 def _describe_choice(totals: Totals, probe: Probe) -> str:
@@ -67,6 +73,9 @@ def _describe_choice(totals: Totals, probe: Probe) -> str:
             "its weights are written as they were. Try a lower learning_rate or "
             "trunk_learning_rate, or more text"
         )
-    best = f"the best, of step {totals.best_step}, {totals.best_probe:.1%}"
+    best, chosen = f"{totals.best_probe:.1%}", f"{totals.chosen_probe:.1%}"
     warning = "; training on made it worse" if totals.last_probe < totals.origin_probe else ""
-    return f"{compared}, {best}; the best is written{warning}"
+    return (
+        f"{compared}, the best {best}; written is that of step {totals.best_step} with {chosen}, "
+        f"the latest within {margin:.1%} of the best (probe_margin){warning}"
+    )

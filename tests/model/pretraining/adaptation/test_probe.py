@@ -72,6 +72,20 @@ def test_the_best_state_is_written_not_the_last(made, tmp_path):
     assert torch.equal(written, state.tensors["model.embeddings.word"])
 
 
+def test_of_states_that_the_probe_cannot_tell_apart_the_latest_is_written(
+    made, tmp_path, monkeypatch, capsys
+):
+    """The margin is so many points here that 0.8 beats 0.7, and 0.85 and 0.9 are alike."""
+    found = iter([0.7, 0.72, 0.8, 0.9, 0.85, 0.8, 0.85, *[0.8] * 4])
+    monkeypatch.setattr(Probe, "__call__", lambda *_: {"probe_accuracy": next(found)})
+    monkeypatch.setattr(Probe, "compute_margin", lambda self, accuracy: 0.06)
+    result = train(made, tmp_path, "--probe", str(made / "corpus"), "checkpoint_every=100")
+    assert (result["written_step"], result["probe_written_accuracy"]) == (12, 0.85)
+    assert result["probe_best_accuracy"] == 0.9
+    assert "the best 90.0%; written is that of step 12 with 85.0%" in capsys.readouterr().err
+    assert "step 12, the latest of the best" in (tmp_path / "encoder" / "README.md").read_text()
+
+
 def test_where_no_state_is_better_the_loaded_weights_are_written_and_that_is_said(
     made, tmp_path, capsys
 ):

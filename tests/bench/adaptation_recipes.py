@@ -318,14 +318,21 @@ def draw_labels(training: Any, probe: Probe, draws: int) -> NDArray[np.float64]:
         encode_reviews(training.model, training.device, part) for part in (probe.train, probe.dev)
     )
     random = np.random.default_rng(0)
-    sides = [np.flatnonzero(probe.train.labels == label) for label in (0, 1)]
     right = np.zeros(len(probe.dev.labels))
-    count = min(100, *map(len, sides))
     for _ in range(draws):
-        drawn = np.concatenate([random.choice(side, count, replace=False) for side in sides])
+        drawn = draw_balanced(probe.train.labels, 100, random)
         classifier = build_classifier().fit(train[drawn], probe.train.labels[drawn])
         right += classifier.predict(dev) == probe.dev.labels
     return right / draws
+
+
+def draw_balanced(
+    labels: NDArray[np.int64], each: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return the places of `each` reviews of either label, fewer where the rarer one has fewer."""
+    sides = [np.flatnonzero(labels == label) for label in (0, 1)]
+    count = min(each, *map(len, sides))
+    return np.concatenate([random.choice(side, count, replace=False) for side in sides])
 
 
 def list_encoders(args: argparse.Namespace, row: dict[str, Any], work: Path) -> list[str]:

@@ -9,8 +9,7 @@ model holds. Each of its states, with `--share` of the published weights put bac
 dev reviews. In each draw a probe as model.pretrain takes it (400 train labels, 1,000 dev reviews,
 or most of the dev reviews where there are fewer) chooses a state by each rule; what that state is
 worth is its accuracy on the dev reviews which that probe did not see, less the published encoder's.
-Intervals are over dev reviews; the test split is never read. With MiniLM a state costs 40 CPU
-seconds and a draw of eleven states 5 on an AMD EPYC.
+Intervals are over dev reviews; the test split is never read.
 """
 
 import argparse
@@ -35,7 +34,7 @@ from model.pretraining.adaptation.probe import (
     is_worth_writing,
 )
 from model.pretraining.adaptation.selection import load_weights
-from tests.bench.adaptation_recipes import compute_half_width, open_training
+from tests.bench.adaptation_recipes import compute_half_width, draw_balanced, open_training
 from tests.bench.electra_plateau import format_settings
 
 States = list[tuple[NDArray[np.float32], NDArray[np.float32]]]
@@ -163,9 +162,7 @@ def judge_reviews(
     states: States, probe: Probe, random: np.random.Generator
 ) -> list[NDArray[np.float64]]:
     """Return which dev reviews each encoder's probe judges rightly, all from the same labels."""
-    sides = [np.flatnonzero(probe.train.labels == label) for label in (0, 1)]
-    each = min(200, *map(len, sides))
-    drawn = np.concatenate([random.choice(side, each, replace=False) for side in sides])
+    drawn = draw_balanced(probe.train.labels, 200, random)
     labels = probe.train.labels[drawn]
     return [
         (build_classifier().fit(train[drawn], labels).predict(dev) == probe.dev.labels).astype(

@@ -22,11 +22,13 @@ from model.pretraining.adaptation.recipe import (
     OLD_HEAD_SETTINGS,
 )
 
-OF_A_PROBE = ("probe_train", "probe_dev", "probe_margin")
+OF_A_PROBE = ("probe_train", "probe_dev", "probe_margin", "write_last")
 UNPROTECTED = (
     "%s: no probe is taken, for there is no corpus with reviews of 1–2 and of 4–5 stars in its "
     "train and dev splits: nothing protects the published weights, the last state is written"
 )
+CHOICE = {"probe": "compares states on the same reviews"}
+"""What decides besides which state is written of a training that begins with an encoder."""
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 OF_VALIDATION = ("validate_every", "validate_sequences")
@@ -221,7 +223,7 @@ def build_stage(
             **own,
             "seed": training.seed,
             "settings": deciding,
-            **({"recipe": list_recipes(origin, deciding)} if origin else {}),
+            **({"recipe": list_recipes(origin, deciding), **CHOICE} if origin else {}),
         },
         inputs,
         "model.pretrain",

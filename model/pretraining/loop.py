@@ -20,8 +20,9 @@ from model.device import Device
 from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
 from model.pretraining.adaptation.anchor import Anchor
+from model.pretraining.adaptation.choice import ACCURACY, Choice
 from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import ACCURACY, Probe, describe_fall, is_worth_writing
+from model.pretraining.adaptation.probe import Probe
 from model.pretraining.collapse import describe_collapse
 from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch
 from model.pretraining.network.encoder import Layer
@@ -57,10 +58,6 @@ class Totals:
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
     best_step: int = -1  # of the state to write by the probe where there is one, else by the loss
-    origin_probe: float = 0.0  # accuracy of the probe
-    best_probe: float = 0.0
-    chosen_probe: float = 0.0  # of the state of best_step
-    last_probe: float = 0.0
     probed_step: int = -1
 
 
@@ -84,6 +81,7 @@ class Training:
     start: dict[str, Any] = field(default_factory=dict)  # what is known of the loaded weights
     anchor: Anchor | None = None  # the loaded weights, where something needs them
     probe: Probe | None = None
+    choice: Choice = field(default_factory=Choice)  # of the probe, in the processes that take it
     gradient_type: torch.dtype = torch.float32
     """In which gradients travel between processes."""
     totals: Totals = field(default_factory=Totals)
@@ -308,7 +306,7 @@ def _validate_and_save(
             _warn(describe_collapse(totals.step, numbers))
         keeping = _is_best(training, numbers) or keeping
         if log and ACCURACY in numbers:
-            _warn(describe_fall(totals.step, totals.last_probe, totals.origin_probe))
+            _warn(training.choice.describe_fall(totals.step))
         took = training.device.add_numbers(time.process_time() - cpu_started)[0]
         totals.measuring_cpu_seconds += took
     if keeping and training.device.is_rank0:
@@ -317,20 +315,19 @@ def _validate_and_save(
 
 
 def _measure_state(training: Training) -> dict[str, float]:
-    """Return the measures on dev shards and labels, the same in every process.
+    """Return the measures on dev shards, the same in every process, and what the probe says.
 
     A SIGTERM cuts the former short; the probe, which decides what is written, is short itself.
     """
     numbers: dict[str, float] = {}
-    model, device = training.model, training.device
-    if training.validation and training.totals.step:
+    model, device, totals = training.model, training.device, training.totals
+    if training.validation and totals.step:
         numbers |= training.validation(model, device, lambda: training.stopping)
     if training.probe and training.anchor:
-        accuracy = 0.0
+        totals.probed_step = totals.step
         if device.is_needed:
             with training.anchor.averaged(training.adaptation.origin_average):
-                accuracy = training.probe(model, device)[ACCURACY]
-        numbers[ACCURACY] = device.broadcast_from_rank0(accuracy)
+                numbers |= training.choice.note(training.probe(model, device))
     return numbers
 
 
@@ -339,22 +336,12 @@ def _is_best(training: Training, numbers: dict[str, float]) -> bool:
     totals = training.totals
     loss = numbers.get("validation_loss", math.inf)
     is_lowest, totals.best_loss = loss < totals.best_loss, min(loss, totals.best_loss)
-    if training.probe is None:
-        totals.best_step = totals.step if is_lowest else totals.best_step
-        return is_lowest
-    if ACCURACY not in numbers:
-        return False
-    totals.last_probe, totals.probed_step = numbers[ACCURACY], totals.step
-    if totals.step == 0:
-        totals.origin_probe = totals.best_probe = totals.last_probe
-        totals.best_step = 0
-        return False
-    margin = training.probe.compute_margin(totals.origin_probe)
-    found, best, origin = totals.last_probe, totals.best_probe, totals.origin_probe
-    if is_chosen := is_worth_writing(found, best, origin, margin):
-        totals.chosen_probe, totals.best_step = found, totals.step
-        totals.best_probe = max(best, found)
-    return is_chosen
+    is_best = is_lowest
+    if training.probe:
+        is_best = ACCURACY in numbers and training.choice.takes_last(training.adaptation)
+        totals.best_step = max(totals.best_step, 0)  # the loaded weights
+    totals.best_step = totals.step if is_best else totals.best_step
+    return is_best
 
 
 def _warn(warning: str | None) -> None:
@@ -370,6 +357,7 @@ def copy_state(training: Training) -> checkpoint.State:
     """
     numbers = {
         "totals": vars(training.totals).copy(),
+        "choice": vars(training.choice).copy(),
         "identity": training.identity,
         "seed": training.config.seed,
     }
@@ -381,5 +369,6 @@ def restore_state(training: Training, state: checkpoint.State) -> None:
     """Put a checkpoint's state into the model, the optimizer and the totals."""
     is_fused = training.device.fused_optimizer
     checkpoint.restore_tensors(state.tensors, training.model, training.optimizer, is_fused)
-    for name, value in state.numbers["totals"].items():
-        setattr(training.totals, name, value)
+    for holder, key in ((training.totals, "totals"), (training.choice, "choice")):
+        for name, value in state.numbers.get(key, {}).items():
+            setattr(holder, name, value)

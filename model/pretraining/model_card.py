@@ -177,6 +177,13 @@ def _describe_choice(result: dict[str, Any]) -> list[str]:
     if "written_step" not in result:
         return []
     step, origin = result["written_step"], result["probe_origin_accuracy"]
+    last = result["probe_last_accuracy"]
+    if not result.get("written_by_probe", True):
+        return [
+            f"The weights are those of the last step, {step:,}. The probe, which chose nothing "
+            f"(write_last), has {last:.1%}, the encoder it began with {origin:.1%}.",
+            "",
+        ]
     if step == 0:
         return [
             "By the probe no state of this training was better than the encoder it began with "

@@ -51,6 +51,7 @@ def identify_adaptation(preset: Preset, probe: Probe | None) -> Identity:
     identity = {name: value for name, value in settings if value != defaults[name]}
     if probe:
         identity["probe"] = probe.compute_fingerprint()
+        identity["probe_compares"] = "the same reviews"  # before, accuracies alone
         identity["validate_every"] = preset.pretraining.validate_every
     return identity
 

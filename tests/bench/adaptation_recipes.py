@@ -42,7 +42,6 @@ from model.presets import PUBLISHED_FINETUNING, Preset
 from model.pretraining import outputs
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.adaptation.probe import (
-    ACCURACY,
     LONGEST,
     Probe,
     build_classifier,
@@ -194,7 +193,7 @@ def train_recipe(
     training, _ = load_last_state(words)
     for share in args.averages:
         with training.anchor.averaged(share):
-            accuracy = training.probe(training.model, training.device)[ACCURACY]
+            accuracy = training.probe(training.model, training.device).mean()
         rows.append({**row, "average": share, "probe": accuracy})
     return rows
 

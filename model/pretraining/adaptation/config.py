@@ -79,10 +79,15 @@ class AdaptationConfig:
         "dev reviews that a probe is measured on, half of them positive", 1000, ge=2, needs=PROBED
     )
     probe_margin: float = setting(
-        "standard errors by which a state must beat the loaded encoder's accuracy in the probe to "
-        "be written in its place, and within which a later state is as good as the best",
+        "standard errors of the difference, on the same reviews, by which a state must beat the "
+        "loaded encoder in the probe to be written in its place",
         1.0,
         ge=0,
+        needs={**PROBED, "write_last": (False,)},
+    )
+    write_last: bool = setting(
+        "write the last state whatever the probe says, which is a curve then and chooses nothing",
+        False,
         needs=PROBED,
     )
 

@@ -9,7 +9,6 @@ the corpus's train split and is measured on its dev split; the test split is nev
 
 import hashlib
 import json
-import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from model.finetuning.features.batches import cut_prediction_batches
 from model.finetuning.features.examples import Sampling, Split
 from model.finetuning.features.featurizer import Feature, Featurizer
 from model.finetuning.tasks.corpus import read_polarity
+from model.pretraining.adaptation.choice import Judged
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.network.attention import build_attention, put_whole_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
@@ -38,7 +38,6 @@ REVIEWS_AT_ONCE = 32
 LENGTH_STEP = 16  # tokens: padded lengths are multiples, so that a device compiles few shapes
 LONGEST = 64  # tokens of a review: with 128 a probe costs 1.6 times as much
 STRENGTH = 0.001  # C of the logistic regression; 0.0003 to 0.003 gave the same to half a point
-ACCURACY = "probe_accuracy"
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,6 @@ class Probe:
 
     train: Reviews
     dev: Reviews
-    margin: float = 0.0
-    """Standard errors by which a state must beat the loaded encoder."""
 
     @classmethod
     def open(
@@ -73,7 +70,6 @@ class Probe:
         return cls(
             _read_reviews(corpus, "train", config.probe_train, featurizer),
             _read_reviews(corpus, "dev", config.probe_dev, featurizer),
-            config.probe_margin,
         )
 
     def compute_fingerprint(self) -> str:
@@ -84,42 +80,19 @@ class Probe:
             digest.update(json.dumps([ids, reviews.labels.tolist()]).encode())
         return digest.hexdigest()
 
-    def compute_margin(self, accuracy: float) -> float:
-        """Return by how much a state must beat a loaded encoder of this accuracy."""
-        return self.margin * math.sqrt(accuracy * (1 - accuracy) / len(self.dev.labels))
-
-    def __call__(self, model: PretrainingModel, device: Device) -> dict[str, float]:
-        """Return the share of dev reviews that the probe judges rightly."""
+    def __call__(self, model: PretrainingModel, device: Device) -> Judged:
+        """Return which dev reviews the probe judges rightly, [reviews]."""
         is_training = model.training
         model.eval()
         train, dev = (encode_reviews(model, device, part) for part in (self.train, self.dev))
         model.train(is_training)
         classifier = build_classifier().fit(train, self.train.labels)
-        return {ACCURACY: float((classifier.predict(dev) == self.dev.labels).mean())}
-
-
-def is_worth_writing(accuracy: float, best: float, origin: float, margin: float) -> bool:
-    """Return whether a state takes the place of those before it: it beats the loaded encoder by
-    the margin, and stays within the margin of the best of them.
-
-    So of states that the probe cannot tell apart the latest is written, which has read the most.
-    """
-    return accuracy > origin + margin and accuracy > best - margin
+        return np.asarray(classifier.predict(dev) == self.dev.labels)
 
 
 def build_classifier() -> Pipeline:
     """Return what learns polarity from mean states."""
     return make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=1000))
-
-
-def describe_fall(step: int, accuracy: float, origin: float) -> str | None:
-    """Return a warning where the loaded encoder is better than a later state; else None."""
-    if not step or accuracy >= origin:
-        return None
-    return (
-        f"step {step:,}: the probe has {accuracy:.1%}, the loaded encoder {origin:.1%}: training "
-        "has made it worse so far"
-    )
 
 
 def _read_reviews(corpus: Path, split: Split, count: int, featurizer: Featurizer) -> Reviews:

@@ -1,0 +1,117 @@
+"""Decides, by what a probe judges rightly, which state of a training is worth writing.
+
+Two states are compared on the same dev reviews, so that the error is that of their difference:
+where they agree on most reviews it is a fraction of that of either accuracy.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.pretraining.adaptation.config import AdaptationConfig
+
+ACCURACY = "probe_accuracy"
+Judged = NDArray[np.bool_]
+"""Which dev reviews a probe judges rightly, [reviews]."""
+CLOSE = 1.0
+"""Standard errors within which a state is as good as the best (the rule of one standard error,
+Breiman et al. 1984, section 3.4.3).
+"""
+
+
+def is_worth_writing(state: Judged, best: Judged, origin: Judged, margin: float) -> bool:
+    """Return whether a state takes the place of those before it: it beats the loaded encoder by
+    more than `margin` standard errors, and stays within CLOSE of the best of them.
+
+    So of states that the probe cannot tell apart the latest is written, which has read the most.
+    """
+    gain, gain_error = compare_accuracies(state, origin)
+    loss, loss_error = compare_accuracies(best, state)
+    return gain > margin * gain_error and loss <= CLOSE * loss_error
+
+
+def compare_accuracies(one: Judged, other: Judged) -> tuple[float, float]:
+    """Return by how much the first has the higher accuracy, and the standard error of that."""
+    differences = one.astype(np.float64) - other
+    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    return float(differences.mean()), error
+
+
+@dataclass
+class Choice:
+    """What a probe has said of the states of a training so far; a checkpoint keeps it."""
+
+    origin_accuracy: float = 0.0  # of the loaded encoder
+    best_accuracy: float = 0.0
+    chosen_accuracy: float = 0.0  # of the state that would be written now
+    last_accuracy: float = 0.0
+    origin: str = ""  # what it judges rightly, as `pack_judged` writes it
+    best: str = ""
+    last: str = ""
+    reviews: int = 0
+
+    def note(self, judged: Judged) -> dict[str, float]:
+        """Note what is judged rightly at the state of this moment, at first at the loaded encoder;
+        return the accuracy by its name in the log.
+        """
+        self.last_accuracy, self.last = float(judged.mean()), pack_judged(judged)
+        if not self.origin:
+            self.reviews, self.origin, self.best = len(judged), self.last, self.last
+            self.origin_accuracy = self.best_accuracy = self.chosen_accuracy = self.last_accuracy
+        return {ACCURACY: self.last_accuracy}
+
+    def takes_last(self, adaptation: AdaptationConfig) -> bool:
+        """Return whether the state noted last is the one to write now, and go on with that."""
+        last, best, origin = (
+            unpack_judged(text, self.reviews) for text in (self.last, self.best, self.origin)
+        )
+        is_chosen = is_worth_writing(last, best, origin, adaptation.probe_margin)
+        if is_chosen or adaptation.write_last:
+            self.chosen_accuracy = self.last_accuracy
+        if self.last_accuracy > self.best_accuracy:
+            self.best_accuracy, self.best = self.last_accuracy, self.last
+        return is_chosen and not adaptation.write_last
+
+    def describe_fall(self, step: int) -> str | None:
+        """Return a warning where the loaded encoder is better than a later state; else None."""
+        if not step or self.last_accuracy >= self.origin_accuracy:
+            return None
+        return (
+            f"step {step:,}: the probe has {self.last_accuracy:.1%}, the loaded encoder "
+            f"{self.origin_accuracy:.1%}: training has made it worse so far"
+        )
+
+    def describe(self, step: int, adaptation: AdaptationConfig) -> str:
+        """Return one line that compares the states and says that the one of `step` is written."""
+        compared = (
+            f"probe on {self.reviews:,} dev reviews: the loaded encoder "
+            f"{self.origin_accuracy:.1%}, the last state {self.last_accuracy:.1%}"
+        )
+        is_worse = self.last_accuracy < self.origin_accuracy
+        if adaptation.write_last:
+            return f"{compared}, which is written (write_last)"
+        if step == 0:
+            return (
+                f"{compared}; no state beat the loaded one by more than "
+                f"{adaptation.probe_margin:g} standard errors of the difference (probe_margin): "
+                "its weights are written as they were. Try a lower learning_rate or "
+                "trunk_learning_rate, or more text"
+            )
+        return (
+            f"{compared}, the best {self.best_accuracy:.1%}; written is that of step {step} with "
+            f"{self.chosen_accuracy:.1%}, the latest within a standard error of the best"
+            f"{'; training on made it worse' if is_worse else ''}"
+        )
+
+
+def pack_judged(judged: Judged) -> str:
+    """Return a text that JSON can hold."""
+    return np.packbits(judged).tobytes().hex()
+
+
+def unpack_judged(text: str, reviews: int) -> Judged:
+    """Return what `pack_judged` was given, of so many reviews."""
+    packed = np.frombuffer(bytes.fromhex(text), dtype=np.uint8)
+    return np.unpackbits(packed, count=reviews).astype(np.bool_)

@@ -1,0 +1,45 @@
+"""The choice of a probe: states are compared on the same reviews."""
+
+import numpy as np
+import pytest
+
+from model.pretraining.adaptation.choice import (
+    compare_accuracies,
+    is_worth_writing,
+    pack_judged,
+    unpack_judged,
+)
+
+ORIGIN = np.arange(1000) < 700
+BETTER = np.arange(1000) < 710  # right wherever the origin is, and ten times more
+OTHER = np.roll(BETTER, 150)  # as much better, and right elsewhere
+
+
+def test_the_error_is_that_of_the_difference():
+    gain, error = compare_accuracies(BETTER, ORIGIN)
+    assert (gain, error) == (pytest.approx(0.01), pytest.approx(0.00315, abs=1e-5))
+    alone = np.sqrt(0.7 * 0.3 / 1000)
+    assert gain < alone < 5 * error
+
+
+def test_a_state_must_beat_the_loaded_one_by_the_margin():
+    assert is_worth_writing(BETTER, ORIGIN, ORIGIN, margin=3)
+    assert not is_worth_writing(BETTER, ORIGIN, ORIGIN, margin=4)
+    assert not is_worth_writing(ORIGIN, ORIGIN, ORIGIN, margin=0)
+    gain, error = compare_accuracies(OTHER, ORIGIN)
+    assert 0 < gain < error
+    assert is_worth_writing(OTHER, ORIGIN, ORIGIN, margin=0)
+    assert not is_worth_writing(OTHER, ORIGIN, ORIGIN, margin=1)
+
+
+def test_a_later_state_must_be_as_good_as_the_best():
+    assert is_worth_writing(BETTER, BETTER, ORIGIN, margin=1)
+    best = np.arange(1000) < 720
+    assert not is_worth_writing(BETTER, best, ORIGIN, margin=1)
+    assert is_worth_writing(np.roll(BETTER, 10), BETTER, ORIGIN, margin=0)
+
+
+@pytest.mark.parametrize("reviews", [1, 8, 322, 1000])
+def test_what_is_judged_is_read_as_it_was_written(reviews):
+    judged = np.random.default_rng(reviews).random(reviews) < 0.8
+    assert np.array_equal(unpack_judged(pack_judged(judged), reviews), judged)

@@ -14,8 +14,10 @@ Intervals are over dev reviews; the test split is never read.
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,13 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model.pretraining import checkpoint
 from model.pretraining.adaptation.anchor import Anchor
+from model.pretraining.adaptation.choice import Choice, Judged
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.adaptation.probe import (
     LONGEST,
     Probe,
     build_classifier,
     encode_reviews,
-    is_worth_writing,
 )
 from model.pretraining.adaptation.selection import load_weights
 from tests.bench.adaptation_recipes import compute_half_width, draw_balanced, open_training
@@ -39,39 +41,48 @@ from tests.bench.electra_plateau import format_settings
 
 States = list[tuple[NDArray[np.float32], NDArray[np.float32]]]
 """Of each encoder those of the train reviews and of the dev reviews, [reviews, states]."""
-Rule = Callable[[list[float], float], int]
-"""Returns the place of the state that is written, 0 the published encoder, by what the probe says
-of each and by its standard error.
+Rule = Callable[[list[Judged]], int]
+"""Returns the place of the state that is written, 0 the published encoder, by which dev reviews the
+probe judges rightly of each.
 """
 
 
-def choose_best(seen: list[float], margin: float) -> int:
-    """Return the state with the highest accuracy, where it beats the published one by `margin`."""
-    best = int(np.argmax(seen))
-    return best if seen[best] > seen[0] + margin else 0
-
-
-def choose_latest(seen: list[float], margin: float) -> int:
+def choose_by_accuracies(seen: list[Judged]) -> int:
     """Return the last of the states that beat the published one and are as good as the best, each
-    by `margin`, as model.pretrain does.
+    by the standard error of one accuracy, as model.pretrain did before it compared reviews.
     """
-    chosen, best = 0, seen[0]
-    for place, accuracy in enumerate(seen[1:], start=1):
-        if is_worth_writing(accuracy, best, seen[0], margin):
+    accuracies = [float(judged.mean()) for judged in seen]
+    origin = best = accuracies[0]
+    margin = math.sqrt(origin * (1 - origin) / len(seen[0]))
+    chosen = 0
+    for place, accuracy in enumerate(accuracies):
+        if accuracy > origin + margin and accuracy > best - margin:
             chosen = place
         best = max(best, accuracy)
     return chosen
 
 
-def choose_last(seen: list[float], margin: float) -> int:
+def choose_as_training(seen: list[Judged], margin: float = 1.0) -> int:
+    """Return the state that model.pretrain writes with this `probe_margin`."""
+    choice, chosen = Choice(), 0
+    for place, judged in enumerate(seen):
+        choice.note(judged)
+        if choice.takes_last(AdaptationConfig(probe_margin=margin)):
+            chosen = place
+    return chosen
+
+
+def choose_last(seen: list[Judged]) -> int:
     """Return the last state, whatever the probe says."""
     return len(seen) - 1
 
 
 RULES: dict[str, Rule] = {
-    "the best": choose_best,
-    "the latest within a standard error of the best": choose_latest,
-    "the last, without a probe": choose_last,
+    "by the error of an accuracy, before": choose_by_accuracies,
+    "probe_margin=2": partial(choose_as_training, margin=2.0),
+    "probe_margin=1, the default": choose_as_training,
+    "probe_margin=0": partial(choose_as_training, margin=0.0),
+    "the last, write_last": choose_last,
 }
 
 
@@ -127,7 +138,7 @@ def compare_rules(
     count = len(probe.dev.labels)
     shown = min(1_000, count * 6 // 7)
     fixed: dict[str, Rule] = {
-        f"always that after {n:,} tokens": lambda seen, margin, place=place: place
+        f"always that after {n:,} tokens": lambda seen, place=place: place
         for place, n in enumerate(tokens)
         if place
     }
@@ -138,13 +149,12 @@ def compare_rules(
     for _ in range(draws):
         right = judge_reviews(states, probe, random)
         hidden = random.permutation(count)[shown:]
-        seen = [float(np.delete(row, hidden).mean()) for row in right]
-        margin = float(np.sqrt(seen[0] * (1 - seen[0]) / shown))
+        seen = [np.delete(row, hidden) for row in right]
         judged[hidden] += 1
         for name, rule in rules.items():
-            place = rule(seen, margin)
+            place = rule(seen)
             chosen[name].append(place)
-            gains[name][hidden] += right[place][hidden] - right[0][hidden]
+            gains[name][hidden] += right[place][hidden].astype(float) - right[0][hidden]
     was_judged = judged > 0
     return [
         {
@@ -158,16 +168,12 @@ def compare_rules(
     ]
 
 
-def judge_reviews(
-    states: States, probe: Probe, random: np.random.Generator
-) -> list[NDArray[np.float64]]:
+def judge_reviews(states: States, probe: Probe, random: np.random.Generator) -> list[Judged]:
     """Return which dev reviews each encoder's probe judges rightly, all from the same labels."""
     drawn = draw_balanced(probe.train.labels, 200, random)
     labels = probe.train.labels[drawn]
     return [
-        (build_classifier().fit(train[drawn], labels).predict(dev) == probe.dev.labels).astype(
-            float
-        )
+        build_classifier().fit(train[drawn], labels).predict(dev) == probe.dev.labels
         for train, dev in states
     ]
 

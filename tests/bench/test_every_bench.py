@@ -175,7 +175,7 @@ def test_the_bench_of_the_probes_choice_has_a_row_for_each_state_and_rule(made, 
     words = ["--run", tmp_path, "--encoder", encoder, "--shards", shards, "--draws", 3]
     printed = run(BENCHES / "probe_choice.py", *words, "--corpus", made / "corpus", "--json")
     rows = figures(printed)["rows"]
-    assert len(rows) == 3 + 3
+    assert len(rows) == 3 + 5
     assert [row["published"] for row in rows[:3]] == [0, 0, 0]
     assert rows[2]["gain"] == rows[-1]["gain"]  # the last state, however it is named
 

@@ -327,7 +327,8 @@ def _measure_state(training: Training) -> dict[str, float]:
         totals.probed_step = totals.step
         if device.is_needed:
             with training.anchor.averaged(training.adaptation.origin_average):
-                numbers |= training.choice.note(training.probe(model, device))
+                training.choice.note(training.probe(model, device), training.adaptation)
+            numbers[ACCURACY] = training.choice.last_accuracy
     return numbers
 
 
@@ -338,7 +339,7 @@ def _is_best(training: Training, numbers: dict[str, float]) -> bool:
     is_lowest, totals.best_loss = loss < totals.best_loss, min(loss, totals.best_loss)
     is_best = is_lowest
     if training.probe:
-        is_best = ACCURACY in numbers and training.choice.takes_last(training.adaptation)
+        is_best = ACCURACY in numbers and training.choice.is_last_chosen
         totals.best_step = max(totals.best_step, 0)  # the loaded weights
     totals.best_step = totals.step if is_best else totals.best_step
     return is_best

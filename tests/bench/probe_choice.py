@@ -66,9 +66,8 @@ def choose_as_training(seen: list[Judged], margin: float = 1.0) -> int:
     """Return the state that model.pretrain writes with this `probe_margin`."""
     choice, chosen = Choice(), 0
     for place, judged in enumerate(seen):
-        choice.note(judged)
-        if choice.takes_last(AdaptationConfig(probe_margin=margin)):
-            chosen = place
+        choice.note(judged, AdaptationConfig(probe_margin=margin))
+        chosen = place if choice.is_last_chosen else chosen
     return chosen
 
 

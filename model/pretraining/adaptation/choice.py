@@ -49,30 +49,26 @@ class Choice:
     last_accuracy: float = 0.0
     origin: str = ""  # what it judges rightly, as `pack_judged` writes it
     best: str = ""
-    last: str = ""
     reviews: int = 0
+    is_last_chosen: bool = False  # so that the state noted last is the one to write now
 
-    def note(self, judged: Judged) -> dict[str, float]:
-        """Note what is judged rightly at the state of this moment, at first at the loaded encoder;
-        return the accuracy by its name in the log.
+    def note(self, judged: Judged, adaptation: AdaptationConfig) -> None:
+        """Note what is judged rightly at the state of this moment, the first time at the loaded
+        encoder, and choose between that state and those before.
         """
-        self.last_accuracy, self.last = float(judged.mean()), pack_judged(judged)
+        self.last_accuracy = float(judged.mean())
         if not self.origin:
-            self.reviews, self.origin, self.best = len(judged), self.last, self.last
-            self.origin_accuracy = self.best_accuracy = self.chosen_accuracy = self.last_accuracy
-        return {ACCURACY: self.last_accuracy}
-
-    def takes_last(self, adaptation: AdaptationConfig) -> bool:
-        """Return whether the state noted last is the one to write now, and go on with that."""
-        last, best, origin = (
-            unpack_judged(text, self.reviews) for text in (self.last, self.best, self.origin)
-        )
-        is_chosen = is_worth_writing(last, best, origin, adaptation.probe_margin)
-        if is_chosen or adaptation.write_last:
+            self.reviews, self.origin = len(judged), pack_judged(judged)
+            self.best, self.best_accuracy = self.origin, self.last_accuracy
+            self.origin_accuracy = self.chosen_accuracy = self.last_accuracy
+            return
+        best, origin = (unpack_judged(text, self.reviews) for text in (self.best, self.origin))
+        is_better = is_worth_writing(judged, best, origin, adaptation.probe_margin)
+        self.is_last_chosen = is_better and not adaptation.write_last
+        if is_better or adaptation.write_last:
             self.chosen_accuracy = self.last_accuracy
         if self.last_accuracy > self.best_accuracy:
-            self.best_accuracy, self.best = self.last_accuracy, self.last
-        return is_chosen and not adaptation.write_last
+            self.best_accuracy, self.best = self.last_accuracy, pack_judged(judged)
 
     def describe_fall(self, step: int) -> str | None:
         """Return a warning where the loaded encoder is better than a later state; else None."""

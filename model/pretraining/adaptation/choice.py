@@ -25,11 +25,14 @@ def is_worth_writing(state: Judged, best: Judged, origin: Judged, margin: float)
     """Return whether a state takes the place of those before it: it beats the loaded encoder by
     more than `margin` standard errors, and stays within CLOSE of the best of them.
 
+    One review is taken off the gain (the continuity correction of McNemar's test, Edwards 1948):
+    two that are won and none that is lost, of hundreds, are no evidence.
+
     So of states that the probe cannot tell apart the latest is written, which has read the most.
     """
     gain, gain_error = compare_accuracies(state, origin)
     loss, loss_error = compare_accuracies(best, state)
-    return gain > margin * gain_error and loss <= CLOSE * loss_error
+    return gain > 1 / len(state) + margin * gain_error and loss <= CLOSE * loss_error
 
 
 def compare_accuracies(one: Judged, other: Judged) -> tuple[float, float]:

@@ -23,13 +23,21 @@ def test_the_error_is_that_of_the_difference():
 
 
 def test_a_state_must_beat_the_loaded_one_by_the_margin():
-    assert is_worth_writing(BETTER, ORIGIN, ORIGIN, margin=3)
-    assert not is_worth_writing(BETTER, ORIGIN, ORIGIN, margin=4)
+    assert is_worth_writing(BETTER, ORIGIN, ORIGIN, margin=2)
+    assert not is_worth_writing(BETTER, ORIGIN, ORIGIN, margin=3)
     assert not is_worth_writing(ORIGIN, ORIGIN, ORIGIN, margin=0)
     gain, error = compare_accuracies(OTHER, ORIGIN)
     assert 0 < gain < error
     assert is_worth_writing(OTHER, ORIGIN, ORIGIN, margin=0)
     assert not is_worth_writing(OTHER, ORIGIN, ORIGIN, margin=1)
+
+
+def test_two_reviews_won_and_none_lost_are_no_evidence():
+    two, three = (np.arange(1000) < 700 + won for won in (2, 3))
+    gain, error = compare_accuracies(two, ORIGIN)
+    assert gain > error
+    assert not is_worth_writing(two, ORIGIN, ORIGIN, margin=1)
+    assert is_worth_writing(three, ORIGIN, ORIGIN, margin=1)
 
 
 def test_a_later_state_must_be_as_good_as_the_best():

@@ -80,7 +80,7 @@ class AdaptationConfig:
     )
     probe_margin: float = setting(
         "standard errors of the difference, on the same reviews, by which a state must beat the "
-        "loaded encoder in the probe to be written in its place",
+        "loaded encoder in the probe, by more than one review, to be written in its place",
         1.0,
         ge=0,
         needs={**PROBED, "write_last": (False,)},

@@ -23,12 +23,11 @@ Breiman et al. 1984, section 3.4.3).
 
 def is_worth_writing(state: Judged, best: Judged, origin: Judged, margin: float) -> bool:
     """Return whether a state takes the place of those before it: it beats the loaded encoder by
-    more than `margin` standard errors, and stays within CLOSE of the best of them.
-
-    One review is taken off the gain (the continuity correction of McNemar's test, Edwards 1948):
-    two that are won and none that is lost, of hundreds, are no evidence.
+    more than a review and `margin` standard errors, and stays within CLOSE of the best of them.
 
     So of states that the probe cannot tell apart the latest is written, which has read the most.
+    The review is the continuity correction of McNemar's test (Edwards 1948): two that are won and
+    none that is lost, of hundreds, are no evidence.
     """
     gain, gain_error = compare_accuracies(state, origin)
     loss, loss_error = compare_accuracies(best, state)
@@ -88,16 +87,16 @@ class Choice:
             f"probe on {self.reviews:,} dev reviews: the loaded encoder "
             f"{self.origin_accuracy:.1%}, the last state {self.last_accuracy:.1%}"
         )
-        is_worse = self.last_accuracy < self.origin_accuracy
         if adaptation.write_last:
             return f"{compared}, which is written (write_last)"
         if step == 0:
             return (
-                f"{compared}; no state beat the loaded one by more than "
+                f"{compared}; no state beat the loaded one by more than a review and "
                 f"{adaptation.probe_margin:g} standard errors of the difference (probe_margin): "
                 "its weights are written as they were. Try a lower learning_rate or "
                 "trunk_learning_rate, or more text"
             )
+        is_worse = self.last_accuracy < self.origin_accuracy
         return (
             f"{compared}, the best {self.best_accuracy:.1%}; written is that of step {step} with "
             f"{self.chosen_accuracy:.1%}, the latest within a standard error of the best"

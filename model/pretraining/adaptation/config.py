@@ -79,8 +79,8 @@ class AdaptationConfig:
         "dev reviews that a probe is measured on, half of them positive", 1000, ge=2, needs=PROBED
     )
     probe_margin: float = setting(
-        "standard errors of the difference, on the same reviews, by which a state must beat the "
-        "loaded encoder in the probe, by more than one review, to be written in its place",
+        "a state must beat the loaded encoder in the probe by more than a review and so many "
+        "standard errors of the difference, on the same reviews, to be written in its place",
         1.0,
         ge=0,
         needs={**PROBED, "write_last": (False,)},

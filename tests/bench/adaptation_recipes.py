@@ -122,7 +122,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--draws", type=int, default=0, help="of 200 labels for a probe")
     parser.add_argument("--finetune", type=int, default=0, help="best recipes to fine-tune")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="of fine-tuning")
-    parser.add_argument("--precision", default="bf16", help="(default: %(default)s)")
+    parser.add_argument("--precision", default="auto", help="(default: %(default)s)")
     parser.add_argument("--set", nargs="*", default=[], help="more settings of all recipes")
     parser.add_argument("--work", help="keep everything in this folder")
     parser.add_argument("--json", action="store_true")

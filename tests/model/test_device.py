@@ -58,10 +58,10 @@ def test_a_large_block_is_not_given_back_to_the_system():
 def test_auto_takes_bf16_where_the_cpu_is_one_that_is_faster_with_it(
     monkeypatch, tmp_path, vendor, amx, avx512, is_fast
 ):
-    told = tmp_path / "cpuinfo"
+    cpu_info = tmp_path / "cpuinfo"
     if vendor:
-        told.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: 6\n")
-    monkeypatch.setattr(device, "CPU_INFO", told)
+        cpu_info.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: 6\n")
+    monkeypatch.setattr(device, "CPU_INFO", cpu_info)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
     device.has_fast_bf16_products.cache_clear()

@@ -52,6 +52,12 @@ SMALL_BYTES = 24_000_000
 25 MB for a fifth more (tests/bench/peers/data_path.py --reviews 10000 20000 30000).
 """
 
+JOB_SECONDS = 365 * 24 * 3600
+"""Beam's --job_server_timeout, if the user gives none. On a job server that names a job as its
+preparation, as Beam's own does, it ends the stream of the job's states too, after 300 s, and the
+job with it. job_server.watch_job_server notices a server that gives no answer.
+"""
+
 
 def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
     """Return Beam's options for a job that reads `input_bytes` (uncompressed, may be estimated).
@@ -69,6 +75,8 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
     if standard.runner not in LOCAL_RUNNERS:
         check_runner_name(standard.runner)
     if has_job_server(options):
+        if not is_given(flags, "job_server_timeout"):
+            options.view_as(PortableOptions).job_server_timeout = JOB_SECONDS
         check_job_server(options)
         check_flink_of_job(options)
     else:

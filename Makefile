@@ -15,7 +15,7 @@ AT_ONCE := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4
 SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-xla demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-images test-bench test-demo bench mutants up requirements clean
+.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-images test-bench test-demo bench mutants up requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -84,7 +84,9 @@ $(VENV_XLA)/.installed: pyproject.toml
 	touch $@
 
 FLINK := 1.19.3
-test-flink: build/flink/lib build/flink/beam $(INSTALLED_DEV)  ## the Beam jobs on a Flink cluster of its own hosts (root, Java 17, Maven; fetches 320 MB)
+install-flink: build/flink/lib build/flink/beam  ## Flink and Beam's job server, as test-flink runs them
+
+test-flink: install-flink $(INSTALLED_DEV)  ## the Beam jobs on a Flink cluster of its own hosts (root, Java 17, Maven; fetches 320 MB)
 	$(PYTEST) -s tests/flink
 
 build/flink/beam: deploy/flink/pom.xml
@@ -97,7 +99,7 @@ build/flink/lib: | $(INSTALLED)
 	tar -xzf build/flink/apache-flink-libraries-$(FLINK).tar.gz -C build/flink --strip-components=2 --wildcards '*/deps/lib/flink-dist-*' '*/deps/lib/log4j-*'
 	rm build/flink/apache-flink-libraries-$(FLINK).tar.gz
 
-test-images: build/flink/lib build/flink/beam $(INSTALLED_DEV)  ## the build steps of every image in a bare Debian (root, debootstrap; fetches 4 GB)
+test-images: install-flink $(INSTALLED_DEV)  ## the build steps of every image in a bare Debian (root, debootstrap; fetches 4 GB)
 	$(PYTEST) tests/images
 
 MODULE ?=

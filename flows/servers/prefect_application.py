@@ -1,4 +1,4 @@
-"""Prefect's own server with five changes: names, WebSockets, what its pages load, SQLite, start.
+"""Prefect's own server, changed in its names, WebSockets, pages, SQLite, tables and start.
 
 - It answers under its own names alone. A page that makes its own name stand for this machine's
   address would else pass for the UI, and start runs.
@@ -12,6 +12,7 @@
   retry, the UI does not: a click on Submit or Resume is lost. Begun IMMEDIATE they wait for each
   other, as Prefect's own `with_for_update` transactions do
   (prefect/server/models/deployments.py, `mark_deployments_ready`).
+- A new store's database gets its tables as a copy of an earlier one's (prefect_tables.py).
 - After a time away it gives runs, which could send no heartbeat, their full time anew.
 """
 
@@ -39,6 +40,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.status import WS_1008_POLICY_VIOLATION
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from flows.servers.prefect_tables import make_tables
 from flows.servers.settings import LOST_RUNS, LOST_SECONDS
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -139,7 +141,7 @@ def create_app() -> TrustedHostMiddleware:
     if get_dialect(url).name == "sqlite":
         dependencies.set_database_config(ImmediateSqlite(connection_url=url))
     app = server.create_app()
-    app.router.lifespan_context = renew_heartbeats_at_start(app.router.lifespan_context)
+    app.router.lifespan_context = prepare_database_at_start(app.router.lifespan_context)
     origins = read_allowed_origins()
     guarded = WebSocketOriginMiddleware(ContentPolicyMiddleware(app, origins), origins)
     return TrustedHostMiddleware(guarded, list_host_names(), www_redirect=False)
@@ -157,21 +159,25 @@ def list_host_names() -> list[str]:
     return [*LOCAL_NAMES, *filter(None, names)]
 
 
-def renew_heartbeats_at_start(lifespan: Lifespan) -> Lifespan:
-    """Return a lifespan that gives each run its time anew before the server looks for lost runs.
+def prepare_database_at_start(lifespan: Lifespan) -> Lifespan:
+    """Return a lifespan that first makes a new database's tables, or gives each run in an old one
+    its time anew before the server looks for lost runs.
 
     The deadline for a run's next heartbeat is in the database, and Prefect reads it first of all.
     """
 
     @asynccontextmanager
-    async def renew_then_run(app: Any) -> AsyncGenerator[Any]:
-        # A new database has no tables yet.
+    async def prepare_then_run(app: Any) -> AsyncGenerator[Any]:
+        url = PREFECT_API_DATABASE_CONNECTION_URL.value()
+        if get_dialect(url).name == "sqlite":
+            await make_tables(url)
+        # A new database of PostgreSQL has no tables yet.
         with suppress(OperationalError, ProgrammingError):
             await renew_heartbeat_deadlines()
         async with lifespan(app) as state:
             yield state
 
-    return renew_then_run
+    return prepare_then_run
 
 
 async def renew_heartbeat_deadlines() -> None:

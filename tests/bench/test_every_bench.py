@@ -91,7 +91,7 @@ def figures(text: str) -> dict:
             "electra_plateau",
             [
                 *("--corpus", "{corpus}", "--vocabulary", "{vocabulary}", "--steps", 6),
-                *("--recipes", "ELECTRA after half of the cost in MLM", "--seeds", 0, 1),
+                *("--recipes", "ELECTRA after half of the cost in MLM", "--seeds", 0),
                 *("--processes", 2),
             ],
             {"rows"},
@@ -135,7 +135,7 @@ def figures(text: str) -> dict:
         ("scoring", ["--model", "{model}", "--input", "{dump}", "--workers", 1], set()),
         (
             "small_budget",
-            ["--steps", 3, "--seeds", 0, 1, "--tasks", "polarity", "--reviews", REVIEWS],
+            ["--steps", 3, "--seeds", 0, "--tasks", "polarity", "--reviews", REVIEWS],
             set(),
         ),
         (

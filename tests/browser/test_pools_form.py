@@ -7,7 +7,14 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_prefect_ui import fill, open_form, open_run, submitted, wait_for_state
+from tests.browser.test_prefect_ui import (
+    fill,
+    open_form,
+    open_run,
+    submitted,
+    wait_elsewhere,
+    wait_for_state,
+)
 from tests.compose import FILLED
 from tests.faults.test_pools import DATA, DATA_USER, FLOWS_USER, TRAINING, TRAINING_USER
 from tests.hosts import read_children, serve_for_users, serve_host
@@ -57,7 +64,7 @@ def test_a_run_from_the_form_goes_through_both_pools(shared, page, picture):
         open_form(page, served)
         fill(page, 300, 20)
         run = submitted(page, served)
-        served.wait(run, "Completed")
+        wait_elsewhere(page, served, run, "Completed")
         children = read_children(served, run)
         assert {child.work_pool_name for child in children} == {"cpu", "accelerator"}
         assert served.run(run).work_pool_name == "flows"

@@ -12,14 +12,11 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -33,6 +30,9 @@ from model.pretraining.adaptation.choice import Judged
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.network.attention import build_attention, put_whole_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 REVIEWS_AT_ONCE = 32
 LENGTH_STEP = 16  # tokens: padded lengths are multiples, so that a device compiles few shapes
@@ -90,8 +90,12 @@ class Probe:
         return np.asarray(classifier.predict(dev) == self.dev.labels)
 
 
-def build_classifier() -> Pipeline:
+def build_classifier() -> "Pipeline":
     """Return what learns polarity from mean states."""
+    from sklearn.linear_model import LogisticRegression  # 2.5 CPU seconds, for who probes
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     return make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=1000))
 
 

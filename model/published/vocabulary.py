@@ -6,11 +6,12 @@ the old vocabulary would have cut it.
 
 import json
 from pathlib import Path
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from model.published.architecture import Fail
+
+if TYPE_CHECKING:  # the flows, which read entries, load no torch
+    from torch import Tensor
 
 UNKNOWN = "[UNK]"
 NEEDED = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -66,8 +67,8 @@ def check_entries(entries: list[str], rows: int, fail: Fail) -> None:
 
 
 def fit_vocabulary(
-    weights: dict[str, Tensor], old: list[str], new: list[str], fail: Fail
-) -> dict[str, Tensor]:
+    weights: dict[str, "Tensor"], old: list[str], new: list[str], fail: Fail
+) -> dict[str, "Tensor"]:
     """Return the weights with one row for each new entry."""
     rows = min((len(t) for name, t in weights.items() if name in BY_ENTRY), default=len(old))
     check_entries(old, rows, fail)
@@ -105,5 +106,7 @@ def split_into_pieces(token: str, ids: dict[str, int]) -> list[int]:
     return found
 
 
-def _average_rows(tensor: Tensor, rows: list[list[int]]) -> Tensor:
+def _average_rows(tensor: "Tensor", rows: list[list[int]]) -> "Tensor":
+    import torch
+
     return torch.stack([tensor[row].mean(dim=0) for row in rows])

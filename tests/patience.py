@@ -8,6 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE_SECONDS = 400.0
+LEAST_PAUSE, MOST_PAUSE = 0.05, 1.0
+"""Seconds between two looks. A look that itself takes long, as one at a Prefect server does, is
+followed by a pause nine times as long: what is waited for needs the cores.
+"""
 
 
 def eventually(
@@ -17,7 +21,10 @@ def eventually(
 ) -> Any:
     """Return what is found, once it is true."""
     deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (found := find()):
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s; {describe_failure()}"
-        time.sleep(0.05)
+        now = time.monotonic()
+        assert now < deadline, f"not within {seconds:.0f} s; {describe_failure()}"
+        time.sleep(min(max(9 * (now - began), LEAST_PAUSE), MOST_PAUSE))
+        began = time.monotonic()
     return found

@@ -45,6 +45,7 @@ KILLS = (
 
 pytestmark = [
     *NEEDED,
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(not IS_HERE, reason="needs PostgreSQL, and root to become its user"),
 ]
 

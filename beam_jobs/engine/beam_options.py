@@ -149,7 +149,8 @@ def count_processes(options: PipelineOptions) -> int:
 
 
 def is_given(flags: list[str], name: str) -> bool:
-    return any(f == f"--{name}" or f.startswith(f"--{name}=") for f in flags)
+    """Return whether an option is among the flags; Beam takes some with hyphens too."""
+    return any(f.split("=", 1)[0].replace("-", "_") == f"__{name}" for f in flags)
 
 
 def check_runner_name(runner: str) -> None:

@@ -168,9 +168,7 @@ def prepare_database_at_start(lifespan: Lifespan) -> Lifespan:
 
     @asynccontextmanager
     async def prepare_then_run(app: Any) -> AsyncGenerator[Any]:
-        url = PREFECT_API_DATABASE_CONNECTION_URL.value()
-        if get_dialect(url).name == "sqlite":
-            await make_tables(url)
+        await make_tables()
         # A new database of PostgreSQL has no tables yet.
         with suppress(OperationalError, ProgrammingError):
             await renew_heartbeat_deadlines()

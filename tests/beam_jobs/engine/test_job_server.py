@@ -115,6 +115,8 @@ def test_a_killed_worker_is_noticed_and_the_same_command_continues(
             break
         worker.resume()  # this machine was slow to look
         assert finish_job(job)[0] == 0
+    else:
+        pytest.fail("every look at the job came too late")
     worker.kill()
     killed = time.monotonic()
     code, line = finish_job(job)
@@ -132,7 +134,8 @@ def test_a_job_may_take_longer_than_the_job_server_to_answer(dump, tmp_path, ser
     code, line = finish_job(start_job(dump, tmp_path / "out", server, pool[1], *beams_own))
     assert code == os.EX_TEMPFAIL, "Beam's option no longer ends a job: leave it as it is"
     assert "Deadline Exceeded" in line
-    for more, seconds in [([], beam_options.JOB_SECONDS), (beams_own, 1)]:
+    with_hyphens = ["--job-server-timeout", "2"]
+    for more, seconds in [([], beam_options.JOB_SECONDS), (beams_own, 1), (with_hyphens, 2)]:
         found = beam_options.resolve_beam_options([*words, *more], 0)
         assert found.view_as(PortableOptions).job_server_timeout == seconds
 

@@ -21,10 +21,10 @@ def eventually(
 ) -> Any:
     """Return what is found, once it is true."""
     deadline = time.monotonic() + seconds
-    began = time.monotonic()
-    while not (found := find()):
+    while True:
+        began = time.monotonic()
+        if found := find():
+            return found
         now = time.monotonic()
         assert now < deadline, f"not within {seconds:.0f} s; {describe_failure()}"
         time.sleep(min(max(9 * (now - began), LEAST_PAUSE), MOST_PAUSE))
-        began = time.monotonic()
-    return found

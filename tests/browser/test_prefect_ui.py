@@ -149,7 +149,7 @@ def answer(page, servers, run, reason):
     return dialog
 
 
-def submit(page, servers, run, dialog):
+def submit_answer(page, servers, run, dialog):
     """Submits the form, and waits for the run that goes on."""
     dialog.get_by_role("button", name="Submit").click()
     expect(dialog).to_be_hidden()
@@ -163,7 +163,7 @@ def test_a_person_rejects_one_model_and_approves_it_later(servers, page, picture
     assert "waits for approval" in registry.get_by_alias("challenger")["reason"]
     dialog = answer(page, servers, run, "too small")
     picture(page, "approval")
-    submit(page, servers, run, dialog)
+    submit_answer(page, servers, run, dialog)
     assert registry.get_by_alias("champion") == {}
     assert registry.get_by_alias("challenger")["reason"].startswith(
         "not approved: too small; polarity"
@@ -173,7 +173,7 @@ def test_a_person_rejects_one_model_and_approves_it_later(servers, page, picture
     dialog = answer(page, servers, run, "it will do")
     dialog.get_by_role("switch").click()
     expect(dialog.get_by_role("switch")).to_have_attribute("aria-checked", "true")
-    submit(page, servers, run, dialog)
+    submit_answer(page, servers, run, dialog)
     assert registry.get_by_alias("champion")["version"] == version
     assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; polarity")
 

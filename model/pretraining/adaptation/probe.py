@@ -92,7 +92,7 @@ class Probe:
 
 def build_classifier() -> "Pipeline":
     """Return what learns polarity from mean states."""
-    from sklearn.linear_model import LogisticRegression  # 2.5 CPU seconds, for who probes
+    from sklearn.linear_model import LogisticRegression  # 1.8 CPU seconds, for who probes
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 

@@ -4,7 +4,9 @@
 
 import json
 import os
+import random
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,12 +16,12 @@ from pathlib import Path
 import httpx
 from s3fs import S3FileSystem
 
-from flows.servers.health import find_free_port
 from tests.patience import eventually
 
 BUCKET = "store"
 GRPC = 10_000
 """Each part of the server takes the port that is so much higher too."""
+LOW_PORTS = range(10_000, 22_000)
 IDENTITIES = [
     {
         "name": name,
@@ -125,8 +127,23 @@ def connect(server: S3Server):
 
 
 def find_low_port() -> int:
-    """Return a free port that leaves room for the one above it."""
-    return int(eventually(lambda: port if (port := find_free_port()) < 65_536 - GRPC else 0))
+    """Return a port that nobody listens on, nor on the one above it.
+
+    Both are below 32,768, where Linux begins to take the ports of connections going out: those of
+    other tests would take the one above between now and the server's start.
+    """
+    return int(eventually(lambda: port if is_free(port := random.choice(LOW_PORTS)) else 0))
+
+
+def is_free(port: int) -> bool:
+    """Return whether this port of 127.0.0.1, and the one above it, can be listened on."""
+    try:
+        for each in (port, port + GRPC):
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", each))
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
     python tests/bench/adaptation_recipes.py --encoder DIR --corpus DIR --shards DIR
     [--general DIR] [--tokens 130000] [--recipes plain-2e-4 head-first …] [--averages 0.5]
-    [--pretraining_seeds 0] [--draws 50] [--finetune 2] [--work DIR] [--json]
+    [--pretraining_seeds 0] [--draws 50] [--finetune 2] [--device cpu] [--work DIR] [--json]
 
 Each recipe goes over as many tokens; what it costs besides, and how much the probe falls or rises,
 is in its row. `average 0.5` is the same trained trunk with half of the published weights put back,
@@ -123,6 +123,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--finetune", type=int, default=0, help="best recipes to fine-tune")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="of fine-tuning")
     parser.add_argument("--precision", default="auto", help="(default: %(default)s)")
+    parser.add_argument("--device", default="cpu", help="(default: %(default)s)")
     parser.add_argument("--set", nargs="*", default=[], help="more settings of all recipes")
     parser.add_argument("--work", help="keep everything in this folder")
     parser.add_argument("--json", action="store_true")
@@ -147,7 +148,7 @@ def measure_recipes(args: argparse.Namespace, work: Path) -> list[dict[str, Any]
         add_differences(args, rows, work)
     for row in rows[: args.finetune + 1] if args.finetune else []:
         row["dev"] = [
-            finetune_encoder(encoder, args.corpus, seed, work)
+            finetune_encoder(encoder, args.corpus, seed, work, args.device)
             for encoder in list_encoders(args, row, work)
             for seed in args.seeds
         ]
@@ -224,7 +225,7 @@ def list_words(args: argparse.Namespace, name: str, seed: int, folder: Path) -> 
         "probe": args.corpus,
         "preset": "small",
         "steps": steps,
-        "device": "cpu",
+        "device": args.device,
         "threads": 1,
     }
     if name == REPLAYED:
@@ -244,7 +245,7 @@ def open_training(words: list[str]) -> tuple[Any, Preset]:
     arguments = pretrain.read_options(PretrainOptions, words, "", "")
     origin = pretrain.find_origin(arguments)
     preset = pretrain.configure_preset(arguments, origin)
-    device = pretrain.open_device("cpu", preset.pretraining.precision)
+    device = pretrain.open_device(arguments.device, preset.pretraining.precision)
     shards = Shards.open(arguments.shards)
     replay = None
     if arguments.replay:
@@ -355,11 +356,11 @@ def export_encoder(args: argparse.Namespace, row: dict[str, Any], folder: Path, 
     return training.folder / "encoder"
 
 
-def finetune_encoder(encoder: str, corpus: Path, seed: int, work: Path) -> float:
+def finetune_encoder(encoder: str, corpus: Path, seed: int, work: Path, device: str) -> float:
     """Return the accuracy on dev of an encoder that is fine-tuned on 200 labels."""
     request = Request(Start(encoder), find_task("polarity"), corpus, FINETUNING, seed=seed)
     output = work / "finetuned" / f"{Path(encoder).parent.name}-{seed}"
-    accuracy: float = finetune(request, output, "cpu")["dev"]["accuracy"]
+    accuracy: float = finetune(request, output, device)["dev"]["accuracy"]
     return accuracy
 
 

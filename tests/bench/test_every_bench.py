@@ -180,6 +180,32 @@ def test_the_bench_of_the_probes_choice_has_a_row_for_each_state_and_rule(made, 
     assert rows[2]["gain"] == rows[-1]["gain"]  # the last state, however it is named
 
 
+def test_the_jobs_of_a_study_make_what_the_study_finds_complete(made, tmp_path):
+    file, jobs, store = tmp_path / "study.yaml", tmp_path / "jobs.pickle", tmp_path / "store"
+    start = {"shards": str(made / "shards"), "start_from": str(made / "electra" / "discriminator")}
+    study = {
+        "title": "jobs",
+        "seeds": [0],
+        "pretraining_seeds": [0],
+        "arms": [
+            {"name": "trained", "pretraining": start | {"set": {"steps": 2, "objective": "mlm"}}},
+            {"name": "as it was", "encoder": str(made / "electra" / "discriminator")},
+        ],
+        "tasks": [{"task": "polarity", "data": str(made / "corpus")}],
+        "settings": {"n_train": 8, "n_dev": 8, "n_test": 8, "epochs": 1, "learning_rates": [1e-3]},
+    }
+    file.write_text(json.dumps(study))
+    words = [file, "--store", store]
+    listed = run(BENCHES / "study_jobs.py", "list", jobs, *words)
+    assert "4 chains" in listed
+    done = run(BENCHES / "study_jobs.py", "make", jobs, "--processes", 2, "--forget")
+    assert "FAILED" not in done
+    assert len(done.splitlines()) == 4  # the origin too
+    assert not list(store.glob("finetuning/*/model.safetensors"))
+    again = run(BENCHES / "study_jobs.py", "list", jobs, *words)
+    assert "0 chains" in again
+
+
 def test_the_size_of_the_installation_has_a_line_for_each_file_of_pins():
     *of_files, of_torch = run(BENCHES / "installed_size.py").splitlines()
     assert [line.split()[0] for line in of_files] == [

@@ -22,7 +22,7 @@ FAR_BELOW = -10_000.0  # added to the scores of what may not be seen: e^-10,000 
 BOUNDARIES = "boundaries"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DenseAttention:
     mask: Tensor  # [sequences, 1, length, length], added to the scores
 
@@ -35,7 +35,7 @@ class DenseAttention:
         return mixed.transpose(1, 2).reshape(sequences, length, heads * width)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # torch.compile asks for a hash before there are boundaries
 class DocumentAttention:
     boundaries: Tensor  # [slots + 1] int32, offsets among all positions; the rest repeats the end
     longest: int

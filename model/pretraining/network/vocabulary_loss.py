@@ -26,6 +26,9 @@ ROWS_AT_ONCE = {"cpu": 32, "cuda": 4096}
 # 16 bytes, and 30,522 is no multiple of 8. What is filled up has the bias −∞, so the odds 0.
 ENTRIES_MULTIPLE = {"cuda": 256}
 _MASK32 = 0xFFFFFFFF
+# 0x9E3779B9 modulo 2^32, as an int32: torch.compile makes an index of a range times a constant, and
+# Triton takes no larger number for one (torch 2.11 on an H100).
+_GOLDEN_RATIO = 0x9E3779B9 - (1 << 32)
 
 
 class VocabularyLoss(torch.autograd.Function):
@@ -135,7 +138,7 @@ def draw_ids(odds: Tensor, keys: Tensor, entries: int = 0) -> Tensor:
 
 def draw_gumbel(keys: Tensor, numbers: int) -> Tensor:
     """Return [tokens, numbers] standard Gumbel numbers for keys [tokens] of 31 random bits."""
-    steps = torch.arange(1, numbers + 1, device=keys.device, dtype=torch.int64) * 0x9E3779B9
+    steps = torch.arange(1, numbers + 1, device=keys.device, dtype=torch.int64) * _GOLDEN_RATIO
     uniform = (_hash_bits(_hash_bits(keys)[:, None] + steps) >> 8).float().add_(0.5) / (1 << 24)
     return -torch.log(-torch.log(uniform.clamp(max=1 - 2**-24)))
 

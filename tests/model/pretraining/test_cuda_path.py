@@ -21,6 +21,7 @@ from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.attention import (
     BOUNDARIES,
+    DenseAttention,
     DocumentAttention,
     build_attention,
     find_boundaries,
@@ -99,6 +100,12 @@ def test_the_step_with_the_fused_kernel_is_one_graph(shards, tmp_path, monkeypat
     torch.testing.assert_close(loss, dense, atol=1e-4, rtol=1e-5)
     loss.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in run.model.parameters())
+
+
+@pytest.mark.parametrize("kind", [DenseAttention, DocumentAttention])
+def test_attention_has_a_hash_before_it_has_its_tensors(kind):
+    """torch.compile of torch 2.11 asks for one of an object that it has not filled yet."""
+    assert isinstance(hash(object.__new__(kind)), int)
 
 
 @pytest.mark.parametrize(("head_steps", "plain_steps"), [(0.0, 1), (0.4, 2)])

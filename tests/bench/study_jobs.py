@@ -70,12 +70,14 @@ def list_jobs(chosen: argparse.Namespace) -> None:
     build_study_graph(load_study(parameters, choice))(parameters, plan)
     todo = [stage for stage, is_complete in plan.stages if not is_complete]
     pairs = [(a, b) for a, b in pairwise(todo) if a.name == CELL]
-    alone = {stage.fingerprint: (stage,) for stage in todo[:-1]}  # the last one is the report
+    chains: dict[str, Sequence[Stage]] = {
+        stage.fingerprint: (stage,) for stage in todo[:-1]
+    }  # the last one is the report
     for pair in pairs:
-        del alone[pair[1].fingerprint]
-        alone[pair[0].fingerprint] = pair
-    chosen.jobs.write_bytes(pickle.dumps((parameters.store, list(alone.values()))))
-    print(f"{len(alone)} chains of stages that are not complete")
+        del chains[pair[1].fingerprint]
+        chains[pair[0].fingerprint] = pair
+    chosen.jobs.write_bytes(pickle.dumps((parameters.store, list(chains.values()))))
+    print(f"{len(chains)} chains of stages that are not complete")
 
 
 def make_jobs(chosen: argparse.Namespace) -> None:

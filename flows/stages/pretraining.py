@@ -22,12 +22,12 @@ from model.pretraining.adaptation.recipe import (
     OLD_HEAD_SETTINGS,
 )
 
-OF_A_PROBE = ("probe_train", "probe_dev", "probe_margin", "write_last")
+OF_A_PROBE = ("probe_train", "probe_dev", "probe_margin", "trusted_tokens", "write_last")
 UNPROTECTED = (
     "%s: no probe is taken, for there is no corpus with reviews of 1–2 and of 4–5 stars in its "
     "train and dev splits: nothing protects the published weights, the last state is written"
 )
-CHOICE = {"probe": "compares states on the same reviews"}
+CHOICE = {"probe": "compares states on the same reviews, and trusts what has read enough"}
 """What decides besides which state is written of a training that begins with an encoder."""
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""

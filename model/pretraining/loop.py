@@ -327,7 +327,8 @@ def _measure_state(training: Training) -> dict[str, float]:
         totals.probed_step = totals.step
         if device.is_needed:
             with training.anchor.averaged(training.adaptation.origin_average):
-                training.choice.note(training.probe(model, device), training.adaptation)
+                judged = training.probe(model, device)
+                training.choice.note(judged, training.adaptation, totals.tokens)
             numbers[ACCURACY] = training.choice.last_accuracy
     return numbers
 

@@ -64,7 +64,8 @@ def _describe_unchanged_arms(study: Mapping[str, Any]) -> Iterator[str]:
         which = f" in {unchanged} of its {len(steps)} pre-trainings" if len(steps) > 1 else ""
         yield (
             f"{arm['name']} is the encoder it began with, unchanged{which}: no state of the "
-            "training beat that one in the probe by probe_margin, so its weights were written. "
+            "training beat that one in the probe by probe_margin, and none after trusted_tokens "
+            "came near it, so its weights were written. "
             "What is measured of it there says nothing of the training."
         )
 

@@ -63,7 +63,7 @@ def choose_by_accuracies(seen: list[Judged]) -> int:
 
 
 def choose_as_training(seen: list[Judged], margin: float = 1.0) -> int:
-    """Return the state that model.pretrain writes with this `probe_margin`."""
+    """Return the state that model.pretrain writes by this `probe_margin` alone."""
     choice, chosen = Choice(), 0
     for place, judged in enumerate(seen):
         choice.note(judged, AdaptationConfig(probe_margin=margin))
@@ -79,7 +79,7 @@ def choose_last(seen: list[Judged]) -> int:
 RULES: dict[str, Rule] = {
     "by the error of an accuracy, before": choose_by_accuracies,
     "probe_margin=2": partial(choose_as_training, margin=2.0),
-    "probe_margin=1, the default": choose_as_training,
+    "probe_margin=1, the default before trusted_tokens": choose_as_training,
     "probe_margin=0": partial(choose_as_training, margin=0.0),
     "the last, write_last": choose_last,
 }

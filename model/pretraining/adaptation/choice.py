@@ -19,6 +19,10 @@ CLOSE = 1.0
 """Standard errors within which a state is as good as the best (the rule of one standard error,
 Breiman et al. 1984, section 3.4.3).
 """
+WORSE = 2.0
+"""Standard errors by which a state that has read enough must be worse than the loaded encoder not
+to be written.
+"""
 
 
 def is_worth_writing(state: Judged, best: Judged, origin: Judged, margin: float) -> bool:
@@ -32,6 +36,12 @@ def is_worth_writing(state: Judged, best: Judged, origin: Judged, margin: float)
     gain, gain_error = compare_accuracies(state, origin)
     loss, loss_error = compare_accuracies(best, state)
     return gain > 1 / len(state) + margin * gain_error and loss <= CLOSE * loss_error
+
+
+def is_worse(state: Judged, origin: Judged) -> bool:
+    """Return whether a state is worse than the loaded encoder by more than chance explains."""
+    loss, error = compare_accuracies(origin, state)
+    return loss > WORSE * error
 
 
 def compare_accuracies(one: Judged, other: Judged) -> tuple[float, float]:
@@ -53,10 +63,11 @@ class Choice:
     best: str = ""
     reviews: int = 0
     is_last_chosen: bool = False  # so that the state noted last is the one to write now
+    is_trusted: bool = False  # the state that would be written now: for the tokens it has read
 
-    def note(self, judged: Judged, adaptation: AdaptationConfig) -> None:
-        """Note what is judged rightly at the state of this moment, the first time at the loaded
-        encoder, and choose between that state and those before.
+    def note(self, judged: Judged, adaptation: AdaptationConfig, tokens: int = 0) -> None:
+        """Note what is judged rightly at the state of this moment, after so many tokens, the first
+        time at the loaded encoder, and choose between that state and those before.
         """
         self.last_accuracy = float(judged.mean())
         if not self.origin:
@@ -65,10 +76,14 @@ class Choice:
             self.origin_accuracy = self.chosen_accuracy = self.last_accuracy
             return
         best, origin = (unpack_judged(text, self.reviews) for text in (self.best, self.origin))
-        is_better = is_worth_writing(judged, best, origin, adaptation.probe_margin)
-        self.is_last_chosen = is_better and not adaptation.write_last
-        if is_better or adaptation.write_last:
-            self.chosen_accuracy = self.last_accuracy
+        has_read_enough = 0 < adaptation.trusted_tokens <= tokens
+        if has_read_enough:
+            is_chosen = not is_worse(judged, origin)
+        else:
+            is_chosen = is_worth_writing(judged, best, origin, adaptation.probe_margin)
+        self.is_last_chosen = is_chosen and not adaptation.write_last
+        if is_chosen or adaptation.write_last:
+            self.chosen_accuracy, self.is_trusted = self.last_accuracy, has_read_enough
         if self.last_accuracy > self.best_accuracy:
             self.best_accuracy, self.best = self.last_accuracy, pack_judged(judged)
 
@@ -96,11 +111,17 @@ class Choice:
                 "its weights are written as they were. Try a lower learning_rate or "
                 "trunk_learning_rate, or more text"
             )
-        is_worse = self.last_accuracy < self.origin_accuracy
+        if self.is_trusted:
+            return (
+                f"{compared}; written is that of step {step} with {self.chosen_accuracy:.1%}, the "
+                f"latest after {adaptation.trusted_tokens:,} tokens (trusted_tokens) that is not "
+                f"worse than the loaded one by {WORSE:g} standard errors"
+            )
+        has_fallen = self.last_accuracy < self.origin_accuracy
         return (
             f"{compared}, the best {self.best_accuracy:.1%}; written is that of step {step} with "
             f"{self.chosen_accuracy:.1%}, the latest within a standard error of the best"
-            f"{'; training on made it worse' if is_worse else ''}"
+            f"{'; training on made it worse' if has_fallen else ''}"
         )
 
 

@@ -85,6 +85,14 @@ class AdaptationConfig:
         ge=0,
         needs={**PROBED, "write_last": (False,)},
     )
+    trusted_tokens: int = setting(
+        "after so many tokens a state is written that the probe does not find better, unless it "
+        "finds it worse by two standard errors: what fine-tuning gains then the probe does not see "
+        "(docs/results.md, thirty million tokens); 0: never",
+        3_000_000,
+        ge=0,
+        needs={**PROBED, "write_last": (False,)},
+    )
     write_last: bool = setting(
         "write the last state whatever the probe says, which is a curve then and chooses nothing",
         False,

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from model.pretraining.adaptation.choice import (
+    Choice,
     compare_accuracies,
+    is_worse,
     is_worth_writing,
     pack_judged,
     unpack_judged,
 )
+from model.pretraining.adaptation.config import AdaptationConfig
 
 ORIGIN = np.arange(1000) < 700
 BETTER = np.arange(1000) < 710  # right wherever the origin is, and ten times more
@@ -45,6 +48,36 @@ def test_a_later_state_must_be_as_good_as_the_best():
     best = np.arange(1000) < 720
     assert not is_worth_writing(BETTER, best, ORIGIN, margin=1)
     assert is_worth_writing(np.roll(BETTER, 10), BETTER, ORIGIN, margin=0)
+
+
+def test_a_state_that_has_read_enough_must_only_not_be_worse():
+    worse = np.roll(ORIGIN, 20)  # as good, and right elsewhere
+    worse[:10] = False
+    far_worse = np.arange(1000) < 690
+    assert not is_worse(ORIGIN, ORIGIN)
+    assert not is_worse(worse, ORIGIN)
+    assert is_worse(far_worse, ORIGIN)
+    config = AdaptationConfig(trusted_tokens=1_000)
+    choice = Choice()
+    written = []
+    for judged, tokens in (
+        (ORIGIN, 0),
+        (worse, 999),
+        (worse, 1_000),
+        (far_worse, 2_000),
+        (ORIGIN, 3_000),
+    ):
+        choice.note(judged, config, tokens)
+        written.append(choice.is_last_chosen)
+    assert written == [False, False, True, False, True]
+    assert "not worse than the loaded one" in choice.describe(30, config)
+
+
+def test_without_trust_no_tokens_are_enough():
+    choice, config = Choice(), AdaptationConfig(trusted_tokens=0)
+    for tokens in (0, 10**9):
+        choice.note(ORIGIN, config, tokens)
+    assert not choice.is_last_chosen
 
 
 @pytest.mark.parametrize("reviews", [1, 8, 322, 1000])

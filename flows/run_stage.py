@@ -21,7 +21,7 @@ from pydantic import Field
 from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import STORE
 from flows.configuration.sections import Section, take_fields
-from flows.runner.pools.messages import find_order, post_answer
+from flows.runner.pools.messages import choose_pause, find_order, post_answer
 from flows.runner.pools.order import Chains, Order, read_order
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.stage_runner import StageRunner
@@ -38,7 +38,6 @@ from model.tracking.mlflow_run import Tracking
 
 STAY_SECONDS = 60.0
 """For the next order: twice what the plan of the run that waits may say of it."""
-LOOK_SECONDS = 0.25
 
 
 class OrderForm(Section):
@@ -89,12 +88,12 @@ def follow_orders(store: Store, first: str) -> Iterator[Order]:
 
 def wait_for_order(client: Any, run: UUID, number: int) -> str:
     """Return the name of the next order, or an empty text where none comes for a while."""
-    deadline = time.monotonic() + STAY_SECONDS
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < STAY_SECONDS:
         with suppress(httpx.HTTPError):
             if name := find_order(client, run, number):
                 return name
-        time.sleep(LOOK_SECONDS)
+        time.sleep(choose_pause(waited))
     return ""
 
 

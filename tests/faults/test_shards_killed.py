@@ -14,6 +14,14 @@ import psutil
 
 from tests.beam_jobs.test_shards_job import digests, job, vocabulary  # noqa: F401
 from tests.corpus_folder import write_corpus
+from tests.patience import eventually
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_killed_worker_ends_the_job_and_the_next_run_continues(tmp_path, vocabulary):  # noqa: F811
@@ -42,9 +50,7 @@ def test_a_killed_worker_ends_the_job_and_the_next_run_continues(tmp_path, vocab
     os.kill(workers[0].pid, signal.SIGKILL)
     _, errors = killed.communicate()
     assert killed.returncode == os.EX_TEMPFAIL, errors
-    assert not any(
-        psutil.pid_exists(p.pid) and p.is_running() and p.status() != "zombie" for p in workers
-    )
+    eventually(lambda: not any(map(is_alive, workers)), seconds=60)
 
     done = digests(output)
     assert 0 < len(done) < 16

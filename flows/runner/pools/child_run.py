@@ -20,15 +20,13 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelling, Crashed
 
 from beam_jobs.job.errors import NETWORK_ERRORS, TransientError, UserError
-from flows.runner.pools.messages import has_answer, post_order
+from flows.runner.pools.messages import choose_pause, has_answer, post_order
 from flows.runner.pools.order import Order, remove_order, write_order
 from flows.runner.pools.worker_watch import WorkerWatch
 from flows.runner.processes import JobFailed, refuse_when_ending
 from flows.runner.run_log import find_run_logger
 from flows.runner.store import Store
 
-POLL_SECONDS = 0.25, 2.0
-"""At first, and after half a minute: who makes what takes seconds is soon noticed."""
 LOSSES = 10
 """So many workers in turn may be lost with an order before that is a failure, tried again later."""
 
@@ -136,7 +134,7 @@ def wait_for_run(worker: WorkerRun, pool: str, order: Order) -> bool:
                     return is_made
             except httpx.HTTPError as away:  # that stops no worker
                 find_run_logger().warning("the Prefect server does not answer: %s", away)
-            time.sleep(min(POLL_SECONDS[0] + (time.monotonic() - began) / 16, POLL_SECONDS[1]))
+            time.sleep(choose_pause(time.monotonic() - began))
 
 
 def look_at_run(

@@ -7,6 +7,16 @@ from uuid import UUID
 
 import httpx
 
+LEAST_PAUSE, MOST_PAUSE = 0.25, 2.0
+"""Seconds between two questions to the server, each of which costs it 22 ms of CPU: at first, so
+that what takes seconds is soon noticed, and after half a minute.
+"""
+
+
+def choose_pause(waited: float) -> float:
+    """Return after how many seconds to ask again what was not there for `waited` seconds."""
+    return min(LEAST_PAUSE + waited / 16, MOST_PAUSE)
+
 
 def post_order(client: Any, run: UUID, number: int, name: str) -> None:
     """Tell a worker's run of its next order."""

@@ -70,9 +70,8 @@ def list_jobs(chosen: argparse.Namespace) -> None:
     build_study_graph(load_study(parameters, choice))(parameters, plan)
     todo = [stage for stage, is_complete in plan.stages if not is_complete]
     pairs = [(a, b) for a, b in pairwise(todo) if a.name == CELL]
-    chains: dict[str, Sequence[Stage]] = {
-        stage.fingerprint: (stage,) for stage in todo[:-1]
-    }  # the last one is the report
+    todo = todo[:-1]  # the last one is the report
+    chains: dict[str, Sequence[Stage]] = {stage.fingerprint: (stage,) for stage in todo}
     for pair in pairs:
         del chains[pair[1].fingerprint]
         chains[pair[0].fingerprint] = pair
@@ -104,12 +103,14 @@ def make_jobs(chosen: argparse.Namespace) -> None:
                     waiting.remove(chain)
                     running[pool.submit(make_chain, place, chain, chosen.forget)] = chain
             if not running:
-                return
+                break
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 chain, count = running.pop(done), count + 1
                 print(f"{time.monotonic() - began:7.1f} s  {count:4}  {done.result()}", flush=True)
                 if is_made(store, chain):
                     undone.discard(chain[0].fingerprint)
+    if undone:
+        sys.exit(f"{len(undone)} chains are not made; the same command goes on")
 
 
 def is_made(store: Store, chain: Sequence[Stage]) -> bool:

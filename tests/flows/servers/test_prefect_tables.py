@@ -21,10 +21,11 @@ def count_rows(file, table):
 
 
 def start_server_once(store):
-    """Start a Prefect server on a store and end it; return the store's database."""
-    server = PrefectServer(store, find_free_port())
-    server.wait()
-    server.process.end()
+    """Start a Prefect server on a store, as `up` does, and end it; return the store's database."""
+    port = find_free_port()
+    server = start_prefect_server(store, port)
+    wait_until_healthy("it", server, lambda: is_healthy(f"http://127.0.0.1:{port}/api/health"))
+    server.end()
     return store / "prefect" / "prefect.db"
 
 
@@ -37,6 +38,7 @@ def test_the_first_store_leaves_empty_tables_for_the_next_ones(tmp_path, monkeyp
     tables = read_tables(first)
     assert read_tables(copy) == tables
     assert len(tables) > 50
+    assert count_rows(first, "block_type") > 0
     for table in ("block_type", "configuration", "csrf_token", "flow"):
         assert count_rows(copy, table) == 0
     with closing(sqlite3.connect(copy)) as database:  # a mark: the next store has it too
@@ -47,13 +49,11 @@ def test_the_first_store_leaves_empty_tables_for_the_next_ones(tmp_path, monkeyp
 
 
 def test_a_server_that_stays_registers_the_blocks_that_a_run_does_not_need(tmp_path):
-    database = start_server_once(tmp_path)
-    assert count_rows(database, "block_type") == 0
-    port = find_free_port()
-    staying = start_prefect_server(tmp_path, port)
-    wait_until_healthy("it", staying, lambda: is_healthy(f"http://127.0.0.1:{port}/api/health"))
-    staying.end()
-    assert count_rows(database, "block_type") > 0
+    of_a_run = PrefectServer(tmp_path, find_free_port())
+    of_a_run.wait()
+    of_a_run.process.end()
+    assert count_rows(tmp_path / "prefect" / "prefect.db", "block_type") == 0
+    assert count_rows(start_server_once(tmp_path), "block_type") > 0
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "zeros", "without tables"])

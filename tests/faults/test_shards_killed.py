@@ -14,14 +14,8 @@ import psutil
 
 from tests.beam_jobs.test_shards_job import digests, job, vocabulary  # noqa: F401
 from tests.corpus_folder import write_corpus
+from tests.faults.test_corpus_job import is_at_work
 from tests.patience import eventually
-
-
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_killed_worker_ends_the_job_and_the_next_run_continues(tmp_path, vocabulary):  # noqa: F811
@@ -50,7 +44,7 @@ def test_a_killed_worker_ends_the_job_and_the_next_run_continues(tmp_path, vocab
     os.kill(workers[0].pid, signal.SIGKILL)
     _, errors = killed.communicate()
     assert killed.returncode == os.EX_TEMPFAIL, errors
-    eventually(lambda: not any(map(is_alive, workers)), seconds=60)
+    eventually(lambda: not any(map(is_at_work, workers)), seconds=60)
 
     done = digests(output)
     assert 0 < len(done) < 16

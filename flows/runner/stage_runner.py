@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from beam_jobs.job.errors import TransientError, UserError
 from flows.runner.processes import JobFailed, run_job
-from flows.runner.store import Manifest, Stage, Store
+from flows.runner.store import Manifest, Stage, Store, read_result_of_earlier_job
 from model.tracking.mlflow_run import Tracking
 from model.tracking.run_state import TrackedRun
 
@@ -156,7 +156,7 @@ class StageRunner:
         log = folder / "log.txt"
         self._notify("on_start", stage, str(log))
         try:
-            cost = _read_result_of_earlier_job(stage, folder) or (
+            cost = read_result_of_earlier_job(stage, folder) or (
                 self._run_stage_job(stage, folder, log) if stage.module else {}
             )
         except JobFailed as failure:
@@ -216,13 +216,6 @@ class StageRunner:
                 getattr(listener, event)(*what)
             except Exception as error:
                 log.warning("%s could not show %r: %s", type(listener).__name__, event, error)
-
-
-def _read_result_of_earlier_job(stage: Stage, folder: Path) -> dict[str, Any]:
-    """Return the result of a stage whose files an earlier stage's job has written already."""
-    if not stage.written_last or not (folder / stage.written_last).exists():
-        return {}
-    return {"result": json.loads((folder / stage.written_last).read_text())}
 
 
 def read_evaluation_metrics(result: Mapping[str, Any]) -> dict[str, float]:

@@ -16,7 +16,6 @@ GPU needs for 200 labels. Nothing is made twice; `make` again goes on.
 """
 
 import argparse
-import json
 import os
 import pickle
 import sys
@@ -30,7 +29,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from flows.runner.store import Stage, Store
+from flows.runner.store import Stage, Store, read_result_of_earlier_job
 
 WEIGHTS = "model.safetensors"
 TRAINING, CELL = "pretraining", "finetuning"
@@ -136,9 +135,8 @@ def make_stage(store: Store, stage: Stage) -> None:
     """Make a stage in this process, or take what the stage before it has written."""
     folder = store.folder(stage)
     folder.mkdir(parents=True, exist_ok=True)
-    last = folder / stage.written_last
-    if stage.written_last and last.exists():
-        store.publish(stage, json.loads(last.read_text()))
+    if earlier := read_result_of_earlier_job(stage, folder):
+        store.publish(stage, earlier["result"])
         return
     began, cpu_began = time.monotonic(), time.process_time()
     os.environ |= dict(stage.environment)

@@ -134,20 +134,21 @@ def test_a_file_that_breaks_off_is_refused(tmp_path):
 
 NESTED = pa.struct([("text", pa.list_(pa.string())), ("start", pa.list_(pa.int32()))])
 LONG = "a b " * 250_000
+TEXTS_BY_KEY = pa.map_(pa.string(), pa.string())
 BOMBS = {
-    "one text in every row": pa.array([LONG] * 300),
-    "one text in every list": pa.array([{"text": [LONG] * 100}] * 3, NESTED),
-    "one text under every key": pa.array([[("k", LONG)] * 300], pa.map_(pa.string(), pa.string())),
-    "many texts in a list": pa.ListArray.from_arrays(
+    "one text in every row": lambda: pa.array([LONG] * 300),
+    "one text in every list": lambda: pa.array([{"text": [LONG] * 100}] * 3, NESTED),
+    "one text under every key": lambda: pa.array([[("k", LONG)] * 300], TEXTS_BY_KEY),
+    "many texts in a list": lambda: pa.ListArray.from_arrays(
         [0, 12_000_000], pa.nulls(12_000_000, pa.string())
     ),
 }
 
 
-@pytest.mark.parametrize("column", BOMBS.values(), ids=BOMBS)
-def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path, column):
+@pytest.mark.parametrize("make_column", BOMBS.values(), ids=BOMBS)
+def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path, make_column):
     path = tmp_path / "test.parquet"
-    pq.write_table(pa.table({"answers": column}), path, compression="zstd")
+    pq.write_table(pa.table({"answers": make_column()}), path, compression="zstd")
     assert path.stat().st_size < 20_000
     with pytest.raises(
         UserError, match=r"--withhold .*test\.parquet expands to more than 200 times"
@@ -161,7 +162,7 @@ def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path, column):
 def test_the_texts_of_lists_and_structures_in_parquet_are_read(tmp_path):
     path = tmp_path / "test.parquet"
     texts = pa.array([{"text": ["of three words", "word"], "start": [1, 2]}, None] * 3, NESTED)
-    keys = pa.array([[("key", "one of the values")], None] * 3, pa.map_(pa.string(), pa.string()))
+    keys = pa.array([[("key", "one of the values")], None] * 3, TEXTS_BY_KEY)
     pq.write_table(pa.table({"id": range(6), "answers": texts, "more": keys}), path)
     assert list(read_evaluation_texts(str(path))) == ["of three words", "one of the values"] * 3
     path.write_bytes(path.read_bytes()[:-9])

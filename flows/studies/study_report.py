@@ -12,6 +12,7 @@ from flows.configuration.study_file import (
     Arm,
     Study,
     StudyChoice,
+    find_teacher,
     is_without_folder,
     list_pairs,
     name_form,
@@ -207,11 +208,16 @@ def list_written_steps(stages: StudyStages, arm: Arm) -> list[int]:
 
 
 def find_arm_origin(stages: StudyStages, arm: Arm) -> Stage | None:
-    """Return the published encoder that an arm is, or starts from, if it is loaded here."""
+    """Return the published encoder that an arm is, or starts from, if it is loaded here; of a
+    student that is a part of its teacher, or begins with random weights, that of the teacher.
+    """
     if arm.pretraining:
         return stages.find_origin(arm)
-    source = None if is_without_folder(arm.encoder) else stages.find_source(arm.encoder)
-    return source if source and source.name == "origin" else None
+    if is_without_folder(arm.encoder):
+        teacher = find_teacher(arm)
+        return find_arm_origin(stages, stages.study.find_arm(teacher)) if teacher else None
+    source = stages.find_source(arm.encoder)
+    return source if source.name == "origin" else None
 
 
 def format_recipe(arm: Arm, placed: Arm) -> str:

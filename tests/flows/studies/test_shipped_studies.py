@@ -139,3 +139,4 @@ def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch)
         text = (maker.store.folder(made) / "report.md").read_text()
         assert ("tokens per word" in text) == pretrains
         assert "nobody here can tell whether texts that are tested on were among it" in text
+        assert "was trained on is unknown" not in text, "a student's encoder is its teacher's"

@@ -12,7 +12,6 @@ from flows.configuration.study_file import (
     Arm,
     Study,
     StudyChoice,
-    find_teacher,
     is_without_folder,
     list_pairs,
     name_form,
@@ -182,7 +181,7 @@ def describe_arm(
         told["held_out"] = [t.name for t in placed.tasks if held_out.is_held_out(t.data, shards)]
         if any(held_out.may_repeat_tests(task.data, shards) for task in placed.tasks):
             told["withhold_own"] = False
-    if origin := find_arm_origin(stages, arm):
+    if origin := stages.find_arm_origin(arm):
         told["origin"] = origin.fingerprint
     if arm.pretraining:
         stage = stages.build_pretraining(arm, stages.study.pretraining_seeds[0])
@@ -205,19 +204,6 @@ def list_written_steps(stages: StudyStages, arm: Arm) -> list[int]:
     trained = [stage for other, _, stage in stages.pretrainings if other.name == arm.name]
     told = [tell_written(stages.store, stage) for stage in trained]
     return [one["written_step"] for one in told if one]
-
-
-def find_arm_origin(stages: StudyStages, arm: Arm) -> Stage | None:
-    """Return the published encoder that an arm is, or starts from, if it is loaded here; of a
-    student that is a part of its teacher, or begins with random weights, that of the teacher.
-    """
-    if arm.pretraining:
-        return stages.find_origin(arm)
-    if is_without_folder(arm.encoder):
-        teacher = find_teacher(arm)
-        return find_arm_origin(stages, stages.study.find_arm(teacher)) if teacher else None
-    source = stages.find_source(arm.encoder)
-    return source if source.name == "origin" else None
 
 
 def format_recipe(arm: Arm, placed: Arm) -> str:

@@ -105,14 +105,22 @@ class StudyStages:
             self._made[key] = build_origin_stage(place, self.store, field, generator)
         return self._made[key]
 
+    def find_arm_origin(self, arm: Arm) -> Stage | None:
+        """Return the published encoder that an arm is, or starts from, if it is loaded here; of a
+        student that is a part of its teacher, or begins with random weights, that of the teacher.
+        """
+        if arm.pretraining:
+            return self.find_origin(arm)
+        if is_without_folder(arm.encoder):
+            teacher = find_teacher(arm)
+            return self.find_arm_origin(self.arms[teacher]) if teacher else None
+        source = self.find_source(arm.encoder)
+        return source if source.name == "origin" else None
+
     @property
     def origins(self) -> list[Stage]:
         """Every published encoder of the study that is loaded into the store, once."""
-        found = [self.find_origin(arm) for arm in self.study.arms]
-        for arm in self.study.arms:
-            if arm.encoder and not is_without_folder(arm.encoder):
-                source = self.find_source(arm.encoder)
-                found += [source] if source.name == "origin" else []
+        found = [self.find_arm_origin(arm) for arm in self.study.arms]
         return list({stage.fingerprint: stage for stage in found if stage}.values())
 
     def list_pretraining_seeds(self, arm: Arm) -> Sequence[int | None]:

@@ -91,10 +91,6 @@ class Training:
         self.optimizer = optimizers.build_optimizer(
             self.model, self.config, self.device.fused_optimizer, self.adaptation
         )
-        self.is_compiled = self.config.compile and self.device.compiles
-        self.update = optimizers.Update(
-            self.model.parameters(), self.optimizer, self.config.clip, self.is_compiled
-        )
         self.device_batch_given = self.config.device_batch
         self.gradient_sum = (
             GradientSum(self.model.parameters(), self.device, self.gradient_type)
@@ -111,7 +107,7 @@ class Training:
         """Return the model's step, compiled where that pays; where gradients are summed meanwhile
         layer by layer: a compiled model has none of them before it has all.
         """
-        if not self.is_compiled:
+        if not (self.config.compile and self.device.compiles):
             return self.model
         if self.gradient_sum is None:
             return torch.compile(self.model)

@@ -1,4 +1,4 @@
-"""Builds AdamW, computes the learning rate of each step and takes it.
+"""Builds AdamW and sets the learning rate of each step.
 
 Where this differs from google-research/electra, and why: google's Adam leaves out the bias
 correction of the moments, which makes its first steps several times larger than Kingma & Ba's at
@@ -7,13 +7,12 @@ in Loshchilov & Hutter 2019, so that short warm-ups are safe too.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.optim.adamw import adamw
+from torch import nn
 
 from model.config import PretrainingConfig
 from model.finetuning.training.optimizer import count_decays
@@ -90,78 +89,6 @@ def build_optimizer(
         eps=config.adam_epsilon,
         fused=fused,
     )
-
-
-class Update:
-    """Clips the gradients of all parameters and takes a step of AdamW; where that pays both are one
-    compiled graph, which scales a gradient where it is used.
-    """
-
-    def __init__(
-        self,
-        parameters: Iterable[nn.Parameter],
-        optimizer: torch.optim.AdamW,
-        clip: float,
-        is_compiled: bool,
-    ) -> None:
-        self._parameters, self._optimizer, self._clip = list(parameters), optimizer, clip
-        self._compiled = torch.compile(_clip_and_step, fullgraph=True) if is_compiled else None
-
-    def take_step(self) -> Tensor:
-        """Change the parameters that have gradients; return the gradients' norm before clipping.
-
-        The first step of a parameter is not compiled: in it the optimizer makes its moments.
-        """
-        states = self._optimizer.state
-        if self._compiled is None or any(
-            p.grad is not None and not states.get(p) for p in self._parameters
-        ):
-            norm = nn.utils.clip_grad_norm_(self._parameters, self._clip)
-            self._optimizer.step()
-            return norm.detach()
-        groups = [_list_tensors(group, states) for group in self._optimizer.param_groups]
-        return self._compiled([group for group in groups if group["params"]], self._clip)
-
-
-def _list_tensors(group: dict[str, Any], states: Mapping[Tensor, Any]) -> dict[str, Any]:
-    """Return what AdamW takes of a group's parameters that have gradients.
-
-    The learning rate is a tensor: of other numbers each value would compile a graph of its own.
-    """
-    learning = [parameter for parameter in group["params"] if parameter.grad is not None]
-    moments = [states[parameter] for parameter in learning]
-    return {
-        "params": learning,
-        "grads": [parameter.grad for parameter in learning],
-        "exp_avgs": [moment["exp_avg"] for moment in moments],
-        "exp_avg_sqs": [moment["exp_avg_sq"] for moment in moments],
-        "state_steps": [moment["step"] for moment in moments],
-        "lr": torch.tensor(group["lr"]),
-        "weight_decay": group["weight_decay"],
-        "betas": group["betas"],
-        "eps": group["eps"],
-    }
-
-
-@torch.no_grad()
-def _clip_and_step(groups: list[dict[str, Any]], clip: float) -> Tensor:
-    """Do what `clip_grad_norm_` and `AdamW.step` do, in which torch.compile breaks."""
-    norm = nn.utils.get_total_norm([gradient for group in groups for gradient in group["grads"]])
-    scale = torch.clamp(clip / (norm + 1e-6), max=1.0)
-    for group in groups:
-        tensors = group | {"grads": [gradient * scale for gradient in group["grads"]]}
-        beta1, beta2 = tensors.pop("betas")
-        adamw(
-            **tensors,
-            max_exp_avg_sqs=[],
-            beta1=beta1,
-            beta2=beta2,
-            foreach=True,
-            capturable=True,
-            amsgrad=False,
-            maximize=False,
-        )
-    return norm
 
 
 def begin_step(optimizer: torch.optim.Optimizer, progress: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from beam_jobs.job.errors import UserError
 from model.pretraining import optimizer as optimizers
@@ -41,7 +41,8 @@ def run_step(training: "Training", arrays: Arrays) -> tuple[Sums, Tensor] | None
         _halve_device_batch(training, arrays)  # after the block: the error holds the tensors
     if sums is None:
         return None
-    norm = training.update.take_step()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), training.config.clip).detach()
+    training.optimizer.step()
     if training.anchor is not None:
         training.anchor.pull_groups(training.optimizer.param_groups, training.adaptation)
     training.optimizer.zero_grad(set_to_none=True)

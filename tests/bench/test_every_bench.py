@@ -131,7 +131,7 @@ def figures(text: str) -> dict:
             ["--studies", 1, "--steps", 3, "--reviews", REVIEWS],
             {"false_positives_share", "false_positives_high", "of_one_pretraining"},
         ),
-        ("study_cells", ["--cells", 6], {"first_run_seconds_a_cell"}),
+        ("study_cells", ["--cells", 3], {"first_run_seconds_a_cell"}),
         ("scoring", ["--model", "{model}", "--input", "{dump}", "--workers", 1], set()),
         (
             "small_budget",

@@ -15,7 +15,7 @@ EXCEPTIONS = {("beam_jobs/scoring/classifier.py", "torch")}
 ONLY_IN = {
     "mlflow": {
         "flows/servers/mlflow_application.py",
-        "flows/servers/mlflow_start.py",
+        "flows/servers/server_start.py",
         "model/tracking/mlflow_client.py",
         "model/tracking/mlflow_run.py",
         "model/tracking/registry.py",

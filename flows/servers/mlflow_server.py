@@ -34,7 +34,7 @@ def start_mlflow_server(store: Path, port: int) -> Child:
     folder.mkdir(parents=True, exist_ok=True)
     artifacts = ["--artifacts-destination", str(folder / "artifacts")]
     address = ["--host", HOST, "--port", str(port), "--workers", "1"]
-    command = [sys.executable, "-m", "flows.servers.mlflow_start", *address, *artifacts]
+    command = [sys.executable, "-m", "flows.servers.server_start", "mlflow", *address, *artifacts]
     settings = {
         **NO_TELEMETRY,
         "MLFLOW_BACKEND_STORE_URI": resolve_mlflow_database(store),

@@ -53,10 +53,9 @@ note that they are.
 def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
     """Start a Prefect server on the store; the caller waits until it answers."""
     (store / "prefect").mkdir(parents=True, exist_ok=True)
-    application = ["--factory", "flows.servers.prefect_application:create_app"]
     address = ["--host", HOST, "--port", str(port)]
     options = ["--log-level", "warning", "--timeout-keep-alive", "5"]
-    command = [sys.executable, "-m", "uvicorn", *application, *address, *options]
+    command = [sys.executable, "-m", "flows.servers.server_start", "prefect", *address, *options]
     url = f"http://{HOST}:{port}/api"
     own = {"PREFECT_SERVER_UI_API_URL": url, **build_csrf_settings(port), **SERVER}
     for name in DATABASE_NAMES:

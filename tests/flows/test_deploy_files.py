@@ -75,7 +75,9 @@ def test_the_commands_have_the_options_they_are_given():
     assert CliRunner().invoke(server, ["--help"]).exit_code == 0
 
 
-@pytest.mark.parametrize("words", ["prefect worker start", "python -m uvicorn"])
+@pytest.mark.parametrize(
+    "words", ["prefect worker start", "python -m flows.servers.server_start prefect"]
+)
 def test_the_programs_know_their_options(words):
     command = [sys.executable, "-m", *words.removeprefix("python -m ").split(), "--help"]
     done = subprocess.run(command, capture_output=True, text=True)

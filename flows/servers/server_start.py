@@ -28,7 +28,7 @@ def become_prefect(options: Sequence[str]) -> None:
 
     Importing Prefect makes 290,000 objects that live as long as the server does, and Python looks
     for garbage among them again and again. Not to look until all are there, and never at these
-    again, spares a fifth of a start's CPU time (with and without `gc.disable()`: `python -c "import
+    again, spares a sixth of a start's CPU time (with and without `gc.disable()`: `python -c "import
     gc, time; gc.disable(); import flows.servers.prefect_application; print(time.process_time())"`).
     """
     gc.disable()

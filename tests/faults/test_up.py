@@ -192,7 +192,7 @@ def noted(served, run):
 def test_both_servers_killed_in_the_middle_of_a_training(served):
     run, job, folder = begun(served, 4, 5)
     for words, address in (
-        ("prefect_application", served.prefect),
+        ("server_start prefect", served.prefect),
         ("mlflow server", served.mlflow),
     ):
         server_process(words, address).kill()

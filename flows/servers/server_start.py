@@ -34,12 +34,11 @@ def become_prefect(options: Sequence[str]) -> None:
     gc.disable()
     import uvicorn
 
-    from flows.servers import prefect_application
+    from flows.servers.prefect_application import create_app
 
     gc.freeze()
     gc.enable()
-    application = f"{prefect_application.__name__}:{prefect_application.create_app.__name__}"
-    uvicorn.main(["--factory", application, *options])
+    uvicorn.main(["--factory", f"{create_app.__module__}:{create_app.__name__}", *options])
 
 
 def become_mlflow(options: Sequence[str]) -> None:

@@ -91,6 +91,7 @@ class Training:
         self.optimizer = optimizers.build_optimizer(
             self.model, self.config, self.device.fused_optimizer, self.adaptation
         )
+        self.parameters = list(self.model.parameters())  # not a walk over all modules each step
         self.device_batch_given = self.config.device_batch
         self.gradient_sum = (
             GradientSum(self.model.parameters(), self.device, self.gradient_type)

@@ -41,7 +41,7 @@ def run_step(training: "Training", arrays: Arrays) -> tuple[Sums, Tensor] | None
         _halve_device_batch(training, arrays)  # after the block: the error holds the tensors
     if sums is None:
         return None
-    norm = nn.utils.clip_grad_norm_(model.parameters(), training.config.clip).detach()
+    norm = nn.utils.clip_grad_norm_(training.parameters, training.config.clip).detach()
     training.optimizer.step()
     if training.anchor is not None:
         training.anchor.pull_groups(training.optimizer.param_groups, training.adaptation)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from model.report.document import Block, Heading, Paragraph
+from model.report.document import Block, Heading, Paragraph, join_names
 
 COMMON_TEXTS = 100
 """Of beam_jobs/deduplication/held_out_matches.py, which this package cannot import."""
@@ -24,7 +24,7 @@ def warn_of_contamination(study: Mapping[str, Any], tasks: Sequence[str]) -> lis
         elif may_have_seen := [
             task for task in tasks if "held_out" in arm and task not in arm["held_out"]
         ]:
-            named = _join_names(may_have_seen)
+            named = join_names(may_have_seen)
             text = (
                 f"nothing shows that the test texts of {named} were withheld "
                 f"from what {arm['name']} was pre-trained on; its results there may be too good."
@@ -50,7 +50,7 @@ def _describe_origins(study: Mapping[str, Any]) -> Iterator[str]:
         said = "is unknown" if told == "unknown" else f"is told as “{told}”"
         yield (
             f"What {origin['name']} was trained on before {said}; nobody here can tell whether "
-            f"texts that are tested on were among it: the results of {_join_names(arms)} may be "
+            f"texts that are tested on were among it: the results of {join_names(arms)} may be "
             "too good, their differences from each other less so."
         )
 
@@ -65,7 +65,7 @@ def describe_withheld_texts(study: Mapping[str, Any], tasks: Sequence[str]) -> l
     if not pretrained:
         return []
     shown = [task for task in tasks if all(task in arm["held_out"] for arm in pretrained)]
-    arms = _join_names([arm["name"] for arm in pretrained])
+    arms = join_names([arm["name"] for arm in pretrained])
     counts = _format_withheld(count_withheld_texts(study.get("stages") or []))
     text = (
         "Of no task is it shown that its test texts were withheld from every pre-training of "
@@ -73,17 +73,12 @@ def describe_withheld_texts(study: Mapping[str, Any], tasks: Sequence[str]) -> l
     )
     if shown:
         text = (
-            f"No text of three words or more that is tested on in {_join_names(shown)} reaches the "
+            f"No text of three words or more that is tested on in {join_names(shown)} reaches the "
             f"pre-training of {arms} as a whole text, not even as a repetition{counts}. "
             "Phrases of eight words, and shorter texts, that more than "
             f"{COMMON_TEXTS} dev and test reviews share are not searched for."
         )
     return [Heading("Withheld from pre-training"), Paragraph(text)]
-
-
-def _join_names(names: Sequence[str]) -> str:
-    """Return names in a row; a name may hold a comma ("polarity, 50 labels")."""
-    return ("; " if any("," in name for name in names) else ", ").join(names)
 
 
 def _format_withheld(counts: Mapping[str, int]) -> str:

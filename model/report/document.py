@@ -79,6 +79,11 @@ class Document:
         return render_template("document.html.j2", title=self.title, blocks=self.blocks)
 
 
+def join_names(names: Sequence[str]) -> str:
+    """Return names in a row; a name may hold a comma ("polarity, 50 labels")."""
+    return ("; " if any("," in name for name in names) else ", ").join(names)
+
+
 def render_template(template: str, **values: Any) -> str:
     """Render a template of this folder; a variable that is not given is an error."""
     return _load_templates().get_template(template).render(**values).strip() + "\n"

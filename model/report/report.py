@@ -21,7 +21,7 @@ from model.options import ReportOptions
 from model.report import card, contamination
 from model.report.costs import build_cost_blocks
 from model.report.crossings import build_crossing_blocks
-from model.report.document import Block, Code, Document, Heading, Paragraph, Table
+from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
 from model.report.probes import build_probe_blocks, warn_of_unchanged_arms
 from model.report.results import Difference, Results, load_results
 from model.report.sections import (
@@ -164,8 +164,8 @@ def _build_blocks(
 
 def _compose_question(results: Results) -> str:
     if len(results.arms) < 2:
-        return f"How well does {results.arms[0]} do on {', '.join(results.tasks)}?"
-    others, tasks = ", ".join(results.arms[1:]), ", ".join(results.tasks)
+        return f"How well does {results.arms[0]} do on {join_names(results.tasks)}?"
+    others, tasks = join_names(results.arms[1:]), join_names(results.tasks)
     return f"Is {results.arms[0]} better than {others} on {tasks}, and by how much?"
 
 

@@ -15,7 +15,7 @@ AT_ONCE := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4
 SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-images test-bench test-demo bench mutants up requirements clean
+.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-images test-bench test-demo bench mutants up requirements clean test-smoke test-all test-slow
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -54,8 +54,16 @@ check: $(INSTALLED_DEV)  ## ruff, ruff format, mypy, the import rules
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_import_rules.py
 
-test: $(INSTALLED_DEV)  ## the tests (the slow ones have the targets below)
+test: $(INSTALLED_DEV)  ## the tests, without the slow ones
 	$(PYTEST) $(SIDE_BY_SIDE)
+
+test-smoke: $(INSTALLED_DEV)  ## the few slow tests that .ci/run runs
+	AMAZON_ELECTRA_BROWSER=1 $(PYTEST) -m smoke tests/faults tests/browser tests/dataflow_replay tests/bench
+
+test-all: test-slow test-demo test-faults test-browser test-dataflow test-bench test-xla test-flink  ## every test there is (hours)
+
+test-slow: $(INSTALLED_DEV)  ## the tests of `make test` and the slow ones beside them
+	$(PYTEST) $(SIDE_BY_SIDE) -m "slow or not slow"
 
 test-faults: $(INSTALLED_DEV)  ## kills, full disks, broken files: nothing is lost, nothing hangs
 	$(PYTEST) $(SIDE_BY_SIDE) tests/faults
@@ -75,7 +83,7 @@ test-browser: $(INSTALLED_DEV)  ## the UIs in headless Chromium (Debian: apt-get
 install-xla: $(VENV_XLA)/.installed  ## the environment of test-xla
 
 test-xla: install-xla  ## pre-training on XLA's CPU client, in an environment of its own (6 GB)
-	PJRT_DEVICE=CPU $(VENV_XLA)/bin/python -m pytest tests/xla
+	PJRT_DEVICE=CPU $(VENV_XLA)/bin/python -m pytest $(if $(SMOKE),-m smoke) tests/xla
 
 $(VENV_XLA)/.installed: pyproject.toml
 	test -x $(VENV_XLA)/bin/python || $(PYTHON) -m venv $(VENV_XLA)
@@ -87,7 +95,7 @@ FLINK := 1.19.3
 install-flink: build/flink/lib build/flink/beam  ## Flink and Beam's job server, as test-flink runs them
 
 test-flink: install-flink $(INSTALLED_DEV)  ## the Beam jobs on a Flink cluster of its own hosts (root, Java 17, Maven; fetches 320 MB)
-	$(PYTEST) -s tests/flink
+	$(PYTEST) -s $(if $(SMOKE),-m smoke) tests/flink
 
 build/flink/beam: deploy/flink/pom.xml
 	mvn --quiet --batch-mode --file deploy/flink/pom.xml package

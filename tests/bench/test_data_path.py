@@ -12,6 +12,7 @@ PLAIN = {"ratio_plain", "reviews_per_cpu_second"}
 LARGE = {"beam_overhead", "two_worker_speedup", "one_gz_ratio", "scale_time_ratio", "peak_rss_mb"}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("parts", "keys"),
     [

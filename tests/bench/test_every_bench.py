@@ -157,6 +157,7 @@ def test_it_prints_its_figures_as_json(made, bench, words, keys):
     assert keys <= found.keys()
 
 
+@pytest.mark.smoke
 def test_the_bench_of_fine_tuning_compares_with_the_plain_loop(made):
     words = ["--reviews", made / "dump.json.gz", "--vocabulary", made / "vocabulary"]
     sizes = ["--examples", 16, "--rounds", 1, "--longest", 64]

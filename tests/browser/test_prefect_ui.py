@@ -100,6 +100,7 @@ def test_a_wrong_value_is_refused_in_the_form(servers, page, picture):
     assert ids(servers) == before
 
 
+@pytest.mark.smoke
 def test_a_run_from_the_form_completes_and_shows_its_report(servers, page, picture):
     open_form(page, servers)
     picture(page, "form")

@@ -149,6 +149,7 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
 
+@pytest.mark.smoke
 def test_shards_job(cloud, staged, worker_python, corpus, vocabulary, tmp_path):  # noqa: F811
     job(corpus, vocabulary, tmp_path / "local")
     replay(staged, worker_python)

@@ -113,6 +113,7 @@ def test_a_killed_worker_ends_the_job_and_the_next_run_continues(dump, undisturb
     assert digests(tmp_path) == undisturbed
 
 
+@pytest.mark.smoke
 def test_a_killed_job_continues_to_the_same_bytes(dump, undisturbed, tmp_path):
     job = start(dump, tmp_path, "--direct_running_mode=in_memory")
     wait_until_done(tmp_path, "written", job)
@@ -138,6 +139,7 @@ def test_another_job_starts_afresh_in_the_same_folder(dump, undisturbed, tmp_pat
     assert digests(tmp_path) == undisturbed
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
 def test_a_full_disk_is_said_and_the_next_run_continues(dump, undisturbed, tmp_path, mode):
     """No file may grow beyond a megabyte, which fails as a full disk does."""

@@ -156,6 +156,7 @@ def test_a_half_written_checkpoint_is_not_one(shards, tmp_path):
     assert [path.name for path in folder.iterdir()] == ["step-00000020"]
 
 
+@pytest.mark.smoke
 def test_terminated_long_before_its_end(shards, tmp_path):
     process = start(shards, tmp_path, 10_000_000)
     while newest(tmp_path) is None:

@@ -80,6 +80,7 @@ def wait_for_units(cluster, *outputs):
     )
 
 
+@pytest.mark.smoke
 def test_both_jobs_make_the_bytes_of_the_local_engine(
     cluster,
     data,

@@ -76,6 +76,7 @@ def losses(output):
     ]
 
 
+@pytest.mark.smoke
 def test_twenty_steps_are_those_of_the_cpu_and_resume_is_exact(shards, tmp_path):
     pretrain(shards, tmp_path / "cpu", "cpu")
     pretrain(shards, tmp_path / "xla", "xla")

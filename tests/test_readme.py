@@ -5,7 +5,6 @@ there.
 import re
 import runpy
 import shlex
-import shutil
 import sys
 import warnings
 from collections import defaultdict
@@ -169,7 +168,6 @@ def study_place(tmp_path_factory) -> Path:
         write_sample(place / dump, 50, 0)
     [own] = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
     (place / "my-study.yaml").write_text(own)
-    shutil.copytree(ROOT / "tests/bench/studies", place / "tests/bench/studies")
     return place
 
 

@@ -33,7 +33,8 @@ PART_BYTES = 8 << 20
 """Bytes that are read from a store, or sent to it, at once."""
 READS_AT_ONCE = 16
 """Requests for small stretches under way at a time: each then takes two thirds of the CPU time, 1.3
-to 1.8 in place of 2.0 to 2.9 ms, and waits beside the others (tests/bench/ranged_reads.py)."""
+to 1.8 in place of 2.0 to 2.9 ms, and waits beside the others (`git show
+ed7f0f0:tests/bench/ranged_reads.py`)."""
 Stretch = tuple[str, int, int]
 """Of a file: its path, the first byte, and the first one that is not in it."""
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session

@@ -1,16 +1,15 @@
-"""The data path measured: dump to shards, against the plain path, a bare process pool, one worker,
-one gz file.
+"""The data path measured: reviews to shards, against the plain path, by workers and by size.
 
-    python tests/bench/data_path.py [--input FILE…] [--json] [--scale_reviews 4000000]
+    python tests/bench/data_path.py [--input FILE…] [--only plain large] [--json]
 
 Both sides are measured in CPU seconds of all their processes, in turn, imports done beforehand; of
 several rounds the median. Speed-up and the time of 8 × the reviews are seconds of the clock, and
-want a machine that does nothing else.
+want a machine that does nothing else. What the start of the commands costs besides, and other
+tools: tests/bench/peers/data_path.py.
 
 ratio_plain             CPU seconds of the plain path (json, NLTK's Punkt, tokenizers, padding to
                         128) / ours with Beam
 reviews_per_cpu_second  ours
-beam_overhead           CPU seconds with Beam / in a bare process pool with the same units − 1
 two_worker_speedup      seconds with one worker / with two
 one_gz_ratio            seconds with the dump in one gz file / in eight
 scale_time_ratio        seconds for 8 × the reviews / for once
@@ -19,24 +18,35 @@ peak_rss_mb             resident memory of all processes together, for 8 × the 
 
 import argparse
 import glob
+import gzip
 import json
+import os
 import shutil
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+from nltk.tokenize.punkt import PunktSentenceTokenizer
+from tokenizers import Tokenizer
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from model import vocabulary as vocabulary_job
-from tests.bench import data_path_cost
-from tests.bench.data_path_parts import dumps, paths, steps
-from tests.bench.data_path_parts.measuring import Measured, measure
+from beam_jobs import corpus_job, shards_job
+from beam_jobs.sample.sample_dump import write_sample
+from beam_jobs.text import sentences
+from model import vocabulary
+from tests.bench.dumps import write_dump
+from tests.bench.measuring import Measured, measure
 
 TIMES = 8
+MAX_LENGTH = 128
+BATCH_REVIEWS = 1000
+SAMPLE_REVIEWS = 80_000
+"""Of the synthetic dump, where no other is given."""
 TARGETS = {
     "ratio_plain": "≥ 2.5, aim 5",
     "reviews_per_cpu_second": "original 385–770",
-    "beam_overhead": "≤ 0.12",
     "two_worker_speedup": "≥ 1.8",
     "one_gz_ratio": "≤ 1.15",
     "scale_time_ratio": "≤ 8.4",
@@ -47,204 +57,152 @@ TARGETS = {
 def main() -> None:
     args = parse()
     with tempfile.TemporaryDirectory(prefix="data-path-", dir=args.scratch) as folder:
-        bench = Bench(Path(folder), args)
-        results = bench.run()
+        results = run(args, Path(folder))
     if args.json:
         print(json.dumps(results))
-    else:
-        print(table(results))
+        return
+    for name, wanted in TARGETS.items():
+        if name in results:
+            print(f"{name:26}{results[name]:>12,}   {wanted}")
 
 
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument(
-        "--input", nargs="+", help="a dump of any published format (default: a synthetic one)"
-    )
+    p.add_argument("--input", nargs="+", help="JSON lines, gz or not (default: synthetic reviews)")
     p.add_argument("--reviews", type=int, help="take this many of the input (default: all)")
-    p.add_argument(
-        "--rounds", type=int, default=3, help="of the comparison with the plain path (default 3)"
-    )
-    p.add_argument(
-        "--scale_reviews", type=int, default=0, help="of the large dump (default: 8 × the input)"
-    )
-    p.add_argument(
-        "--only",
-        nargs="*",
-        default=[],
-        choices=["plain", "steps", "large"],
-        help="parts (default: all)",
-    )
+    p.add_argument("--rounds", type=int, default=3, help="against the plain path (default 3)")
+    p.add_argument("--scale_reviews", type=int, help="of the large dump (default: 8 × the input)")
+    p.add_argument("--only", nargs="*", default=["plain", "large"], choices=["plain", "large"])
     p.add_argument("--scratch", help="folder for dumps and outputs: about 3 × the large dump")
     p.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
     return p.parse_args()
 
 
-class Bench:
-    """Makes the dumps, runs all sides on them and keeps what was measured."""
+def run(args: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """Make the dumps, run all sides on them and return what was measured."""
+    inputs = sorted(path for pattern in args.input or () for path in glob.glob(pattern))
+    if not args.input:
+        inputs = [str(folder / "sample.json.gz")]
+        write_sample(Path(inputs[0]), SAMPLE_REVIEWS, seed=0)
+    once = folder / "once"
+    results: dict[str, float] = {"reviews": write_dump(inputs, once, args.reviews)}
+    # Corpus and vocabulary that both sides share; not measured.
+    measure(prepare, once, folder)
+    if "plain" in args.only:
+        results |= measure_against_plain(folder, args.rounds, results["reviews"])
+    if "large" in args.only:
+        results |= measure_large(inputs, folder, args.scale_reviews or TIMES * results["reviews"])
+    return results
 
-    def __init__(self, folder: Path, args: argparse.Namespace) -> None:
-        self.folder, self.args = folder, args
-        self.results: dict = {}
-        self.outputs = 0
 
-    def run(self) -> dict:
-        inputs = self.inputs()
-        self.once, self.vocabulary = self.folder / "once", self.folder / "vocabulary"
-        measure(dumps.write, inputs, self.once, self.args.reviews)
-        self.text_field = dumps.text_field([str(self.once)])
-        self.reviews = dumps.count([str(self.once)])
-        self.results["reviews"] = self.reviews
-        measure(self.train)
-        parts = self.args.only or ["plain", "steps", "large"]
-        if "plain" in parts:
-            self.against_plain()
-        if "steps" in parts:
-            self.by_step()
-        if "large" in parts:
-            self.on_large_dumps(inputs)
-        return self.results
+def prepare(dump: Path, folder: Path) -> None:
+    run_jobs(dump, None, folder, workers=1)
+    words = ["--corpus", str(folder / "corpus"), "--output", str(folder / "vocabulary")]
+    vocabulary.run([*words, "--size", "50000"])
 
-    def inputs(self) -> list[str]:
-        if self.args.input:
-            found = [
-                path for pattern in self.args.input for path in glob.glob(pattern) or [pattern]
-            ]
-            return sorted(found)
-        dumps.sample(self.folder / "sample.json.gz", dumps.SAMPLE_REVIEWS)
-        return [str(self.folder / "sample.json.gz")]
 
-    def train(self) -> None:
-        """Corpus and vocabulary that both sides share; not measured."""
-        paths.corpus_job.run(
-            [*paths.corpus_arguments(self.once, self.folder), "--direct_running_mode", "in_memory"]
+def run_jobs(dump: Path, words: Path | None, output: Path, workers: int) -> None:
+    """Run both jobs as a user starts them; the corpus job alone without a vocabulary."""
+    beam = ["--direct_running_mode", "multi_processing" if workers > 1 else "in_memory"]
+    beam += ["--direct_num_workers", str(workers)]
+    corpus = str(output / "corpus")
+    # Every review on one side, so that both sides tokenize all of them.
+    corpus_job.run(["--input", str(dump), "--output", corpus, "--split", "pretrain=100", *beam])
+    if words:
+        shards = ["--corpus", corpus, "--vocabulary", str(words)]
+        shards_job.run([*shards, "--output", str(output / "shards"), *beam])
+
+
+def run_plain(dump: Path, punkt: Path, vocabulary: Path, output: Path) -> None:
+    """json, NLTK's Punkt, tokenizers; ids of a review one after another in rows of 128. One thread.
+
+    It is spared what would only slow it: sentences are not padded one by one, and rows are kept in
+    16 bits.
+    """
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    splitter = PunktSentenceTokenizer(sentences.decode_punkt(punkt.read_text()))
+    tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
+    with open(output, "wb") as rows:
+        for file in sorted(dump.iterdir()):
+            with gzip.open(file, "rb") as stream:
+                batch: list[list[str]] = []
+                for line in stream:
+                    batch.append(splitter.tokenize(json.loads(line)["reviewText"]))
+                    if len(batch) == BATCH_REVIEWS:
+                        np.save(rows, pad_rows(batch, tokenizer))
+                        batch = []
+                np.save(rows, pad_rows(batch, tokenizer))
+
+
+def pad_rows(batch: list[list[str]], tokenizer: Tokenizer) -> np.ndarray:
+    """[rows, 128], 0 where a review ends."""
+    flat = [sentence for review in batch for sentence in review]
+    encodings = iter(tokenizer.encode_batch_fast(flat, add_special_tokens=False))
+    rows = []
+    for review in batch:
+        ids = [i for _ in review for i in next(encodings).ids]
+        rows += [ids[start : start + MAX_LENGTH] for start in range(0, len(ids), MAX_LENGTH)]
+    out = np.zeros((len(rows), MAX_LENGTH), np.uint16)
+    for row, ids in zip(out, rows, strict=True):
+        row[: len(ids)] = ids
+    return out
+
+
+def measure_jobs(dump: Path, folder: Path, workers: int, what: str) -> Measured:
+    output = folder / "output"
+    found = measure(run_jobs, dump, folder / "vocabulary", output, workers)
+    shutil.rmtree(output)
+    say(what, found)
+    return found
+
+
+def measure_against_plain(folder: Path, rounds: int, reviews: float) -> dict[str, float]:
+    once, theirs, ours = folder / "once", [], []
+    punkt = folder / "corpus" / "punkt.json"
+    for _ in range(rounds):
+        theirs.append(
+            measure(run_plain, once, punkt, folder / "vocabulary", folder / "plain.npy").cpu_seconds
         )
-        arguments = [
-            "--corpus",
-            str(self.folder / "corpus"),
-            "--output",
-            str(self.vocabulary),
-            "--size",
-            "50000",
-        ]
-        vocabulary_job.run(arguments)
-
-    def against_plain(self) -> None:
-        theirs, ours = [], []
-        for number in range(self.args.rounds):
-            theirs.append(self.plain())
-            ours.append(self.with_beam(self.once, workers=1))
-            self.say(
-                f"round {number + 1}: plain {theirs[-1].cpu_seconds:.1f}, "
-                f"ours {ours[-1].cpu_seconds:.1f} CPU s"
-            )
-        plain, own = (statistics.median(m.cpu_seconds for m in side) for side in (theirs, ours))
-        self.results |= {
-            "ratio_plain": round(plain / own, 3),
-            "reviews_per_cpu_second": round(self.reviews / own, 1),
-            "plain_cpu_seconds": round(plain, 2),
-            "our_cpu_seconds": round(own, 2),
-        }
-
-    def plain(self) -> Measured:
-        punkt = self.folder / "corpus" / "punkt.json"
-        return measure(
-            paths.plain,
-            self.once,
-            self.text_field,
-            punkt,
-            self.vocabulary,
-            self.folder / "plain.npy",
-        )
-
-    def with_beam(self, dump: Path, workers: int) -> Measured:
-        return self.measured(paths.with_beam, dump, workers)
-
-    def measured(self, function, dump: Path, workers: int) -> Measured:
-        output = self.folder / "output"
-        result = measure(function, dump, self.vocabulary, output, workers)
-        shutil.rmtree(output)
-        return result
-
-    def by_step(self) -> None:
-        report, output = self.folder / "steps.json", self.folder / "output"
-        measure(steps.by_step, self.once, self.vocabulary, output, report)
-        self.results["steps"] = {
-            name: round(s / self.reviews * 1e6, 2) for name, s in read(report).items()
-        }
-        measure(steps.floors, self.once, self.text_field, output / "corpus", report)
-        per_review = {
-            name: [round(s / self.reviews * 1e6, 2), what]
-            for name, (s, what) in read(report).items()
-        }
-        self.results["floors"] = per_review
-        shutil.rmtree(output)
-
-    def on_large_dumps(self, inputs: list[str]) -> None:
-        copies = -(-(self.args.scale_reviews or TIMES * self.reviews) // self.reviews)
-        large, small, one = self.folder / "large", self.folder / "small", self.folder / "one"
-        measure(dumps.write, inputs, large, self.args.reviews, copies)
-        measure(dumps.write, inputs, small, self.args.reviews, max(copies // TIMES, 1))
-        measure(dumps.join, large, one)
-        self.results["large_reviews"] = copies * self.reviews
-        once = self.with_beam(small, workers=2)
-        self.say(f"{copies * self.reviews // TIMES:,} reviews, two workers: {described(once)}")
-        runs = {}
-        for name, function, dump, workers in (
-            ("with Beam, two workers", paths.with_beam, large, 2),
-            ("in a process pool of two", paths.in_a_pool, large, 2),
-            ("with Beam, one worker", paths.with_beam, large, 1),
-            ("with Beam, two workers, one gz", paths.with_beam, one, 2),
-        ):
-            runs[name] = self.measured(function, dump, workers)
-            self.say(f"{copies * self.reviews:,} reviews, {name}: {described(runs[name])}")
-        two, pool, single, one_gz = runs.values()
-        self.results |= {
-            "beam_overhead": round(two.cpu_seconds / pool.cpu_seconds - 1, 3),
-            "two_worker_speedup": round(single.seconds / two.seconds, 3),
-            "one_gz_ratio": round(one_gz.seconds / two.seconds, 3),
-            "scale_time_ratio": round(two.seconds / once.seconds, 3),
-            "peak_rss_mb": round(two.peak_rss_mb),
-            "peak_rss_mb_once": round(once.peak_rss_mb),
-            "large_reviews_per_cpu_second": round(copies * self.reviews / two.cpu_seconds, 1),
-        }
-
-    def say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        ours.append(measure_jobs(once, folder, 1, "ours").cpu_seconds)
+        print(f"plain: {theirs[-1]:.1f} CPU s", file=sys.stderr, flush=True)
+    plain, own = statistics.median(theirs), statistics.median(ours)
+    return {
+        "ratio_plain": round(plain / own, 3),
+        "reviews_per_cpu_second": round(reviews / own, 1),
+        "plain_cpu_seconds": round(plain, 2),
+        "our_cpu_seconds": round(own, 2),
+    }
 
 
-def read(report: Path) -> dict:
-    return json.loads(report.read_text())
+def measure_large(inputs: list[str], folder: Path, reviews: int) -> dict[str, float]:
+    small, large, one = folder / "small", folder / "large", folder / "one"
+    write_dump(inputs, small, reviews // TIMES)
+    write_dump(inputs, large, reviews)
+    one.mkdir()
+    with open(one / "dump.json.gz", "wb") as joined:  # gz files one after another are a gz file
+        for part in sorted(large.iterdir()):
+            with open(part, "rb") as file:
+                shutil.copyfileobj(file, joined)
+    once = measure_jobs(small, folder, 2, "an eighth, two workers")
+    two = measure_jobs(large, folder, 2, "two workers")
+    single = measure_jobs(large, folder, 1, "one worker")
+    one_gz = measure_jobs(one, folder, 2, "two workers, one gz file")
+    return {
+        "large_reviews": reviews,
+        "two_worker_speedup": round(single.seconds / two.seconds, 3),
+        "one_gz_ratio": round(one_gz.seconds / two.seconds, 3),
+        "scale_time_ratio": round(two.seconds / once.seconds, 3),
+        "peak_rss_mb": round(two.peak_rss_mb),
+        "peak_rss_mb_once": round(once.peak_rss_mb),
+        "large_reviews_per_cpu_second": round(reviews / two.cpu_seconds, 1),
+    }
 
 
-def described(run: Measured) -> str:
-    return f"{run.cpu_seconds:.1f} CPU s, {run.seconds:.1f} s, {run.peak_rss_mb:.0f} MB"
-
-
-def table(results: dict) -> str:
-    lines = [f"{'':26}{'measured':>12}   wanted"]
-    lines += [
-        f"{key:26}{results[key]:>12,}   {wanted}"
-        for key, wanted in TARGETS.items()
-        if key in results
-    ]
-    if "steps" in results:
-        total = sum(results["steps"].values())
-        lines += ["", f"{'step':28}{'µs/review':>10}{'share':>8}   the least it could be"]
-        for name, cost in results["steps"].items():
-            floor, what = results["floors"].get(name, (None, ""))
-            least = f"{floor:.2f}: {what}" if floor is not None else ""
-            lines.append(f"{name:28}{cost:>10.2f}{cost / total:>8.1%}   {least}")
-        lines.append(f"{'all':28}{total:>10.2f}")
-    rate = results.get("large_reviews_per_cpu_second") or results.get("reviews_per_cpu_second")
-    return "\n".join(lines + (on_paper(rate) if rate else []))
-
-
-def on_paper(rate: float) -> list[str]:
-    """Machines, hours and dollars on Dataflow at the measured rate."""
-    arguments = data_path_cost.parse(["--reviews_per_cpu_second", f"{rate}"])
-    return ["", "On Dataflow (computed, not run):", data_path_cost.table(arguments)]
+def say(what: str, found: Measured) -> None:
+    line = f"{found.cpu_seconds:.1f} CPU s, {found.seconds:.1f} s, {found.peak_rss_mb:.0f} MB"
+    print(f"{what}: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a Flink cluster costs beside the local engine: the corpus job on both, from one S3 server.
 
-    python tests/bench/flink_cluster.py --dump 'reviews/*.gz' [--copies 5] [--task_managers 1 2]
+    python tests/bench/flink_cluster.py --dump 'reviews/*.gz' [--reviews 400000]
 
 The cluster is that of tests/flink: needs root, and what `make test-flink` gathers. CPU seconds are
 those of all processes of the hosts without the S3 server's, looked at twice a second; memory is
@@ -26,7 +26,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from flows.configuration.engine import Engine
-from tests.bench.data_path_parts import dumps
+from tests.bench.dumps import write_dump
 from tests.flink.cluster import WORKERS, Cluster, start_cluster
 from tests.patience import eventually
 
@@ -141,7 +141,7 @@ def measure(chosen: argparse.Namespace, folder: Path) -> list[dict[str, object]]
         limit_cpu(chosen.cpu_share) as limits,
         start_cluster(folder / "hidden", folder / "logs", limits) as cluster,
     ):
-        dumps.write(sorted(glob.glob(chosen.dump)), folder / "measured", None, chosen.copies)
+        write_dump(sorted(glob.glob(chosen.dump)), folder / "measured", chosen.reviews)
         cluster.put(folder / "measured")
         flink = cluster.engine
         if chosen.warm:
@@ -191,7 +191,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dump", required=True, help="files of a dump, as a pattern")
-    parser.add_argument("--copies", type=int, default=1, help="perturbed, of each (default: 1)")
+    parser.add_argument(
+        "--reviews", type=int, help="perturbed ones beyond the input (default: all)"
+    )
     parser.add_argument("--task_managers", type=int, nargs="+", default=[2], help="(default: 2)")
     parser.add_argument(
         "--no_local", dest="local", action="store_false", help="leave the local engine out"

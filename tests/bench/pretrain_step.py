@@ -1,12 +1,11 @@
 """How fast a pre-training step is, against the plain one of transformers' two models, in turn in
 one process.
 
-    python tests/bench/pretrain_step.py [--shards DIR [--corpus DIR]] [--preset small] [--json]
+    python tests/bench/pretrain_step.py [--shards DIR] [--preset small] [--json]
 
 The plain step: ElectraForMaskedLM and ElectraForPreTraining as they come, fp32, padded rows,
 logits at every position, a Gumbel number for every logit. Its rows are as full as google's example
-builder makes them of --corpus, the folder the shards were made of; without it, of the 79,240
-reviews measured once. Times are processor seconds of one thread on a CPU (other work on the machine
+builder makes them. Times are processor seconds of one thread on a CPU (other work on the machine
 disturbs them least), seconds of the clock on a GPU; of all rounds the median.
 """
 
@@ -30,10 +29,11 @@ from model.pretraining import loop
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network import transformers_config
-from tests.bench import google_rows
 from tests.model.synthetic_shards import write_shards
 
-PLAIN_FILL = 0.659  # at length 128, where no corpus is given
+PLAIN_FILL = 0.659
+"""How full google's example builder made rows of 128 tokens of 79,240 reviews (`git show
+ed7f0f0:tests/bench/google_rows.py`)."""
 
 
 class Plain:
@@ -84,9 +84,7 @@ def clock(device: Device) -> float:
     return time.process_time() if device.kind == "cpu" else time.perf_counter()
 
 
-def measure(
-    preset: Preset, shards: Shards, device: Device, rounds: int, their_fill: float
-) -> dict[str, float]:
+def measure(preset: Preset, shards: Shards, device: Device, rounds: int) -> dict[str, float]:
     batch, length = preset.pretraining.batch, shards.max_length
     with tempfile.TemporaryDirectory() as folder:
         training = build_training(preset, shards, device, Path(folder))
@@ -115,24 +113,16 @@ def measure(
     tokens = batch * length * fill / our_seconds
     return {
         "ratio_positions": their_seconds / our_seconds,
-        "ratio_real_tokens": their_seconds / our_seconds * fill / their_fill,
+        "ratio_real_tokens": their_seconds / our_seconds * fill / PLAIN_FILL,
         "loader_ratio": loader_tokens_per_second(training) / tokens,
         "tokens_per_second": tokens,
         "flops_utilization": products / our_seconds / device.measure_peak_flops(),
         "fill": fill,
-        "plain_fill": their_fill,
-        "plain_tokens_per_second": batch * length * their_fill / their_seconds,
+        "plain_fill": PLAIN_FILL,
+        "plain_tokens_per_second": batch * length * PLAIN_FILL / their_seconds,
         "step_seconds": our_seconds,
         "plain_step_seconds": their_seconds,
     }
-
-
-def plain_fill(corpus: Path | None, shards: Shards) -> float:
-    return (
-        google_rows.measure(corpus, shards.folder / "vocabulary", shards.max_length).fill
-        if corpus
-        else PLAIN_FILL
-    )
 
 
 def loader_tokens_per_second(training: loop.Training, steps: int = 50) -> float:
@@ -148,9 +138,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
         "--shards", type=Path, help="default: synthetic ones in the shape of the preset"
-    )
-    parser.add_argument(
-        "--corpus", type=Path, help="what the shards were made of: how full the plain rows would be"
     )
     parser.add_argument("--preset", default="small", choices=sorted(PRESETS))
     parser.add_argument("--batch", type=int, default=32)
@@ -171,9 +158,7 @@ def main() -> None:
             Path(folder), 2_000, preset.vocabulary_size, preset.max_length
         )
         shards = Shards.open(made)
-        numbers = measure(
-            preset, shards, device, arguments.rounds, plain_fill(arguments.corpus, shards)
-        )
+        numbers = measure(preset, shards, device, arguments.rounds)
     if arguments.json:
         print(json.dumps(numbers))
         return

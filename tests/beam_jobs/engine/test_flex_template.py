@@ -52,15 +52,3 @@ def test_the_launcher_starts_the_job(job):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0
     assert "--output" in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    "document", ["deploy/dataflow/README.md", "deploy/flink/README.md", "docs/performance.md"]
-)
-def test_the_cost_in_the_documents_is_what_the_command_prints(document):
-    text = (ROOT / document).read_text()
-    (command,) = re.findall(r"^    python (tests/bench/data_path_cost\.py .*)$", text, re.MULTILINE)
-    done = subprocess.run(
-        [sys.executable, *command.split()], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() in text

@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.bench.data_path_parts.measuring import Measured, measure, measure_commands
-from tests.bench.peers.data_path_dump import write_dump
+from tests.bench.dumps import write_dump
+from tests.bench.measuring import Measured, measure, measure_commands
 from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser
 
 ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
@@ -59,7 +59,7 @@ def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
     rows = []
     for reviews in args.reviews:
         dump = folder / "dump"
-        measure(write_dump, inputs, general, dump, reviews)
+        measure(write_dump, inputs, dump, reviews, general)
         for workers in args.workers:
             sides = {"ours": list_our_commands(dump, vocabulary, folder / "out", workers)}
             for name, python in pythons.items():
@@ -89,7 +89,7 @@ def find_pythons(args: argparse.Namespace) -> dict[str, Path]:
 def train_vocabulary(inputs: list[str], folder: Path) -> Path:
     """Train the vocabulary that all sides share; not measured."""
     dump, corpus, vocabulary = folder / "first", folder / "first_corpus", folder / "vocabulary"
-    measure(write_dump, inputs, [], dump, 20_000)
+    measure(write_dump, inputs, dump, 20_000)
     python, local = sys.executable, ["--direct_running_mode", "in_memory"]
     job = [python, "-m", "beam_jobs.corpus_job", "--input", dump, "--output", corpus, *local]
     size = ["--size", 30_522]

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.bench.data_path_parts.measuring import measure_commands
+from tests.bench.measuring import measure_commands
 from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser
 from tests.bench.peers.labelled_reviews import write_splits
 

@@ -1,4 +1,4 @@
-"""The dump that all sides read: reviews with a text, in 2018's field names, in eight gz files.
+"""The dump that all sides of a bench read: JSON lines in 2018's field names, in eight gz files.
 
 Where more reviews are wanted than there are, the further ones are new texts: sentences of a review
 in another order, a sentence of general text among them, and in every fortieth place a word blended
@@ -10,53 +10,67 @@ import gzip
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tests.bench.data_path_parts import dumps
-
 FILES = 8
 WORDS_A_BLEND = 40
 SENTENCE_END = re.compile(r"(?<=[.!?]) +")
+FIELDS = {
+    "reviewText": "text",
+    "overall": "rating",
+    "asin": "parent_asin",
+    "reviewerID": "user_id",
+    "unixReviewTime": "timestamp",
+}
+"""Names of the dumps of 2018, and of 2023."""
 
 
-def write_dump(inputs: list[str], general: list[str], folder: Path, reviews: int) -> None:
-    """Write as many reviews as wanted, those of the input first."""
+def write_dump(
+    inputs: list[str], folder: Path, reviews: int | None = None, general: Iterable[str] = ()
+) -> int:
+    """Write as many reviews as wanted (None: all), those of the input first; return how many.
+
+    `inputs` are files of JSON lines with a text each, `general` files of other text; gz or plain.
+    """
     folder.mkdir(parents=True)
-    found = (record for line in dumps.lines(inputs) if (record := read_record(line)))
+    found = (
+        record for path in inputs for line in read_lines(path) if (record := read_record(line))
+    )
     records = list(islice(found, reviews))
+    wanted = len(records) if reviews is None else reviews
     with ExitStack() as opened:
         files = [
             opened.enter_context(gzip.open(folder / f"dump-{n}.json.gz", "wb", compresslevel=1))
             for n in range(FILES)
         ]
-        for number, record in enumerate(list_reviews(records, read_sentences(general), reviews)):
+        for number, record in enumerate(list_reviews(records, read_sentences(general), wanted)):
             files[number % FILES].write(json.dumps(record).encode() + b"\n")
+    return wanted
 
 
-def read_record(line: bytes) -> dict[str, Any] | None:
+def read_lines(path: str) -> Iterator[str]:
+    with gzip.open(path, "rt") if path.endswith(".gz") else open(path) as file:
+        yield from file
+
+
+def read_record(line: str) -> dict[str, Any] | None:
     """Return a review's fields; None for a line without a text."""
     try:
         found = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("reviewText"), str):
-        return None
-    names = ("overall", "asin", "reviewerID", "unixReviewTime")
-    return {"reviewText": found["reviewText"], **{name: found.get(name) for name in names}}
+    record = {name: found.get(name, found.get(other)) for name, other in FIELDS.items()}
+    return record if record["reviewText"] else None
 
 
-def read_sentences(patterns: list[str]) -> list[str]:
-    """Return the sentences of text files, gz or plain."""
-    sentences: list[str] = []
-    for path in patterns:
-        with gzip.open(path, "rt") if path.endswith(".gz") else open(path) as file:
-            for line in file:
-                sentences += [found for found in SENTENCE_END.split(line.strip()) if found]
-    return sentences
+def read_sentences(paths: Iterable[str]) -> list[str]:
+    """Return the sentences of text files."""
+    lines = (line.strip() for path in paths for line in read_lines(path))
+    return [found for line in lines for found in SENTENCE_END.split(line) if found]
 
 
 def list_reviews(

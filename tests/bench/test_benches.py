@@ -1,0 +1,184 @@
+"""Every bench runs to its end on a small input and prints the figures it promises.
+
+That of Flink: tests/flink/test_bench.py.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.bench.dumps import read_lines, write_dump
+from tests.bench.peers.labelled_reviews import write_splits
+
+BENCHES = Path(__file__).parent
+ROOT = BENCHES.parents[1]
+REVIEWS = 400  # with 200, a split of the sample may hold no review of one class
+
+
+def run(*words: object) -> str:
+    """Run a Python module or script from the root; return what it prints on stdout."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def figures(bench: str, *words: object) -> dict:
+    """Return what a bench prints with --json, or its one row; all its numbers are real ones."""
+    found = json.loads(run(BENCHES / bench, *words, "--json").splitlines()[-1])
+    found = found[0] if isinstance(found, list) else found
+    numbers = [value for value in found.values() if isinstance(value, int | float)]
+    assert all(number == number for number in numbers)
+    return found
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("dump") / "dump.json.gz"
+    run("-m", "beam_jobs.sample.sample_dump", "--reviews", REVIEWS, "--output", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(dump) -> Path:
+    """Return a folder with the dump's corpus, vocabulary, shards and a pre-trained encoder."""
+    folder = dump.parent
+    corpus, vocabulary, shards = (folder / name for name in ("corpus", "vocabulary", "shards"))
+    run("-m", "beam_jobs.corpus_job", "--input", dump, "--output", corpus)
+    run("-m", "model.vocabulary", "--corpus", corpus, "--output", vocabulary, "--size", 1000)
+    packing = ["--corpus", corpus, "--vocabulary", vocabulary, "--max_length", 64]
+    run("-m", "beam_jobs.shards_job", *packing, "--output", shards)
+    words = ["--shards", shards, "--output", folder / "electra", "--preset", "tiny", "--steps", 3]
+    run("-m", "model.pretrain", *words, "--device", "cpu")
+    return folder
+
+
+@pytest.mark.smoke
+def test_data_path(dump):
+    found = figures("data_path.py", "--input", dump, "--reviews", 300, "--rounds", 1)
+    assert found["reviews"] == 300
+    assert found.keys() >= {"ratio_plain", "reviews_per_cpu_second", "large_reviews_per_cpu_second"}
+    assert found.keys() >= {"two_worker_speedup", "one_gz_ratio", "scale_time_ratio", "peak_rss_mb"}
+    assert all(number > 0 for number in found.values())
+
+
+def test_data_path_beside_other_tools_measures_ours_without_them(dump):
+    words = ["--input", dump, "--reviews", 60, "--workers", 1, "--peers"]
+    found = figures("peers/data_path.py", *words)
+    assert (found["side"], found["reviews"], found["workers"]) == ("ours", 60, 1)
+    assert found["cpu_seconds"] > 0
+
+
+def test_reviews_beyond_the_input_are_new_texts(tmp_path):
+    records = [{"reviewText": f"Mixer {i} works. It is great! Would buy."} for i in range(50)]
+    lines = [*map(json.dumps, records), "{", '{"overall": 5}']
+    (tmp_path / "dump.json").write_text("\n".join(lines))
+    assert write_dump([str(tmp_path / "dump.json")], tmp_path / "out", 200) == 200
+    again = list((tmp_path / "out").iterdir())
+    assert write_dump(list(map(str, again)), tmp_path / "again") == 200
+    texts = [json.loads(line)["reviewText"] for path in again for line in read_lines(str(path))]
+    assert len(set(texts)) > 150
+    assert {record["reviewText"] for record in records} < set(texts)
+
+
+def test_pretraining_step():
+    words = ["--preset", "tiny", "--batch", 4, "--rounds", 1]
+    assert figures("pretrain_step.py", *words)["ratio_positions"] > 0
+
+
+@pytest.mark.smoke
+def test_fine_tuning_compares_with_the_plain_loop():
+    printed = run(BENCHES / "finetune_batches.py", "--examples", 16, "--rounds", 1, "--longest", 64)
+    assert "plain" in printed
+    assert "64" in printed
+
+
+def test_fine_tuning_is_measured_without_the_trainer(dump, made):
+    words = ["--input", dump, "--encoder", made / "electra" / "discriminator"]
+    words += ["--reviews", 32, "--without_trainer", "--precisions", "fp32"]
+    found = figures("peers/finetuning.py", *words)
+    assert (found["side"], found["p"]) == ("ours", 1.0)
+    assert found["examples_per_cpu_second"] > 0
+
+
+def test_scoring_is_measured_without_other_tools(dump, made, tmp_path):
+    write_splits([str(dump)], tmp_path / "data", 16)
+    words = ["--encoder", made / "electra" / "discriminator", "--output", tmp_path / "model"]
+    words += ["--task", "table:text=text,label=label", "--data", tmp_path / "data"]
+    for setting in ("epochs=1", "max_length=32", "pooling=cls"):
+        words += ["--set", setting]
+    run("-m", "model.finetune", *words)
+    words = ["--input", dump, "--model", tmp_path / "model", "--reviews", 32, "--forms", "fp32"]
+    found = figures("peers/scoring.py", *words, "--peers")
+    assert (found["side"], found["form"]) == ("ours", "fp32")
+    assert (found["labels_changed"], found["reviews"]) == (0, 32)
+    assert found["reviews_per_cpu_second"] > 0
+
+
+def test_splits_of_the_peers_are_balanced_and_share_no_review(dump, tmp_path):
+    labels = write_splits([str(dump)], tmp_path / "data", 20)
+    rows = {
+        split: [json.loads(line) for line in (tmp_path / "data" / f"{split}.jsonl").open()]
+        for split in ("train", "dev", "test")
+    }
+    assert {split: len(found) for split, found in rows.items()} == {
+        "train": 20,
+        "dev": 2,
+        "test": 20,
+    }
+    assert np.bincount(labels).tolist() == [10, 10]
+    texts = [row["text"] for found in rows.values() for row in found]
+    assert len(set(texts)) == len(texts)
+
+
+def test_orchestration():
+    found = figures("orchestration.py")
+    assert found.keys() >= {"added_seconds_a_stage", "repeated_run_seconds"}
+
+
+def test_adaptation_has_a_row_for_each_number_of_tokens(made):
+    words = ["--encoder", made / "electra" / "discriminator", "--corpus", made / "corpus"]
+    words += ["--shards", made / "shards", "--tokens", 2000, "--seeds", 0, "--tasks", "polarity"]
+    published, trained = figures(
+        "adaptation_curve.py", *words, "--finetuning", "n_train=20", "epochs=1"
+    )["rows"]
+    assert published["tokens"] == 0
+    assert trained["tokens"] > 1000
+    assert {"accuracy", "difference", "p_holm"} <= trained["polarity"].keys()
+
+
+def test_the_jobs_of_a_study_make_what_the_study_finds_complete(made, tmp_path):
+    file, jobs, store = tmp_path / "study.yaml", tmp_path / "jobs.pickle", tmp_path / "store"
+    start = {"shards": str(made / "shards"), "start_from": str(made / "electra" / "discriminator")}
+    study = {
+        "title": "jobs",
+        "seeds": [0],
+        "pretraining_seeds": [0],
+        "arms": [
+            {"name": "trained", "pretraining": start | {"set": {"steps": 2, "objective": "mlm"}}},
+            {"name": "as it was", "encoder": str(made / "electra" / "discriminator")},
+        ],
+        "tasks": [{"task": "polarity", "data": str(made / "corpus")}],
+        "settings": {"n_train": 8, "n_dev": 8, "n_test": 8, "epochs": 1, "learning_rates": [1e-3]},
+    }
+    file.write_text(json.dumps(study))
+    words = [file, "--store", store]
+    listed = run(BENCHES / "study_jobs.py", "list", jobs, *words)
+    assert "4 chains" in listed
+    done = run(BENCHES / "study_jobs.py", "make", jobs, "--processes", 2, "--forget")
+    assert "FAILED" not in done
+    assert len(done.splitlines()) == 4  # the origin too
+    assert not list(store.glob("finetuning/*/model.safetensors"))
+    again = run(BENCHES / "study_jobs.py", "list", jobs, *words)
+    assert "0 chains" in again

@@ -16,8 +16,7 @@ from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
 from beam_jobs.deduplication.held_out_matches import UnitMatches
 from beam_jobs.job import storage
 from beam_jobs.job.command import give_memory_back
-from beam_jobs.text.sentence_batches import BatchSplitter
-from beam_jobs.text.sentences import decode_punkt
+from beam_jobs.text.sentences import SentenceSplitter, decode_punkt
 from beam_jobs.text.splits import SPLITS
 
 
@@ -29,7 +28,7 @@ class WriteUnits(beam.DoFn):
 
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
-        self.splitter: BatchSplitter | None = None
+        self.splitter: SentenceSplitter | None = None
 
     def process(
         self,
@@ -40,7 +39,7 @@ class WriteUnits(beam.DoFn):
     ) -> Iterator[dict[str, Any]]:
         """Yield the counts of a unit; `matches` are the paths of `write_matches`."""
         if self.splitter is None:
-            self.splitter = BatchSplitter(decode_punkt(punkt))
+            self.splitter = SentenceSplitter(decode_punkt(punkt))
         _, joined = element
         give_memory_back()
         (counts,) = joined["counts"]
@@ -78,7 +77,7 @@ def write_unit(
     dropped: DroppedRows,
     lines_before: int,
     folders: Folders,
-    splitter: BatchSplitter,
+    splitter: SentenceSplitter,
     matches: UnitMatches,
 ) -> dict[str, Any]:
     """Write a unit unless an earlier run has; return its counts.
@@ -135,7 +134,7 @@ class UnitTables:
         self,
         prepared: dict[str, Any],
         dropped: np.ndarray,
-        splitter: BatchSplitter,
+        splitter: SentenceSplitter,
         matches: UnitMatches,
     ) -> None:
         self.source, self.dropped, self.splitter = prepared["source"], dropped, splitter

@@ -63,7 +63,7 @@ class TextUnit:
 
     def read_windows(self, split: str) -> Iterator[pa.ListArray]:
         """Yield the sentences of the unit's documents, a window at a time, for any `split`."""
-        from beam_jobs.text import sentences  # NLTK: 0.2 s that shards of a corpus need not spend
+        from beam_jobs.text import sentences  # NLTK: 3 s that shards of a corpus need not spend
 
         splitter = sentences.SentenceSplitter(
             sentences.decode_punkt(storage.read_bytes(self.punkt).decode())
@@ -71,11 +71,8 @@ class TextUnit:
         texts = (clean_text(text) for text in read_documents(self))
         for window in group_into_windows(text for text in texts if text):
             left_out = self._find_withheld(window)
-            kept = [
-                [] if out else splitter.split(text)
-                for text, out in zip(window, left_out, strict=True)
-            ]
-            yield pa.array(kept, pa.list_(pa.string()))
+            kept = ["" if out else text for text, out in zip(window, left_out, strict=True)]
+            yield splitter.split(pa.array(kept, pa.string()))
 
     def _find_withheld(self, texts: list[str]) -> Sequence[bool]:
         """Return whether each is, or overlaps with, an evaluation text: an empty document then."""

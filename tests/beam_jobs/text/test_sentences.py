@@ -1,13 +1,13 @@
-"""The fast path gives NLTK's sentences, on real reviews and on made-up mess."""
+"""The sentences are NLTK's, on real reviews and on made-up mess, with any parameters."""
 
-import os
+import itertools
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nltk.tokenize.punkt import PunktSentenceTokenizer, PunktTrainer
+from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTrainer
 
 from beam_jobs.reading import detection, fields, work_units
 from beam_jobs.reading.compression import open_uncompressed
@@ -15,34 +15,17 @@ from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.text import sentences
 from beam_jobs.text.cleaning import clean_text
-from beam_jobs.text.sentence_batches import BatchSplitter
 from tests.beam_jobs.dumps import shared_data, text_of
 
 TRAINING = [text_of(i, 6) for i in range(300)] + [
     "He met Mr. Smith of the U.S. on Jan. 5. They left."
 ] * 20
 TRAINED = sentences.train_punkt(TRAINING)
-FAST, NLTK = sentences.SentenceSplitter(TRAINED), PunktSentenceTokenizer(TRAINED)
-BATCHES = BatchSplitter(TRAINED)
+OURS, NLTK = sentences.SentenceSplitter(TRAINED), PunktSentenceTokenizer(TRAINED)
 
 
-def real_reviews(data: Path) -> list[str]:
-    """The texts of every file of reviews, cleaned, and those that cleaning changes as they were,
-    too.
-
-    NLTK needs minutes for all of them, so only every tenth is taken unless ALL_REVIEWS is set.
-    """
-    paths = [str(path) for path in sorted((data / "reviews").glob("*/*"))]
-    texts = []
-    for file in work_units.inspect_files(paths, None, {}, Layout("json_lines"), 0):
-        read = fields.make_review_reader(dict(file.layout.mapping))
-        with open_uncompressed(file.path, file.compression) as stream:
-            records = detection.read_records(stream, file.layout, Tally(), header=True)
-            texts += [read(record[1]).text for record in records if not isinstance(record, Reject)]
-    texts = [text for text in texts if isinstance(text, str)][
-        :: 1 if os.environ.get("ALL_REVIEWS") else 10
-    ]
-    return [version for text in texts for version in {clean_text(text), text}]
+def split(splitter: sentences.SentenceSplitter, texts: list[str]) -> list[list[str]]:
+    return splitter.split(pa.array(texts, pa.string())).to_pylist()
 
 
 def test_training_gives_nltks_parameters():
@@ -77,70 +60,95 @@ MESS = [
 ]
 
 
-@pytest.mark.parametrize("text", MESS)
-def test_special_cases(text):
-    assert FAST.split(text) == NLTK.tokenize(text)
+def test_special_cases_in_one_batch():
+    texts = [*MESS, *(" ".join(text.split()) for text in MESS)]
+    assert split(OURS, texts) == [NLTK.tokenize(text) for text in texts]
+    assert OURS.split(pa.array(texts, pa.string())[5:9]).to_pylist() == [
+        NLTK.tokenize(text) for text in texts[5:9]
+    ]
 
 
 PIECES = st.sampled_from(
     [
         *"abIJ 15.?!,;:-()[]{}\"'“”«»—\n\t",
-        " ",
-        " ",
-        ". ",
-        "! ",
-        "? ",
-        "Mr. ",
-        "U.S.",
-        "e.g.",
-        "...",
-        "word",
-        "It ",
-        "the ",
+        *(" ", " ", ". ", "! ", "? ", "Mr. ", "U.S.", "e.g.", "...", "word", "It ", "the "),
     ]
 )
 
 
-@settings(max_examples=1500)
-@given(st.lists(PIECES, max_size=40).map("".join))
-def test_any_mess(text):
-    assert FAST.split(text) == NLTK.tokenize(text)
-
-
-def split_batch(splitter: BatchSplitter, texts: list[str]) -> list[list[str]]:
-    return splitter.split(pa.array(texts, pa.string())).to_pylist()
-
-
-def test_special_cases_in_one_batch():
-    texts = [*MESS, *(" ".join(text.split()) for text in MESS)]
-    assert split_batch(BATCHES, texts) == [NLTK.tokenize(text) for text in texts]
-    assert BATCHES.split(pa.array(texts, pa.string())[5:9]).to_pylist() == [
-        NLTK.tokenize(text) for text in texts[5:9]
-    ]
-
-
-@settings(max_examples=1500)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(PIECES, max_size=20).map("".join), max_size=6), st.booleans())
 def test_any_mess_in_batches(texts, is_clean):
     if is_clean:
         texts = [" ".join(text.split()) for text in texts]
-    assert split_batch(BATCHES, texts) == [NLTK.tokenize(text) for text in texts]
+    assert split(OURS, texts) == [NLTK.tokenize(text) for text in texts]
 
 
-@pytest.mark.parametrize("parameters", ["trained", "published"])
-def test_every_real_review(parameters):
+WORDS = [
+    *("a", "b", "J.", "Mr.", "mr", "e.g.", "U.S.", "etc", "day", "days-etc.", "x-mr.", "can't"),
+    *("it", "It", "IT", "I", "You'll", "(it)", "well,", "é", "É.", "ñ", "ß.", "字", "字."),
+    *("5", "5.", "1,000.", "-3.", "10-5.", "##", ".", "..", "...", "....", "!", "?", "!!"),
+    *(")", "(", '"', "'", "*", "-", "--", ",", ";", ":", "’", "”"),
+]
+KINDS = ["a", "b", "j", "mr", "it", "i", "day", "##number##", "é", "字", "e.g", "etc", "..", "."]
+
+
+@st.composite
+def parameters(draw) -> PunktParameters:
+    """Draw parameters that say something of WORDS."""
+    drawn = PunktParameters()
+    drawn.abbrev_types = draw(st.sets(st.sampled_from(KINDS)))
+    pair = st.tuples(st.sampled_from(KINDS), st.sampled_from([*KINDS, "it.", "5."]))
+    drawn.collocations = draw(st.sets(pair, max_size=5))
+    drawn.sent_starters = draw(st.sets(st.sampled_from(KINDS)))
+    bits = st.sampled_from(range(0, 128, 2))
+    drawn.ortho_context.update(draw(st.dictionaries(st.sampled_from(KINDS), bits)))
+    return drawn
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    parameters(),
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map("".join),
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=6),
+)
+def test_what_breaks_alone_breaks_before_every_word(drawn, word, following):
+    theirs = PunktSentenceTokenizer(drawn)
+    if sentences.Breaks(drawn).breaks_after(word):
+        assert all(theirs.text_contains_sentbreak(f"{word} {other}") for other in following)
+
+
+@settings(max_examples=60, deadline=None)
+@given(parameters(), st.lists(st.sampled_from([*WORDS, " ", " "]), max_size=30).map("".join))
+def test_any_words_with_any_parameters(drawn, text):
+    clean = " ".join(text.split())
+    ours = split(sentences.SentenceSplitter(drawn), [clean])
+    assert ours == [PunktSentenceTokenizer(drawn).tokenize(clean)]
+
+
+def read_real_reviews(data: Path, count: int) -> list[str]:
+    """Return the first texts of a file of each release, cleaned, and as they were where cleaning
+    changes them.
+    """
+    paths = [str(sorted(folder.iterdir())[0]) for folder in sorted((data / "reviews").iterdir())]
+    texts = []
+    for file in work_units.inspect_files(paths, None, {}, Layout("json_lines"), 0):
+        read = fields.make_review_reader(dict(file.layout.mapping))
+        with open_uncompressed(file.path, file.compression) as stream:
+            records = detection.read_records(stream, file.layout, Tally(), header=True)
+            good = (record[1] for record in records if not isinstance(record, Reject))
+            texts += [read(record).text for record in itertools.islice(good, count)]
+    texts = [text for text in texts if isinstance(text, str)]
+    return [version for text in texts for version in {clean_text(text), text}]
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_real_reviews(count):
     data = shared_data()
-    texts = real_reviews(data)
-    if parameters == "trained":
-        params = sentences.train_punkt(texts[:1500])
-    else:
-        params = sentences.read_punkt_tab(
-            str(data / "nltk_data" / "tokenizers" / "punkt_tab" / "english")
-        )
-    fast, nltk = sentences.SentenceSplitter(params), PunktSentenceTokenizer(params)
-    expected = [nltk.tokenize(text) for text in texts]
-    in_batch = split_batch(BatchSplitter(params), texts)
-    assert len(texts) > 10_000
-    for split in ([fast.split(text) for text in texts], in_batch):
-        different = zip(texts, expected, split, strict=True)
-        assert [text for text, wanted, found in different if wanted != found] == []
+    texts = read_real_reviews(data, count)
+    assert len(texts) > 4 * count
+    tab = str(data / "nltk_data" / "tokenizers" / "punkt_tab" / "english")
+    for known in (TRAINED, sentences.read_punkt_tab(tab)):
+        theirs = PunktSentenceTokenizer(known)
+        pairs = zip(texts, split(sentences.SentenceSplitter(known), texts), strict=True)
+        assert [text for text, found in pairs if found != theirs.tokenize(text)] == []

@@ -6,23 +6,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nltk.tokenize.punkt import PunktParameters
 
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.personal_data import mask_personal_data
-from beam_jobs.text.punkt import PunktParameters
-from beam_jobs.text.sentence_batches import BatchSplitter
 from beam_jobs.text.sentences import SentenceSplitter
 from tests.beam_jobs.cpu_time import is_linear
 
 CHARACTERS = 200_000  # MAX_RAW_EXPANSION × the default of --max-characters
-SPLITTER, BATCHES = SentenceSplitter(PunktParameters()), BatchSplitter(PunktParameters())
+SPLITTER = SentenceSplitter(PunktParameters())
 
 
 def clean_mask_split(text: str) -> None:
     """Do to a text what the two passes of the corpus job do."""
-    masked = mask_personal_data(clean_text(text))[0]
-    SPLITTER.split(masked)
-    BATCHES.split(pa.array([masked]))
+    SPLITTER.split(pa.array([mask_personal_data(clean_text(text))[0]]))
 
 
 def fill(pattern: str, start: str = "", end: str = "") -> tuple[str, str]:
@@ -101,6 +98,7 @@ PIECES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(start=PIECES, pattern=PIECES.filter(bool), end=PIECES)
 def test_repeated_texts_take_no_longer_than_their_length(start, pattern, end):

@@ -137,8 +137,8 @@ def print_plan(form: Any) -> None:
     from flows.configuration.parameters import Addition
     from flows.runner.stage_runner import Plan
     from flows.runner.store import Store
-    from flows.runs.estimate import estimate_run
     from flows.stages.dump import build_dump_stage
+    from flows.ui.plan_page import list_lines
 
     plan = Plan(Store(form.store))
     print_files(form.dump, build_dump_stage(form.dump, plan.store))
@@ -149,7 +149,7 @@ def print_plan(form: Any) -> None:
         settings = form
         domain_adaptation.graph(settings, plan)
     print(json.dumps(settings.model_dump(), indent=2))
-    terminal.print_stages(estimate_run(plan, settings))
+    print("\n".join(list_lines(plan)))
 
 
 def print_files(dump: Any, reviews: Any) -> None:
@@ -247,11 +247,11 @@ def print_scoring_plan(form: Any, parameters: Any, version: dict[str, str]) -> N
     """Print the model that would label, the resolved settings as JSON, then a line per stage."""
     from flows.runner.stage_runner import Plan
     from flows.runner.store import Store
-    from flows.runs.estimate import estimate_run
     from flows.score import build_scoring_graph
+    from flows.ui.plan_page import list_lines
 
     plan = Plan(Store(form.store))
     build_scoring_graph(version, form.model)(parameters, plan)
     print(f"model     {form.model.alias}, version {version['version']}")
     print(json.dumps(form.model_dump(), indent=2))
-    terminal.print_stages(estimate_run(plan, parameters))
+    print("\n".join(list_lines(plan)))

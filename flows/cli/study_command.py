@@ -119,12 +119,12 @@ def print_plan(parameters: Any, loaded: Any) -> None:
     """Print a line per stage and cell: complete or to do."""
     from flows.runner.stage_runner import Plan
     from flows.runner.store import Store
-    from flows.runs.estimate import estimate_run
     from flows.study import build_study_graph
+    from flows.ui.plan_page import list_lines
 
     plan = Plan(Store(parameters.store))
     build_study_graph(loaded)(parameters, plan)
-    terminal.print_stages(estimate_run(plan, parameters))
+    print("\n".join(list_lines(plan)))
     for name, why in loaded.left_out.items():
         print(f"left out  {name if name.startswith('task ') else f'arm {name}'}: {why}")
 

@@ -18,7 +18,6 @@ from flows.runner.store import Stage
 PREVIEW_BYTES = 1 << 20
 """Uncompressed bytes of a file that are looked at."""
 PARQUET_ROWS = 1000
-GUESSED_FILES = 4
 SHOWN = 10
 TEXT_CHARACTERS = 60
 
@@ -98,12 +97,3 @@ def read_preview(file: DumpFile) -> Preview:
     head = list(detection.read_records(io.BytesIO(block), file.layout, Tally(), header=True))
     count = len(head) if is_whole else round(len(head) * file.plain_size / max(len(block), 1))
     return Preview(file, head, count)
-
-
-def guess_reviews(dump: Dump, reviews: Stage) -> int:
-    """Return about how many reviews a dump has, by the first records of its first files."""
-    files = list_files(dump, reviews)
-    counts = [(read_preview(file).count, file.size) for file in files[:GUESSED_FILES]]
-    seen = sum(size for _, size in counts) or 1
-    whole = sum({file.path: file.size for file in files}.values())
-    return round(sum(count for count, _ in counts) * max(1.0, whole / seen))

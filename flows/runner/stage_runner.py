@@ -4,7 +4,6 @@ goes.
 
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +44,7 @@ class ProgressListener(Protocol):
     """Shows what happens to a stage. What it cannot show it drops: it cannot stop a run."""
 
     def on_plan(self, line: str, page: str) -> None:
-        """Show what is to do and about how long it takes: in a line, and as Markdown."""
+        """Show what is to do: in a line, and as Markdown."""
 
     def on_start(self, stage: Stage, log: str) -> None: ...
 
@@ -67,8 +66,6 @@ class Plan:
     store: Store
     champion: Stage | None = None
     stages: list[tuple[Stage, bool]] = field(default_factory=list)
-    at_once: dict[str, int] = field(default_factory=dict)
-    """Fingerprint → how many stages are made at a time with this one."""
 
     def call(self, name: str, function: Callable[[], T]) -> T:
         return function()
@@ -81,11 +78,6 @@ class Plan:
         for chain in chains:
             for stage in chain:
                 self(stage)
-                self.at_once[stage.fingerprint] = min(at_once, len(chains))
-
-    def count_side_by_side(self, stage: Stage) -> int:
-        """Return how many stages share this machine's cores with this one, itself included."""
-        return min(self.at_once.get(stage.fingerprint, 1), os.cpu_count() or 1)
 
 
 @dataclass

@@ -25,7 +25,6 @@ from flows.runner.stage_runner import (
 from flows.runner.store import Stage, Store
 from flows.runs.champion import ChampionLookup, find_champion, register_model
 from flows.runs.engine_check import check_engine
-from flows.runs.estimate import estimate_run
 from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.runs.placement_check import check_placement
 from flows.runs.run_results import publish_results
@@ -114,24 +113,23 @@ def show_plan(
     champion: Champion,
     runner: StageRunner,
 ) -> list[tuple[Stage, float | None]]:
-    """Show what the graph is going to make, and about how long that takes; return the stages that
-    are not complete, as far as they are known, and the seconds of each.
+    """Show what the graph is going to make; return the stages that are not complete, as far as they
+    are known.
 
     It cannot stop a run: what is wrong with the graph is told, and tried again, where it is made.
     """
-    plan, seconds = Plan(runner.store, champion.encoder), dict[str, float | None]()
+    plan = Plan(runner.store, champion.encoder)
     try:
         graph(parameters, plan)
-        made = estimate_run(plan, parameters)
+        line, page = plan_page.format_total(plan), plan_page.render_plan(plan)
+        warning = find_small_budget(plan)
     except Exception as unknown:
-        find_run_logger().warning("how long this takes is not known: %s", unknown)
+        find_run_logger().warning("what this makes is not known: %s", unknown)
     else:
-        seconds |= made.seconds
-        runner.show_plan(plan_page.format_total(made), plan_page.render_plan(made))
-        if warning := find_small_budget(plan):
+        runner.show_plan(line, page)
+        if warning:
             find_run_logger().warning(warning)
-    todo = [stage for stage, is_complete in plan.stages if not is_complete]
-    return [(stage, seconds.get(stage.fingerprint)) for stage in todo]
+    return [(stage, None) for stage, is_complete in plan.stages if not is_complete]
 
 
 def tag_run(store: Store) -> dict[str, str]:

@@ -28,8 +28,9 @@ class PrefectRun:
         from prefect.artifacts import create_markdown_artifact
 
         find_run_logger().info("plan: %s", line)
-        about = "What is to do, and about how long it takes"
-        publish_safely(lambda: create_markdown_artifact(page, key="plan", description=about))
+        publish_safely(
+            lambda: create_markdown_artifact(page, key="plan", description="What is to do")
+        )
 
     def on_start(self, stage: Stage, log: str) -> None:
         from prefect.artifacts import create_progress_artifact

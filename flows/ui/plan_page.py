@@ -1,74 +1,65 @@
-"""A plan as it is shown: what is to do, and about how long it takes."""
+"""A plan as it is shown: its stages, complete or to do, and the steps and tokens of a training."""
 
 from collections import Counter
-from collections.abc import Iterator
 
-from flows.runs.estimate import Estimate
-from flows.runs.small_budget import find_small_budget
+from flows.runner.stage_runner import Plan
+from flows.runner.store import Stage
+from flows.runs.small_budget import count_training, find_small_budget
 
-UNITS = ((86_400 * 2, 86_400, "days"), (5_400, 3_600, "h"), (90, 60, "min"))
-"""From so many seconds on, so many make one of a unit."""
 NAMES = {"pretraining": "pre-training", "finetuning": "fine-tuning"}
 
 
-def format_duration(seconds: float) -> str:
-    """Return seconds with the unit that a person would take."""
-    for least, unit, name in UNITS:
-        if seconds >= least:
-            return f"{seconds / unit:,.{0 if seconds >= 10 * unit else 1}f} {name}"
-    return f"{seconds:.0f} s"
-
-
-def format_total(estimate: Estimate) -> str:
-    """Return how much is to do and about how long it takes, in one line."""
-    todo = len(estimate.todo)
+def format_total(plan: Plan) -> str:
+    """Return how many stages are to do, in one line; a stage that two arms share counts once."""
+    todo = len({stage.fingerprint for stage, is_complete in plan.stages if not is_complete})
+    complete = len({stage.fingerprint for stage, is_complete in plan.stages if is_complete})
     if not todo:
         return "nothing to do: every stage is complete"
-    line = f"{todo} stages to do, about {format_duration(estimate.sum_seconds())}"
-    if estimate.unknown:
-        kinds = " and ".join(NAMES.get(kind, kind) for kind in sorted(estimate.unknown))
-        line += f" without {kinds}: no run on this accelerator has told its speed yet"
-    return line
+    return f"{todo} stage{'s' if todo > 1 else ''} to do, {complete} complete"
 
 
-def format_source(estimate: Estimate) -> str:
-    """Return whose speeds the estimate goes by."""
-    guessed = [NAMES.get(kind, kind) for kind in sorted(estimate.guessed)]
-    if not guessed:
-        return "by the speed of earlier stages in this store"
-    if estimate.measured:
-        return (
-            "by the speed of earlier stages in this store; there was none of "
-            f"{', '.join(guessed)} yet"
-        )
-    return (
-        "by the speed of another machine, two cores of an AMD EPYC: no stage of this store has "
-        "told this one's yet"
-    )
+def list_lines(plan: Plan) -> list[str]:
+    """Return a line for each stage: its state, kind, fingerprint and label, and what a training
+    goes through; then the total, and what speaks against the plan.
+    """
+    lines = []
+    for stage, is_complete in plan.stages:
+        state, about = "complete" if is_complete else "to do", describe_training(stage)
+        lines.append(f"{state:<10}{stage.name:<14}{stage.fingerprint}  {stage.label}{about}")
+    lines.append(format_total(plan))
+    if warning := find_small_budget(plan):
+        lines.append(f"warning: {warning}")
+    return lines
 
 
-def list_kinds(estimate: Estimate) -> Iterator[tuple[str, int, str]]:
-    """Yield kind, number and time of the stages to do, in the order of the graph."""
-    numbers = Counter(stage.name for stage in estimate.todo)
-    for kind, n in numbers.items():
-        took = [estimate.seconds[s.fingerprint] for s in estimate.todo if s.name == kind]
-        known = [seconds for seconds in took if seconds is not None]
-        time = format_duration(estimate.sum_seconds(kind)) if any(known) else "–"
-        yield NAMES.get(kind, kind), n, time if known else "not known"
+def describe_training(stage: Stage) -> str:
+    """Return `, 6,000 steps, 24.6 M tokens` of a pre-training whose steps are known."""
+    counted = count_training(stage) if stage.name == "pretraining" else None
+    return f", {counted[0]:,} steps, {counted[1] / 1e6:,.1f} M tokens" if counted else ""
 
 
-def render_plan(estimate: Estimate) -> str:
-    """Return the plan as Markdown: the total, a row per kind of stage, what speaks against it."""
-    rows = [f"| {kind} | {n} | {time} |" for kind, n, time in list_kinds(estimate)]
-    table = ["| stages | to do | about |", "| --- | ---: | ---: |", *rows] if rows else []
-    complete = sum(is_complete for _, is_complete in estimate.plan.stages)
-    warning = find_small_budget(estimate.plan)
+def render_plan(plan: Plan) -> str:
+    """Return the plan as Markdown: the total, a row for each kind of stage, a line for each
+    pre-training to do, what speaks against the plan.
+    """
+    stages = {stage.fingerprint: (stage, is_complete) for stage, is_complete in plan.stages}
+    todo = Counter(stage.name for stage, is_complete in stages.values() if not is_complete)
+    complete = Counter(stage.name for stage, is_complete in stages.values() if is_complete)
+    kinds = dict.fromkeys(stage.name for stage, _ in stages.values())
+    trainings = [
+        f"- {stage.label}{about}"
+        for stage, is_complete in stages.values()
+        if not is_complete and (about := describe_training(stage))
+    ]
+    warning = find_small_budget(plan)
     return "\n".join(
         [
-            f"**{format_total(estimate)}**, {format_source(estimate)}. {complete} stages are "
-            "complete already.",
+            f"**{format_total(plan)}**",
             "",
-            *table,
+            "| stage | to do | complete |",
+            "| --- | ---: | ---: |",
+            *(f"| {NAMES.get(kind, kind)} | {todo[kind]} | {complete[kind]} |" for kind in kinds),
+            *(["", *trainings] if trainings else []),
             *(["", f"**Warning:** {warning}"] if warning else []),
         ]
     )

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from flows.configuration.parameters import Addition, Parameters
     from flows.runner.store import Manifest, Stage
-    from flows.runs.estimate import Estimate
 
 LINE_SECONDS = 10.0
 """Time between two plain lines about the same stage."""
@@ -123,20 +122,3 @@ def run_in_terminal(
             finally:
                 graph_run.LISTENERS.remove(terminal)
                 prefect_server.flush_prefect()
-
-
-def print_stages(estimate: "Estimate") -> None:
-    """Print a line per stage: complete or to do, which, its fingerprint, and about how long it
-    takes; then all of them, and what speaks against the plan.
-    """
-    from flows.runs.small_budget import find_small_budget
-    from flows.ui.plan_page import format_duration, format_source, format_total
-
-    for stage, is_complete in estimate.plan.stages:
-        state = "complete" if is_complete else "to do"
-        seconds = estimate.seconds.get(stage.fingerprint)
-        time = format_duration(seconds) if seconds else ""
-        print(f"{state:<10}{stage.name:<14}{stage.fingerprint}  {time:>8}  {stage.label}")
-    print(f"{format_total(estimate)}, {format_source(estimate)}")
-    if warning := find_small_budget(estimate.plan):
-        print(f"warning: {warning}")

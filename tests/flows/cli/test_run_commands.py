@@ -49,8 +49,9 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     assert "          1 stars   the kettle 0 boils" in lines
     assert len([line for line in lines if "boils" in line]) == 10
     assert not list((tmp_path / "store").glob("corpus/*"))
-    [estimate] = [line for line in lines if " stages to do" in line]
-    assert re.match(r"31 stages to do, about [\d.]+ (s|min), by the speed of another", estimate)
+    assert [line for line in lines if " stages to do" in line] == ["31 stages to do, 0 complete"]
+    [training] = [line for line in lines if re.match("to do +pretraining ", line)]
+    assert training.endswith(", 1,200 steps, 2.5 M tokens")
     assert "What pays is a published encoder" in lines[-1], "a warning comes last, where it is seen"
 
 

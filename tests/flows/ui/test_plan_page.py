@@ -1,0 +1,73 @@
+"""A plan lists its stages, complete or to do, and the steps and tokens of each training."""
+
+import pytest
+
+from flows.configuration.parameters import Parameters
+from flows.configuration.settings import fill_parameters
+from flows.runner.stage_runner import Plan, StageRunner
+from flows.runner.store import Stage, Store
+from flows.runs import graph_run
+from flows.runs.small_budget import count_training
+from flows.stages.pretraining import build_pretraining_stage
+from flows.ui import plan_page
+from flows.ui.promotion import Champion
+
+SHARDS = Stage("shards", 1, {"max_length": 128})
+
+
+def plan_stages(store, *stages):
+    plan = Plan(store)
+    for stage in stages:
+        plan(stage)
+    return plan
+
+
+def test_stages_are_complete_or_to_do_and_a_shared_one_counts_once(tmp_path):
+    store = Store(tmp_path)
+    training = build_pretraining_stage(fill_parameters(["pretraining.steps=2000"]), SHARDS)
+    store.publish(SHARDS, {})
+    plan = plan_stages(store, SHARDS, training, SHARDS, training)
+    assert plan_page.format_total(plan) == "1 stage to do, 1 complete"
+    shards, trained, *_ = plan_page.list_lines(plan)
+    assert shards.split() == ["complete", "shards", SHARDS.fingerprint, SHARDS.label]
+    assert trained.startswith("to do     pretraining   ")
+    assert trained.endswith(f"  {training.label}, 2,000 steps, 4.1 M tokens")
+    page = plan_page.render_plan(plan)
+    assert "| shards | 0 | 1 |\n| pre-training | 1 | 0 |" in page
+    assert f"\n- {training.label}, 2,000 steps, 4.1 M tokens\n" in page
+    done = plan_stages(store, SHARDS)
+    assert plan_page.format_total(done) == "nothing to do: every stage is complete"
+
+
+@pytest.mark.parametrize("told", [{"same_tokens_as": "0" * 16}, {"same_flops_as": "0" * 16}])
+def test_steps_that_another_training_decides_are_not_told(told):
+    stage = build_pretraining_stage(fill_parameters([]), SHARDS)
+    equal = Stage("pretraining", 1, {**stage.parameters, "steps": 0, **told}, stage.inputs)
+    assert count_training(equal) is None
+    assert plan_page.describe_training(equal) == ""
+
+
+def test_shards_of_the_users_own_tell_their_length(tmp_path):
+    (tmp_path / "shards.json").write_text('{"max_length": 512}')
+    shards = Stage("external", 1, {}, result={"path": str(tmp_path)})
+    stage = build_pretraining_stage(fill_parameters(["pretraining.steps=10"]), shards)
+    assert count_training(stage) == (10, 10 * 16 * 512)
+
+
+def test_a_plan_that_cannot_be_made_stops_no_run(tmp_path, heard):
+    class Listener:
+        def on_plan(self, line, page):
+            lines.append(line)
+
+    lines: list[str] = []
+    runner = StageRunner(Store(tmp_path), [Listener()], tracking=None)
+    form = Parameters(store=str(tmp_path))
+
+    def break_down(parameters, make):
+        raise ConnectionError("the store of objects is away")
+
+    graph_run.show_plan(break_down, form, Champion(), runner)
+    assert lines == []
+    assert "the store of objects is away" in heard.text
+    graph_run.show_plan(lambda p, make: make(Stage("report", 1, {})), form, Champion(), runner)
+    assert lines == ["1 stage to do, 0 complete"]

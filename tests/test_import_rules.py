@@ -14,8 +14,6 @@ MAY_NOT_IMPORT = {
 EXCEPTIONS = {("beam_jobs/scoring/classifier.py", "torch")}
 ONLY_IN = {
     "mlflow": {
-        "flows/servers/mlflow_application.py",
-        "flows/servers/server_start.py",
         "model/tracking/mlflow_client.py",
         "model/tracking/mlflow_run.py",
         "model/tracking/registry.py",

@@ -9,8 +9,6 @@ from beam_jobs.job.errors import UserError
 
 GROUP_VARIABLE = "AMAZON_ELECTRA_STORE_GROUP"
 """Environment variable: `true` lets the store's group read and write too."""
-OURS = ("logs", "mlflow", "prefect", "runs")
-"""Folders of a store that hold databases, logs and settings."""
 PASSWORDS = ("PREFECT_SERVER_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME")
 """Environment variables that make the two servers ask for a password."""
 PEOPLE = range(1000, 60_000)
@@ -20,11 +18,9 @@ PEOPLE = range(1000, 60_000)
 def restrict_store(root: Path) -> None:
     """Make a store's folder, and let nobody else read what this process and its children write.
 
-    Folders get 700 and files 600, with AMAZON_ELECTRA_STORE_GROUP=true 770 and 660. Our folders of
-    an earlier version, which everybody could read, are closed.
+    Folders get 700 and files 600, with AMAZON_ELECTRA_STORE_GROUP=true 770 and 660.
     """
-    umask = 0o007 if is_shared_with_group() else 0o077
-    os.umask(umask)
+    os.umask(0o007 if is_shared_with_group() else 0o077)
     try:
         root.mkdir(parents=True, exist_ok=True)
         if not os.access(root, os.W_OK | os.X_OK):
@@ -33,9 +29,6 @@ def restrict_store(root: Path) -> None:
         raise UserError(
             f"--store {root}: cannot be written: {error.strerror}; choose another folder"
         ) from None
-    for folder in (root / name for name in OURS):
-        if folder.is_dir() and folder.stat().st_uid == os.getuid():
-            folder.chmod(folder.stat().st_mode & ~umask & 0o7777)
 
 
 def is_shared_with_group() -> bool:

@@ -1,4 +1,4 @@
-"""Ports and health checks of the servers, and what it means when one does not start."""
+"""Ports and health checks of the servers."""
 
 import signal
 import socket
@@ -10,18 +10,10 @@ from collections.abc import Callable
 from flows.runner.processes import Child
 from flows.servers.settings import HOST
 
-START_SECONDS = 180.0
+START_SECONDS = 300.0
 """The first start creates the database, which took 8 s on two idle cores."""
 ANSWER_SECONDS = 10.0
 """A loaded server takes seconds to answer; it is not away for that."""
-DATABASE_REMEDIES = {
-    "out-of-date database schema": "the MLflow database is of an older version: copy it, "
-    "then `mlflow db upgrade URI`",
-    "Can't locate revision": "the database is newer than the installed package: upgrade that, "
-    "or use another --store",
-    "no such table": "the database is not complete: use another --store, or put back a copy of it",
-}
-"""What to do, by the words of the last lines of a server that ended."""
 
 
 class ServerFailed(RuntimeError):
@@ -61,20 +53,10 @@ def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> 
     deadline = time.monotonic() + START_SECONDS
     while not check():
         if process.has_ended():
-            raise ServerFailed(
-                f"{name} did not start: {explain_exit(process)} (log: {process.log})"
-            )
+            cause = process.find_cause()
+            raise ServerFailed(f"{name} did not start: {cause} (log: {process.log})")
         if time.monotonic() > deadline:
             raise ServerFailed(
                 f"{name} gave no answer in {START_SECONDS:.0f} s (log: {process.log})"
             )
         time.sleep(0.1)
-
-
-def explain_exit(process: Child) -> str:
-    """Return why a server ended: the remedy for its last words where we know one."""
-    words = process.read_log_end()
-    return next(
-        (remedy for part, remedy in DATABASE_REMEDIES.items() if part in words),
-        process.find_cause(),
-    )

@@ -34,7 +34,7 @@ def start_mlflow_server(store: Path, port: int) -> Child:
     folder.mkdir(parents=True, exist_ok=True)
     artifacts = ["--artifacts-destination", str(folder / "artifacts")]
     address = ["--host", HOST, "--port", str(port), "--workers", "1"]
-    command = [sys.executable, "-m", "flows.servers.server_start", "mlflow", *address, *artifacts]
+    command = [sys.executable, "-m", "mlflow", "server", *address, *artifacts]
     settings = {
         **NO_TELEMETRY,
         "MLFLOW_BACKEND_STORE_URI": resolve_mlflow_database(store),
@@ -43,8 +43,6 @@ def start_mlflow_server(store: Path, port: int) -> Child:
     if os.environ.get("MLFLOW_TRACKING_USERNAME"):
         command += ["--app-name", "basic-auth"]
         settings |= write_mlflow_access(folder)
-    else:
-        command += ["--app-name", "amazon-electra"]
     return Child(command, store / "logs" / "mlflow.log", settings)
 
 

@@ -1,4 +1,6 @@
-"""Prefect's own server, changed in its names, WebSockets, pages, SQLite, tables and start.
+"""Prefect's own application behind four guards, each a middleware.
+
+`python -m flows.servers.prefect_application --host HOST --port PORT` serves it.
 
 - It answers under its own names alone. A page that makes its own name stand for this machine's
   address would else pass for the UI, and start runs.
@@ -6,68 +8,78 @@
   so any page in a browser on this machine could else send events and read the history.
 - Its pages may load and send nothing elsewhere: Prefect's newer UI brings a package that reports to
   a third party, and the Markdown of an artifact may name an image of any server.
-- SQLite transactions begin with the write lock. Prefect begins most of them DEFERRED: they read
-  first, and if another connection commits before they write, SQLite can't let them go on and
-  refuses at once ("database is locked", no time-out helps). The API then answers 503; clients
-  retry, the UI does not: a click on Submit or Resume is lost. Begun IMMEDIATE they wait for each
-  other, as Prefect's own `with_for_update` transactions do
-  (prefect/server/models/deployments.py, `mark_deployments_ready`).
-- A new store's database gets its tables as a copy of an earlier one's (prefect_tables.py).
-- After a time away it gives runs, which could send no heartbeat, their full time anew.
+- A change that the database could not take, since another connection was writing, is tried again.
+  Prefect answers it with 503, which its clients repeat and its UI does not: a click on Submit or
+  Resume would be lost.
 """
 
+import argparse
+import asyncio
 import os
+import random
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-import sqlalchemy as sa
+import uvicorn
 from prefect.server.api import server
-from prefect.server.database import dependencies
-from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
-from prefect.server.utilities.database import get_dialect
-from prefect.settings import (
-    PREFECT_API_DATABASE_CONNECTION_URL,
-    PREFECT_SERVER_CORS_ALLOWED_ORIGINS,
-)
-from sqlalchemy.exc import OperationalError, ProgrammingError
-from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
+from prefect.settings import PREFECT_SERVER_CORS_ALLOWED_ORIGINS
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.status import WS_1008_POLICY_VIOLATION
+from starlette.requests import Request
+from starlette.status import HTTP_503_SERVICE_UNAVAILABLE, WS_1008_POLICY_VIOLATION
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from flows.servers.prefect_tables import make_tables
-from flows.servers.settings import LOST_RUNS, LOST_SECONDS
-
-Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 LOCAL_NAMES = ["127.0.0.1", "localhost"]
 HOSTS_VARIABLE = "AMAZON_ELECTRA_PREFECT_HOSTS"
 """Environment variable with further names, separated by commas, under which browsers and workers
 reach the server.
 """
+ATTEMPTS = 12
+"""Of a change that meets 503; the pauses between them add up to half a minute at most."""
+MAX_PAUSE_SECONDS = 4.0
 
 
-class ImmediateSqlite(AioSqliteConfiguration):
-    """Prefect's SQLite configuration with transactions that begin as writes."""
+class RetryMiddleware:
+    """Repeats a change that is answered with 503; nothing of a refused transaction was written."""
 
-    @asynccontextmanager
-    async def begin_transaction(
-        self, session: AsyncSession, with_for_update: bool = False
-    ) -> AsyncGenerator[AsyncSessionTransaction]:
-        async with session.begin() as transaction:
-            mode = SQLITE_BEGIN_MODE.set("IMMEDIATE")
-            try:
-                await session.connection()
-            finally:
-                # Sessions opened inside, which only read, must not ask for the lock that this one
-                # has.
-                SQLITE_BEGIN_MODE.reset(mode)
-            yield transaction
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self.app(scope, receive, send)
+            return
+        body = await Request(scope, receive).body()
+        for attempt in range(1, ATTEMPTS + 1):
+            is_last = attempt == ATTEMPTS
+            if not await self.forward(scope, body, receive, send, is_last):
+                return
+            await asyncio.sleep(random.uniform(0, min(0.05 * 2**attempt, MAX_PAUSE_SECONDS)))
+
+    async def forward(
+        self, scope: Scope, body: bytes, receive: Receive, send: Send, is_last: bool
+    ) -> bool:
+        """Pass the request on, and its answer back; return whether that was 503 and is dropped."""
+        request: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        refused = False
+
+        async def receive_again() -> Message:
+            return request.pop() if request else await receive()
+
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal refused
+            if message["type"] == "http.response.start":
+                refused = message["status"] == HTTP_503_SERVICE_UNAVAILABLE and not is_last
+            if not refused:
+                await send(message)
+
+        try:
+            await self.app(dict(scope), receive_again, send_unless_refused)
+        except Exception:
+            if not refused:  # Starlette raises the error once more that it has answered
+                raise
+        return refused
 
 
 class WebSocketOriginMiddleware:
@@ -132,19 +144,17 @@ def build_content_policy(origins: Iterable[str]) -> str:
     )
 
 
-def create_app() -> TrustedHostMiddleware:
-    """Return Prefect's application behind checks of the name and the origin of a request.
+def create_app() -> ASGIApp:
+    """Return Prefect's application behind the guards; its own services reach it directly."""
+    return guard_app(server.create_app(), list_host_names(), read_allowed_origins())
 
-    Prefect's own services reach the application directly.
-    """
-    url = PREFECT_API_DATABASE_CONNECTION_URL.value()
-    if get_dialect(url).name == "sqlite":
-        dependencies.set_database_config(ImmediateSqlite(connection_url=url))
-    app = server.create_app()
-    app.router.lifespan_context = prepare_database_at_start(app.router.lifespan_context)
-    origins = read_allowed_origins()
-    guarded = WebSocketOriginMiddleware(ContentPolicyMiddleware(app, origins), origins)
-    return TrustedHostMiddleware(guarded, list_host_names(), www_redirect=False)
+
+def guard_app(app: ASGIApp, names: list[str], origins: list[str]) -> ASGIApp:
+    """Return an application that answers under these names and to pages of these origins."""
+    guarded = ContentPolicyMiddleware(RetryMiddleware(app), origins)
+    return TrustedHostMiddleware(
+        WebSocketOriginMiddleware(guarded, origins), names, www_redirect=False
+    )
 
 
 def read_allowed_origins() -> list[str]:
@@ -159,30 +169,15 @@ def list_host_names() -> list[str]:
     return [*LOCAL_NAMES, *filter(None, names)]
 
 
-def prepare_database_at_start(lifespan: Lifespan) -> Lifespan:
-    """Return a lifespan that first makes a new database's tables, or gives each run in an old one
-    its time anew before the server looks for lost runs.
-
-    The deadline for a run's next heartbeat is in the database, and Prefect reads it first of all.
-    """
-
-    @asynccontextmanager
-    async def prepare_then_run(app: Any) -> AsyncGenerator[Any]:
-        await make_tables()
-        # A new database of PostgreSQL has no tables yet.
-        with suppress(OperationalError, ProgrammingError):
-            await renew_heartbeat_deadlines()
-        async with lifespan(app) as state:
-            yield state
-
-    return prepare_then_run
-
-
-async def renew_heartbeat_deadlines() -> None:
-    """Let every run that is waited for send its next heartbeat from now on."""
-    db = dependencies.provide_database_interface()
-    ours = sa.select(db.Automation.id).where(db.Automation.name == LOST_RUNS)
-    buckets = sa.update(db.AutomationBucket).where(db.AutomationBucket.automation_id.in_(ours))
-    deadline = datetime.now(UTC) + timedelta(seconds=LOST_SECONDS)
-    async with db.session_context(begin_transaction=True) as session:
-        await session.execute(buckets.values(end=deadline))
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Prefect's server behind our guards")
+    parser.add_argument("--host", default=LOCAL_NAMES[0])
+    parser.add_argument("--port", type=int, default=4200)
+    address = parser.parse_args()
+    uvicorn.run(
+        create_app(),
+        host=address.host,
+        port=address.port,
+        log_level="warning",
+        timeout_keep_alive=5,
+    )

@@ -6,11 +6,11 @@ its own on the same database, so that the UI shows the run later. A server liste
 keeps its data in the store and opens no connection to another machine.
 """
 
+import atexit
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 from flows.runner.processes import Child
@@ -40,22 +40,13 @@ WITHOUT_SERVICES = {
     )
 }
 """Services that a server which lives for one run does not need."""
-WITHOUT_BLOCKS = {
-    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",
-    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
-}
-"""Nor does a run need the types of Prefect's blocks, which cost a new store's server 2.5 of its 7.6
-CPU seconds. The server of `up` registers them when it starts: it would not if this one left the
-note that they are.
-"""
 
 
 def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
     """Start a Prefect server on the store; the caller waits until it answers."""
     (store / "prefect").mkdir(parents=True, exist_ok=True)
     address = ["--host", HOST, "--port", str(port)]
-    options = ["--log-level", "warning", "--timeout-keep-alive", "5"]
-    command = [sys.executable, "-m", "flows.servers.server_start", "prefect", *address, *options]
+    command = [sys.executable, "-m", "flows.servers.prefect_application", *address]
     url = f"http://{HOST}:{port}/api"
     own = {"PREFECT_SERVER_UI_API_URL": url, **build_csrf_settings(port), **SERVER}
     for name in DATABASE_NAMES:
@@ -82,19 +73,6 @@ def set_database_driver(url: str, driver: str) -> str:
     return re.sub(r"^postgres(ql)?(\+\w+)?://", f"postgresql+{driver}://", url)
 
 
-class PrefectServer:
-    """A Prefect server for one run; ready once `wait` returns."""
-
-    def __init__(self, store: Path, port: int):
-        self.url = f"http://{HOST}:{port}/api"
-        settings = {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_BLOCKS, **WITHOUT_SERVICES}
-        self.process = start_prefect_server(store, port, settings)
-
-    def wait(self) -> None:
-        health = f"{self.url}/health"
-        wait_until_healthy("the Prefect server", self.process, lambda: is_healthy(health))
-
-
 def find_running_servers(store: Path) -> dict[str, str]:
     """Return the addresses of the servers that `up` keeps for this store, if they answer."""
     state = store_lock.read_server_state(store)
@@ -103,32 +81,19 @@ def find_running_servers(store: Path) -> dict[str, str]:
     return {}
 
 
-@contextmanager
-def connect_prefect(store: Path) -> Iterator[PrefectServer | None]:
-    """Set this process's environment up for a Prefect server.
+def connect_prefect(store: Path) -> None:
+    """Set this process's environment up for a Prefect server; start one if there is none.
 
-    Yields the server if one was started for the block, which then must `wait` for it.
+    It ends last of all with this process: Prefect's own end sends it what still waits.
     """
     url = os.environ.get("PREFECT_API_URL")
     if not url and (servers := find_running_servers(store)):
         url = f"{servers['prefect']}/api"
-    if url:
-        os.environ.update(build_client_environment(store, url))
-        yield None
-        return
-    server = PrefectServer(store, find_free_port())
-    try:
-        os.environ.update(build_client_environment(store, server.url))
-        yield server
-    finally:
-        server.process.end()
-
-
-def flush_prefect(seconds: float = 5.0) -> None:
-    """Send the task states and logs that still wait, before the server ends."""
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogWorker
-
-    for worker in (EventsWorker, APILogWorker):
-        with suppress(Exception):
-            worker.drain_all(timeout=seconds)
+    if not url:
+        port = find_free_port()
+        url = f"http://{HOST}:{port}/api"
+        without = {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES}
+        process = start_prefect_server(store, port, without)
+        atexit.register(process.end)
+        wait_until_healthy("the Prefect server", process, lambda: is_healthy(f"{url}/health"))
+    os.environ.update(build_client_environment(store, url))

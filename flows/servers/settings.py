@@ -13,14 +13,16 @@ PART_FLOW = "run-stage"
 DUMP_EVENT = "reviews.dump.arrived"
 """Event that makes the watcher look at once; a storage notification or a webhook emits it."""
 READY_FILE = Path("logs", "deployments.ready")
-"""File in the store in which the process that serves the deployments identifies itself."""
+"""File in the store that is there once the deployments are served."""
 
 HEARTBEAT_SECONDS = 30
 """Time between two heartbeats of a flow run; Prefect's default is 180, its minimum is 30."""
-LOST_SECONDS = 4 * HEARTBEAT_SECONDS
-"""A run without a heartbeat for so long is marked Crashed: three heartbeats and a margin."""
-LOST_RUNS = "lost runs are crashed"
-"""Name of the automation that does so; the server finds its deadlines by it when it starts."""
+LOST_SECONDS = 900
+"""A run without a heartbeat for so long is marked Crashed: longer than the eight minutes for which
+a run outlives a server that is away, so that none is taken for lost when it comes back.
+"""
+LOST_PART_SECONDS = 4 * HEARTBEAT_SECONDS
+"""The same for a run that makes a stage of another one, which then has another worker make it."""
 
 NO_TELEMETRY = {
     "DO_NOT_TRACK": "true",

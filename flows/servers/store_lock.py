@@ -1,11 +1,8 @@
-"""Who holds a store: the lock and `servers.json` of `amazon-electra up`, and if it still lives.
-
-A process is known by its number and its birth: after a crash or a reboot the number alone may be
-another process's.
-"""
+"""Who holds a store: the lock and `servers.json` of `amazon-electra up`."""
 
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,44 +13,10 @@ import psutil
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.locks import try_lock
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-ROUNDING_SECONDS = 1.0
-
-
-def identify_this_process() -> dict[str, Any]:
-    """Return what this process writes into a file to be found by."""
-    born = read_birth_seconds(psutil.Process())
-    return {"pid": os.getpid(), "born": born, "boot": read_boot_id()}
-
-
-def read_birth_seconds(process: psutil.Process) -> float:
-    """Return the seconds from the machine's start to the process's.
-
-    They stay the same when the clock is set.
-    """
-    return process.create_time() - psutil.boot_time()
-
-
-def read_boot_id() -> str:
-    """Return what tells one start of the machine from another."""
-    return BOOT_ID.read_text().strip() if BOOT_ID.exists() else f"{psutil.boot_time():.0f}"
-
-
-def find_live_owner(file: Path) -> psutil.Process | None:
-    """Return the process that identified itself in this file, if it lives."""
-    with suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
-        owner = json.loads(file.read_text())
-        process = psutil.Process(owner["pid"])
-        apart = abs(owner["born"] - read_birth_seconds(process))
-        is_same = owner["boot"] == read_boot_id() and apart < ROUNDING_SECONDS
-        if is_same and process.status() != psutil.STATUS_ZOMBIE:
-            return process
-    return None
-
 
 @contextmanager
 def hold_store(store: Path) -> Iterator[None]:
-    """Hold the store for one `up`; remove the `servers.json` of an earlier one, and our own."""
+    """Hold the store for one `up`; UserError where another one holds it."""
     try:
         store.mkdir(parents=True, exist_ok=True)
         lock = open(store / "up.lock", "a+")  # noqa: SIM115 - closed below
@@ -65,7 +28,7 @@ def hold_store(store: Path) -> Iterator[None]:
         if not try_lock(lock):
             raise store_in_use_error(store)
         lock.truncate(0)
-        lock.write(json.dumps(identify_this_process()))
+        lock.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
         lock.flush()
         (store / "servers.json").unlink(missing_ok=True)
         try:
@@ -87,11 +50,22 @@ def is_up(store: Path) -> bool:
         return not try_lock(lock)
 
 
-def read_server_state(store: Path) -> dict[str, Any]:
-    """Return the servers' addresses and the identity of the `up` that wrote them; empty if it died.
+def find_owner(store: Path) -> psutil.Process | None:
+    """Return the process of this host that holds the store, if one does."""
+    with suppress(OSError, ValueError, psutil.Error):
+        if is_up(store):
+            owner = json.loads((store / "up.lock").read_text())
+            if owner["host"] == socket.gethostname():
+                return psutil.Process(owner["pid"])
+    return None
 
-    `up` writes them once all is well.
+
+def read_server_state(store: Path) -> dict[str, Any]:
+    """Return what `up` wrote once all was well: the servers' addresses, its number, its start.
+
+    Empty where it has not, or has ended.
     """
-    if not find_live_owner(store / "servers.json"):
-        return {}
-    return json.loads((store / "servers.json").read_text())
+    with suppress(FileNotFoundError):
+        if is_up(store):
+            return json.loads((store / "servers.json").read_text())
+    return {}

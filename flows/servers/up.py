@@ -1,7 +1,8 @@
-"""`amazon-electra up`, `status`, `down`: both servers and the deployments, kept alive by a process.
+"""`amazon-electra up`, `status`, `down`: both servers and the deployments.
 
-That process holds a lock on the store and writes `servers.json`; `status` and `down` read those
-two. Everything it starts ends with it, however it ends.
+`up` holds a lock on the store and writes `servers.json`; `status` and `down` read those two. When
+one of the processes ends, `up` says so and ends with an error; starting it again is a service
+manager's job. Everything it starts ends with it, however it ends.
 """
 
 import os
@@ -10,9 +11,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -21,15 +23,13 @@ from beam_jobs.job.files import write_json
 from flows.runner.processes import PYTHON_ENVIRONMENT, Child
 from flows.servers import health, settings
 from flows.servers.access import check_passwords
-from flows.servers.health import ServerFailed, is_healthy
+from flows.servers.health import ServerFailed, is_healthy, wait_until_healthy
 from flows.servers.mlflow_server import start_mlflow_server
 from flows.servers.prefect_server import start_prefect_server
-from flows.servers.service import Service, print_message, trim_log
 from flows.servers.settings import HOST, READY_FILE
 from flows.servers.store_lock import (
-    find_live_owner,
+    find_owner,
     hold_store,
-    identify_this_process,
     is_up,
     read_server_state,
     store_in_use_error,
@@ -37,16 +37,24 @@ from flows.servers.store_lock import (
 
 WATCH_SECONDS = 1.0
 DOWN_SECONDS = 120.0
-"""Three services, one after the other, each with the grace of its jobs; and as much again for a
+"""Three processes, one after the other, each with the grace of its jobs; and as much again for a
 loaded machine.
 """
 HEALTH_PATHS = {"prefect": "/api/health", "mlflow": "/health"}
 
 
+class Service(NamedTuple):
+    """A process of `up`: how it is started, and how one sees that it is well."""
+
+    name: str
+    start: Callable[[], Child]
+    is_well: Callable[[], bool]
+
+
 def run_servers(
     store: Path, prefect_port: int, mlflow_port: int, without_password: bool = False
 ) -> None:
-    """Start everything, watch over it, and return when interrupted."""
+    """Start everything; return when interrupted, raise ServerFailed when a process ends."""
     health.interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
     check_passwords(without_password)
     with hold_store(store):
@@ -57,24 +65,26 @@ def run_servers(
             "mlflow": f"http://{HOST}:{mlflow_port}",
         }
         os.environ.update(settings.build_client_environment(store, f"{addresses['prefect']}/api"))
-        services = list_services(store, prefect_port, mlflow_port)
+        running: dict[str, Child] = {}
         try:
-            for service in services:
-                service.start()
-                print_message(f"{service.name} is up")
-            state = {**addresses, **identify_this_process(), "started": time.time()}
+            for service in list_services(store, prefect_port, mlflow_port):
+                running[service.name] = service.start()
+                wait_until_healthy(service.name, running[service.name], service.is_well)
+                print(f"{service.name} is up", file=sys.stderr, flush=True)
+            state = {**addresses, "pid": os.getpid(), "started": time.time()}
             write_json(store / "servers.json", state)
             print_addresses(addresses)
             while True:
                 time.sleep(WATCH_SECONDS)
-                for service in services:
-                    service.watch()
-                trim_log(locate_up_log(store))
+                for name, process in running.items():
+                    if process.has_ended():
+                        cause = f"{name} ended: {process.find_cause()}"
+                        raise ServerFailed(f"{cause} (log: {process.log}); `up` ends with it")
         except KeyboardInterrupt:
-            print_message("ending")
+            print("ending", file=sys.stderr, flush=True)
         finally:
-            for service in reversed(services):
-                service.end()
+            for process in reversed(running.values()):
+                process.end()
 
 
 def list_services(store: Path, prefect_port: int, mlflow_port: int) -> list[Service]:
@@ -95,7 +105,7 @@ def list_services(store: Path, prefect_port: int, mlflow_port: int) -> list[Serv
         Service(
             "deployments",
             lambda: start_deployments(store, mlflow_port),
-            lambda: are_deployments_served(store),
+            (store / READY_FILE).exists,
         ),
     ]
 
@@ -109,11 +119,6 @@ def start_deployments(store: Path, mlflow_port: int) -> Child:
         "PREFECT_RUNNER_POLL_FREQUENCY": "3",
     }
     return Child(command, store / "logs" / "deployments.log", environment)
-
-
-def are_deployments_served(store: Path) -> bool:
-    """Return whether the process that said it serves the deployments still lives."""
-    return find_live_owner(store / READY_FILE) is not None
 
 
 def locate_up_log(store: Path) -> Path:
@@ -172,23 +177,21 @@ def print_status(store: Path) -> bool:
     health_by_name = {name: is_healthy(state[name] + path) for name, path in HEALTH_PATHS.items()}
     for name, is_well in health_by_name.items():
         print(f"{name:<12}{state[name]}  {'well' if is_well else 'gives no answer'}")
-    is_served = are_deployments_served(store)
-    print(f"{'deployments':<12}{'served' if is_served else 'not served'}")
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state["started"]))
     print(f"{'since':<12}{since}, process {state['pid']}")
-    return is_served and all(health_by_name.values())
+    return all(health_by_name.values())
 
 
 def stop_servers(store: Path) -> None:
     """End what `up` started, or is starting, and wait for it."""
     deadline, terminated = time.monotonic() + DOWN_SECONDS, None
     while is_up(store):
-        process = find_live_owner(store / "up.lock")
-        if process and process != terminated:
-            terminate_process(store, process)
-            terminated = process
+        owner = find_owner(store)
+        if owner and owner != terminated:
+            terminate_process(store, owner)
+            terminated = owner
         if time.monotonic() > deadline:
-            who = f"process {process.pid}" if process else "the process that holds up.lock"
+            who = f"process {owner.pid}" if owner else "the process that holds up.lock"
             raise ServerFailed(
                 f"{store} is still up after {DOWN_SECONDS:.0f} s: {who} does not end; kill it"
             )
@@ -229,4 +232,4 @@ def check_ports(prefect_port: int, mlflow_port: int) -> None:
 def print_addresses(addresses: dict[str, Any]) -> None:
     """Print where the UIs are."""
     print(f"Prefect UI  {addresses['prefect']}   start runs: Deployments → domain-adaptation → Run")
-    print(f"MLflow UI   {addresses['mlflow']}", flush=True)
+    print(f"MLflow UI   {addresses['mlflow']}/#/experiments", flush=True)

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from flows.runner import failures as failures_log
 from flows.runner.store import ACCELERATOR
-from flows.servers.settings import LOST_RUNS, LOST_SECONDS, PART_FLOW, TAG
+from flows.servers.settings import LOST_PART_SECONDS, LOST_SECONDS, PART_FLOW, TAG
 
 OUR_RUNS: dict[str, str | list[str]] = {
     "prefect.resource.role": "tag",
@@ -34,6 +34,7 @@ NO_PART: dict[str, str | list[str]] = {
     "prefect.resource.name": f"!{PART_FLOW}",
 }
 """A run that waits for a worker's tells of the failure of both."""
+PART: dict[str, str | list[str]] = {**NO_PART, "prefect.resource.name": PART_FLOW}
 WEBHOOK = "AMAZON_ELECTRA_WEBHOOK"
 """Environment variable with the address that is called when a run fails; it may be a secret, so it
 is never logged.
@@ -46,11 +47,11 @@ ENDED = tuple(
 
 
 def create_automations(trainings_at_once: int = 1) -> None:
-    """Create or renew the concurrency limit and both automations; a second call doubles nothing."""
+    """Create or renew the concurrency limit and the automations; a second call doubles nothing."""
     with get_client(sync_client=True) as client:
         client.create_concurrency_limit(tag=ACCELERATOR, concurrency_limit=trainings_at_once)
         existing = {automation.name: automation for automation in client.read_automations()}
-    for automation in (build_lost_runs_automation(), build_failure_automation()):
+    for automation in build_automations():
         if automation.name in existing:
             automation.id = existing[automation.name].id
             automation.update()
@@ -79,21 +80,32 @@ def close_orphaned_runs(deployments: Sequence[UUID]) -> None:
                 failures_log.log_failure(None, run, state)
 
 
-def build_lost_runs_automation() -> Automation:
-    """Return the automation that marks runs Crashed whose machine was lost with them."""
+def build_automations() -> list[Automation]:
+    """Return what marks lost runs Crashed, and what tells of failures."""
+    return [
+        build_lost_runs_automation("lost runs are crashed", NO_PART, LOST_SECONDS),
+        build_lost_runs_automation("lost parts of runs are crashed", PART, LOST_PART_SECONDS),
+        build_failure_automation(),
+    ]
+
+
+def build_lost_runs_automation(
+    name: str, flow: dict[str, str | list[str]], seconds: int
+) -> Automation:
+    """Return an automation that marks runs Crashed whose machine was lost with them."""
     return Automation(
-        name=LOST_RUNS,
-        description=f"A run without a heartbeat for {LOST_SECONDS} s; start it again, it continues "
-        "where it was.",
+        name=name,
+        description=f"A run without a heartbeat for {seconds // 60} minutes; start it again, "
+        "it continues where it was.",
         trigger=EventTrigger(
             after={"prefect.flow-run.heartbeat"},
             expect={"prefect.flow-run.heartbeat", *ENDED},
             match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=OUR_RUNS,
+            match_related=[OUR_RUNS, flow],
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
-            within=timedelta(seconds=LOST_SECONDS),
+            within=timedelta(seconds=seconds),
         ),
         actions=[
             ChangeFlowRunState(

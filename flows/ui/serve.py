@@ -1,4 +1,4 @@
-"""`python -m flows.ui.serve STORE` serves the deployments; `amazon-electra up` keeps it alive."""
+"""`python -m flows.ui.serve STORE` serves the deployments; `amazon-electra up` starts it."""
 
 import asyncio
 import sys
@@ -10,11 +10,9 @@ from prefect.exceptions import TerminationSignal
 from prefect.runner import Runner
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
 from flows.runner.store import Store
 from flows.runs.lost_runs import crash_lost_runs
 from flows.servers.settings import READY_FILE, read_run_limit
-from flows.servers.store_lock import identify_this_process
 from flows.ui import automations
 from flows.ui.deployments import build_deployments
 
@@ -27,7 +25,7 @@ def serve_deployments(store: Path) -> None:
     automations.close_orphaned_runs(ids)
     crash_lost_runs(Store(store))
     (store / READY_FILE).parent.mkdir(parents=True, exist_ok=True)
-    write_json(store / READY_FILE, identify_this_process())
+    (store / READY_FILE).touch()
     with suppress(KeyboardInterrupt, TerminationSignal):
         asyncio.run(runner.start())
 

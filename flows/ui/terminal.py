@@ -106,19 +106,17 @@ def run_in_terminal(
     store = Store(form.store)
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     health.interrupt_on_signals(signal.SIGTERM)
-    with prefect_server.connect_prefect(store.root) as server:
-        from prefect import tags
+    prefect_server.connect_prefect(store.root)
 
-        from flows.runs import graph_run
-        from flows.servers.settings import TAG
+    from prefect import tags
 
-        with Terminal() as terminal:
-            graph_run.LISTENERS.append(terminal)
-            if server:
-                server.wait()
-            try:
-                with tags(TAG):
-                    return run()
-            finally:
-                graph_run.LISTENERS.remove(terminal)
-                prefect_server.flush_prefect()
+    from flows.runs import graph_run
+    from flows.servers.settings import TAG
+
+    with Terminal() as terminal:
+        graph_run.LISTENERS.append(terminal)
+        try:
+            with tags(TAG):
+                return run()
+        finally:
+            graph_run.LISTENERS.remove(terminal)

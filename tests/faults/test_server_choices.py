@@ -1,11 +1,7 @@
-"""Both servers with a password, and on PostgreSQL; what goes wrong at the start is told in one
-clear line.
-"""
+"""Both servers with a password, and on PostgreSQL."""
 
 import json
 import os
-import socket
-import sqlite3
 import subprocess
 import sys
 import urllib.error
@@ -16,9 +12,7 @@ import psutil
 import pytest
 
 from flows.runner.store import Store
-from flows.servers import up as servers
-from flows.servers.health import ServerFailed, find_free_port
-from flows.servers.prefect_server import set_database_driver
+from flows.servers.health import find_free_port
 from tests.postgresql import IS_HERE, serve_postgresql
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
@@ -50,17 +44,6 @@ def up(store, ports, environment):
     done = electra("up", "--detach", "--no-password", *words, environment=environment)
     assert done.returncode == 0, done.stderr
     return f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
-
-
-def test_a_port_in_use_is_a_mistake_that_names_the_option(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        words = ["--store", str(tmp_path / "store"), "--prefect-port", str(taken.getsockname()[1])]
-        done = electra("up", "--no-password", *words)
-    assert done.returncode == 2
-    assert "error: --prefect-port" in done.stderr
-    assert "choose another port" in done.stderr
 
 
 WORD = "a-secret-word-of-the-tests"
@@ -126,33 +109,6 @@ def outside(store):
     for process in [top, *top.children(recursive=True)]:
         found |= {c.raddr.ip for c in process.net_connections("inet") if c.raddr}
     return found - {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
-
-
-@pytest.mark.parametrize(("number", "file"), [(0, "prefect/prefect.db"), (1, "mlflow/mlflow.db")])
-def test_the_database_of_a_newer_version_is_told_in_one_line(tmp_path, ports, number, file):
-    store = tmp_path / "store"
-    (store / file).parent.mkdir(parents=True)
-    with sqlite3.connect(store / file) as database:
-        database.execute("create table alembic_version (version_num varchar(32) not null)")
-        database.execute("insert into alembic_version values ('ffffffffffff')")
-        database.execute("create table experiments (experiment_id integer)")
-    service = servers.list_services(store, *ports)[number]
-    with pytest.raises(
-        ServerFailed, match=r"the database is newer than the installed package: .* \(log: .*\)"
-    ):
-        service.start()
-
-
-def test_postgresql_addresses_may_leave_out_the_driver_or_name_the_others():
-    wanted = "postgresql+asyncpg://u:p@host/prefect"
-    for given in (
-        "postgres://",
-        "postgresql://",
-        "postgresql+psycopg2://",
-        "postgresql+asyncpg://",
-    ):
-        assert set_database_driver(f"{given}u:p@host/prefect", "asyncpg") == wanted
-    assert set_database_driver("sqlite:////data/x.db", "psycopg2") == "sqlite:////data/x.db"
 
 
 @pytest.fixture

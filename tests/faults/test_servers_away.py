@@ -6,7 +6,6 @@ import sys
 import time
 from contextlib import contextmanager
 
-from flows.runner.store import Store
 from flows.servers import mlflow_server, prefect_server
 from flows.servers.health import find_free_port, is_healthy
 from flows.servers.settings import HOST
@@ -99,48 +98,3 @@ def test_both_servers_away_for_a_while(tmp_path):
         seen, run = losses(mlflow, store)
         assert seen == list(range(1, steps + 1))
         assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)
-
-
-def waited_for(store):
-    """The runs that the automation waits for."""
-    return in_database(store, "select id from automation_bucket")
-
-
-def test_a_run_is_not_taken_for_lost_because_the_server_was_away_for_long(tmp_path):
-    store, gate = tmp_path / "store", tmp_path / "gate"
-    with both(store) as (prefect, mlflow):
-        environment = {**CLEAN, "PREFECT_API_URL": f"{prefect.url}/api"}
-        subprocess.run([sys.executable, "-m", "flows.ui.automations"], env=environment, check=True)
-        flow = toy(store, prefect, mlflow, {"pretraining": {"gate": str(gate)}})
-        eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")))
-        eventually(lambda: waited_for(store))
-        prefect.end()
-        in_database(store, "update automation_bucket set end = datetime('now', '-30 seconds')")
-        assert len(waited_for(store)) == 1
-        prefect.start()
-        gate.touch()
-        assert flow.wait() == 0
-        assert flow_states(store) == ["Completed"]
-        assert "Crashed" not in in_database(store, "select name from flow_run_state"), (
-            "nor for a moment"
-        )
-
-
-def test_mlflow_away_to_the_end_has_all_of_it_after_the_next_run(tmp_path):
-    store = tmp_path / "store"
-    with both(store) as (prefect, mlflow):
-        mlflow.end()
-        assert toy(store, prefect, mlflow, {}).wait() == 0
-        assert len(Store(store).list_manifests()) == 8
-        mlflow.start()
-        assert toy(store, prefect, mlflow, {}).wait() == 0
-        assert flow_states(store) == ["Completed", "Completed"]
-        seen, run = losses(mlflow, store)
-        assert seen == [1, 2, 3]
-        assert (run.info.status, run.data.metrics["metrics.accuracy.value"]) == ("FINISHED", 0.5)
-        cells = json.loads(next(store.glob("finetuning/*/tracking.json")).read_text())
-        from mlflow import MlflowClient
-
-        assert (
-            MlflowClient(mlflow.url).get_run(cells["run_id"]).data.metrics["test.accuracy"] == 0.5
-        )

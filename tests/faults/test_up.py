@@ -1,12 +1,10 @@
 """What may happen to a run that was started from the UI: two at once, a cancellation, kill -9 of
-every part.
+a flow.
 
 All on the same servers and the real deployment `pre-train`, whose data are made once; each test has
 a seed of its own.
 """
 
-import json
-import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,8 +14,7 @@ import psutil
 import pytest
 from prefect.client.schemas.filters import FlowRunFilter
 
-from flows.servers.health import is_healthy
-from model.tracking.run_state import read_lines
+from model.tracking.metrics_log import read_metrics
 from tests.patience import eventually
 from tests.served import serve
 
@@ -95,7 +92,7 @@ def folder_of(process):
 
 def steps_of(folder):
     """The steps in its log of metrics."""
-    return [line["step"] for line in read_lines(folder / "metrics.jsonl")]
+    return [line["step"] for line in read_metrics(folder)]
 
 
 def trained_for(folder, steps):
@@ -188,62 +185,3 @@ def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
 def noted(served, run):
     log = served.store / "logs" / "failures.log"
     return log.exists() and f"({run}): Crashed: " in log.read_text()
-
-
-def test_both_servers_killed_in_the_middle_of_a_training(served):
-    run, job, folder = begun(served, 4, 5)
-    for words, address in (
-        ("server_start prefect", served.prefect),
-        ("mlflow server", served.mlflow),
-    ):
-        server_process(words, address).kill()
-    trained_for(folder, 10)
-    eventually(
-        lambda: is_healthy(f"{served.prefect}/api/health") and is_healthy(f"{served.mlflow}/health")
-    )
-    assert job.is_running()
-    last = max(steps_of(folder))
-    seen = eventually(
-        lambda: (steps := mlflow_steps(served, folder)) and steps[-1] >= last and steps
-    )
-    assert seen == list(range(1, seen[-1] + 1)), "nothing of the time without a server is missing"
-    served.cancel(run)
-    ended(job)
-    served.wait(run, "Cancelled")
-    train(served, 5)
-    training(served, 5)
-
-
-def server_process(words, address):
-    """The one that listens there: of MLflow's two the upper one, which ends the other."""
-    port = address.split(":")[2]
-    lines = {
-        p: p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"]) if p.pid != os.getpid()
-    }
-    return next(
-        p
-        for p, line in lines.items()
-        if words in " ".join(line) and port in line and "-S" not in line
-    )
-
-
-def mlflow_steps(served, folder):
-    from mlflow import MlflowClient
-
-    client = MlflowClient(served.mlflow)
-    run = json.loads((folder / "tracking.json").read_text())["run_id"]
-    return sorted(metric.step for metric in client.get_metric_history(run, "loss"))
-
-
-def test_kill_9_of_the_serving_process(served):
-    run, job, folder = begun(served, 6, 10)
-    [serving] = served.jobs("flows.ui.serve")
-    serving.kill()
-    ended(job)
-    served.wait(run, "Crashed")
-    eventually(lambda: noted(served, run))
-    again = train(served, 6)
-    job = training(served, 6)
-    assert trained_for(folder, 5) > 10
-    served.cancel(again)
-    ended(job)

@@ -23,12 +23,9 @@ def prefect_home(tmp_path_factory):
         os.environ.pop(name, None)
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     store = tmp_path_factory.mktemp("prefect") / "store"
-    with prefect_server.connect_prefect(store) as server:
-        server.wait()
-        refresh_global_settings_context()
-        yield store
-        # at the end of the process they would wait for a server that has ended
-        prefect_server.flush_prefect(PATIENCE_SECONDS)
+    prefect_server.connect_prefect(store)
+    refresh_global_settings_context()
+    yield store
     os.environ.clear()
     os.environ.update(before)
 

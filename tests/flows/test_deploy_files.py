@@ -76,7 +76,7 @@ def test_the_commands_have_the_options_they_are_given():
 
 
 @pytest.mark.parametrize(
-    "words", ["prefect worker start", "python -m flows.servers.server_start prefect"]
+    "words", ["prefect worker start", "python -m flows.servers.prefect_application"]
 )
 def test_the_programs_know_their_options(words):
     command = [sys.executable, "-m", *words.removeprefix("python -m ").split(), "--help"]

@@ -110,17 +110,12 @@ def main() -> None:
 
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    with prefect_server.connect_prefect(store) as server:
-        if server:
-            server.wait()
-        be_patient_with_mlflow(store)
-        from prefect import tags
+    prefect_server.connect_prefect(store)
+    be_patient_with_mlflow(store)
+    from prefect import tags
 
-        try:
-            with tags(TAG):
-                print(json.dumps(run_toy(store, ways)))
-        finally:
-            prefect_server.flush_prefect()
+    with tags(TAG):
+        print(json.dumps(run_toy(store, ways)))
 
 
 if __name__ == "__main__":

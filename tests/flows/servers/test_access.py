@@ -2,9 +2,6 @@
 
 import os
 import pwd
-import socket
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -14,48 +11,22 @@ from flows.cli import main
 from flows.servers import access
 
 
-def modes(store):
-    """The permissions of a store and of all it holds, by kind."""
+def write_in(store):
+    """The permissions of a store and of what a process writes into it, by kind."""
+    access.restrict_store(store)
+    (store / "logs").mkdir()
+    (store / "logs" / "up.log").write_text("a line")
     paths = [store, *store.rglob("*")]
     return {("folder" if p.is_dir() else "file", oct(p.stat().st_mode & 0o777)) for p in paths}
 
 
-def run_up(store, **settings):
-    """`amazon-electra up` that ends at its port, when it has taken the store."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        words = ["up", "--detach", "--no-password", "--store", str(store)]
-        words += ["--prefect-port", str(taken.getsockname()[1])]
-        command = [sys.executable, "-m", "flows.cli.main", *words]
-        environment = {**os.environ, "AMAZON_ELECTRA_STORE_GROUP": "", **settings}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    return done.returncode, done.stderr
-
-
-def test_nobody_else_reads_a_store(tmp_path):
-    store = tmp_path / "parent" / "store"
-    assert "Address already in use" in run_up(store)[1]
-    assert modes(store) == {("folder", "0o700"), ("file", "0o600")}
-
-
-def test_a_setting_lets_the_group_in(tmp_path):
-    store = tmp_path / "store"
-    run_up(store, AMAZON_ELECTRA_STORE_GROUP="true")
-    assert modes(store) == {("folder", "0o770"), ("file", "0o660")}
-    assert run_up(store, AMAZON_ELECTRA_STORE_GROUP="staff") == (
-        2,
-        "error: AMAZON_ELECTRA_STORE_GROUP is 'staff': write true or false\n",
-    )
-
-
-def test_folders_of_an_earlier_version_are_closed(tmp_path):
-    for name in ("prefect", "logs"):
-        (tmp_path / name).mkdir(mode=0o755)
-    tmp_path.chmod(0o755)
-    run_up(tmp_path)
-    assert {oct((tmp_path / n).stat().st_mode & 0o777) for n in ("prefect", "logs")} == {"0o700"}
-    assert oct(tmp_path.stat().st_mode & 0o777) == "0o755", "the folder may hold other things too"
+def test_nobody_else_reads_a_store_unless_a_setting_lets_the_group_in(tmp_path, monkeypatch):
+    assert write_in(tmp_path / "parent" / "own") == {("folder", "0o700"), ("file", "0o600")}
+    monkeypatch.setenv("AMAZON_ELECTRA_STORE_GROUP", "true")
+    assert write_in(tmp_path / "group") == {("folder", "0o770"), ("file", "0o660")}
+    monkeypatch.setenv("AMAZON_ELECTRA_STORE_GROUP", "staff")
+    with pytest.raises(UserError, match="STORE_GROUP is 'staff': write true or false"):
+        access.restrict_store(tmp_path / "other")
 
 
 @pytest.fixture

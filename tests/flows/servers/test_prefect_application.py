@@ -1,4 +1,4 @@
-"""Clicks beside a run that writes: the UI sends each once, so each must be taken."""
+"""The guards of the Prefect server: names, origins, tokens, and clicks beside a run that writes."""
 
 import asyncio
 import itertools
@@ -8,9 +8,100 @@ from collections import Counter
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, WebSocket
+from fastapi.responses import JSONResponse
+from fastapi.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 
+from flows.servers import prefect_application
 from tests.patience import PATIENCE_SECONDS
+
+OWN = "http://127.0.0.1:4200"
+ORIGINS, SOCKET = [OWN, "http://localhost:4200"], "ws://127.0.0.1:4200/events"
+
+
+@pytest.fixture
+def pages():
+    """A small application behind the guards, as a client that calls it by its own name."""
+    app = FastAPI()
+
+    @app.get("/page")
+    def read_page():
+        return "a page"
+
+    @app.websocket("/events")
+    async def accept(socket: WebSocket):
+        await socket.accept()
+
+    return TestClient(prefect_application.guard_app(app, ["127.0.0.1", "prefect"], ORIGINS), OWN)
+
+
+def test_the_server_answers_under_its_own_names_alone(pages):
+    names = ("127.0.0.1:4200", "prefect", "elsewhere.example", "127.0.0.1.elsewhere.example")
+    codes = [pages.get("/page", headers={"Host": name}).status_code for name in names]
+    assert codes == [200, 200, 400, 400]
+
+
+def test_further_names_and_origins_are_those_of_the_variables(monkeypatch):
+    from prefect.settings import PREFECT_SERVER_CORS_ALLOWED_ORIGINS, temporary_settings
+
+    monkeypatch.setenv(prefect_application.HOSTS_VARIABLE, "prefect, flows.example")
+    assert prefect_application.list_host_names()[2:] == ["prefect", "flows.example"]
+    assert prefect_application.read_allowed_origins() == [], "Prefect's default * is none"
+    with temporary_settings({PREFECT_SERVER_CORS_ALLOWED_ORIGINS: ",".join(ORIGINS)}):
+        assert prefect_application.read_allowed_origins() == ORIGINS
+
+
+@pytest.mark.parametrize("origin", [None, *ORIGINS])
+def test_the_ui_and_workers_open_websockets(pages, origin):
+    headers = {"Origin": origin} if origin else {}
+    with pages.websocket_connect(SOCKET, headers=headers):
+        pass
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://127.0.0.1:1", f"{OWN}.evil.example"]
+)
+def test_no_other_page_opens_a_websocket(pages, origin):
+    with (
+        pytest.raises(WebSocketDisconnect) as refusal,
+        pages.websocket_connect(SOCKET, headers={"Origin": origin}),
+    ):
+        pass
+    assert refusal.value.code == 1008
+
+
+def test_the_pages_may_load_and_send_nothing_elsewhere(pages):
+    policy = pages.get("/page").headers["content-security-policy"]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'self'"
+    assert "ws://localhost:4200" in rules["connect-src"]
+    sources = {source for rule in rules.values() for source in rule.split()}
+    hosts = {source for source in sources if "://" in source or source in ("*", "https:")}
+    assert {host.split("//")[1].split(":")[0] for host in hosts} == {"127.0.0.1", "localhost"}
+
+
+@pytest.mark.parametrize(("failures", "code", "calls"), [(3, 201, 4), (1000, 503, 12)])
+def test_a_change_that_met_a_locked_database_is_tried_again(monkeypatch, failures, code, calls):
+    monkeypatch.setattr(prefect_application, "MAX_PAUSE_SECONDS", 0.0)
+    app, bodies = FastAPI(), []
+
+    @app.exception_handler(Exception)
+    async def answer_as_prefect(request, error):
+        return JSONResponse({"exception_message": "Service Unavailable"}, 503)
+
+    @app.post("/flows", status_code=201)
+    def create_flow(body: dict):
+        bodies.append(body)
+        if len(bodies) <= failures:
+            raise OSError("database is locked")
+        return body
+
+    guarded = prefect_application.RetryMiddleware(app)
+    client = TestClient(guarded, OWN, raise_server_exceptions=False)
+    assert client.post("/flows", json={"name": "x"}).status_code == code
+    assert bodies == [{"name": "x"}] * calls
+
 
 STARTS, WRITERS, EACH = 4, 3, 12
 
@@ -53,94 +144,29 @@ def test_every_click_starts_a_run_while_others_write(prefect_home):
     assert runs == STARTS * EACH
 
 
-def asked(path, **headers):
-    """The answer of the tests' server."""
-    return httpx.get(
-        f"{os.environ['PREFECT_API_URL']}{path}", headers=headers, timeout=PATIENCE_SECONDS
-    )
+def test_the_guards_and_tokens_of_the_server_that_we_start(prefect_home):
+    """Its settings too: no page but the UI may read a token, and no change comes without one."""
+    own, client = os.environ["PREFECT_API_URL"].removesuffix("/api"), str(uuid.uuid4())
+    with httpx.Client(base_url=f"{own}/api", timeout=PATIENCE_SECONDS) as api:
 
+        def read_token(page):
+            address = f"/csrf-token?client={client}"
+            answer = api.get(address, headers={"Origin": page})
+            return answer.json()["token"], answer.headers.get("access-control-allow-origin")
 
-def test_no_page_but_the_ui_may_read_a_token(prefect_home):
-    own = os.environ["PREFECT_API_URL"].removesuffix("/api")
-    allowed = "access-control-allow-origin"
-    for page in (own, own.replace("127.0.0.1", "localhost")):
-        assert asked("/csrf-token?client=page", Origin=page).headers[allowed] == page
-    for page in ("http://elsewhere.example", "null", "http://127.0.0.1:1"):
-        assert allowed not in asked("/csrf-token?client=page", Origin=page).headers
-
-
-def test_the_server_answers_under_its_own_names_alone(prefect_home):
-    port = os.environ["PREFECT_API_URL"].split(":")[2].removesuffix("/api")
-    assert asked("/health", Host=f"localhost:{port}").status_code == 200
-    assert asked("/health", Host="elsewhere.example").status_code == 400
-    assert asked("/health", Host=f"127.0.0.1.elsewhere.example:{port}").status_code == 400
-
-
-def test_further_names_of_the_server_are_those_of_the_variable_and_its_own_services_need_none(
-    monkeypatch,
-):
-    from fastapi.testclient import TestClient
-
-    from flows.servers import prefect_application
-
-    inner = FastAPI()
-    monkeypatch.setenv(prefect_application.HOSTS_VARIABLE, "prefect, flows.example")
-    monkeypatch.setattr(prefect_application.server, "create_app", lambda: inner)
-    outer = prefect_application.create_app()
-    codes = {
-        host: TestClient(outer, f"http://{host}").get("/").status_code
-        for host in ("flows.example", "x.y")
-    }
-    assert codes == {"flows.example": 404, "x.y": 400}
-    assert TestClient(inner, "http://prefect-in-memory").get("/").status_code == 404
-
-
-def open_websocket(path, origin):
-    """Open and close a WebSocket as a page of this origin would, or a worker (None)."""
-    from websockets.sync.client import connect
-
-    address = os.environ["PREFECT_API_URL"].replace("http://", "ws://")
-    connect(
-        f"{address}{path}", origin=origin, subprotocols=["prefect"], open_timeout=PATIENCE_SECONDS
-    ).close()
-
-
-def test_no_page_but_the_ui_opens_a_websocket(prefect_home):
-    from websockets.exceptions import InvalidStatus
-
-    own = os.environ["PREFECT_API_URL"].removesuffix("/api")
-    for path in ("/events/in", "/events/out", "/logs/out"):
-        for origin in (None, own, own.replace("127.0.0.1", "localhost")):
-            open_websocket(path, origin)
-        for origin in ("https://evil.example", "null", "http://127.0.0.1:1", f"{own}.evil.example"):
-            with pytest.raises(InvalidStatus) as refusal:
-                open_websocket(path, origin)
-            assert refusal.value.response.status_code == 403, origin
-
-
-def test_the_pages_may_load_and_send_nothing_elsewhere(prefect_home):
-    own = os.environ["PREFECT_API_URL"].removesuffix("/api")
-    for path in ("/dashboard", "/v2/dashboard", "/api/health"):
-        policy = httpx.get(f"{own}{path}", timeout=PATIENCE_SECONDS).headers[
-            "content-security-policy"
-        ]
-        rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
-        assert rules["default-src"] == "'self'"
-        assert own.replace("http", "ws").replace("127.0.0.1", "localhost") in rules["connect-src"]
-        sources = {source for rule in rules.values() for source in rule.split()}
-        hosts = {source for source in sources if "://" in source or source in ("*", "https:")}
-        assert {host.split("//")[1].split(":")[0] for host in hosts} == {"127.0.0.1", "localhost"}
-
-
-def test_a_change_without_a_token_of_its_client_is_refused(prefect_home):
-    client = str(uuid.uuid4())
-    with httpx.Client(base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS) as api:
-        token = api.get("/csrf-token", params={"client": client}).json()["token"]
+        for page in (own, own.replace("127.0.0.1", "localhost")):
+            assert read_token(page)[1] == page
+        for page in ("http://elsewhere.example", "null", "http://127.0.0.1:1"):
+            assert read_token(page)[1] is None
 
         def create_flow(**headers):
             return api.post("/flows/", json={"name": client}, headers=headers).status_code
 
+        token = read_token(own)[0]
         assert create_flow() == 403
         assert create_flow(**{"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": "x"}) == 403
         assert create_flow(**{"Prefect-Csrf-Client": "y", "Prefect-Csrf-Token": token}) == 403
         assert create_flow(**{"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token}) == 201
+        assert api.get("/health", headers={"Host": "elsewhere.example"}).status_code == 400
+        policy = httpx.get(f"{own}/dashboard").headers["content-security-policy"]
+        assert own.replace("http", "ws") in policy

@@ -21,6 +21,17 @@ def _environment_as_before():
 )
 def test_the_address_of_prefect_stays_as_it_is_given(tmp_path, address):
     os.environ["PREFECT_API_URL"] = address
-    with prefect_server.connect_prefect(tmp_path) as started:
-        assert started is None
-        assert os.environ["PREFECT_API_URL"] == address
+    prefect_server.connect_prefect(tmp_path)
+    assert os.environ["PREFECT_API_URL"] == address
+    assert not list(tmp_path.iterdir()), "no server is started"
+
+
+def test_postgresql_addresses_may_leave_out_the_driver_or_name_the_others():
+    schemes = ("postgres://", "postgresql://", "postgresql+psycopg2://", "postgresql+asyncpg://")
+    found = {
+        prefect_server.set_database_driver(f"{scheme}u:p@host/prefect", "asyncpg")
+        for scheme in schemes
+    }
+    assert found == {"postgresql+asyncpg://u:p@host/prefect"}
+    sqlite = "sqlite:////data/x.db"
+    assert prefect_server.set_database_driver(sqlite, "psycopg2") == sqlite

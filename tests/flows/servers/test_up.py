@@ -1,10 +1,7 @@
-"""`up`, `status`, `down` about processes that died, hang, or are not theirs; the real servers are
-in tests/faults.
-"""
+"""`up`, `status` and `down` around toy processes; the real servers are in tests/faults."""
 
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -12,18 +9,16 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from socket import gethostname
 
-import psutil
 import pytest
 
 from beam_jobs.job.errors import UserError
 from flows.cli import main
 from flows.runner.processes import Child
-from flows.servers import health, prefect_server, service, store_lock, up
-from flows.servers.service import Service
-from flows.servers.settings import READY_FILE
-from tests.patience import eventually
+from flows.servers import health, prefect_server, store_lock, up
 
 HOLDS = (
     "import signal, sys, time; from pathlib import Path\n"
@@ -62,11 +57,11 @@ def test_what_a_killed_up_left_is_no_state_and_down_leaves_its_number_alone(
 ):
     with holder(tmp_path, "") as killed:
         assert store_lock.is_up(tmp_path)
-        assert store_lock.find_live_owner(tmp_path / "up.lock").pid == killed.pid
-    addresses = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2"}
-    left = {**addresses, **store_lock.identify_this_process(), "pid": stranger.pid, "born": 1.0}
-    for name in ("servers.json", "up.lock"):
-        (tmp_path / name).write_text(json.dumps(left))
+        assert store_lock.find_owner(tmp_path).pid == killed.pid
+    left = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2", "pid": stranger.pid}
+    (tmp_path / "servers.json").write_text(json.dumps(left))
+    (tmp_path / "up.lock").write_text(json.dumps({"pid": stranger.pid, "host": gethostname()}))
+    assert store_lock.find_owner(tmp_path) is None
     assert (
         store_lock.read_server_state(tmp_path)
         == prefect_server.find_running_servers(tmp_path)
@@ -78,14 +73,6 @@ def test_what_a_killed_up_left_is_no_state_and_down_leaves_its_number_alone(
     with holder(tmp_path, ""):
         assert not (tmp_path / "servers.json").exists(), "the next one takes it away at once"
     assert stranger.poll() is None
-
-
-def test_a_process_of_before_a_reboot_is_not_taken_for_another_of_its_number(tmp_path):
-    file = tmp_path / "servers.json"
-    file.write_text(json.dumps(store_lock.identify_this_process()))
-    assert store_lock.find_live_owner(file).pid == os.getpid()
-    file.write_text(json.dumps({**store_lock.identify_this_process(), "boot": "an earlier one"}))
-    assert store_lock.find_live_owner(file) is None
 
 
 def test_down_ends_an_up_that_is_starting(tmp_path, capsys):
@@ -107,10 +94,10 @@ def test_down_gives_up_on_a_process_that_does_not_end(tmp_path, monkeypatch):
 
 
 class Well(BaseHTTPRequestHandler):
-    seconds = 0
+    """Says that it is well, after a while."""
 
     def do_GET(self):
-        time.sleep(self.seconds)
+        time.sleep(1)
         self.send_response(200)
         self.end_headers()
 
@@ -118,84 +105,37 @@ class Well(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def address():
-    """Of a server that says that it is well, after a while."""
+def test_a_server_that_is_slow_to_answer_is_well(tmp_path, capsys):
     server = HTTPServer(("127.0.0.1", 0), Well)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_server_that_is_slow_to_answer_is_not_away(address, monkeypatch):
-    monkeypatch.setattr(Well, "seconds", 3)
-    assert health.is_healthy(address)
-
-
-def test_status_is_well_only_while_somebody_serves_the_deployments(
-    tmp_path, stranger, address, capsys
-):
-    ready = tmp_path / READY_FILE
-    ready.parent.mkdir()
+    address = f"http://127.0.0.1:{server.server_port}"
+    state = {"prefect": address, "mlflow": address, "started": 0, "pid": 1}
     with store_lock.hold_store(tmp_path):
-        (tmp_path / "servers.json").write_text(
-            json.dumps(
-                {
-                    "prefect": address,
-                    "mlflow": address,
-                    "started": 0,
-                    **store_lock.identify_this_process(),
-                }
-            )
-        )
-        born = store_lock.read_birth_seconds(psutil.Process(stranger.pid))
-        ready.write_text(
-            json.dumps({"pid": stranger.pid, "born": born, "boot": store_lock.read_boot_id()})
-        )
+        (tmp_path / "servers.json").write_text(json.dumps(state))
         assert up.print_status(tmp_path) is True
-        assert "deployments served\n" in capsys.readouterr().out
-        stranger.kill()
-        stranger.wait()
+        server.shutdown()
+        server.server_close()
         assert up.print_status(tmp_path) is False
-        assert "deployments not served\n" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("gives no answer") == 2
 
 
-def test_a_process_that_hangs_is_started_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(service, "CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(service, "MAX_FAILED_CHECKS", 2)
-    answers = [True, True, False, False]
-    serving = Service(
-        "toy", lambda: Child(["sleep", "1000"], tmp_path / "log"), lambda: answers.pop(0)
-    )
-    serving.start()
-    try:
-        first = serving.process
-        serving.watch()
-        assert serving.process is first
-        serving.watch()
-        assert not first.has_ended(), "one silence is none"
-        serving.watch()
-        assert first.has_ended()
-        serving.watch()
-        assert serving.process is not first
-        assert not serving.process.has_ended()
-    finally:
-        serving.end()
+def test_up_ends_with_an_error_when_one_of_its_processes_does(tmp_path, monkeypatch):
+    commands = {"Prefect server": "sleep 1000", "MLflow server": "sleep 1; echo full >&2; exit 3"}
+    children = {}
 
+    def start(name):
+        children[name] = Child(["sh", "-c", commands[name]], tmp_path / "log")
+        return children[name]
 
-def test_a_log_that_is_long_begins_anew_under_its_writer(tmp_path, monkeypatch):
-    monkeypatch.setattr(service, "MAX_LOG_BYTES", 10)
-    log, trimmed = tmp_path / "log", tmp_path / "trimmed"
-    wait = f"until [ -e {shlex.quote(str(trimmed))} ]; do sleep 0.05; done"
-    child = Child(["sh", "-c", f"echo before >&2; {wait}; echo after >&2; exit 3"], log)
-    eventually(lambda: "\nbefore\n" in log.read_text())
-    service.trim_log(log)
-    trimmed.touch()
-    eventually(child.has_ended)
-    assert "before" in (tmp_path / "log.1").read_text()
-    assert log.read_text() == "after\n"
-    assert child.find_cause() == "after"
+    services = [up.Service(name, partial(start, name), lambda: True) for name in commands]
+    monkeypatch.setattr(up, "list_services", lambda *ports: services)
+    monkeypatch.setattr(health, "interrupt_on_signals", lambda *signals: None)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    ports = health.find_free_port(), health.find_free_port()
+    with pytest.raises(health.ServerFailed, match=r"^MLflow server ended: full \(log: .*log\)"):
+        up.run_servers(tmp_path, *ports, without_password=True)
+    assert children["Prefect server"].has_ended(), "nothing is left running"
+    assert not store_lock.is_up(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -234,26 +174,12 @@ def test_a_detached_up_that_ends_is_told_as_in_the_terminal_and_is_not_taken_for
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        (tmp_path / "servers.json").write_text(
-            json.dumps(
-                {
-                    "prefect": "http://127.0.0.1:1",
-                    "mlflow": "http://127.0.0.1:2",
-                    **store_lock.identify_this_process(),
-                }
-            )
-        )
+        left = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2", "pid": os.getpid()}
+        (tmp_path / "servers.json").write_text(json.dumps(left))
         (tmp_path / "logs").mkdir()
         (tmp_path / "logs" / "up.log").write_text("of an earlier one\n")
-        words = [
-            "up",
-            "--detach",
-            "--no-password",
-            "--store",
-            str(tmp_path),
-            "--prefect-port",
-            port,
-        ]
+        words = ["up", "--detach", "--no-password", "--store", str(tmp_path)]
+        words += ["--prefect-port", port]
         assert main.attempt(main.build_parser().parse_args(words)) == 2
     told = capsys.readouterr()
     assert (

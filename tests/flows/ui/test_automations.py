@@ -49,22 +49,24 @@ def signs_of(events):
 @pytest.mark.parametrize(
     ("automation", "covered"),
     [
-        (automations.build_lost_runs_automation(), {"ours", "a part's"}),
-        (automations.build_failure_automation(), {"ours"}),  # which fails with its part
+        ("lost runs are crashed", {"ours"}),
+        ("lost parts of runs are crashed", {"a part's"}),
+        ("failures are told", {"ours"}),  # which fails with its part
     ],
 )
 def test_an_automation_is_about_our_runs_alone(events, automation, covered):
     from prefect.server.events.schemas.automations import EventTrigger
     from prefect.server.events.schemas.events import ReceivedEvent
 
-    trigger = EventTrigger.model_validate(automation.trigger.model_dump())
+    [built] = [one for one in automations.build_automations() if one.name == automation]
+    trigger = EventTrigger.model_validate(built.trigger.model_dump())
     for sent, whose in events:
         event = ReceivedEvent.model_validate(sent)
         assert trigger.covers_resources(event.resource, event.related) is (whose in covered)
 
 
 def test_every_process_of_a_run_gives_signs_of_life_often_enough():
-    assert settings.LOST_SECONDS >= 3 * settings.HEARTBEAT_SECONDS
+    assert settings.LOST_SECONDS > settings.LOST_PART_SECONDS >= 3 * settings.HEARTBEAT_SECONDS
     assert settings.CLIENT["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == str(settings.HEARTBEAT_SECONDS)
 
 
@@ -75,3 +77,27 @@ def test_a_run_started_in_a_terminal_is_one_of_ours(prefect_home, monkeypatch):
     form = fill_parameters(dump={"paths": ["sample:100"]}, store=str(prefect_home))
     seen = terminal.run_in_terminal(form, lambda: {"tags": TagsContext.get().current_tags})
     assert TAG in seen["tags"]
+
+
+def test_what_an_ended_serving_process_left_unfinished_is_closed(prefect_home):
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelling, Completed, Running
+
+    @flow
+    def trivial(store: str): ...
+
+    with get_client(sync_client=True) as client:
+        flow_id = client.create_flow(trivial)
+        deployment = client.create_deployment(flow_id, "orphans")
+        runs = [
+            client.create_flow_run_from_deployment(
+                deployment, state=state, parameters={"store": str(prefect_home)}
+            ).id
+            for state in (Running(), Cancelling(), Completed())
+        ]
+        automations.close_orphaned_runs([deployment])
+        states = [client.read_flow_run(run).state.name for run in runs]
+    assert states == ["Crashed", "Cancelled", "Completed"]
+    failures = (prefect_home / "logs" / "failures.log").read_text()
+    assert f"({runs[0]}): Crashed: its process was killed" in failures

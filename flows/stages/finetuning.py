@@ -267,14 +267,6 @@ def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
     )
 
 
-def locate_results(store: Store, finetuned: Stage, evaluated: Stage) -> dict[str, str]:
-    """Return the folders, on this machine, of what a report reads of a cell."""
-    return {
-        "evaluation": str(store.fetch(evaluated)),
-        "finetuned": str(store.fetch(finetuned, "result.json", "metrics.jsonl")),
-    }
-
-
 def format_evaluation_arguments(
     chosen: Finetuning, finetuned: Stage, store: Store, folder: Path
 ) -> list[str]:

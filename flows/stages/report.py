@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.files import write_json
 from flows.configuration.parameters import Addition, Parameters
 from flows.configuration.settings import list_changes
 from flows.runner.store import Manifest, Stage, Store
 from flows.stages.external import locate_encoder
-from flows.stages.finetuning import Cell, locate_results
+from flows.stages.finetuning import Cell
 from flows.stages.origin_folder import get_name, read_origin
+from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
 
 
 def build_report_stage(
@@ -32,12 +32,12 @@ def build_report_stage(
 
     def prepare_arguments(store: Store, folder: Path) -> list[str]:
         study = folder / "study.json"
-        write_json(study, describe_study(store, title, command, made, encoder, cells))
+        describe_study(store, title, command, made, encoder, cells).write(study)
         return ["--study", str(study), "--output", str(folder)]
 
     return Stage(
         "report",
-        5,
+        6,
         {"title": title},
         {**inputs, "encoder": encoder},
         "model.report.report",
@@ -52,36 +52,33 @@ def describe_study(
     made: Sequence[Stage],
     encoder: Stage,
     cells: Sequence[Cell],
-) -> dict[str, Any]:
+) -> ReportInput:
     """Return the study as the report's job reads it."""
     origin = find_origin(made)
     name = f"adaptation of {get_name(origin)}" if origin else "in-domain ELECTRA"
     trained = store.fetch(encoder, "metrics.jsonl", "result.json", "config.json")
-    return {
-        "title": title,
-        "store": str(store.root),
-        "command": command,
-        **describe_stages(store, made),
-        "arms": _describe_arms(store, cells),
-        "pretraining": [
-            {
-                "name": name,
-                "metrics": str(trained / "metrics.jsonl"),
-                **tell_written(store, encoder),
-            }
-        ],
-        "model": locate_encoder(store, encoder),
-        **describe_origins(store, [origin] if origin else []),
-        "cells": [
-            {
-                "arm": c.arm,
-                "task": c.task,
-                "seed": c.seed,
-                **locate_results(store, c.finetuned, c.evaluated),
-            }
+    dump = next((stage for stage in made if stage.name == "dump"), None)
+    return ReportInput(
+        title=title,
+        store=store.root,
+        command=command,
+        dump=describe_dump(dump) if dump else {},
+        stages=describe_stages(store, made),
+        arms=_describe_arms(store, cells),
+        pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")],
+        encoder=Path(locate_encoder(store, encoder)),
+        origins=describe_origins(store, [origin] if origin else []),
+        cells=[
+            CellFacts(
+                arm=c.arm,
+                task=c.task,
+                seed=c.seed,
+                evaluation=store.fetch(c.evaluated),
+                finetuned=store.fetch(c.finetuned, "result.json", "metrics.jsonl"),
+            )
             for c in cells
         ],
-    }
+    )
 
 
 def find_origin(made: Sequence[Stage]) -> Stage | None:
@@ -89,10 +86,9 @@ def find_origin(made: Sequence[Stage]) -> Stage | None:
     return next((stage for stage in made if stage.name == "origin"), None)
 
 
-def describe_origins(store: Store, origins: Sequence[Stage]) -> dict[str, Any]:
+def describe_origins(store: Store, origins: Sequence[Stage]) -> dict[str, dict[str, Any]]:
     """Return what is known of the published encoders that arms begin with, by fingerprint."""
-    told = {one.fingerprint: read_origin(store, one) for one in origins}
-    return {"origins": told} if told else {}
+    return {one.fingerprint: read_origin(store, one) for one in origins}
 
 
 def format_command(asked: Parameters | Addition) -> str:
@@ -118,45 +114,55 @@ def list_changed_settings(asked: Parameters | Addition) -> list[str]:
     return [word for text in texts for word in ("--set", text)]
 
 
-def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Return for each arm whether the store tells what its encoder has seen, and for which tasks
-    the test texts were no part of it; `withhold_own`: false where near copies of them were left.
+def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[ArmFacts]:
+    """Return for each arm whether the store shows what its encoder has seen, and for which tasks
+    the test texts were no part of it.
     """
-    told: dict[str, dict[str, Any]] = {}
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    facts: dict[str, ArmFacts] = {}
     for cell in cells:
-        encoder, corpus = cell.finetuned.inputs.get("encoder"), cell.finetuned.inputs["data"]
-        if cell.arm not in told:
-            told[cell.arm] = {"name": cell.arm}
-            if encoder:
-                made = store.manifest(encoder)
-                told[cell.arm] |= {"data_known": False, **trace_origin(store, made)}
-                if written := tell_written(store, encoder):
-                    told[cell.arm]["written_steps"] = [written["written_step"]]
-                if made is None or made["stage"] != "pretraining":
-                    continue
-                corpora = _list_corpora(store, made)
-                withholds_own = all("withhold_own" not in one["parameters"] for one in corpora)
-                held_out = withholds_own and _is_held_out(store, corpora, corpus.fingerprint)
-                tasks = list(dict.fromkeys(c.task for c in cells)) if held_out else []
-                told[cell.arm] |= {"data_known": True, "held_out": tasks}
-                told[cell.arm] |= {} if withholds_own else {"withhold_own": False}
-    return list(told.values())
+        if cell.arm not in facts:
+            encoder, corpus = cell.finetuned.inputs.get("encoder"), cell.finetuned.inputs["data"]
+            facts[cell.arm] = (
+                _describe_arm(store, cell.arm, tasks, encoder, corpus)
+                if encoder
+                else ArmFacts(name=cell.arm)
+            )
+    return list(facts.values())
 
 
-def tell_written(store: Store, encoder: Stage) -> dict[str, int]:
-    """Return the step whose state a pre-training wrote, 0 being what it began with, where a probe
-    chose among several.
-    """
+def _describe_arm(
+    store: Store, name: str, tasks: list[str], encoder: Stage, corpus: Stage
+) -> ArmFacts:
     made = store.manifest(encoder)
-    step = made["result"].get("written_step") if made else None
-    return {} if step is None else {"written_step": step}
+    origin, steps = trace_origin(store, made), list_written_steps(store, [encoder])
+    if made is None or made["stage"] != "pretraining":
+        return ArmFacts(name=name, data_known=False, origin=origin, written_steps=steps)
+    corpora = _list_corpora(store, made)
+    withholds_own = all("withhold_own" not in one["parameters"] for one in corpora)
+    held_out = withholds_own and _is_held_out(store, corpora, corpus.fingerprint)
+    return ArmFacts(
+        name=name,
+        data_known=True,
+        origin=origin,
+        written_steps=steps,
+        held_out=tasks if held_out else [],
+        withhold_own=withholds_own,
+    )
 
 
-def trace_origin(store: Store, made: Manifest | None) -> dict[str, str]:
-    """Return the fingerprint of the published encoder that one began with, if it did."""
+def list_written_steps(store: Store, pretrainings: Sequence[Stage]) -> list[int]:
+    """Return the step whose state each pre-training wrote, 0 being what it began with, where a
+    probe chose it.
+    """
+    results = [made["result"] for stage in pretrainings if (made := store.manifest(stage))]
+    return [result["written_step"] for result in results if "written_step" in result]
+
+
+def trace_origin(store: Store, made: Manifest | None) -> str:
+    """Return the fingerprint of the published encoder that one began with; empty if it did not."""
     lineage = store.trace_lineage(made) if made else []
-    found = [origin["fingerprint"] for _, origin in lineage if origin["stage"] == "origin"]
-    return {"origin": found[0]} if found else {}
+    return next((one["fingerprint"] for _, one in lineage if one["stage"] == "origin"), "")
 
 
 def _list_corpora(store: Store, encoder: Manifest) -> list[Manifest]:
@@ -174,22 +180,21 @@ def _is_held_out(store: Store, corpora: Sequence[Manifest], corpus: str) -> bool
     return bool(every) and all(corpus in made_of for made_of in every)
 
 
-def describe_stages(store: Store, made: Sequence[Stage]) -> dict[str, Any]:
-    """Return the dump, and what every stage that is complete counted."""
-    manifests = [manifest for stage in made if (manifest := store.manifest(stage))]
-    dump = next((stage for stage in made if stage.name == "dump"), None)
-    return {
-        "dump": {"name": dump.result["name"], "fingerprint": dump.fingerprint, **dump.parameters}
-        if dump
-        else {},
-        "stages": [
-            {
-                "stage": m["title"],
-                "fingerprint": m["fingerprint"],
-                "counts": m["result"],
-                "seconds": m.get("seconds", 0.0),
-                "cpu_seconds": m.get("cpu_seconds", 0.0),
-            }
-            for m in manifests
-        ],
-    }
+def describe_dump(dump: Stage) -> dict[str, Any]:
+    """Return name, fingerprint and parameters of a dump."""
+    return {"name": dump.result["name"], "fingerprint": dump.fingerprint, **dump.parameters}
+
+
+def describe_stages(store: Store, made: Sequence[Stage]) -> list[StageFacts]:
+    """Return what every stage that is complete counted."""
+    return [
+        StageFacts(
+            stage=m["title"],
+            fingerprint=m["fingerprint"],
+            counts=m["result"],
+            seconds=m.get("seconds", 0.0),
+            cpu_seconds=m.get("cpu_seconds", 0.0),
+        )
+        for stage in made
+        if (m := store.manifest(stage))
+    ]

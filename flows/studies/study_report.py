@@ -2,11 +2,10 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.files import write_json
 from flows.configuration.parameters import Parameters
 from flows.configuration.study_file import (
     Arm,
@@ -14,20 +13,20 @@ from flows.configuration.study_file import (
     StudyChoice,
     is_without_folder,
     list_pairs,
-    name_form,
 )
 from flows.runner.store import Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
-from flows.stages.finetuning import locate_results
 from flows.stages.report import (
+    describe_dump,
     describe_origins,
     describe_stages,
     list_changed_settings,
-    tell_written,
+    list_written_steps,
 )
 from flows.studies import held_out
 from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
 from flows.studies.study_stages import StudyCell, StudyStages
+from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
 
 
 def build_study_report(
@@ -38,14 +37,14 @@ def build_study_report(
 
     def list_arguments(store: Store, folder: Path) -> list[str]:
         (folder / "study.yaml").write_text(format_choice(loaded.choice), encoding="utf-8")
-        write_json(folder / "study.json", describe_study(stages, parameters, counted, folder))
+        describe_study(stages, parameters, counted, folder).write(folder / "study.json")
         return ["--study", str(folder / "study.json"), "--output", str(folder)]
 
     inputs = {cell.evaluated.label: cell.evaluated for cell in stages.cells}
     inputs |= {stage.label: stage for stage in stages.latencies.values()}
     return Stage(
         "study",
-        8,
+        9,
         {
             "study": loaded.study.model_dump(mode="json", exclude_defaults=True),
             "left_out": dict(loaded.left_out),
@@ -59,39 +58,35 @@ def build_study_report(
 
 def describe_study(
     stages: StudyStages, parameters: Parameters, counted: Sequence[Stage], folder: Path
-) -> dict[str, Any]:
+) -> ReportInput:
     """Return study.json, as model/report/report.py reads it."""
     study, store = stages.study, stages.store
     placed = place_study(stages)
-    costs = {name: read_json(store, s, "latency.json") for name, s in stages.latencies.items()}
     searched = {name: read_json(store, s, "best.json") for name, s in stages.searches.items()}
-    return {
-        "title": study.title,
-        "store": str(store.root),
-        "question": study.question,
-        "command": format_command(stages.loaded, parameters, folder / "study.yaml"),
-        "comparisons": [list(pair) for pair in list_pairs(study)],
-        "arms": [describe_arm(stages, arm, placed, costs) for arm in stages.arms.values()],
-        "left_out": [{"name": name, "why": why} for name, why in stages.loaded.left_out.items()],
-        "tasks": [
-            {"name": t.name, "task": t.task, "data": p.data, **study.settings, **t.settings}
-            for t, p in zip(study.tasks, placed.tasks, strict=True)
-        ],
-        **(describe_stages(store, counted) if counted else {"stages": describe_corpora(stages)}),
-        "pretraining": [
-            {
-                "name": stage.label.removeprefix("pre-training "),
-                "metrics": str(store.fetch(stage, "metrics.jsonl") / "metrics.jsonl"),
-                **tell_written(store, stage),
-            }
+    dump = next((stage for stage in counted if stage.name == "dump"), None)
+    return ReportInput(
+        title=study.title,
+        store=store.root,
+        question=study.question,
+        command=format_command(stages.loaded, parameters, folder / "study.yaml"),
+        comparisons=list_pairs(study),
+        arms=[describe_arm(stages, arm, placed) for arm in stages.arms.values()],
+        left_out=dict(stages.loaded.left_out),
+        dump=describe_dump(dump) if dump else {},
+        stages=describe_stages(store, counted) if counted else describe_corpora(stages),
+        pretraining=[
+            TrainingFacts(
+                name=stage.label.removeprefix("pre-training "),
+                metrics=store.fetch(stage, "metrics.jsonl") / "metrics.jsonl",
+            )
             for _, _, stage in stages.pretrainings
         ],
-        "settings": dict(study.settings),
-        "searched": {name: best["settings"] for name, best in searched.items()},
-        "cells": [describe_cell(store, cell) for cell in stages.cells],
-        **describe_origins(store, stages.origins),
-        **describe_model(stages, placed),
-    }
+        searched={name: best["settings"] for name, best in searched.items()},
+        cells=[describe_cell(store, cell) for cell in stages.cells],
+        origins=describe_origins(store, stages.origins),
+        encoder=find_encoder_folder(stages, placed),
+        encoder_arm=next(iter(stages.arms)),
+    )
 
 
 def format_choice(choice: StudyChoice) -> str:
@@ -127,19 +122,19 @@ def place_study(stages: StudyStages) -> Study:
     return stages.study.model_copy(update={"tasks": tasks, "arms": arms})
 
 
-def describe_cell(store: Store, cell: StudyCell) -> dict[str, Any]:
-    several = {} if cell.pretraining_seed is None else {"pretraining_seed": cell.pretraining_seed}
-    return {
-        "arm": cell.arm.name,
-        "task": cell.task.name,
-        "seed": cell.seed,
-        **several,
-        "fingerprint": cell.finetuned.fingerprint,
-        **locate_results(store, cell.finetuned, cell.evaluated),
-    }
+def describe_cell(store: Store, cell: StudyCell) -> CellFacts:
+    return CellFacts(
+        arm=cell.arm.name,
+        task=cell.task.name,
+        seed=cell.seed,
+        pretraining_seed=cell.pretraining_seed,
+        fingerprint=cell.finetuned.fingerprint,
+        evaluation=store.fetch(cell.evaluated),
+        finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
+    )
 
 
-def describe_model(stages: StudyStages, placed: Study) -> dict[str, Any]:
+def find_encoder_folder(stages: StudyStages, placed: Study) -> Path | None:
     """Return the encoder of the first arm, which the model card is about, where it is a folder."""
     first = next(iter(stages.arms.values()))
     seed = stages.list_pretraining_seeds(first)[0]
@@ -147,12 +142,10 @@ def describe_model(stages: StudyStages, placed: Study) -> dict[str, Any]:
         folder = Path(locate_encoder(stages.store, stages.find_encoder(first, seed)))
     else:
         folder = Path(placed.arms[0].encoder)
-    if not (folder / "config.json").exists():
-        return {}
-    return {"model": str(folder.resolve()), "model_arm": first.name}
+    return folder.resolve() if (folder / "config.json").exists() else None
 
 
-def describe_corpora(stages: StudyStages) -> list[dict[str, Any]]:
+def describe_corpora(stages: StudyStages) -> list[StageFacts]:
     """Return the counts of external corpora that the tasks are from."""
     described = []
     for place in dict.fromkeys(task.data for task in stages.study.tasks):
@@ -162,62 +155,34 @@ def describe_corpora(stages: StudyStages) -> list[dict[str, Any]]:
             counts = json.loads(file.read_text())
             counts.pop("files", None)
             name = f"corpus {file.parent.name}"
-            described.append({"stage": name, "fingerprint": stage.fingerprint, "counts": counts})
+            described.append(StageFacts(stage=name, fingerprint=stage.fingerprint, counts=counts))
     return described
 
 
-def describe_arm(
-    stages: StudyStages, arm: Arm, placed: Study, costs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is.
-
-    `held_out`: the tasks whose test texts are shown to be none that its encoder was pre-trained on;
-    `withhold_own`: false where near copies of test reviews were left in it.
-    """
+def describe_arm(stages: StudyStages, arm: Arm, placed: Study) -> ArmFacts:
+    """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is."""
     arms = {one.name: one for one in placed.arms}
-    arm_here = arms[arm.name]
-    told: dict[str, Any] = {"name": arm.name, "data_known": held_out.is_data_known(arm_here, arms)}
-    if shards := held_out.list_seen_shards(arm_here, arms):
-        told["held_out"] = [t.name for t in placed.tasks if held_out.is_held_out(t.data, shards)]
-        if any(held_out.may_repeat_tests(task.data, shards) for task in placed.tasks):
-            told["withhold_own"] = False
-    if origin := stages.find_arm_origin(arm):
-        told["origin"] = origin.fingerprint
-    if arm.pretraining:
-        stage = stages.build_pretraining(arm, stages.study.pretraining_seeds[0])
-        result = read_json(stages.store, stage, "result.json")
-        told |= {name: result[name] for name in ("tokens", "matrix_flops", "flops", "seconds")}
-        told |= {"fingerprint": stage.fingerprint, "recipe": format_recipe(arm, arm_here)}
-        if len(seeds := stages.study.pretraining_seeds) > 1:
-            every = [(seed, stages.build_pretraining(arm, seed).fingerprint) for seed in seeds]
-            told["pretrainings"] = [{"seed": seed, "fingerprint": one} for seed, one in every]
-    if steps := list_written_steps(stages, arm):
-        told["written_steps"] = steps
-    if arm.name in costs:
-        told |= {"cost": costs[arm.name], "latency_ms": costs[arm.name]["batch_1"]["p50_ms"]}
-        told["forms"] = {form: costs[name_form(arm.name, form)] for form in stages.study.forms}
-    return told
-
-
-def list_written_steps(stages: StudyStages, arm: Arm) -> list[int]:
-    """Return the step whose state each pre-training of an arm wrote, where a probe chose it."""
-    trained = [stage for other, _, stage in stages.pretrainings if other.name == arm.name]
-    told = [tell_written(stages.store, stage) for stage in trained]
-    return [one["written_step"] for one in told if one]
-
-
-def format_recipe(arm: Arm, placed: Arm) -> str:
-    """Return what a pre-training is but for its length: arms that share it lie on one line against
-    tokens.
-    """
-    own = placed.pretraining
-    chosen = [
-        f"{name} {value}" for name, value in sorted(arm.pretraining.set.items()) if name != "steps"
-    ]
-    chosen += [f"{name} {value}" for name, value in sorted(arm.settings.items())]
-    shards, replay = (Path(place).name for place in (own.shards, own.replay))
-    mixed = f" and {own.replay_ratio:g} of {replay}" if replay else ""
-    return ", ".join([f"{own.preset} on {shards}{mixed}", *chosen])
+    arm_here, data = arms[arm.name], [task.data for task in placed.tasks]
+    seen = held_out.list_seen_shards(arm_here, arms)
+    origin, latency = stages.find_arm_origin(arm), stages.latencies.get(arm.name)
+    seeds = stages.study.pretraining_seeds if arm.pretraining else []
+    trained = {seed: stages.build_pretraining(arm, seed) for seed in seeds}
+    result = read_json(stages.store, trained[seeds[0]], "result.json") if trained else {}
+    return ArmFacts(
+        name=arm.name,
+        data_known=held_out.is_data_known(arm_here, arms),
+        held_out=[t.name for t in placed.tasks if held_out.is_held_out(t.data, seen)]
+        if seen
+        else None,
+        withhold_own=not (seen and any(held_out.may_repeat_tests(one, seen) for one in data)),
+        origin=origin.fingerprint if origin else "",
+        fingerprints={seed: stage.fingerprint for seed, stage in trained.items()},
+        written_steps=list_written_steps(stages.store, list(trained.values())),
+        tokens=result.get("tokens"),
+        matrix_flops=result.get("matrix_flops"),
+        seconds=result.get("seconds"),
+        cost=read_json(stages.store, latency, "latency.json") if latency else None,
+    )
 
 
 def read_json(store: Store, stage: Stage, name: str) -> Any:

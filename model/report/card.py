@@ -13,9 +13,11 @@ from beam_jobs.job.files import link_file
 from model.evaluation.metrics import METRICS
 from model.finetuning.tasks import TASKS
 from model.report.document import render_template
+from model.report.inputs import ReportInput
 from model.report.results import Results
-from model.report.sections import build_result_tables
+from model.report.sections import build_result_table
 
+NAME = "amazon-electra"
 METRIC_TYPES = {
     "macro_f1": "f1",
     "matthews": "matthews_correlation",
@@ -44,7 +46,7 @@ FRONT_MATTER = re.compile(r"^---\n(.*?)\n---\n", re.DOTALL)
 
 
 def write_model_folder(
-    source: Path, output: Path, study: Mapping[str, Any], results: Results, answer: str
+    source: Path, output: Path, study: ReportInput, results: Results, answer: str
 ) -> None:
     """Copy the encoder's folder to `output` with a new card, completely or not at all.
 
@@ -52,11 +54,11 @@ def write_model_folder(
     """
     if not (source / "config.json").exists():
         raise UserError(
-            f"{source}: no config.json; `model` in the study file names the encoder's folder"
+            f"{source}: no config.json; `encoder` in study.json names the encoder's folder"
         )
     temporary = output.with_name(f".{output.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
-    is_ours = bool(study.get("store")) and source.resolve().is_relative_to(study["store"])
+    is_ours = bool(study.store and source.resolve().is_relative_to(study.store))
     copy: Callable[..., Any] = link_file if is_ours else shutil.copy2
     shutil.copytree(source, temporary, copy_function=copy, ignore=lambda *_: {"README.md"})
     (temporary / "README.md").write_text(
@@ -66,34 +68,37 @@ def write_model_folder(
     os.replace(temporary, output)
 
 
-def _render_card(source: Path, study: Mapping[str, Any], results: Results, answer: str) -> str:
+def _render_card(source: Path, study: ReportInput, results: Results, answer: str) -> str:
     """Return the card. Licence and language are those of the encoder's own card."""
     import yaml
     from huggingface_hub import ModelCardData
 
-    name = study.get("model_name") or "amazon-electra"
-    arm = study.get("model_arm") or results.arms[0]
+    arm = study.encoder_arm or results.arms[0]
     front, own_words = _read_own_card(source)
     known = yaml.safe_load(front) or {}
-    origin = _find_origin(study, arm)
+    begun = {one.name: one.origin for one in study.arms}
+    origin = study.origins.get(begun.get(arm, ""), {})
+    told = [(title, str(origin.get(name) or "unknown")) for name, title in ORIGIN_FIELDS.items()]
+    dump = [f"{name} {study.dump[name]}" for name in ("name", "fingerprint") if name in study.dump]
+    config = json.loads((source / "config.json").read_text())
     data = ModelCardData(
         language=known.get("language"),
         license=known.get("license") or origin.get("license"),
         base_model=origin["place"].partition("@")[0] if origin.get("revision") else None,
         library_name="transformers",
-        tags=known.get("tags") or [_read_config(source).get("model_type", "encoder")],
-        model_name=name,
+        tags=known.get("tags") or [config.get("model_type", "encoder")],
+        model_name=NAME,
         eval_results=_list_eval_results(arm, results),
     )
     return render_template(
         "model_card.md.j2",
         front_matter=data.to_yaml(),
-        name=name,
-        encoder=_describe_encoder(source),
-        origin=_list_origin(origin),
+        name=NAME,
+        encoder=_describe_encoder(source, config),
+        origin=told if origin else [],
         answer=answer,
-        tables=build_result_tables(results),
-        dump=_describe_dump(study.get("dump") or {}),
+        tables=[build_result_table(results)],
+        dump=", ".join(dump),
         own_card=re.sub(r"^#", "##", own_words.strip(), flags=re.MULTILINE),
     )
 
@@ -104,10 +109,6 @@ def _read_own_card(source: Path) -> tuple[str, str]:
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     front = FRONT_MATTER.match(text)
     return (front[1], text[front.end() :]) if front else ("", text)
-
-
-def _read_config(source: Path) -> dict[str, Any]:
-    return json.loads((source / "config.json").read_text())
 
 
 def _list_eval_results(arm: str, results: Results) -> list[Any]:
@@ -129,28 +130,8 @@ def _list_eval_results(arm: str, results: Results) -> list[Any]:
     ]
 
 
-def _find_origin(study: Mapping[str, Any], arm: str) -> Mapping[str, Any]:
-    """Return what is known of the published encoder that the arm's began with; else nothing."""
-    begun = {one["name"]: one.get("origin") for one in study.get("arms", [])}
-    return (study.get("origins") or {}).get(begun.get(arm), {})
-
-
-def _list_origin(origin: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return name and value of what a card says of the published encoder, `unknown` told as such;
-    nothing where there is none.
-    """
-    told = [(title, origin.get(name) or "unknown") for name, title in ORIGIN_FIELDS.items()]
-    return [(title, str(value)) for title, value in told] if origin else []
-
-
-def _describe_dump(dump: Mapping[str, Any]) -> str:
-    names = [name for name in ("name", "fingerprint", "sha256") if dump.get(name)]
-    return ", ".join(f"{name} {dump[name]}" for name in names)
-
-
-def _describe_encoder(source: Path) -> str:
+def _describe_encoder(source: Path, config: Mapping[str, Any]) -> str:
     """Say what the encoder is, by its config.json, and whether model.pretrain made it."""
-    config = _read_config(source)
     kind = (config.get("architectures") or [config.get("model_type", "encoder")])[0]
     known = {
         "ElectraForPreTraining": "An ELECTRA discriminator (`ElectraForPreTraining` gives its "

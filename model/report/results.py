@@ -14,6 +14,7 @@ from model.evaluation import significance
 from model.evaluation.metrics import METRICS
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import Comparison, SeedPair
+from model.report.inputs import CellFacts, ReportInput
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Cell:
     about: Mapping[str, Any] = field(repr=False)
     """The cell's metrics.json."""
     predictions: Predictions = field(repr=False)
+    finetuned: Path = Path()
+    """The model folder that was evaluated."""
     fingerprint: str = ""
     """A hash of the cell's inputs, empty where the study has none."""
     pretraining_seed: int | None = None
@@ -221,46 +224,31 @@ class Difference:
         return self.words if is_told else "no evidence of a difference"
 
 
-def load_results(
-    cells: Sequence[Mapping[str, Any]], base: Path, arms: Sequence[Mapping[str, Any]] = ()
-) -> Results:
-    """Load the cells of a study file; relative folders are relative to `base`, its folder.
-
-    `arms` are those of the study file, which say how each got its encoder.
-    """
-    if not cells:
-        raise UserError("the study file has no cells: there is nothing to report")
-    loaded = [_load_cell(cell, base) for cell in cells]
+def load_results(study: ReportInput, base: Path) -> Results:
+    """Load the cells of a study; relative folders are relative to `base`, its file's folder."""
+    loaded = [_load_cell(cell, base) for cell in study.cells]
     for (arm, task, pair), times in Counter((c.arm, c.task, c.seed_pair) for c in loaded).items():
         if times > 1:
             of = "" if pair[0] is None else f" of pre-training seed {pair[0]}"
             raise UserError(
                 f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times; each counts once"
             )
-    return Results(loaded, frozenset(arm["name"] for arm in arms if _is_untrained(arm)))
+    return Results(loaded, frozenset(arm.name for arm in study.arms if arm.is_random))
 
 
-def _is_untrained(arm: Mapping[str, Any]) -> bool:
-    """Return whether an arm of the study file has a random encoder."""
-    is_pretrained = {"fingerprint", "held_out", "matrix_flops", "tokens"} & arm.keys()
-    return not is_pretrained and arm.get("data_known") is not False
-
-
-def _load_cell(cell: Mapping[str, Any], base: Path) -> Cell:
-    folder = base / cell["evaluation"]
+def _load_cell(cell: CellFacts, base: Path) -> Cell:
+    folder = base / cell.evaluation
     if not (folder / "metrics.json").exists():
         raise UserError(f"{folder}: no metrics.json; cells name folders written by model.evaluate")
-    pretraining_seed = cell.get("pretraining_seed")
     about = json.loads((folder / "metrics.json").read_text())
-    if "finetuned" in cell:  # it names the folder on the host that evaluated
-        about["model"] = str(base / cell["finetuned"])
     return Cell(
-        arm=cell["arm"],
-        task=cell["task"],
-        seed=int(cell["seed"]),
-        folder=folder,
-        about=about,
-        predictions=read_predictions(folder / "predictions.parquet"),
-        fingerprint=str(cell.get("fingerprint", "")),
-        pretraining_seed=None if pretraining_seed is None else int(pretraining_seed),
+        cell.arm,
+        cell.task,
+        cell.seed,
+        folder,
+        about,
+        read_predictions(folder / "predictions.parquet"),
+        base / cell.finetuned if cell.finetuned else Path(about.get("model", "")),
+        cell.fingerprint,
+        cell.pretraining_seed,
     )

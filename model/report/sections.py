@@ -1,4 +1,4 @@
-"""Builds the report's tables and figures, each from results alone."""
+"""Builds the tables and the two figures of a report, each from results alone."""
 
 import json
 import re
@@ -8,37 +8,33 @@ from typing import Any
 
 from model.evaluation.metrics import METRICS
 from model.evaluation.significance import Comparison
-from model.report import charts
+from model.report.charts import Panel, draw_panels
 from model.report.document import Block, Details, Figure, Heading, Paragraph, Table
+from model.report.inputs import ArmFacts, ReportInput
 from model.report.results import Cell, Difference, Results
 
 MISTAKES_IN_MARKDOWN = 10
 """The page has all of the hundred that each evaluation keeps."""
 TEXT_SHOWN = 300
 """Characters of a text that are shown."""
-PRETRAINING_FIGURES = (
-    (r"(?!validation_).*loss", "loss", "Losses of pre-training"),
-    (r"validation_(?!fixed_).*_loss", "loss", "Losses on dev reviews"),
-    (
-        r"validation_.*_auc",
-        "AUC",
-        "AUC of the discriminator on dev reviews, on what the generator puts there and on fixed "
-        "replacements; a constant has 0.5",
-    ),
-    (
-        r"validation_.*_effective_rank",
-        "effective rank",
-        "Effective rank of the encoder's states on dev reviews; collapsed ones have few",
-    ),
-    (
-        r"validation_.*_mean_cosine",
-        "mean cosine",
-        "Mean cosine of the states of two tokens of dev reviews; collapsed ones have almost 1",
-    ),
+CURVES = (
+    (r"(?!validation_).*loss", "loss", "Pre-training: losses"),
+    (r"validation_(?!fixed_).*loss", "loss", "Pre-training: losses on dev reviews"),
+    (r"probe_accuracy", "accuracy", "Pre-training: linear probe of polarity on dev reviews"),
+    (r"validation_.*_(auc|effective_rank|mean_cosine)", "", ""),
 )
-"""Pattern of the measures' names in metrics.jsonl, axis and caption of each figure of a
-pre-training.
+"""Pattern of the measures in metrics.jsonl, axis and title. One without a title is listed and
+not drawn: a collapsed encoder has an AUC of 0.5, a low effective rank and a mean cosine near 1.
 """
+HOW_ARMS_ARE_COMPARED = (
+    "Arms are compared on the same test examples, seed by seed. The interval and p count both "
+    "the examples (paired bootstrap) and the seeds (two-way random effects, t with "
+    "Satterthwaite's degrees of freedom). p (randomization) swaps the two arms' answers to "
+    "randomly chosen examples, in all seeds together, and takes the seeds as they are; with "
+    "one seed it is p (of accuracies: McNemar's exact test, by sampling). p (Holm) is p "
+    "corrected for all tasks and pairs of this table (Holm's step-down method); a difference "
+    "is called one where p (Holm) is below 0.05."
+)
 
 
 def get_title(metric: str) -> str:
@@ -67,15 +63,16 @@ def format_range(c: Comparison) -> str:
     return f"{low} to {high}"
 
 
-def scale_interval(values: Mapping[str, float], scale: float = 1.0) -> charts.Interval:
-    return scale * values["value"], scale * values["low"], scale * values["high"]
+def format_p(p: float | None) -> str:
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def format_main_metric(results: Results, arm: str, task: str) -> str:
-    """Return the main metric of an arm on a task with its interval, or a dash."""
-    pooled = results.pool_metrics(arm, task)
-    metric = results.get_main_metric(task)
-    return format_with_interval(metric, pooled[metric]) if pooled else "–"
+def format_answer(answer: Any) -> str:
+    """Return a label or prediction as text; several answers are a list of (text, place)."""
+    if not isinstance(answer, list):
+        return str(answer) or "none"
+    texts = [str(one[0]) if isinstance(one, list) else str(one) for one in answer]
+    return "; ".join(dict.fromkeys(texts)) or "none"
 
 
 def describe_only_answer(results: Results, arm: str, task: str) -> str:
@@ -90,99 +87,205 @@ def describe_only_answer(results: Results, arm: str, task: str) -> str:
     return f"{task}: {arm} answers one class only{where}: {answer[0]}"
 
 
-def build_result_tables(results: Results) -> list[Block]:
-    """Return a table per task, arms down and metrics across, and a chart of the main metric."""
-    blocks: list[Block] = []
-    for task in results.tasks:
-        metrics = results.list_metrics(task)
-        arms = [
-            (arm, results.pool_metrics(arm, task), results.list_cells(arm, task))
-            for arm in results.arms
-            if results.list_cells(arm, task)
-        ]
-        n = arms[0][2][0].about["n"]
-        rows = [
-            (
-                arm,
-                results.count_seeds(arm, task),
-                *(format_with_interval(m, pooled[m]) for m in metrics),
-            )
-            for arm, pooled, _ in arms
-        ]
-        caption = (
-            f"{task}: mean over seeds on {n:,} test examples (95% interval over examples and seeds)"
-        )
-        blocks.append(Table(("arm", "seeds", *map(get_title, metrics)), rows, caption))
-        main = results.get_main_metric(task)
-        scale = 100 if is_percentage(main) else 1
-        drawn = [(arm, scale_interval(p[main], scale)) for arm, p, _ in arms]
-        svg = charts.draw_intervals(drawn, get_title(main) + (" (%)" if scale == 100 else ""))
-        if svg:
-            blocks.append(
-                Figure(svg, f"{task}: {get_title(main)} of each arm with its 95% interval")
-            )
-    return blocks
-
-
-def build_difference_chart(differences: list[Difference]) -> list[Block]:
-    """Return a chart of the differences that are in percent: others have another axis."""
+def build_result_table(results: Results) -> Table:
+    """Return every task and arm with all metrics, the tasks' main metrics first."""
+    mains = [results.get_main_metric(task) for task in results.tasks]
+    others = [metric for task in results.tasks for metric in results.list_metrics(task)]
+    metrics = list(dict.fromkeys([*mains, *others]))
     rows = [
-        (f"{d.task}: {d.a} − {d.b}", (100 * c.difference, 100 * c.low, 100 * c.high))
-        for d in differences
-        if is_percentage((c := d.comparison).metric)
+        (
+            task,
+            arm,
+            results.count_seeds(arm, task),
+            f"{cells[0].about['n']:,}",
+            *(format_with_interval(m, pooled[m]) if m in pooled else "–" for m in metrics),
+        )
+        for task in results.tasks
+        for arm in results.arms
+        if (cells := results.list_cells(arm, task))
+        for pooled in [results.pool_metrics(arm, task)]
     ]
-    svg = charts.draw_intervals(rows, "difference (points)", zero=True) if rows else None
-    return (
-        [Figure(svg, "Differences with their 95% intervals; the dashed line is no difference")]
-        if svg
-        else []
+    return Table(
+        ("task", "arm", "seeds", "test examples", *map(get_title, metrics)),
+        rows,
+        "Means over seeds on test, with their 95% intervals over examples and seeds",
     )
 
 
-def build_pretraining_curves(study: Mapping[str, Any], base: Path) -> list[Block]:
-    """Draw the measures of pre-training from each metrics.jsonl, a figure for each of
-    PRETRAINING_FIGURES, and list their first and last.
-    """
-    logs = {
-        entry["name"]: [
-            json.loads(line)
-            for line in (base / entry["metrics"]).read_text().splitlines()
-            if line.endswith("}")
-        ]
-        for entry in study.get("pretraining") or []
-    }
-    blocks: list[Block] = []
-    rows = []
-    for pattern, axis, caption in PRETRAINING_FIGURES:
-        series = _read_pretraining_series(logs, pattern)
-        svg = charts.draw_lines(series, "step", axis) if series else None
-        blocks += [Figure(svg, caption)] if svg else []
-        rows += [
-            (title, f"{points[0][1]:.3f}", f"{points[-1][1]:.3f}", f"{points[-1][0]:,.0f}")
-            for title, points in series.items()
-        ]
-    if not rows:
+def build_difference_blocks(differences: Sequence[Difference]) -> list[Block]:
+    """Return every comparison with its interval and tests, and how they are made."""
+    if not differences:
         return []
-    return [Heading("Pre-training"), *blocks, Table(("measure", "first", "last", "steps"), rows)]
+    tests = ("p", "p (Holm)", "p (randomization)", "finding")
+    header = ("task", "comparison", "metric", "difference", "95% interval", *tests)
+    rows = [
+        (
+            d.task,
+            f"{d.a} − {d.b}",
+            get_title(d.comparison.metric),
+            format_change(d.comparison.metric, d.comparison.difference),
+            format_range(d.comparison),
+            format_p(d.comparison.p),
+            format_p(d.comparison.p_holm),
+            format_p(d.comparison.p_randomization),
+            d.finding,
+        )
+        for d in differences
+    ]
+    how = HOW_ARMS_ARE_COMPARED
+    if any(d.comparison.pretraining_seeds > 1 for d in differences):
+        how += (
+            " Pre-training seeds are a random effect as well: crossed with the fine-tuning seeds "
+            "where every encoder was fine-tuned with the same ones, else nested."
+        )
+    if any(d.one_checkpoint for d in differences):
+        how += (
+            " A difference of this one checkpoint comes from one pre-training: its interval does "
+            "not count how much pre-training seeds vary."
+        )
+    return [Heading("Differences"), Table(header, rows), Paragraph(how)]
 
 
-def _read_pretraining_series(
-    logs: Mapping[str, Sequence[Mapping[str, float]]], pattern: str
-) -> dict[str, list[tuple[float, float]]]:
-    """Return (step, value) of every measure whose whole name matches, by pre-training and name."""
-    return {
-        f"{title}: {name.replace('_', ' ')}": [
-            (line["step"], line[name]) for line in lines if name in line
-        ]
-        for title, lines in logs.items()
-        for name in sorted({name for line in lines for name in line})
-        if re.fullmatch(pattern, name)
+def build_cost_blocks(study: ReportInput, results: Results) -> list[Block]:
+    """Return what pre-training and use of each arm cost, and the first task's main metric against
+    both.
+    """
+    table = build_cost_table(study.arms)
+    if table is None:
+        return []
+    task = results.tasks[0]
+    metric = results.get_main_metric(task)
+    scale = 100 if is_percentage(metric) else 1
+    values = {
+        arm: (scale * of["value"], scale * of["low"], scale * of["high"])
+        for arm in results.arms
+        if (pooled := results.pool_metrics(arm, task))
+        for of in [pooled[metric]]
     }
+    costs = {
+        "pre-training operations (FLOPs of matrix products)": {
+            arm.name: arm.matrix_flops for arm in study.arms if arm.matrix_flops
+        },
+        "latency (ms a review, one at a time, p50)": {
+            arm.name: arm.cost["batch_1"]["p50_ms"] for arm in study.arms if arm.cost
+        },
+    }
+    panels = [
+        Panel(
+            task,
+            x,
+            get_title(metric) + (" (%)" if scale == 100 else ""),
+            points=[(arm, of[arm], values[arm]) for arm in values if arm in of],
+            levels=[(arm, values[arm][0]) for arm in values if arm not in of],
+        )
+        for x, of in costs.items()
+        if set(of) & set(values)
+    ]
+    blocks: list[Block] = [Heading("What it costs"), table]
+    if panels and (svg := draw_panels(panels)):
+        caption = f"{task}: {get_title(metric)} with its 95% interval against cost"
+        blocks.append(Figure(svg, caption))
+    return blocks
 
 
-def build_vocabulary_blocks(counts: Mapping[str, Any] | None) -> list[Block]:
+def build_cost_table(arms: Sequence[ArmFacts]) -> Table | None:
+    """Return a row for each arm whose cost is known; columns without a value are left out."""
+    header = ["arm", "tokens of pre-training", "FLOPs of matrix products", "seconds"]
+    header += ["parameters", "MB of weights", "p50 / p99 ms, one at a time"]
+    header += ["p50 / p99 ms, of 32", "reviews a second", "MB of memory"]
+    rows = []
+    for arm in arms:
+        row = [
+            f"{arm.tokens:,.0f}" if arm.tokens else "",
+            f"{arm.matrix_flops:.3e}" if arm.matrix_flops else "",
+            f"{arm.seconds:,.0f}" if arm.seconds else "",
+            *(_format_cost(arm.cost) if arm.cost else [""] * 6),
+        ]
+        rows += [[arm.name, *row]] if any(row) else []
+    if not rows:
+        return None
+    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    caption = "Cost of each arm"
+    if measured := next((arm.cost for arm in arms if arm.cost), None):
+        caption += (
+            f"; use is timed from text to answer on {measured['device']} with "
+            f"{measured['threads']} thread(s)"
+        )
+    return Table([header[i] for i in kept], [[r[i] or "–" for i in kept] for r in rows], caption)
+
+
+def _format_cost(cost: Mapping[str, Any]) -> list[str]:
+    one, many = cost["batch_1"], cost["batch_32"]
+    return [
+        f"{cost['parameters']:,}",
+        f"{cost['bytes'] / 1e6:.1f}",
+        f"{one['p50_ms']:.2f} / {one['p99_ms']:.2f}",
+        f"{many['p50_ms']:.2f} / {many['p99_ms']:.2f}",
+        f"{cost['reviews_per_second']:,.0f}",
+        f"{cost['peak_bytes'] / 1e6:,.0f}",
+    ]
+
+
+def build_curve_blocks(study: ReportInput, base: Path, results: Results) -> list[Block]:
+    """Return one figure of the losses and the probe of pre-training and of the main metric on dev
+    while fine-tuning (first task, first seed), and the first and last value of each measure of
+    pre-training.
+    """
+    logs = {entry.name: _read_lines(base / entry.metrics) for entry in study.pretraining}
+    panels, rows = [], []
+    for pattern, axis, title in CURVES:
+        lines = {
+            f"{name}: {measure.replace('_', ' ')}": [
+                (line["step"], line[measure]) for line in log if measure in line
+            ]
+            for name, log in logs.items()
+            for measure in sorted({measure for line in log for measure in line})
+            if re.fullmatch(pattern, measure)
+        }
+        if lines and title:
+            panels.append(Panel(title, "step", axis, lines))
+        rows += [
+            (name, f"{line[0][1]:.3f}", f"{line[-1][1]:.3f}", f"{line[-1][0]:,.0f}")
+            for name, line in lines.items()
+        ]
+    task = results.tasks[0]
+    metric = results.get_main_metric(task)
+    learning = {
+        arm: line
+        for arm in results.arms
+        if (cells := results.list_cells(arm, task))
+        and len(line := read_learning_curve(cells[0], metric)) > 1
+    }
+    if learning:
+        title = f"Fine-tuning: {get_title(metric)} on dev of {task}, first seed"
+        panels.append(Panel(title, "step", get_title(metric), learning))
+    svg = draw_panels(panels) if panels else None
+    blocks: list[Block] = [Figure(svg, "Curves of pre-training and fine-tuning")] if svg else []
+    if rows:
+        caption = "Measures of pre-training"
+        blocks.append(Table(("measure", "first", "last", "at step"), rows, caption))
+    return [Heading("Training"), *blocks] if blocks else []
+
+
+def read_learning_curve(cell: Cell, metric: str) -> list[tuple[float, float]]:
+    """Return (step, metric on dev) with the chosen learning rate, from its own first step on."""
+    lines = _read_lines(cell.finetuned / "metrics.jsonl")
+    rate = cell.about.get("learning_rate")
+    kept = [line for line in lines if line.get("peak_learning_rate") == rate]
+    before = [line["step"] for line in lines if kept and line["attempt"] < kept[0]["attempt"]]
+    begun, name = max(before, default=0), f"dev_{metric}"
+    return [(line["step"] - begun, line[name]) for line in kept if name in line]
+
+
+def _read_lines(file: Path) -> list[dict[str, Any]]:
+    """Return the whole lines of a JSON Lines file; none where it is missing."""
+    if not file.is_file():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
+
+
+def build_vocabulary_blocks(counts: Mapping[str, Any]) -> list[Block]:
     """Return how the vocabularies that a published start may have fit the dump (fit.json)."""
-    choices = (counts or {}).get("choices") or []
     rows = [
         (
             one["vocabulary"],
@@ -190,59 +293,14 @@ def build_vocabulary_blocks(counts: Mapping[str, Any] | None) -> list[Block]:
             f"{one['tokens_per_word']:.3f}",
             f"{one['unknown_rate']:.3%}",
         )
-        for one in choices
+        for one in counts.get("choices") or []
     ]
     header = ("vocabulary", "entries", "tokens per word", "unknown words")
     caption = "Vocabularies that a published start may have, on the dump's dev reviews"
     return [Table(header, rows, caption)] if rows else []
 
 
-def build_learning_curves(results: Results) -> list[Block]:
-    """Draw the main metric on dev while the first seed of each arm was fine-tuned.
-
-    Only steps with the learning rate that was chosen count.
-    """
-    blocks: list[Block] = []
-    for task in results.tasks:
-        main = results.get_main_metric(task)
-        scale = 100 if is_percentage(main) else 1
-        series = {
-            arm: _read_learning_curve(results.list_cells(arm, task)[0], main, scale)
-            for arm in results.arms
-            if results.list_cells(arm, task)
-        }
-        series = {arm: points for arm, points in series.items() if len(points) > 1}
-        svg = (
-            charts.draw_lines(series, "fine-tuning step", f"{get_title(main)} on dev")
-            if series
-            else None
-        )
-        if svg:
-            blocks.append(
-                Figure(svg, f"{task}: {get_title(main)} on dev while fine-tuning, first seed")
-            )
-    return blocks
-
-
-def _read_learning_curve(cell: Cell, metric: str, scale: float) -> list[tuple[float, float]]:
-    """Return (step, metric on dev); steps count from the start of the chosen learning rate."""
-    file = Path(str(cell.about.get("model", ""))) / "metrics.jsonl"
-    if not file.is_file():
-        return []
-    lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
-    kept = [
-        line for line in lines if line.get("peak_learning_rate") == cell.about.get("learning_rate")
-    ]
-    others = [line["step"] for line in lines if kept and line["attempt"] < kept[0]["attempt"]]
-    begun = max(others, default=0)
-    return [
-        (line["step"] - begun, scale * line[f"dev_{metric}"])
-        for line in kept
-        if f"dev_{metric}" in line
-    ]
-
-
-def build_run_details(results: Results) -> list[Block]:
+def build_run_blocks(study: ReportInput, results: Results) -> list[Block]:
     """Return a table of every cell, and confusion, slices and mistakes of each arm's first seed."""
     rows = [
         (
@@ -250,33 +308,27 @@ def build_run_details(results: Results) -> list[Block]:
             c.task,
             str(c.seed),
             f"{c.about.get('learning_rate', 0):g}",
-            *(
-                f"{get_title(m)} {format_with_interval(m, c.about['metrics'][m])}"
-                for m in list(c.about["metrics"])[:2]
-            ),
+            f"{get_title(main)} {format_with_interval(main, c.about['metrics'][main])}",
             c.fingerprint,
         )
         for c in results.cells
+        for main in [c.about["main_metric"]]
     ]
-    width = max(map(len, rows))
-    rows = [(*row[:-1], *[""] * (width - len(row)), row[-1]) for row in rows]
-    header = (
-        "arm",
-        "task",
-        "seed",
-        "learning rate chosen on dev",
-        "on test (95% interval)",
-        *["and"] * (width - 6),
-        "cell",
-    )
+    header = ("arm", "task", "seed", "learning rate chosen on dev", "on test (95% interval)")
+    found = [
+        Paragraph(f"The search of {arm} chose {', '.join(f'{n}={v}' for n, v in chosen.items())}.")
+        for arm, chosen in study.searched.items()
+    ]
     first = [
-        results.list_cells(arm, task)[0]
+        cells[0]
         for task in results.tasks
         for arm in results.arms
-        if results.list_cells(arm, task)
+        if (cells := results.list_cells(arm, task))
     ]
     return [
-        Table(header, rows),
+        Heading("Each run"),
+        Table((*header, "cell"), rows),
+        *found,
         *(Details(f"{c.arm}, {c.task}, seed {c.seed}", _build_cell_blocks(c)) for c in first),
     ]
 
@@ -296,21 +348,18 @@ def _build_cell_blocks(cell: Cell) -> list[Block]:
             (p["part"], f"{p['n']:,}", *(_format_part(m, p.get(m)) for m in metrics)) for p in parts
         ]
         blocks.append(Table((name, "n", *map(get_title, metrics)), rows, f"By {name}"))
-    mistakes = cell.folder / "mistakes.jsonl"
-    if mistakes.exists():
-        read = [json.loads(line) for line in mistakes.read_text().splitlines()]
-        rows = [
-            (
-                _format_answer(m["label"]),
-                _format_answer(m["prediction"]),
-                f"{m['loss']:.2f}",
-                _shorten_text(m),
-            )
-            for m in read
-        ]
-        blocks.append(
-            Table(("label", "said", "loss", "text"), rows, "Worst mistakes", MISTAKES_IN_MARKDOWN)
+    mistakes = [
+        (
+            format_answer(m["label"]),
+            format_answer(m["prediction"]),
+            f"{m['loss']:.2f}",
+            " ¶ ".join(m[name][:TEXT_SHOWN] for name in ("text", "pair") if m.get(name)),
         )
+        for m in _read_lines(cell.folder / "mistakes.jsonl")
+    ]
+    if mistakes:
+        header = ("label", "said", "loss", "text")
+        blocks.append(Table(header, mistakes, "Worst mistakes", MISTAKES_IN_MARKDOWN))
     return blocks or [Paragraph("Nothing more is kept of this run.")]
 
 
@@ -321,19 +370,3 @@ def _format_part(metric: str, value: Mapping[str, float] | float | None) -> str:
     if isinstance(value, int | float):
         return format_number(metric, value)
     return format_with_interval(metric, value)
-
-
-def _format_answer(answer: Any) -> str:
-    """Return a label or prediction as text; several answers are a list of (text, place)."""
-    if isinstance(answer, list):
-        return (
-            "; ".join(
-                dict.fromkeys(str(one[0]) if isinstance(one, list) else str(one) for one in answer)
-            )
-            or "none"
-        )
-    return str(answer) or "none"
-
-
-def _shorten_text(mistake: Mapping[str, Any]) -> str:
-    return " ¶ ".join(mistake[name][:TEXT_SHOWN] for name in ("text", "pair") if mistake.get(name))

@@ -19,6 +19,7 @@ from flows.stages import report
 from flows.stages.finetuning import Cell
 from flows.studies.study_reading import load_study
 from flows.studies.study_report import format_command as format_study_command
+from model.report.inputs import ArmFacts, read_report_input
 from tests.flows.made import publish
 
 SETTINGS = [
@@ -120,11 +121,12 @@ def test_arms_are_known_by_their_lineage(made):
         cell("champion", corpus, ExistingStage("pretraining", 1, {}, known=elsewhere.fingerprint)),
         cell("published", corpus, Stage("external", 1, {"name": "bert"})),
     ]
-    assert report.describe_study(store, "T", Parameters(), [], encoder, cells)["arms"] == [
-        {"name": "pre-trained", "data_known": True, "held_out": ["polarity"]},
-        {"name": "random"},
-        {"name": "champion", "data_known": True, "held_out": []},
-        {"name": "published", "data_known": False},
+    told = report.describe_study(store, "T", "command", [], encoder, cells).arms
+    assert told == [
+        ArmFacts(name="pre-trained", data_known=True, held_out=["polarity"]),
+        ArmFacts(name="random"),
+        ArmFacts(name="champion", data_known=True, held_out=[]),
+        ArmFacts(name="published", data_known=False),
     ]
 
 
@@ -133,15 +135,9 @@ def test_a_corpus_that_keeps_near_copies_of_its_tests_is_told(made):
     corpus = stages["corpus"]
     kept = publish(store, Stage("corpus", 7, {"withhold_own": "false"}, {"earlier": corpus}))
     encoder = publish(store, Stage("pretraining", 1, {}, {"corpus": kept}))
-    [arm] = report.describe_study(
-        store, "T", Parameters(), [], encoder, [cell("pre-trained", corpus, encoder)]
-    )["arms"]
-    assert arm == {
-        "name": "pre-trained",
-        "data_known": True,
-        "held_out": [],
-        "withhold_own": False,
-    }
+    cells = [cell("pre-trained", corpus, encoder)]
+    [arm] = report.describe_study(store, "T", "command", [], encoder, cells).arms
+    assert (arm.data_known, arm.held_out, arm.withhold_own) == (True, [], False)
 
 
 def test_the_report_is_told_which_state_a_probe_chose(made):
@@ -149,6 +145,15 @@ def test_the_report_is_told_which_state_a_probe_chose(made):
     corpus, encoder = stages["corpus"], stages["pre-training"]
     store.publish(encoder, {"written_step": 0})
     cells = [cell("adapted", corpus, encoder), cell("random", corpus, None)]
-    told = report.describe_study(store, "T", Parameters(), [], encoder, cells)
-    assert [arm.get("written_steps") for arm in told["arms"]] == [[0], None]
-    assert told["pretraining"][0]["written_step"] == 0
+    told = report.describe_study(store, "T", "command", [], encoder, cells)
+    assert [arm.written_steps for arm in told.arms] == [[0], []]
+
+
+def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
+    store, stages = made
+    corpus, encoder = stages["corpus"], stages["pre-training"]
+    every = list(stages.values())
+    cells = [cell("adapted", corpus, encoder)]
+    told = report.describe_study(store, "T", "command", every, encoder, cells)
+    told.write(tmp_path / "study.json")
+    assert read_report_input(tmp_path / "study.json") == told

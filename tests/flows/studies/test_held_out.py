@@ -7,7 +7,6 @@ import pytest
 
 from flows.configuration.study_file import Arm
 from flows.studies import held_out
-from model.report import contamination
 
 
 def sha256(file):
@@ -145,23 +144,3 @@ def test_what_a_teacher_has_seen_its_students_have_seen(place):
         str(place / "shards"),
     }
     assert held_out.list_seen_shards(every["random"], every) == frozenset()
-
-
-def test_nothing_is_stated_of_pre_trainings_there_were_none_of():
-    assert (
-        contamination.describe_withheld_texts(
-            {"arms": [{"name": "random"}], "stages": [{"counts": {"splits": {"test": 7}}}]},
-            ["stars"],
-        )
-        == []
-    )
-
-
-def test_where_no_task_is_shown_to_be_withheld_none_is_named():
-    study = {"arms": [{"name": "a", "held_out": []}, {"name": "b", "held_out": ["stars"]}]}
-    assert (
-        "Of no task is it shown" in contamination.describe_withheld_texts(study, ["stars"])[1].text
-    )
-    [warning] = contamination.warn_of_contamination(study, ["stars"])
-    assert warning.kind == "warning"
-    assert "test texts of stars were withheld from what a was pre-trained on" in warning.text

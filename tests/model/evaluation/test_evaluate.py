@@ -11,7 +11,7 @@ from model.evaluation.evaluate import _write_mistakes
 from model.evaluation.predictions import Predictions, read_predictions
 from model.finetuning.features.examples import Example
 from model.finetuning.tasks import find_task
-from model.report.sections import _format_answer
+from model.report.sections import format_answer
 from tests.model.corpora import write_corpus, write_electra
 
 ENDINGS = ("He runs", "He sits", "He eats", "He sleeps")
@@ -65,7 +65,7 @@ def test_a_mistake_of_every_shape_can_be_read(
     said = Predictions(["a"], [label], [prediction], np.ones(1), **more)
     _write_mistakes(said, [example], find_task(task), tmp_path / "mistakes.jsonl")
     row = json.loads((tmp_path / "mistakes.jsonl").read_text())
-    assert (_format_answer(row["label"]), _format_answer(row["prediction"])) == shown
+    assert (format_answer(row["label"]), format_answer(row["prediction"])) == shown
 
 
 @pytest.fixture(scope="module")

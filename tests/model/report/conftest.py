@@ -26,9 +26,14 @@ FIT = {
         {"vocabulary": "new", "size": 4_000, "unknown_rate": 0.01, "tokens_per_word": 1.5},
     ],
 }
+COST = {
+    "device": "cpu", "threads": 1, "parameters": 123_456, "bytes": 5e6, "peak_bytes": 1e9,
+    "reviews_per_second": 321.0,
+    "batch_1": {"p50_ms": 1.5, "p99_ms": 2.5}, "batch_32": {"p50_ms": 0.5, "p99_ms": 0.7},
+}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def study(tmp_path_factory):
     """Two tasks: on one the arms differ by 15 points, on the other not at all."""
     folder = tmp_path_factory.mktemp("study")
@@ -72,28 +77,44 @@ def study(tmp_path_factory):
         json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7})
         for i in range(50)
     ]
+    curve += [
+        json.dumps({"step": i, "validation_discriminator_auc": 0.6, "probe_accuracy": 0.78})
+        for i in (0, 49)
+    ]
+    curve.append('{"step": 50, "generator_lo')
     (folder / "metrics.jsonl").write_text("\n".join(curve))
     content = {
         "title": "Adaptation <of> a model",
-        "command": ["amazon-electra", "run", "--dump", "x.json.gz"],
+        "command": "amazon-electra run --dump x.json.gz",
         "dump": {"files": 1, "sha256": "abc"},
         "stages": [
             {"stage": "corpus", "fingerprint": "f00", "counts": COUNTS, "seconds": 1},
             {"stage": "vocabulary choices", "fingerprint": "f17", "counts": FIT, "seconds": 1},
         ],
         "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
-        "model": "discriminator",
+        "encoder": "discriminator",
         "arms": [
-            {"name": "random", "data_known": False},
-            {"name": "in-domain", "fingerprint": "e9c0de", "held_out": ["polarity"]},
+            {"name": "random", "data_known": False, "cost": COST},
+            {
+                "name": "in-domain",
+                "fingerprints": {0: "e9c0de"},
+                "held_out": ["polarity"],
+                "tokens": 4_000_000,
+                "matrix_flops": 1.25e13,
+                "seconds": 185,
+                "written_steps": [0, 40],
+                "cost": COST | {"batch_1": {"p50_ms": 2.5, "p99_ms": 3.5}},
+            },
         ],
+        "searched": {"in-domain": {"batch": 16}},
+        "left_out": {"general text": "none was given", "task films": "no reviews"},
         "cells": cells,
     }
     (folder / "study.json").write_text(json.dumps(content))
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def written(study):
     report.run(["--study", str(study / "study.json"), "--output", str(study / "report")])
     return study / "report"

@@ -11,6 +11,7 @@ from model.evaluation.evaluate import summarize_predictions
 from model.evaluation.predictions import Predictions
 from model.finetuning.tasks import find_task
 from model.report.card import write_model_folder
+from model.report.inputs import ReportInput
 from model.report.results import Cell, Results
 from tests.model.corpora import write_bert, write_electra
 
@@ -53,6 +54,13 @@ def results(tmp_path, **titles):
     return Results(cells)
 
 
+def write_card(source, output, told, found):
+    """Write the folder of a study of which no more than this is known."""
+    cell = {"arm": "a", "task": "p", "seed": 0, "evaluation": "e"}
+    study = ReportInput.model_validate({"cells": [cell], **told})
+    write_model_folder(source, output, study, found, "Yes.")
+
+
 TYPES = {
     "polarity, 800 labels": ("polarity", "text-classification"),
     "similarity": ("sts-b", "text-classification"),
@@ -64,7 +72,7 @@ TYPES = {
 
 def test_every_task_has_its_type(tmp_path):
     found = results(tmp_path, **{title: name for title, (name, _) in TYPES.items()})
-    write_model_folder(write_electra(tmp_path / "electra"), tmp_path / "model", {}, found, "Yes.")
+    write_card(write_electra(tmp_path / "electra"), tmp_path / "model", {}, found)
     card = ModelCard.load(tmp_path / "model" / "README.md")
     told = {r.dataset_name: (r.dataset_type, r.task_type) for r in card.data.eval_results}
     assert told == TYPES
@@ -77,9 +85,8 @@ def test_every_task_has_its_type(tmp_path):
     [(write_electra, "An ELECTRA discriminator"), (write_bert, "An encoder (Bert")],
 )
 def test_the_folder_loads_and_is_called_what_it_is(write, words, tmp_path):
-    write_model_folder(
-        write(tmp_path / "source"), tmp_path / "model", {}, results(tmp_path, p="polarity"), "Yes."
-    )
+    found = results(tmp_path, p="polarity")
+    write_card(write(tmp_path / "source"), tmp_path / "model", {}, found)
     _, problems = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not problems["missing_keys"]
     assert AutoTokenizer.from_pretrained(tmp_path / "model").convert_tokens_to_ids("[MASK]") == 4
@@ -95,7 +102,7 @@ def test_weights_of_the_same_store_are_no_second_copy(is_ours, tmp_path):
     (source / "README.md").write_text("# Mine\n")
     study = {"store": str(tmp_path / "store")} if is_ours else {"store": str(tmp_path / "other")}
     found = results(tmp_path, p="polarity")
-    write_model_folder(source, tmp_path / "model", study, found, "Yes.")
+    write_card(source, tmp_path / "model", study, found)
     weights = tmp_path / "model" / "model.safetensors"
     assert weights.samefile(source / "model.safetensors") is is_ours
     assert (source / "README.md").read_text() == "# Mine\n", "the new card is a file of its own"
@@ -112,7 +119,7 @@ def test_a_masked_language_model_of_ours_is_no_discriminator_and_keeps_its_own_c
     )
     (tmp_path / "run" / "result.json").write_text("{}")
     study = {"dump": {"name": "lamps", "fingerprint": "f00", "files": [{"name": "a.json"}]}}
-    write_model_folder(source, tmp_path / "model", study, results(tmp_path, p="polarity"), "Yes.")
+    write_card(source, tmp_path / "model", study, results(tmp_path, p="polarity"))
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert "The dump of this report has the name lamps, fingerprint f00." in card.text
     assert (
@@ -145,7 +152,7 @@ def test_the_origin_is_told_with_its_licence_and_what_nobody_knows(told, base, l
     arms = [{"name": "a", "origin": "f00"}]
     study = {"arms": arms, "origins": {"f00": ORIGIN | told, "b0b": {"name": "another"}}}
     source = write_electra(tmp_path / "electra")
-    write_model_folder(source, tmp_path / "model", study, results(tmp_path, p="polarity"), "Yes.")
+    write_card(source, tmp_path / "model", study, results(tmp_path, p="polarity"))
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert (card.data.base_model, card.data.license) == (base, licence)
     section = card.text.split("## The published encoder it began with")[1].split("##")[0]
@@ -165,9 +172,7 @@ def test_a_licence_of_the_folders_own_card_comes_first_and_no_origin_no_section(
     (source / "README.md").write_text("---\nlicense: mit\n---\n")
     arms = [{"name": "a", "origin": "f00"}]
     found = results(tmp_path, p="polarity")
-    write_model_folder(
-        source, tmp_path / "one", {"arms": arms, "origins": {"f00": ORIGIN}}, found, "Yes."
-    )
+    write_card(source, tmp_path / "one", {"arms": arms, "origins": {"f00": ORIGIN}}, found)
     assert ModelCard.load(tmp_path / "one" / "README.md").data.license == "mit"
-    write_model_folder(source, tmp_path / "two", {"arms": [{"name": "a"}]}, found, "Yes.")
+    write_card(source, tmp_path / "two", {"arms": [{"name": "a"}]}, found)
     assert "The published encoder" not in (tmp_path / "two" / "README.md").read_text()

@@ -3,28 +3,29 @@
 import pytest
 
 from beam_jobs.deduplication import held_out_matches
-from model.report.contamination import (
-    COMMON_TEXTS,
-    describe_withheld_texts,
-    warn_of_contamination,
-)
+from model.report import contamination
+from model.report.contamination import COMMON_TEXTS, describe_withheld_texts
+from model.report.inputs import ReportInput
 
 TASKS = ["polarity", "stars"]
 
 
+def describe(arms, origins=None):
+    cell = {"arm": "a", "task": "p", "seed": 0, "evaluation": "e"}
+    told = {"arms": arms, "origins": origins or {}, "cells": [cell]}
+    return ReportInput.model_validate(told)
+
+
 def list_warnings(arms, origins=None):
-    study = {"arms": arms, **({"origins": origins} if origins else {})}
-    blocks = warn_of_contamination(study, TASKS)
-    assert {block.kind for block in blocks} <= {"warning"}
-    return [block.text for block in blocks]
+    return list(contamination.list_warnings(describe(arms, origins), TASKS))
 
 
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"training_data": "unknown"}, "before is unknown"),
-        ({}, "before is unknown"),
-        ({"training_data": "s2orc, eli5"}, "before is told as “s2orc, eli5”"),
+        ({"training_data": "unknown"}, "are unknown."),
+        ({}, "are unknown."),
+        ({"training_data": "s2orc, eli5"}, "are, by its model card, “s2orc, eli5”."),
     ],
 )
 def test_what_an_origin_has_seen_is_told_in_one_line_for_all_arms_that_begin_with_it(told, words):
@@ -34,7 +35,7 @@ def test_what_an_origin_has_seen_is_told_in_one_line_for_all_arms_that_begin_wit
         {"name": "random"},
     ]
     [line] = list_warnings(arms, {"f00": {"name": "mini", **told}})
-    assert line.startswith(f"What mini was trained on {words}; nobody here can tell whether texts")
+    assert line.startswith(f"The texts that mini was trained on {words} They may include test")
     assert "the results of adapted, as published may be too good" in line
 
 
@@ -48,15 +49,15 @@ def test_arms_whose_names_hold_commas_are_told_apart():
 def test_two_origins_have_a_line_each_with_their_own_arms():
     arms = [{"name": "a", "origin": "f00"}, {"name": "b", "origin": "b0b"}]
     lines = list_warnings(arms, {"f00": {"name": "mini"}, "b0b": {"name": "tiny"}})
-    assert ["What mini" in lines[0], "results of a may" in lines[0]] == [True, True]
-    assert ["What tiny" in lines[1], "results of b may" in lines[1]] == [True, True]
+    assert ["that mini" in lines[0], "results of a may" in lines[0]] == [True, True]
+    assert ["that tiny" in lines[1], "results of b may" in lines[1]] == [True, True]
 
 
 def test_adapting_on_texts_that_are_tested_on_is_told_besides():
     arms = [{"name": "adapted", "origin": "f00", "held_out": ["stars"]}]
     lines = list_warnings(arms, {"f00": {"name": "mini"}})
     assert len(lines) == 2
-    assert "test texts of polarity were withheld from what adapted was pre-trained on" in lines[1]
+    assert "test texts of polarity were withheld from the pre-training of adapted" in lines[1]
 
 
 def test_without_an_origin_only_what_nothing_is_known_of_is_warned_about():
@@ -65,22 +66,29 @@ def test_without_an_origin_only_what_nothing_is_known_of_is_warned_about():
         {"name": "found", "data_known": False},
     ]
     [line] = list_warnings(arms)
-    assert line.startswith("what the encoder of found was trained on is unknown")
+    assert line.startswith("Nothing is known of the texts that the encoder of found was trained on")
     assert list_warnings([{"name": "ours", "held_out": TASKS}, {"name": "random"}]) == []
 
 
 def test_a_corpus_that_keeps_near_copies_of_its_tests_is_warned_of_and_promised_nothing():
     arms = [{"name": "ours", "data_known": True, "held_out": [], "withhold_own": False}]
     [line] = list_warnings(arms)
-    assert line.startswith("near copies of the test texts of polarity, stars, also such that")
+    assert "may include near copies of the test texts of polarity, stars, such as" in line
     assert "its corpus was made with withhold_own=false" in line
-    [_, paragraph] = describe_withheld_texts({"arms": arms}, TASKS)
-    assert "Of no task is it shown" in paragraph.text
-    assert "not even as a repetition" not in paragraph.text
+    [_, paragraph] = describe_withheld_texts(describe(arms), TASKS)
+    assert "For no task is it shown" in paragraph.text
+    assert "neither as a whole" not in paragraph.text
 
 
 def test_the_promise_says_which_phrases_are_not_searched_for():
     arms = [{"name": "ours", "data_known": True, "held_out": TASKS}]
-    [_, paragraph] = describe_withheld_texts({"arms": arms}, TASKS)
+    [_, paragraph] = describe_withheld_texts(describe(arms), TASKS)
     assert "Phrases of eight words, and shorter texts, that more than 100 dev" in paragraph.text
     assert COMMON_TEXTS == held_out_matches.COMMON_TEXTS
+
+
+def test_without_a_pre_training_there_is_no_statement_and_without_a_withheld_task_no_promise():
+    assert describe_withheld_texts(describe([{"name": "random"}]), ["stars"]) == []
+    arms = [{"name": "a", "held_out": []}, {"name": "b", "held_out": ["stars"]}]
+    [_, paragraph] = describe_withheld_texts(describe(arms), ["stars"])
+    assert "For no task is it shown" in paragraph.text

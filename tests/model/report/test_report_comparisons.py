@@ -12,6 +12,7 @@ from beam_jobs.job.errors import UserError
 from model.evaluation import significance, spans
 from model.evaluation.predictions import Predictions
 from model.report import report, results
+from model.report.inputs import ReportInput
 from tests.model.report.evaluations import render, said, write_cells
 
 
@@ -62,9 +63,6 @@ def test_each_way_to_compare_is_rendered(study, tmp_path):
     }
     assert "random − in-domain" in text
 
-    _, text = rendered(left_out=[{"name": "general text", "why": "none was given"}])
-    assert "The arm general text was left out: none was given." in text
-
     summary, text = rendered(cells=[cell for cell in cells if cell["arm"] == "random"])
     assert summary["differences"] == []
     assert summary["answer"].endswith("there is no second arm to compare it with.")
@@ -77,15 +75,16 @@ def test_each_way_to_compare_is_rendered(study, tmp_path):
 
 def test_a_pair_without_cells_and_a_seed_counted_twice_are_the_users_mistakes(study):
     cells = json.loads((study / "study.json").read_text())["cells"]
+    told = ReportInput.model_validate({"cells": cells})
     with pytest.raises(
         UserError,
         match="'in-domain' and 'general' have no task and seed in common; the arms are in",
     ):
-        results.load_results(cells, study).compare_pairs([("in-domain", "general")])
+        results.load_results(told, study).compare_pairs([("in-domain", "general")])
     with pytest.raises(
         UserError, match="cells: random on stars has seed 2 2 times; each counts once"
     ):
-        results.load_results([*cells, cells[-1]], study)
+        results.load_results(ReportInput.model_validate({"cells": [*cells, cells[-1]]}), study)
 
 
 def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
@@ -106,11 +105,12 @@ def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
     assert (difference["pretraining_seeds"], difference["seeds"]) == (3, 9)
     assert "checkpoint" not in summary["answer"] + text
     assert "Pre-training seeds are a random effect as well" in text
-    assert "| trained | 3 × 3 |" in text
-    assert "| random | 3 |" in text
+    assert "| polarity | trained | 3 × 3 | 400 |" in text
+    assert "| polarity | random | 3 | 400 |" in text
 
+    twice = ReportInput.model_validate({"cells": [*several, several[0]]})
     with pytest.raises(UserError, match="seed 0 of pre-training seed 1 2 times"):
-        results.load_results([*several, several[0]], tmp_path)
+        results.load_results(twice, tmp_path)
 
 
 def test_arms_without_pretraining_have_no_checkpoint(tmp_path):

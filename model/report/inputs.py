@@ -1,0 +1,116 @@
+"""What a report is made of: the content of study.json, which the flows write."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from beam_jobs.job.errors import UserError
+
+
+class Facts(BaseModel):
+    """A part of study.json; a field that nobody reads is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ArmFacts(Facts):
+    """What is known of an arm's encoder."""
+
+    name: str
+    data_known: bool | None = None
+    """Whether the store shows what the encoder was trained on; None for a random encoder."""
+    held_out: list[str] | None = None
+    """Tasks whose test texts were withheld from pre-training; None where none took place here."""
+    withhold_own: bool = True
+    """Whether near copies of the corpus's own test texts were removed from it."""
+    origin: str = ""
+    """Fingerprint of the published encoder it began with; a key of `ReportInput.origins`."""
+    fingerprints: dict[int, str] = {}
+    """Fingerprint of each pre-training, by its seed."""
+    written_steps: list[int] = []
+    """Step of the state that each pre-training wrote; 0 is the encoder it began with."""
+    tokens: float | None = None
+    matrix_flops: float | None = None
+    seconds: float | None = None
+    cost: dict[str, Any] | None = None
+    """Content of latency.json (model/evaluation/latency.py)."""
+
+    @property
+    def is_random(self) -> bool:
+        is_pretrained = bool(self.fingerprints) or self.held_out is not None
+        return not is_pretrained and self.data_known is not False
+
+
+class StageFacts(Facts):
+    """A stage of the graph, with what its manifest counts."""
+
+    stage: str
+    fingerprint: str = ""
+    counts: dict[str, Any] = {}
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+class TrainingFacts(Facts):
+    """A pre-training and its metrics.jsonl."""
+
+    name: str
+    metrics: Path
+
+
+class CellFacts(Facts):
+    """One evaluated fine-tuning; its folders are relative to study.json's."""
+
+    arm: str
+    task: str
+    seed: int
+    evaluation: Path
+    finetuned: Path | None = None
+    """Fine-tuned folder, where it is not the one that metrics.json names."""
+    fingerprint: str = ""
+    pretraining_seed: int | None = None
+
+
+class ReportInput(Facts):
+    """The content of study.json."""
+
+    title: str = "Report"
+    question: str = ""
+    command: str = ""
+    """Makes the same report again."""
+    comparisons: list[tuple[str, str]] = []
+    """Pairs of arms; without any the first arm is compared with each of the others."""
+    arms: list[ArmFacts] = []
+    left_out: dict[str, str] = {}
+    """Reason by arm or task that was left out."""
+    dump: dict[str, Any] = {}
+    stages: list[StageFacts] = []
+    pretraining: list[TrainingFacts] = []
+    searched: dict[str, dict[str, Any]] = {}
+    """Settings that a search found, by arm."""
+    origins: dict[str, dict[str, Any]] = {}
+    """origin.json of each published encoder, by fingerprint."""
+    encoder: Path | None = None
+    """Folder that the model card is written for."""
+    encoder_arm: str = ""
+    store: Path | None = None
+    """Files below it never change, so they are linked instead of copied."""
+    cells: list[CellFacts] = Field(min_length=1)
+
+    def write(self, file: Path) -> None:
+        file.write_text(self.model_dump_json(indent=1, exclude_defaults=True), encoding="utf-8")
+
+
+def read_report_input(file: Path) -> ReportInput:
+    """Return the content of study.json; UserError names the first field that is wrong."""
+    try:
+        return ReportInput.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        raise UserError(
+            f"{file}: no such file; --study is the JSON that a run writes after its evaluations"
+        ) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "content"
+        raise UserError(f"{file}: {place}: {first['msg']}") from None

@@ -17,11 +17,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from beam_jobs.job import storage
+from beam_jobs.job import parquet, storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.job.nesting import list_strings
-from beam_jobs.job.parquet import bounded
 from beam_jobs.reading.compression import (
     Compression,
     detect_compression,
@@ -192,5 +191,5 @@ def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
 
 def _read_parquet_texts(path: str, limits: Limits) -> Iterator[str]:
     with storage.open_bytes(path) as file:
-        for row in bounded.read_rows(file, f"--withhold {path}", limits, strings_only=True):
+        for row in parquet.read_rows(file, f"--withhold {path}", limits, strings_only=True):
             yield from _drop_short_texts(list_strings(row))

@@ -11,17 +11,14 @@ import pyarrow.parquet as pq
 
 from beam_jobs.job import storage
 from beam_jobs.job.limits import Limits
-from beam_jobs.job.parquet.bounded import BoundedParquet
-from beam_jobs.job.parquet.pages import read_row_groups
+from beam_jobs.job.parquet import BoundedParquet
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally, make_reject
 
 
 def read_column_names(file: BinaryIO) -> tuple[str, ...]:
     """Return the names of the columns; raise one of Arrow's errors for a footer that is false."""
-    parquet = pq.ParquetFile(file)
-    read_row_groups(file, parquet.metadata)
-    return tuple(parquet.schema_arrow.names)
+    return tuple(pq.ParquetFile(file).schema_arrow.names)
 
 
 def count_rows(file: BinaryIO) -> int:
@@ -31,7 +28,8 @@ def count_rows(file: BinaryIO) -> int:
 
 def read_row_group_bytes(file: BinaryIO) -> list[int]:
     """Return the uncompressed bytes of each row group."""
-    return [group.unpacked for group in read_row_groups(file, pq.read_metadata(file))]
+    metadata = pq.read_metadata(file)
+    return [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
 
 
 class RowReader:
@@ -49,7 +47,7 @@ class RowReader:
     def read_group(self, group: int, row: int) -> Iterator[tuple[int, Any] | Reject]:
         """Yield (row, record) of a row group whose first row has this number."""
         if not self._columns:
-            count = self.source.groups[group].rows
+            count = self.source.metadata.row_group(group).num_rows
             yield from ((row + i, self._add_unread({})) for i in range(count))
             return
         for batch, lengths in self.source.read_slices(group):
@@ -85,7 +83,7 @@ def read_rows(
     row `layout.max_record_bytes`.
     """
     reader = RowReader(file, layout, max_expansion, name)
-    for group in range(start, len(reader.source.groups) if stop is None else stop):
+    for group in range(start, reader.source.metadata.num_row_groups if stop is None else stop):
         first_row = tally.lines + 1
         end = first_row + reader.source.count_rows(group)
         try:

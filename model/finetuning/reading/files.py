@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from beam_jobs.job import parquet
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.limits import Limits
-from beam_jobs.job.parquet import bounded
 
 TABBED = (".tsv", ".txt")
 Quoting = Literal[0, 3]
@@ -76,7 +76,7 @@ def _strip_compression(path: Path) -> str:
 def _read_parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     limits = Limits(remedy="write it as JSON lines")
     with path.open("rb") as file:
-        yield from enumerate(bounded.read_rows(file, str(path), limits), 1)
+        yield from enumerate(parquet.read_rows(file, str(path), limits), 1)
 
 
 def _read_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

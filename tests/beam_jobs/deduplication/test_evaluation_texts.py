@@ -37,17 +37,19 @@ def rows(form, n):
     )
 
 
-@pytest.mark.parametrize("form", ["jsonl", "array", "fasttext", "review", "tsv", "csv", "txt"])
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("form", "packed"),
+    [*((f, False) for f in ("jsonl", "array", "fasttext", "review", "tsv", "csv")), ("txt", True)],
+)
 def test_a_long_file_takes_little_memory(tmp_path, form, packed):
-    content = rows(form, 6000).encode()
+    content = rows(form, 3000).encode()
     path = tmp_path / f"test.{form}"
     path.write_bytes(gzip.compress(content, 1) if packed else content)
     tracemalloc.start()
     found = sum(TEXT.strip() in text for text in read_evaluation_texts(str(path)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found >= 6000
+    assert found >= 3000
     assert peak < len(content) / 1.5
 
 
@@ -172,6 +174,6 @@ def test_the_texts_of_lists_and_structures_in_parquet_are_read(tmp_path):
 
 def test_a_packed_file_that_expands_too_far_is_refused(tmp_path):
     path = tmp_path / "test.txt.gz"
-    path.write_bytes(gzip.compress(b"one two three four\n" * 5_000_000, 9))
+    path.write_bytes(gzip.compress((b"one two three four " * 50_000 + b"\n") * 80, 9))
     with pytest.raises(UserError, match="expands to more than 200 times its size"):
         sum(1 for _ in read_evaluation_texts(str(path)))

@@ -31,6 +31,15 @@ def add_store_commands(commands: Any) -> None:
     )
     show.add_argument("fingerprint", help="of a stage, or how it begins")
     show.add_argument("--json", action="store_true", help="the whole manifest")
+    why = add_command(
+        commands,
+        "why",
+        print_differences,
+        "why two stages are not the same",
+        "The fields in which two stages, or what they were made of, differ.",
+    )
+    why.add_argument("first", help="fingerprint of a stage, or how it begins")
+    why.add_argument("second", help="that of another one")
     actions = commands.add_parser("store", help="what takes room, and what may go").add_subparsers(
         dest="action", required=True, metavar="ACTION"
     )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SHOWN_LINES = 20
 """Of `show`: lineage, result and settings; --json has all of it."""
+MOST_DIFFERENCES = 10
+"""Lines of `why`."""
 
 
 def add_store_commands(commands: Any) -> None:
@@ -114,16 +116,34 @@ def format_bytes(size: float) -> str:
     return f"{size:.1f} GB"
 
 
+def print_differences(arguments: argparse.Namespace) -> None:
+    """Print the fields in which two stages differ, ten at most."""
+    from flows.runner.difference import find_differences
+
+    store = open_store(arguments)
+    given = arguments.first, arguments.second
+    first, second = (find_stages(store, fingerprint)[0] for fingerprint in given)
+    lines = find_differences(store, first, second)
+    for line in lines[:MOST_DIFFERENCES] or ["nothing differs: it is the same stage"]:
+        print(line)
+    if len(lines) > MOST_DIFFERENCES:
+        print(f"… and {len(lines) - MOST_DIFFERENCES} more")
+
+
+def find_stages(store: "Store", fingerprint: str) -> "list[Manifest]":
+    """Return the complete stages whose fingerprint begins so; a UserError if there is none."""
+    if found := store.find(fingerprint):
+        return found
+    raise UserError(
+        f"no complete stage {fingerprint} in {store.address}; "
+        f"`amazon-electra runs --stages --store {store.address}` lists them"
+    )
+
+
 def show_stage(arguments: argparse.Namespace) -> None:
     """Print a stage: what it was made of, its result and its settings, or its manifest as JSON."""
     store = open_store(arguments)
-    found = store.find(arguments.fingerprint)
-    if not found:
-        raise UserError(
-            f"no complete stage {arguments.fingerprint} in {store.address}; "
-            f"`amazon-electra runs --stages --store {store.address}` lists them"
-        )
-    for manifest in found:
+    for manifest in find_stages(store, arguments.fingerprint):
         if arguments.json:
             print(json.dumps(manifest, indent=2, ensure_ascii=False))
         else:

@@ -34,14 +34,14 @@ def _compare(store: Store, a: Manifest, b: Manifest, seen: set[tuple[str, str]])
         if old != new:
             yield f"{where}: {name}: {old} → {new}"
     for name in sorted({*a["inputs"], *b["inputs"]}):
-        sources = a["inputs"].get(name), b["inputs"].get(name)
+        sources = [m["inputs"].get(name) for m in (a, b)]
         if not all(sources):
             there, verb = (sources[0], "only in the first") if sources[0] else (sources[1], "new")
             yield f"{where}: input {name}: {there['stage']} {there['fingerprint']} is {verb}"
             continue
-        manifests = [store.read_manifest(s["stage"], s["fingerprint"]) for s in sources if s]
-        if all(manifests):
-            yield from _compare(store, *manifests, seen)  # type: ignore[arg-type]
+        first, second = (store.read_manifest(s["stage"], s["fingerprint"]) for s in sources)
+        if first and second:
+            yield from _compare(store, first, second, seen)
         elif sources[0] != sources[1]:
             yield f"{where}: input {name}: the store no longer has one of the two"
 
@@ -54,4 +54,6 @@ def flatten(values: Any, path: str = "") -> dict[str, Any]:
         parts = {f"{path}[{i}]": value for i, value in enumerate(values)}
     else:
         return {path: values}
-    return {name: leaf for part, value in parts.items() for name, leaf in flatten(value, part).items()}
+    return {
+        name: leaf for part, value in parts.items() for name, leaf in flatten(value, part).items()
+    }

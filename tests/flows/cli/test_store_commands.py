@@ -55,6 +55,19 @@ def run(store, capsys, *words):
     return code, capsys.readouterr().out.splitlines()
 
 
+def test_why_names_the_field_in_which_what_two_runs_were_made_of_differs(store, capsys):
+    reports = [m["fingerprint"] for m in store.list_manifests() if m["stage"] == "report"]
+    trainings = [m["fingerprint"] for m in store.list_manifests() if m["stage"] == "pretraining"]
+    code, lines = run(store, capsys, "why", *reports)
+    between = {f"pretraining {a} → {b}: steps: " for a in trainings for b in trainings if a != b}
+    assert (code, len(lines)) == (0, 1)
+    assert lines[0][: len(min(between))] in between
+    assert lines[0].endswith(("10 → 20", "20 → 10"))
+    corpus = next(m["fingerprint"] for m in store.list_manifests() if m["stage"] == "corpus")
+    assert "is of the stage" in run(store, capsys, "why", corpus, reports[0])[1][0]
+    assert run(store, capsys, "why", corpus, corpus)[1] == ["nothing differs: it is the same stage"]
+
+
 def test_runs_are_listed_with_dump_preset_result_size_and_state(store, capsys):
     code, lines = run(store, capsys, "runs")
     assert (code, len(lines)) == (0, 2)

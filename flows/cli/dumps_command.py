@@ -2,15 +2,8 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-from beam_jobs.job.errors import UserError
-from flows.configuration.addresses import explain_refusal
-from flows.dumps.catalog import RELEASES
-from flows.dumps.download import Transfer, TransferFailed, fetch_file, parse_file_name
 
 
 def add_dump_commands(commands: Any) -> None:
@@ -21,14 +14,14 @@ def add_dump_commands(commands: Any) -> None:
     listing = actions.add_parser(
         "list", help="what can be fetched by name", description="The public releases by name."
     )
-    listing.add_argument("--release", choices=sorted(RELEASES), help="only this release")
+    listing.add_argument("--release", help="only this release, for example 2023")
     listing.set_defaults(do=list_dumps)
     fetching = actions.add_parser(
         "fetch",
         help="fetch a dump",
         description="Fetches a dump by its name in `dumps list`, or from any http(s), gs or s3 "
-        "address. An interrupted "
-        "fetch continues where it was; the file appears under its name when it is whole.",
+        "address. An interrupted fetch continues where it was; the file appears under its name "
+        "when it is whole.",
     )
     fetching.add_argument(
         "name", metavar="NAME|URL", help="for example 2018-5core/All_Beauty, or https://…"
@@ -36,54 +29,32 @@ def add_dump_commands(commands: Any) -> None:
     fetching.add_argument(
         "--output", type=Path, default=Path("dumps"), help="folder to put it in (default: dumps)"
     )
-    fetching.add_argument("--sha256", help="refuse the file unless this is its SHA-256")
-    fetching.add_argument("--size", type=int, help="refuse the file unless it has so many bytes")
-    fetching.add_argument(
-        "--attempts", type=int, default=8, help="in a row without a new byte (default: 8)"
-    )
-    fetching.set_defaults(do=fetch_dump)
+    fetching.add_argument("--sha256", default="", help="refuse the file unless this is its SHA-256")
+    fetching.set_defaults(do=fetch)
 
 
 def list_dumps(arguments: argparse.Namespace) -> None:
-    for name, release in RELEASES.items():
+    from beam_jobs.job.errors import UserError
+    from flows.dumps.public_dumps import read_releases
+
+    releases = read_releases()
+    if arguments.release and arguments.release not in releases:
+        raise UserError(
+            f"--release {arguments.release}: no such release; there are {', '.join(releases)}"
+        )
+    for name, release in releases.items():
         if arguments.release in (None, name):
-            print(f"{name}: {release.about}")
-            for category, reviews in release.reviews.items():
+            print(f"{name}: {release['about']}")
+            for category, reviews in release["reviews"].items():
                 count = f"about {reviews / 1e6:6.1f} million reviews" if reviews else ""
                 print(f"  {name}/{category:<32}{count}".rstrip())
 
 
-def fetch_dump(arguments: argparse.Namespace) -> None:
+def fetch(arguments: argparse.Namespace) -> None:
     """Fetch a dump and print where it is, as one JSON line."""
+    from flows.dumps.public_dumps import fetch_dump, find_address
+
     address = find_address(arguments.name)
-    target = arguments.output / parse_file_name(address)
-    if arguments.attempts < 1:
-        raise UserError(f"--attempts {arguments.attempts}: must be at least 1")
-    transfer = Transfer(address, target, arguments.sha256, arguments.size, arguments.attempts)
-    try:
-        print(json.dumps(fetch_file(transfer)))
-    except TransferFailed as failure:
-        print(f"failed: {failure}", file=sys.stderr)
-        raise SystemExit(1) from failure
-
-
-def find_address(name: str) -> str:
-    """Return the address of a named dump; an address is its own."""
-    if urlsplit(name).scheme:
-        if why := explain_refusal(name):
-            raise UserError(f"{name}: {why}")
-        parse_file_name(name)  # a mistake is told before anything is fetched
-        return name
-    release, _, category = name.partition("/")
-    if release not in RELEASES:
-        raise UserError(
-            f"{name}: no such release; there are {', '.join(RELEASES)}: see `amazon-electra dumps "
-            f"list`"
-        )
-    known = {c.lower(): c for c in RELEASES[release].reviews}
-    if category.lower() not in known:
-        raise UserError(
-            f"{name}: no such category in {release}; "
-            f"see `amazon-electra dumps list --release {release}`"
-        )
-    return RELEASES[release].address_of(known[category.lower()])
+    path = fetch_dump(address, arguments.output, arguments.sha256)
+    told = {"path": str(path), "address": address, "bytes": path.stat().st_size}
+    print(json.dumps(told))

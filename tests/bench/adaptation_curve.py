@@ -76,7 +76,8 @@ def measure_curve(args: argparse.Namespace, work: Path) -> list[Row]:
         words += ["--steps", steps, "--threads", 1, "--processes", args.ranks]
         result = run_job("model.pretrain", run, words, [f"batch={args.batch}", *args.set])
         found = {name: result[name] for name in ("tokens", "cpu_seconds")}
-        rows.append(found | {"folder": str(run / "encoder")})
+        trained = next(p for name in ("encoder", "discriminator") if (p := run / name).is_dir())
+        rows.append(found | {"folder": str(trained)})
     for task in args.tasks:
         cells = [(task, row, seed) for row in rows for seed in args.seeds]
         with ThreadPoolExecutor(args.processes) as pool:

@@ -1,6 +1,4 @@
-"""Serve a dump on this machine, break off, refuse, ignore Range and lie about lengths; and order it
-from there.
-"""
+"""Serve a dump on this machine, break off, refuse, ignore Range and lie about lengths."""
 
 import gzip
 import random
@@ -9,10 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
-
-from flows.dumps.download import Transfer
 
 TEXT = random.Random(0).randbytes(300_000)
 DUMP = gzip.compress(TEXT, mtime=0)
@@ -71,6 +66,8 @@ def send(
     for name, value in headers.items():
         handler.send_header(name, value)
     handler.end_headers()
+    if handler.command == "HEAD":
+        return
     handler.wfile.write(
         body[start:]
         if promised is None or promised >= len(body) - start
@@ -126,13 +123,3 @@ def serving(made: Server) -> Iterator[Server]:
     made.http.shutdown()
     made.http.server_close()
     thread.join()
-
-
-def order(server: Server, folder: Path, waits: list[float], **settings: Any) -> Transfer:
-    return Transfer(server.address, folder / "All_Beauty.json.gz", sleep=waits.append, **settings)
-
-
-def only_the_dump_is_there(folder: Path) -> bool:
-    return [path.name for path in folder.iterdir()] == ["All_Beauty.json.gz"] and (
-        folder / "All_Beauty.json.gz"
-    ).read_bytes() == DUMP

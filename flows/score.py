@@ -45,7 +45,7 @@ def build_scoring_graph(version: dict[str, str], model: ScoringModel) -> Any:
 
     def graph(p: Parameters, make: StageMaker) -> Stage:
         reviews = make(dump_stage.list_dump(p.dump, make))
-        program = make(build_scorer_stage(version, model.form))
+        program = make(build_scorer_stage(version, model.precision))
         return make(
             build_scores_stage(
                 version["version"],
@@ -59,17 +59,17 @@ def build_scoring_graph(version: dict[str, str], model: ScoringModel) -> Any:
     return graph
 
 
-def build_scorer_stage(version: dict[str, str], form: str) -> Stage:
+def build_scorer_stage(version: dict[str, str], precision: str) -> Stage:
     model = ExistingStage("finetuning", 0, {}, known=version["scorer"])
     return Stage(
         "scorer",
-        3,
-        {"form": form},
+        4,
+        {"precision": precision},
         {"model": model},
         "model.scorer",
         lambda store, folder: [
             *["--model", str(store.fetch(model)), "--output", str(folder)],
-            *["--form", form],
+            *["--precision", precision],
         ],
     )
 

@@ -163,18 +163,17 @@ def has_fast_bf16_products() -> bool:
     long as in fp32. What the CPU is decides, not a timing, so that all processes of a machine have
     the same numbers: timed beside other work, one process in six found such a Xeon fast.
     """
-    if torch.cpu._is_amx_tile_supported():
-        return True
-    return torch.cpu._is_avx512_bf16_supported() and read_cpu_vendor() == "AuthenticAMD"
-
-
-def read_cpu_vendor() -> str:
-    """Return the vendor that the CPU says it has, "" where Linux does not tell."""
     try:
         lines = CPU_INFO.read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.split()[-1] for line in lines if line.startswith("vendor_id")), "")
+    except OSError:  # not Linux
+        return False
+    told = {
+        name.strip(): words.split() for name, _, words in (line.partition(":") for line in lines)
+    }
+    flags = told.get("flags", [])
+    return "amx_bf16" in flags or (
+        "avx512_bf16" in flags and told.get("vendor_id") == ["AuthenticAMD"]
+    )
 
 
 def are_products_fp32() -> bool:

@@ -9,15 +9,14 @@ from typing import Any
 
 from beam_jobs.job.command import main
 from beam_jobs.job.settings import read_options
+from model.evaluation.evaluate import evaluate_model, write_submission
+from model.finetuning.network import read_task_head
 from model.finetuning.tasks import find_task
 from model.options import EvaluateOptions
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(EvaluateOptions, argv, "python -m model.evaluate", __doc__)
-    from model.evaluation.evaluate import evaluate_model, write_submission
-    from model.finetuning.network.encoders import read_task_head
-
     task = find_task(arguments.task, arguments.data, read_task_head(arguments.model).labels)
     if arguments.split == "submission":
         return write_submission(

@@ -10,7 +10,9 @@ from typing import Any
 from beam_jobs.job.command import main
 from beam_jobs.job.files import make_writable_folder
 from beam_jobs.job.settings import read_options
-from model.finetuning.arguments import make_request
+from model.evaluation.evaluate import evaluate_model
+from model.finetuning.fit import finetune, read_current_result
+from model.finetuning.request import make_request
 from model.options import FinetuneOptions
 
 
@@ -21,9 +23,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     """
     arguments = read_options(FinetuneOptions, argv, "python -m model.finetune", __doc__)
     request = make_request(arguments)
-
-    from model.finetuning.fit import finetune, read_current_result
-
     evaluated_in = arguments.evaluation
     result = None
     if evaluated_in:
@@ -32,8 +31,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             result = read_current_result(request, arguments.output)
     result = result or finetune(request, arguments.output, arguments.device)
     if evaluated_in:
-        from model.evaluation.evaluate import evaluate_model
-
         evaluation = evaluate_model(
             arguments.output,
             request.task,

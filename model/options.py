@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from beam_jobs.job.settings import setting
-from model.config import PresetName
+from model.config import Precision, PresetName
 from model.published.place_forms import FORMS
 
 SMALLEST_VOCABULARY = 200
@@ -13,7 +13,6 @@ SMALLEST_VOCABULARY = 200
 DEV_REVIEWS = 20_000
 """Enough for the third digit of a rate."""
 
-ScorerForm = Literal["auto", "fp32", "bf16", "int8"]
 Device = Literal["auto", "cpu", "cuda", "xla"]
 PretrainingDevice = Literal["auto", "cpu", "cuda", "xla", "xla-spmd"]
 DEVICE = "where it is computed: auto takes a GPU where there is one; xla is one core of a TPU"
@@ -215,19 +214,9 @@ class ScorerOptions:
 
     model: Path = setting("a folder made by model.finetune", metavar="DIR")
     output: Path = setting("folder of the exported program", metavar="DIR")
-    form: ScorerForm = setting(
-        "numbers it computes with; auto: bf16 where this CPU is fast at multiplying it and "
-        "--tolerance is kept, else fp32; int8 needs no such CPU",
+    precision: Precision = setting(
+        "type of weights and states; auto: bf16 if this CPU is fast at multiplying it, else fp32",
         "auto",
-    )
-    data: Path | None = setting(
-        "the task's data, whose dev reviews compare the form with fp32; none: those of the "
-        "fine-tuning",
-        None,
-        metavar="DIR",
-    )
-    tolerance: float = setting(
-        "largest share of the dev labels that a form may change", 0.002, ge=0, le=1
     )
 
 
@@ -247,11 +236,6 @@ class LatencyOptions:
     task: str = setting(TASK, metavar="NAME")
     data: Path = setting("the task's data", metavar="DIR")
     output: Path = setting("JSON with the result", metavar="FILE")
-    form: Literal["own", "fp32", "bf16", "int8"] = setting(
-        "own: the network as it was fine-tuned; else that form of the exported scorer, on a CPU "
-        "(classifiers)",
-        "own",
-    )
     threads: int = setting("threads of the CPU", 1, ge=1)
     device: Device = setting(DEVICE, "auto")
 

@@ -1,36 +1,42 @@
 """Export a fine-tuned classifier as one program that needs torch alone: `python -m model.scorer
---model DIR …`.
+--model DIR --output DIR`.
 
 A scorer is a program: the scoring job loads it only if its SHA-256 is the one in scorer.json, and
 whoever takes a folder from elsewhere runs what is in it. Scoring workers have neither transformers
-nor this package's model/; they load scorer.pt2 (torch.export) and tokenizer.json. README.md tells
-the program's form, its size, and on held-out reviews its speed and how many labels differ from
-fp32's.
+nor this package's model/; they load scorer.pt2 (torch.export) and tokenizer.json.
 """
 
-import json
-import sys
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer, normalizers
-from torch import nn
+from torch import Tensor, nn
 
 from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_file, write_json
 from beam_jobs.job.settings import read_options
 from model.device import has_fast_bf16_products
-from model.finetuning.features.featurizer import NOT_LETTERS
-from model.finetuning.network import encoders
-from model.finetuning.network.encoders import Head
+from model.finetuning.features import NOT_LETTERS
+from model.finetuning.heads import replace_last_layer
+from model.finetuning.network import is_judged_by_first, load_finetuned, use_unfused_attention
 from model.options import ScorerOptions
-from model.scoring.agreement import Agreement, measure_agreement
-from model.scoring.card import write_card
-from model.scoring.forms import Form, convert_form
-from model.scoring.program import export_program, prepare_network
+
+MOST_TEXTS = 4096
+"""Of a batch; as in beam_jobs/scoring/classifier.py."""
+
+
+class ProbabilityModel(nn.Module):
+    """Maps token ids and mask [batch, tokens] to class probabilities [batch, classes]."""
+
+    def __init__(self, classifier: nn.Module) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        output = self.classifier(input_ids=input_ids, attention_mask=attention_mask)
+        return output.logits.float().softmax(-1)
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -38,12 +44,21 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     program.
     """
     arguments = read_options(ScorerOptions, argv, "python -m model.scorer", __doc__)
-    classifier, head, _ = encoders.load_finetuned(arguments.model)
+    classifier, head, _ = load_finetuned(arguments.model)
     if head.shape != "classification":
         raise UserError(f"--model {arguments.model}: does {head.shape}; only classifiers can score")
     arguments.output.mkdir(parents=True, exist_ok=True)
-    form, module, agreement = choose_form(prepare_network(classifier, head), head, arguments)
-    torch.export.save(export_program(module, head.max_length), arguments.output / "scorer.pt2")
+    precision = arguments.precision
+    if precision == "auto":
+        precision = "bf16" if has_fast_bf16_products() else "fp32"
+    if is_judged_by_first(head):
+        replace_last_layer(classifier)
+    use_unfused_attention(classifier)  # for few tokens faster than the fused kernel
+    module = ProbabilityModel(classifier.cpu().eval())
+    if precision == "bf16":
+        module = module.to(torch.bfloat16)
+    program = arguments.output / "scorer.pt2"
+    torch.export.save(export_program(module, head.max_length), program)
     load_cleaning_tokenizer(arguments.model / "tokenizer.json", head.clean).save(
         str(arguments.output / "tokenizer.json")
     )
@@ -51,59 +66,33 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "task": head.task,
         "labels": list(head.labels),
         "max_length": head.max_length,
-        "form": form,
-        "agreement": agreement and agreement.describe(),
-        "bytes": (arguments.output / "scorer.pt2").stat().st_size,
-        "sha256": hash_file(arguments.output / "scorer.pt2"),
+        "precision": precision,
+        "bytes": program.stat().st_size,
+        "sha256": hash_file(program),
     }
-    write_card(arguments.output / "README.md", described)
+    card = {
+        "Task": head.task,
+        "Labels": ", ".join(head.labels),
+        "Tokens of a text": head.max_length,
+        "Weights and states": precision,
+        "Size": f"{described['bytes'] / 1e6:.1f} MB",
+        "SHA-256 of scorer.pt2": described["sha256"],
+    }
+    rows = [f"| {name} | {value} |" for name, value in card.items()]
+    text = "\n".join(["# Scorer", "", "| | |", "| --- | --- |", *rows, ""])
+    (arguments.output / "README.md").write_text(text, encoding="utf-8")
     write_json(arguments.output / "scorer.json", described)
     return described
 
 
-def choose_form(
-    fp32: nn.Module, head: Head, arguments: ScorerOptions
-) -> tuple[Form, nn.Module, Agreement | None]:
-    """Return the form, the module in it, and how it agrees with fp32 on dev reviews.
-
-    `auto` is bf16 if this CPU is fast at multiplying it and no larger share of the labels changes
-    than `tolerance`, else fp32.
-    """
-    is_auto = arguments.form == "auto"
-    form: Form = _choose_fast_form() if arguments.form == "auto" else arguments.form
-    if form == "fp32":
-        return form, fp32, None
-    data = arguments.data or find_training_data(arguments.model)
-    if data is None:
-        _warn(f"{form} is not compared with fp32: name the data of the fine-tuning by --data")
-        return ("fp32", fp32, None) if is_auto else (form, convert_form(fp32, form), None)
-    module = convert_form(deepcopy(fp32), form)
-    agreement = measure_agreement(fp32, module, form, arguments.model, head, data)
-    if agreement.changed_share > arguments.tolerance:
-        _warn(
-            f"in {form} {agreement.changed_labels} of {agreement.reviews} dev labels change, more "
-            f"than --tolerance {arguments.tolerance}{'; fp32 is taken' if is_auto else ''}"
-        )
-        if is_auto:
-            return "fp32", fp32, agreement
-    return form, module, agreement
-
-
-def _choose_fast_form() -> Form:
-    return "bf16" if has_fast_bf16_products() else "fp32"
-
-
-def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr)
-
-
-def find_training_data(model: Path) -> Path | None:
-    """Return the data that the folder was fine-tuned on, if they are still there."""
-    described = model / "run.json"
-    if not described.exists():
-        return None
-    data = Path(json.loads(described.read_text())["data"])
-    return data if data.exists() else None
+def export_program(module: nn.Module, max_length: int) -> torch.export.ExportedProgram:
+    """Export a ProbabilityModel for any batch, and any length up to that of its training."""
+    batch = torch.export.Dim("batch", min=1, max=MOST_TEXTS)
+    tokens = torch.export.Dim("tokens", min=2, max=max_length)
+    ids = torch.randint(5, 100, (3, min(8, max_length)))
+    shapes = {"input_ids": {0: batch, 1: tokens}, "attention_mask": {0: batch, 1: tokens}}
+    with torch.no_grad():
+        return torch.export.export(module, (ids, torch.ones_like(ids)), dynamic_shapes=shapes)
 
 
 def load_cleaning_tokenizer(file: Path, clean: str) -> Tokenizer:

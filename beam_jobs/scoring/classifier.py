@@ -5,7 +5,6 @@ The one module of beam_jobs that imports torch.
 
 import io
 import json
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -34,15 +33,13 @@ class Processor:
     device: str
     batch_tokens: int
     """Of a batch, padding included."""
-    backend: str = ""
-    """Of torch.compile; empty: the program is not compiled."""
 
 
 CPU = Processor("cpu", 2_048)
 """2,048 tokens are small enough for the caches of a core, and texts of one length are together
 (against 8,192 it gained 7% in bf16 and 19% in fp32).
 """
-GPU = Processor("cuda", 65_536, "inductor")
+GPU = Processor("cuda", 65_536)
 """An estimate: no GPU was there to measure it."""
 
 
@@ -55,7 +52,7 @@ class Classifier:
     labels: list[str]
     processor: Processor = CPU
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Of a GPU: its program is compiled by one thread, and its memory is for one batch."""
+    """Of a GPU: its memory is for one batch."""
 
 
 class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
@@ -85,7 +82,7 @@ class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
             raise UserError(f"--scorer {self.folder}: {' '.join(why.split())}") from error
         tokenizer.no_padding()
         tokenizer.enable_truncation(settings["max_length"])
-        processor = find_processor(settings.get("form", "fp32"))
+        processor = find_processor()
         placed = place_program(program, processor)
         return Classifier(placed, tokenizer, settings["labels"], processor)
 
@@ -136,40 +133,20 @@ def score_texts(texts: list[str], model: Classifier) -> np.ndarray:
     return probabilities
 
 
-def find_processor(form: str) -> Processor:
-    """Return the GPU of this worker if it has one, else its CPU, for which int8 always is."""
+def find_processor() -> Processor:
+    """Return the GPU of this worker if it has one, else its CPU."""
     import torch
 
-    return GPU if form != "int8" and torch.cuda.is_available() else CPU
+    return GPU if torch.cuda.is_available() else CPU
 
 
 def place_program(exported: Any, processor: Processor) -> Any:
-    """Return an exported program as it computes fastest on the processor."""
+    """Return an exported program on the processor."""
     if processor.device != "cpu":
         from torch.export.passes import move_to_device_pass
 
         exported = move_to_device_pass(exported, processor.device)
-    program = pack_int8_weights(exported.module())
-    return compile_program(program, processor) if processor.backend else program
-
-
-def compile_program(program: Any, processor: Processor) -> Any:
-    """Return the program compiled for batches of any size; as it was, with a warning, where that
-    fails: inductor needs a C compiler beside it.
-    """
-    import torch
-
-    compiled = torch.compile(program, dynamic=True, backend=processor.backend)
-    try:
-        for texts in (2, 3):
-            sample = torch.full((texts, texts + 1), 5, device=processor.device)
-            with torch.inference_mode():
-                compiled(sample, torch.ones_like(sample))
-    except Exception as error:  # of a compiler, of whatever kind
-        reason = " ".join(str(error).split())[:200]
-        print(f"warning: the scorer is not compiled: {reason}", file=sys.stderr)
-        return program
-    return compiled
+    return exported.module()
 
 
 def check_digest(folder: str, digest: str, expected: str | None) -> None:
@@ -183,20 +160,6 @@ def check_digest(folder: str, digest: str, expected: str | None) -> None:
             "--scorer-sha256 names (its SHA-256 differs) and loading it could run anything; make "
             "the folder again by `python -m model.scorer`"
         )
-
-
-def pack_int8_weights(program: Any) -> Any:
-    """Give the int8 weights of a program the order in which oneDNN reads them, once and not in
-    every product; a packed weight cannot be saved. Return the program.
-    """
-    import torch
-
-    for name, weight in list(program.named_buffers()):
-        if weight.dtype == torch.int8:
-            module, _, leaf = name.rpartition(".")
-            packed = torch.ops.onednn.qlinear_prepack(weight.t().contiguous(), None)
-            setattr(program.get_submodule(module), leaf, packed)
-    return program
 
 
 def group_by_length(ids: list[list[int]], batch_tokens: int) -> Iterator[list[int]]:

@@ -7,7 +7,8 @@ from pydantic import Field
 from flows.configuration.dump import Dump
 from flows.configuration.parameters import STORE
 from flows.configuration.sections import Section, make_form_field
-from model.options import ScorerForm, ScorerOptions
+from model.config import Precision
+from model.options import ScorerOptions
 
 ALIASES = ["champion", "challenger"]
 """Aliases that the form offers; those of the registry come to them when the form is served."""
@@ -26,7 +27,7 @@ class ScoringModel(Section):
         description="champion, challenger, or another alias that the registry has when `up` starts",
         json_schema_extra=offer_aliases,
     )
-    form: ScorerForm = make_form_field(ScorerOptions, "form")
+    precision: Precision = make_form_field(ScorerOptions, "precision")
     workers: int = Field(
         default=0, ge=0, le=1024, description="Processes of the Beam job; 0: as many as it takes"
     )

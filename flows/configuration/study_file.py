@@ -13,7 +13,7 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import format_value
 from flows.configuration.addresses import Address
 from flows.configuration.sections import MOST_AT_ONCE, Section
-from model.finetuning.teacher_layers import is_part_of_teacher
+from model.finetuning.request import is_part_of_teacher
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -164,11 +164,6 @@ class Study(Part):
     )
     search: Search = Search()
     latency: bool = Field(default=False, description="Measure size, speed and memory of every arm")
-    forms: list[Literal["fp32", "bf16", "int8"]] = Field(
-        default=[],
-        description="Forms of every arm's exported scorer whose size, speed and changed labels "
-        "are measured besides; with `latency`",
-    )
 
     def find_arm(self, name: str) -> Arm:
         for arm in self.arms:
@@ -182,11 +177,6 @@ class Study(Part):
 
 def _read_reference(reference: str) -> str:
     return reference.removeprefix("arm:") if reference.startswith("arm:") else ""
-
-
-def name_form(arm: str, form: str) -> str:
-    """Return what a row of costs calls an arm's model in a form; empty: as it was fine-tuned."""
-    return f"{arm}, {form}" if form else arm
 
 
 def is_without_folder(encoder: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.files import write_json
-from beam_jobs.job.settings import format_value, replace_settings
+from beam_jobs.job.settings import format_value
 from flows.runner.cores import ONE_THREAD
 from flows.runner.store import ACCELERATOR, Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
@@ -21,6 +21,7 @@ from flows.stages.pretraining import (
 )
 from model.config import FinetuningSettings
 from model.finetuning import VERSION
+from model.finetuning.request import change_settings
 from model.presets import PRESETS
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.transformers_config import (
@@ -66,8 +67,7 @@ class Finetuning:
     @property
     def resolved(self) -> FinetuningSettings:
         base = PRESETS[self.preset].finetuning if self.preset else FinetuningSettings()
-        [resolved] = replace_settings([base], self.settings, "finetuning")
-        return resolved
+        return change_settings(base, self.settings)
 
 
 @dataclass(frozen=True)
@@ -278,17 +278,15 @@ def format_evaluation_arguments(
     ]
 
 
-def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str, form: str = "") -> Stage:
-    """Return the measurement of size, speed and memory of a fine-tuned model, or of a form of the
-    scorer that it becomes.
-    """
+def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str) -> Stage:
+    """Return the measurement of size, speed and memory of a fine-tuned model."""
     return Stage(
         "latency",
-        2,
-        {"task": chosen.task, "device": chosen.device} | ({"form": form} if form else {}),
+        3,
+        {"task": chosen.task, "device": chosen.device},
         {"data": chosen.data, "model": finetuned},
         "model.evaluation.latency",
-        partial(format_latency_arguments, chosen, finetuned, form),
+        partial(format_latency_arguments, chosen, finetuned),
         title=title,
         tags=(ACCELERATOR,),
         environment=ONE_THREAD,
@@ -296,12 +294,11 @@ def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str, form: 
 
 
 def format_latency_arguments(
-    chosen: Finetuning, finetuned: Stage, form: str, store: Store, folder: Path
+    chosen: Finetuning, finetuned: Stage, store: Store, folder: Path
 ) -> list[str]:
     """Return the command line that measures a fine-tuned model."""
     return [
         *["--model", str(store.fetch(finetuned)), "--task", chosen.task],
         *["--data", locate_stage(store, chosen.data), "--device", chosen.device],
         *["--output", str(folder / "latency.json")],
-        *(["--form", form] if form else []),
     ]

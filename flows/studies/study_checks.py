@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import format_value, replace_settings
+from beam_jobs.job.settings import format_value
 from flows.configuration.origin_place import SHAPE
 from flows.configuration.study_file import (
     Arm,
@@ -23,12 +23,11 @@ from flows.configuration.study_file import (
     list_combinations,
 )
 from model.config import FinetuningSettings
-from model.finetuning import search_space
-from model.finetuning.features.examples import Task
-from model.finetuning.reading.early_check import check_data
-from model.finetuning.task_settings import check_for_task
+from model.finetuning import search
+from model.finetuning.examples import Task
+from model.finetuning.request import change_settings, check_for_task, is_part_of_teacher
+from model.finetuning.splits import check_data
 from model.finetuning.tasks import TASKS, find_task, table
-from model.finetuning.teacher_layers import is_part_of_teacher
 from model.presets import (
     PRESETS,
     PUBLISHED_START,
@@ -338,9 +337,7 @@ def _find_equal_tasks(study: Study) -> Iterator[str]:
 
 def _resolve_settings(base: FinetuningSettings, settings: Mapping[str, Any]) -> FinetuningSettings:
     """Return the settings of fine-tuning with these in place of their own."""
-    texts = {name: format_value(value) for name, value in settings.items()}
-    [resolved] = replace_settings([base], texts, "finetuning")
-    return resolved
+    return change_settings(base, {name: format_value(v) for name, v in settings.items()})
 
 
 def _check_values(
@@ -362,8 +359,7 @@ def _check_values(
 def _check_search(study: Study) -> Iterator[str]:
     distils = any(arm.teacher for arm in study.arms)
     yield from (
-        f"search.space.{mistake}"
-        for mistake in search_space.find_mistakes(study.search.space, distils)
+        f"search.space.{mistake}" for mistake in search.find_mistakes(study.search.space, distils)
     )
     layers = [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
     layers += [(f"tasks[{i}].settings", task.settings) for i, task in enumerate(study.tasks)]

@@ -19,7 +19,6 @@ from flows.configuration.study_file import (
     find_architecture,
     find_teacher,
     is_without_folder,
-    name_form,
 )
 from flows.runner.store import Stage, Store
 from flows.stages.external import build_external_stage
@@ -35,8 +34,8 @@ from flows.stages.origin import build_origin_stage
 from flows.stages.pretraining import PretrainingRequest, build_equal_stage, build_training_stage
 from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import LoadedStudy
-from model.finetuning import search_space
-from model.finetuning.teacher_layers import is_part_of_teacher
+from model.finetuning import search
+from model.finetuning.request import is_part_of_teacher
 from model.published.place_forms import find_kind
 
 DEV, EXTENDED_DEV = "dev_shards", "extended_dev_shards"
@@ -250,7 +249,7 @@ class StudyStages:
         """
         space = self.study.search.space
         if not arm.teacher:
-            space = search_space.drop_teacher_settings(space)
+            space = search.drop_teacher_settings(space)
         if not space:
             return None
         key = ("search", arm.name)
@@ -325,9 +324,7 @@ class StudyStages:
 
     @cached_property
     def latencies(self) -> dict[str, Stage]:
-        """Arm, or `arm, form` → the measurement of its first cell; each is made alone on the
-        machine.
-        """
+        """Arm → the measurement of its first cell; each is made alone on the machine."""
         if not self.study.latency:
             return {}
         found: dict[str, Stage] = {}
@@ -336,9 +333,6 @@ class StudyStages:
                 chosen = self.describe_finetuning(
                     cell.arm, cell.task, cell.seed, cell.pretraining_seed
                 )
-                for form in ("", *self.study.forms):
-                    name = name_form(cell.arm.name, form)
-                    found[name] = build_latency_stage(
-                        chosen, cell.finetuned, f"latency of {name}", form
-                    )
+                name = cell.arm.name
+                found[name] = build_latency_stage(chosen, cell.finetuned, f"latency of {name}")
         return found

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from model.evaluation.predictions import Predictions
-from model.finetuning.features.examples import Example
-from model.finetuning.features.featurizer import Feature
+from model.finetuning.examples import Example
+from model.finetuning.features import Feature
 
 Entity = tuple[str, int, int]
 """Kind, first word, last word."""

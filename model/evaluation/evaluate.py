@@ -18,10 +18,10 @@ from model.evaluation.predict import predict_features
 from model.evaluation.predictions import Predictions, write_predictions
 from model.evaluation.significance import compute_interval
 from model.evaluation.slices import add_common_slices, measure_slices
-from model.finetuning.features.examples import Example, Split, Task, load_examples
-from model.finetuning.features.feature_cache import load_features
-from model.finetuning.network import encoders
-from model.finetuning.task_settings import choose_sampling
+from model.finetuning import network
+from model.finetuning.examples import Example, Split, Task, load_examples
+from model.finetuning.feature_cache import load_features
+from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import glue
 
 MISTAKES_KEPT = 100
@@ -96,7 +96,7 @@ def write_submission(
 
 def _check_task(folder: Path, task: Task) -> None:
     """Raise UserError where the folder was fine-tuned on another task."""
-    trained = encoders.read_task_head(folder).task
+    trained = network.read_task_head(folder).task
     if trained not in (task.name, *task.trained_as):
         raise UserError(
             f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}"
@@ -111,7 +111,7 @@ def _predict_examples(
     device: str,
     cache: Path | None = None,
 ) -> Predictions:
-    model, head, tokenizer = encoders.load_finetuned(folder)
+    model, head, tokenizer = network.load_finetuned(folder)
     features = list(load_features(head.make_featurizer(tokenizer), examples, cache))
     target = open_device(device, settings.precision)
     return predict_features(

@@ -9,9 +9,9 @@ from torch import nn
 from model.device import Device
 from model.evaluation import entities, spans
 from model.evaluation.predictions import Predictions
-from model.finetuning.features.examples import Example, Task
-from model.finetuning.features.featurizer import Feature
-from model.finetuning.network.forward import predict_logits
+from model.finetuning.examples import Example, Task
+from model.finetuning.features import Feature
+from model.finetuning.network import predict_logits
 
 
 def predict_features(

@@ -9,7 +9,7 @@ import numpy as np
 from model.evaluation.metrics import METRICS
 from model.evaluation.predictions import Predictions
 from model.evaluation.significance import compute_interval
-from model.finetuning.features.examples import Example, Task
+from model.finetuning.examples import Example, Task
 
 SMALLEST_PART = 20
 """Examples; parts with fewer are left out."""

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from model.evaluation.predictions import Predictions
-from model.finetuning.features.examples import Example
-from model.finetuning.features.featurizer import Feature
+from model.finetuning.examples import Example
+from model.finetuning.features import Feature
 
 CANDIDATES = 20
 """Best starts and ends that are combined (BERT's n_best_size)."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 
@@ -23,11 +24,11 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import atomic_path
 from model.config import FinetuningSettings
 from model.device import Device
-from model.finetuning.features.examples import Example, Task
-from model.finetuning.network import encoders
-from model.finetuning.network.forward import predict_logits, select_inputs
-from model.finetuning.teacher_layers import choose_layers
-from model.finetuning.training.loop import Training, compute_supervised_loss
+from model.finetuning import network
+from model.finetuning.examples import Example, Task
+from model.finetuning.network import predict_logits, select_inputs
+from model.finetuning.request import choose_layers
+from model.finetuning.training import Training, compute_supervised_loss
 
 SHAPES = ("classification", "regression", "choice")
 
@@ -47,13 +48,11 @@ def load_teacher(
     folder: Path, task: Task, examples: Sequence[Example], device: Device, cache: Path
 ) -> Teacher:
     """Load the teacher; read its logits from `cache`, or compute them and write them there."""
-    from safetensors.torch import load_file, save_file
-
     if task.shape not in SHAPES:
         raise UserError(
             f"--teacher: tasks of shape {task.shape} cannot be distilled, only {', '.join(SHAPES)}"
         )
-    model, head, tokenizer = encoders.load_finetuned(folder)
+    model, head, tokenizer = network.load_finetuned(folder)
     if head.labels != task.labels:
         raise UserError(
             f"--teacher {folder}: its labels are {head.labels}, the task's {task.labels}"
@@ -84,7 +83,7 @@ def _hash_teacher(folder: Path, examples: Sequence[Example]) -> str:
 
 def cut_teacher(folder: Path, encoder: str, dropout: float | None = None) -> nn.Module:
     """Return the teacher with those of its layers that `encoder` says: `half`, or `layers:N`."""
-    model, _, _ = encoders.load_finetuned(folder, dropout)
+    model, _, _ = network.load_finetuned(folder, dropout)
     for module in model.modules():
         layers = getattr(module, "layer", None)
         if isinstance(layers, nn.ModuleList):
@@ -126,7 +125,7 @@ class DistillationLoss(nn.Module):
         self._inside = settings.hidden_weight > 0 or settings.attention_weight > 0
         if settings.attention_weight > 0:
             for model in (teacher.model, student):
-                encoders.use_unfused_attention(model)
+                network.use_unfused_attention(model)
         if self._inside:
             _check_same_vocabulary(teacher, tokenizer, settings)
         widths = _get_hidden_size(student), _get_hidden_size(teacher.model)
@@ -179,7 +178,7 @@ def _check_same_vocabulary(
             "hidden and attention "
             "losses need the same tokens: set hidden_weight and attention_weight to 0"
         )
-    encoders.check_length(teacher.model, settings.max_length or 0, str(teacher.folder))
+    network.check_length(teacher.model, settings.max_length or 0, str(teacher.folder))
 
 
 def compute_soft_loss(

@@ -1,12 +1,16 @@
-"""Fine-tune: train the grid of learning rates, keep the best on dev, go on after a kill."""
+"""Fine-tune: read and tokenize the data, train the grid of learning rates, keep the best on dev, go
+on after a kill.
+"""
 
 import hashlib
 import json
 import math
 import shutil
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +21,42 @@ from torch import nn
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder, write_json
 from beam_jobs.job.progress import track_progress
+from model.config import FinetuningSettings
 from model.device import Device, open_device
 from model.evaluation import metrics, spans
 from model.evaluation.predict import predict_features
-from model.finetuning.distillation import DistillationLoss, Teacher, load_teacher
-from model.finetuning.network import encoders
-from model.finetuning.network.encoders import Head
-from model.finetuning.request import PreparedData, Request, prepare_data
-from model.finetuning.training.attempt import Attempt, read_finished_attempt, write_attempt
-from model.finetuning.training.checkpoint import read_checkpoint_step
-from model.finetuning.training.loop import Training, train
-from model.finetuning.training.losses import balance_class_weights
+from model.finetuning import network
+from model.finetuning.checkpoint import (
+    Attempt,
+    read_checkpoint_step,
+    read_finished_attempt,
+    write_attempt,
+)
+from model.finetuning.distillation import DistillationLoss, Teacher, cut_teacher, load_teacher
+from model.finetuning.examples import Example, Split, Task, load_examples
+from model.finetuning.feature_cache import load_features
+from model.finetuning.features import Feature, Featurizer, PackedFeatures
+from model.finetuning.heads import replace_last_layer
+from model.finetuning.losses import balance_class_weights
+from model.finetuning.network import Head
+from model.finetuning.request import Request, Start, choose_sampling
+from model.finetuning.training import Training, train
 from model.tracking.metrics_log import MetricsLog
 
-UNFUSED_ATTENTION_TOKENS = 128
-"""Tokens up to which a CPU is faster with attention that is not fused (measured here)."""
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Data ready for training, the same for every learning rate."""
+
+    head: Head
+    featurizer: Featurizer
+    train: list[Example]
+    dev: list[Example]
+    train_features: Sequence[Feature]
+    dev_features: list[Feature]
+    left_out: dict[str, dict[str, int]]
+    """Split → reason → number of examples that are not used."""
+    warnings: list[str]
 
 
 def finetune(request: Request, output: Path, device: str = "auto") -> dict[str, Any]:
@@ -44,7 +69,7 @@ def finetune(request: Request, output: Path, device: str = "auto") -> dict[str, 
     prepared = prepare_data(request)
     model, best, attempts = _train_all_rates(request, prepared, target, output)
     head = replace(prepared.head, threshold=best.dev.get("threshold", 0.0))
-    encoders.save_finetuned(model, head, request.start.tokenizer_folder, output)
+    network.save_finetuned(model, head, find_tokenizer(request.start), output)
     result = request.describe() | {
         "learning_rate": best.learning_rate,
         "dev": best.dev,
@@ -77,6 +102,57 @@ def read_current_result(request: Request, output: Path) -> dict[str, Any] | None
     return result if wanted == {name: result.get(name) for name in wanted} else None
 
 
+def prepare_data(request: Request) -> PreparedData:
+    """Read and tokenize the train and dev splits; print the warnings too."""
+    task, settings, seed = request.task, request.settings, request.seed
+    left_out: dict[str, Counter[str]] = {"train": Counter(), "dev": Counter()}
+
+    def load_split(split: Split) -> list[Example]:
+        sampling = choose_sampling(settings, split, seed)
+        return load_examples(task, request.data, split, sampling, left_out[split])
+
+    train, dev = load_split("train"), load_split("dev")
+    folder, pooling = find_tokenizer(request.start), "none"
+    if task.shape in ("classification", "regression"):
+        teacher = request.start.part_of
+        pooling = network.read_task_head(teacher).pooling if teacher else settings.pooling
+    max_length, warning = network.choose_max_length(folder, task, settings)
+    head = Head(
+        task.name, task.shape, task.labels, pooling, max_length, settings.stride, settings.clean
+    )
+    featurizer = head.make_featurizer(network.load_tokenizer(folder))
+    features = PackedFeatures(load_features(featurizer, train, request.cache))
+    if task.shape == "span" and settings.empty_windows is not None:
+        features.drop_empty_windows(settings.empty_windows, np.random.default_rng(seed))
+    counts = {split: dict(by_reason) for split, by_reason in left_out.items()}
+    dev_features = list(load_features(featurizer, dev, request.cache))
+    warnings = [warning] if warning else []
+    for told in warnings:
+        print(f"warning: {told}", file=sys.stderr)
+    return PreparedData(head, featurizer, train, dev, features, dev_features, counts, warnings)
+
+
+def find_tokenizer(start: Start) -> str:
+    """Return the folder or hub name whose tokenizer is used."""
+    if start.part_of:
+        return str(start.part_of)
+    return network.find_source_folder(start.encoder, start.architecture)
+
+
+def build_start_network(start: Start, task: Task, settings: FinetuningSettings) -> nn.Module:
+    """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
+    if start.part_of:
+        return cut_teacher(start.part_of, start.encoder, settings.dropout)
+    return network.build_network(
+        start.encoder,
+        start.architecture,
+        task,
+        settings.pooling,
+        settings.dropout,
+        start.initializer_range,
+    )
+
+
 def _train_all_rates(
     request: Request, prepared: PreparedData, device: Device, output: Path
 ) -> tuple[nn.Module, Attempt, list[Attempt]]:
@@ -84,7 +160,7 @@ def _train_all_rates(
     rates = request.settings.learning_rates
     attempts: list[Attempt] = []
     model: nn.Module | None = None
-    training = _make_training(request, prepared, device)
+    training = make_training(request, prepared, device)
     teacher = load_start_teacher(request, prepared, device, output)
     title = f"fine-tuning {request.task.name}, seed {request.seed}"
     with track_progress(training.steps * len(rates), "steps", title) as shown:
@@ -92,7 +168,7 @@ def _train_all_rates(
             folder = _locate_attempt(output, rate)
             attempt = read_finished_attempt(folder)
             if attempt is None:
-                model, loss = _build_network(request, prepared, training, teacher)
+                model, loss = _begin(request, prepared, training, teacher)
                 checkpoint = folder / "checkpoint.pt"
                 log = MetricsLog(
                     output, after_step=i * training.steps + read_checkpoint_step(checkpoint)
@@ -110,7 +186,7 @@ def _train_all_rates(
             f"every learning rate diverged ({tried}): the loss is no number any more; give lower "
             "ones"
         )
-    model = model or request.start.build_network(request.task, request.settings)
+    model = model or build_start_network(request.start, request.task, request.settings)
     model.cpu().load_state_dict(best.state)
     return model, best, attempts
 
@@ -126,8 +202,8 @@ def train_first_rate(
 
     `report` is called with the share of the training that is done, and the numbers.
     """
-    training = _make_training(request, prepared, device)
-    model, loss = _build_network(request, prepared, training, teacher)
+    training = make_training(request, prepared, device)
+    model, loss = _begin(request, prepared, training, teacher)
 
     def report_share(step: int, numbers: dict[str, Any]) -> None:
         report(step / training.steps, numbers)
@@ -136,40 +212,61 @@ def train_first_rate(
     return train(model, own, request.settings.learning_rates[0])
 
 
-def _build_network(
-    request: Request, prepared: PreparedData, training: Training, teacher: Teacher | None
-) -> tuple[nn.Module, nn.Module | None]:
-    """Return the network as every training of this seed begins, and a teacher's loss."""
-    start, settings = request.start, request.settings
-    torch.manual_seed(request.seed)
-    model = start.build_network(request.task, settings)
-    compares_states = teacher is not None and settings.hidden_weight + settings.attention_weight > 0
-    model = _move_to_device(model, prepared.head, training.device, not compares_states)
-    if teacher is None:
-        return model, None
-    return model, DistillationLoss(teacher, model, prepared.featurizer.tokenizer, training)
-
-
-def _move_to_device(model: nn.Module, head: Head, device: Device, may_be_fused: bool) -> nn.Module:
-    """Return the network on the device; on a CPU with fused layers, or, where it has others and
-    texts are short, with unfused attention.
-    """
-    is_on_cpu = device.kind == "cpu"
-    is_fused = is_on_cpu and may_be_fused and encoders.use_fused_layers(model, head)
-    if is_on_cpu and not is_fused and head.max_length <= UNFUSED_ATTENTION_TOKENS:
-        encoders.use_unfused_attention(model)
-    return model.to(device.torch)
+def make_training(request: Request, prepared: PreparedData, device: Device) -> Training:
+    """Return all that a training needs but the network; nothing is reported yet."""
+    task = request.task
+    weights = None
+    if request.settings.class_weights == "balanced":
+        labels = np.array([e.label for e in prepared.train], dtype=np.int64)
+        weights = balance_class_weights(labels, len(task.labels)).to(device.torch)
+    return Training(
+        features=prepared.train_features,
+        shape=task.shape,
+        settings=replace(request.settings, max_length=prepared.head.max_length),
+        seed=request.seed,
+        device=device,
+        score_dev=lambda model: _score_dev(model, request, prepared, device),
+        report=lambda step, numbers: None,
+        class_weights=weights,
+        pad_id=prepared.featurizer.tokenizer.token_to_id("[PAD]") or 0,
+    )
 
 
 def load_start_teacher(
     request: Request, prepared: PreparedData, device: Device, output: Path
 ) -> Teacher | None:
     """Load the teacher of a distillation with its logits; None where there is none."""
-    start = request.start
-    if start.teacher is None:
+    if request.start.teacher is None:
         return None
     cache = request.cache or output
-    return load_teacher(start.teacher, request.task, prepared.train, device, cache)
+    return load_teacher(request.start.teacher, request.task, prepared.train, device, cache)
+
+
+def _begin(
+    request: Request, prepared: PreparedData, training: Training, teacher: Teacher | None
+) -> tuple[nn.Module, nn.Module | None]:
+    """Return the network as every training of this seed begins, and a teacher's loss."""
+    settings, head, device = request.settings, prepared.head, training.device
+    torch.manual_seed(request.seed)
+    model = build_start_network(request.start, request.task, settings)
+    compares_states = teacher is not None and settings.hidden_weight + settings.attention_weight > 0
+    prepare_network(model, head, device, needs_states=compares_states)
+    if teacher is None:
+        return model, None
+    return model, DistillationLoss(teacher, model, prepared.featurizer.tokenizer, training)
+
+
+def prepare_network(
+    model: nn.Module, head: Head, device: Device, needs_states: bool = False
+) -> None:
+    """Move the network to the device, and let it compute what the head reads as fast as it can;
+    with `needs_states` all layers give the states of all tokens.
+    """
+    if network.is_judged_by_first(head) and not needs_states:
+        replace_last_layer(model)
+    if device.kind == "cpu" and head.max_length <= network.UNFUSED_ATTENTION_TOKENS:
+        network.use_unfused_attention(model)
+    model.to(device.torch)
 
 
 def _score_dev(
@@ -195,26 +292,6 @@ def _score_dev(
         chosen["threshold"], _ = spans.find_best_threshold(predictions)
         predictions = spans.apply_threshold(predictions, chosen["threshold"])
     return {name: metrics.compute_metric(name, predictions) for name in task.metrics} | chosen
-
-
-def _make_training(request: Request, prepared: PreparedData, device: Device) -> Training:
-    task = request.task
-
-    weights = None
-    if request.settings.class_weights == "balanced":
-        labels = np.array([e.label for e in prepared.train], dtype=np.int64)
-        weights = balance_class_weights(labels, len(task.labels)).to(device.torch)
-    return Training(
-        features=prepared.train_features,
-        shape=task.shape,
-        settings=replace(request.settings, max_length=prepared.head.max_length),
-        seed=request.seed,
-        device=device,
-        score_dev=lambda model: _score_dev(model, request, prepared, device),
-        report=lambda step, numbers: None,
-        class_weights=weights,
-        pad_id=prepared.featurizer.tokenizer.token_to_id("[PAD]") or 0,
-    )
 
 
 def _make_reporter(

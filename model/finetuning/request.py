@@ -1,25 +1,44 @@
-"""Say what a fine-tuning is asked for, and what its data are once they are tokenized."""
+"""Say what a fine-tuning is asked for: where the network comes from, the task, its data, and every
+setting. Brings no torch: flows check a study with it.
+"""
 
-import sys
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import find_unread, format_value, parse_assignments, replace_settings
 from model.config import FinetuningSettings
 from model.finetuning import VERSION
-from model.finetuning.features.examples import Example, Split, Task, load_examples
-from model.finetuning.features.feature_cache import load_features
-from model.finetuning.features.featurizer import Feature, Featurizer
-from model.finetuning.features.packed_features import PackedFeatures
-from model.finetuning.network import encoders
-from model.finetuning.network.encoders import Head
-from model.finetuning.start import Start
-from model.finetuning.task_settings import check_for_task, choose_sampling
+from model.finetuning.examples import Sampling, Split, Task
+from model.finetuning.tasks import find_task
+from model.options import FinetuneOptions
+from model.presets import PRESETS
+
+PART_OF_TEACHER = re.compile(r"half|layers:([1-9][0-9]*)")
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the network is before fine-tuning."""
+
+    encoder: str
+    """Folder or hub name, `random`, or `half` or `layers:N` of the teacher."""
+    architecture: str | None = None
+    teacher: Path | None = None
+    initializer_range: float | None = None
+    """Of a random encoder; None: as the pre-training of its architecture began."""
+
+    @property
+    def part_of(self) -> Path | None:
+        """The teacher of which the network is a part; None: it is no part of one."""
+        if is_part_of_teacher(self.encoder) and self.teacher is None:
+            raise UserError(
+                f"--encoder {self.encoder} needs --teacher DIR: a folder made by model.finetune"
+            )
+        return self.teacher if is_part_of_teacher(self.encoder) else None
 
 
 @dataclass(frozen=True)
@@ -62,50 +81,75 @@ class Request:
         return [f for folder in folders for f in (folder, *folder.rglob("*")) if f.exists()]
 
 
-@dataclass(frozen=True)
-class PreparedData:
-    """Data ready for training, the same for every learning rate."""
+def make_request(options: FinetuneOptions) -> Request:
+    """Return what the command line asks for: the settings are the defaults, changed by the preset
+    and then by the options. A UserError names a wrong option.
+    """
+    base = PRESETS[options.preset].finetuning if options.preset else FinetuningSettings()
+    texts = parse_assignments("--set", options.settings, "FIELD=VALUE")
+    if options.learning_rate:
+        texts["learning_rates"] = format_value(options.learning_rate)
+    try:
+        settings = change_settings(base, texts)
+    except UserError as mistake:
+        raise UserError(f"--set {mistake}") from None
+    task = find_task(options.task, options.data)
+    if options.initializer_range is not None and options.encoder != "random":
+        raise UserError(
+            f"--initializer-range {options.initializer_range:g}: it is for --encoder random; "
+            "other encoders have weights"
+        )
+    start = Start(options.encoder, options.architecture, options.teacher, options.initializer_range)
+    return Request(start, task, options.data, settings, options.seed, options.cache)
 
-    head: Head
-    featurizer: Featurizer
-    train: list[Example]
-    dev: list[Example]
-    train_features: Sequence[Feature]
-    dev_features: list[Feature]
-    left_out: dict[str, dict[str, int]]
-    """Split → reason → number of examples that are not used."""
-    warnings: list[str]
+
+def change_settings(base: FinetuningSettings, texts: Mapping[str, str]) -> FinetuningSettings:
+    """Return the settings with the values that these texts name, as `--set` takes them."""
+    [changed] = replace_settings([base], texts, "finetuning")
+    return changed
 
 
-def prepare_data(request: Request) -> PreparedData:
-    """Read and tokenize the train and dev splits; print the warnings too."""
-    task, settings, seed = request.task, request.settings, request.seed
-    left_out: dict[str, Counter[str]] = {"train": Counter(), "dev": Counter()}
+def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) -> None:
+    """Raise a UserError for a setting that the task would silently pass over."""
+    given = [f.name for f in fields(settings) if getattr(settings, f.name) != f.default]
+    facts = {"shape": task.shape, "teacher": "given" if has_teacher else "none"}
+    for mistake in find_unread([settings], given, facts):
+        raise UserError(mistake)
+    alphas, classes = len(settings.focal_alpha), len(task.labels)
+    if alphas and alphas != classes and (alphas, classes) != (1, 2):
+        raise UserError(
+            f"focal_alpha: give a weight for each of the {classes} classes {', '.join(task.labels)}"
+        )
 
-    def load_split(split: Split) -> list[Example]:
-        sampling = choose_sampling(settings, split, seed)
-        return load_examples(task, request.data, split, sampling, left_out[split])
 
-    train, dev = load_split("train"), load_split("dev")
-    pools = task.shape in ("classification", "regression")
-    folder = request.start.tokenizer_folder
-    max_length, warning = encoders.choose_max_length(folder, task, settings)
-    head = Head(
-        task.name,
-        task.shape,
-        task.labels,
-        request.start.choose_pooling(settings) if pools else "none",
-        max_length,
-        settings.stride,
-        settings.clean,
-    )
-    featurizer = head.make_featurizer(encoders.load_tokenizer(folder))
-    features = PackedFeatures(load_features(featurizer, train, request.cache))
-    if task.shape == "span" and settings.empty_windows is not None:
-        features.drop_empty_windows(settings.empty_windows, np.random.default_rng(seed))
-    counts = {split: dict(by_reason) for split, by_reason in left_out.items()}
-    dev_features = list(load_features(featurizer, dev, request.cache))
-    warnings = [warning] if warning else []
-    for told in warnings:
-        print(f"warning: {told}", file=sys.stderr)
-    return PreparedData(head, featurizer, train, dev, features, dev_features, counts, warnings)
+def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sampling:
+    """Return which examples of a split are used.
+
+    Training examples vary with the seed, so that seeds measure that too; dev and test never do.
+    """
+    if split == "train":
+        return Sampling(settings.n_train, seed, settings.sampling == "balanced")
+    n = settings.n_dev if split == "dev" else settings.n_test
+    return Sampling(n, settings.sample_seed, settings.balanced_test)
+
+
+def is_part_of_teacher(encoder: str) -> bool:
+    """Return whether `--encoder` (or a study's `encoder`) is `half` or `layers:N` of a teacher."""
+    return PART_OF_TEACHER.fullmatch(encoder) is not None
+
+
+def choose_layers(encoder: str, depth: int) -> list[int]:
+    """Return the layers, from 0, of a teacher with so many: every second one, or N evenly spread.
+
+    Both begin with the first, as DistilBERT does (arXiv 1910.01108). Raise ValueError where the
+    teacher has fewer.
+    """
+    found = PART_OF_TEACHER.fullmatch(encoder)
+    if not found:
+        raise ValueError(f"{encoder}: neither half nor layers:N")
+    if not found[1]:
+        return list(range(0, depth, 2))
+    count = int(found[1])
+    if count > depth:
+        raise ValueError(f"{encoder}: the teacher has {depth} layers")
+    return [i * depth // count for i in range(count)]

@@ -5,8 +5,9 @@ search goes on.
 setting → choices, or {"low", "high", "log"}. The test split is never looked at.
 """
 
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,35 @@ from typing import TYPE_CHECKING, Any
 from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder, write_json
-from beam_jobs.job.settings import read_options
-from model.finetuning import search_space
-from model.finetuning.arguments import make_request
-from model.finetuning.search_space import Space
+from beam_jobs.job.settings import describe_unknown, format_value, read_options
+from model.config import FinetuningSettings
+from model.finetuning.request import Request, change_settings, make_request
 from model.options import SearchOptions
 
 if TYPE_CHECKING:
     from model.finetuning.distillation import Teacher
-    from model.finetuning.request import PreparedData, Request
+    from model.finetuning.fit import PreparedData
 
+Space = Mapping[str, Any]
+"""Setting → list of choices, or {"low", "high", "log"}; `learning_rate` is a grid of one."""
+
+DATA_SETTINGS = (
+    "max_length",
+    "stride",
+    "n_train",
+    "n_dev",
+    "n_test",
+    "sampling",
+    "balanced_test",
+    "sample_seed",
+    "clean",
+)
+"""Settings of the examples, which are read and tokenized once: every trial must meet the same ones.
+"""
+TEACHER_SETTINGS = ("temperature", "soft_weight", "hidden_weight", "attention_weight")
+
+
+EXAMPLE = '{"batch": [16, 32], "learning_rate": {"low": 1e-4, "high": 3e-3, "log": true}}'
 STARTUP_TRIALS = 4
 """Trials that run to their end before any is pruned."""
 PARTS = 5
@@ -34,12 +54,11 @@ another batch or another number of epochs the same step is another place on the 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(SearchOptions, argv, "python -m model.finetuning.search", __doc__)
-    space = search_space.read_space(arguments.space, distils=arguments.teacher is not None)
+    space = read_space(arguments.space, distils=arguments.teacher is not None)
     request = make_request(arguments)
     optuna = _import_optuna()
     from model.device import open_device
-    from model.finetuning.fit import load_start_teacher
-    from model.finetuning.request import prepare_data
+    from model.finetuning.fit import load_start_teacher, prepare_data
 
     request.check()
     make_writable_folder("--output", arguments.output)
@@ -78,7 +97,7 @@ def _list_finished_trials(study: Any) -> list[Any]:
 class Objective:
     """One training with the settings drawn, which reports its dev metric after every part."""
 
-    request: "Request"
+    request: Request
     prepared: "PreparedData"
     device: str
     """Opened by each trial, whose precision may be its own."""
@@ -92,7 +111,7 @@ class Objective:
         from model.finetuning.fit import train_first_rate
 
         settings = self.request.settings
-        drawn = search_space.make_settings(search_space.draw_settings(trial, self.space))
+        drawn = make_settings(draw_settings(trial, self.space))
         drawn["learning_rates"] = tuple(drawn.get("learning_rates", settings.learning_rates))
         request = replace(self.request, settings=replace(settings, **drawn))
         request.check()
@@ -128,7 +147,7 @@ def _write_results(study: Any, metric: str, output: Path) -> dict[str, Any]:
         {
             "number": number,
             "state": trial.state.name.lower(),
-            "settings": search_space.make_settings(trial.params),
+            "settings": make_settings(trial.params),
             f"dev_{metric}": trial.value,
         }
         for number, trial in enumerate(_list_finished_trials(study))
@@ -141,7 +160,7 @@ def _write_results(study: Any, metric: str, output: Path) -> dict[str, Any]:
             "space"
         )
     best = {
-        "settings": search_space.make_settings(study.best_params),
+        "settings": make_settings(study.best_params),
         f"dev_{metric}": study.best_value,
         "trials": len(trials),
         "pruned": states.count("pruned"),
@@ -149,6 +168,105 @@ def _write_results(study: Any, metric: str, output: Path) -> dict[str, Any]:
     }
     write_json(output / "best.json", best)
     return best
+
+
+def read_space(file: Path, distils: bool) -> Space:
+    """Read the space from a JSON file; `distils` says whether there is a teacher."""
+    try:
+        space = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"--space {file}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise UserError(f"--space {file}: not JSON: {error}") from None
+    if not isinstance(space, dict) or not space:
+        raise UserError(
+            f"--space {file}: write an object of setting → choices or range, such as {EXAMPLE}"
+        )
+    for mistake in find_mistakes(space, distils):
+        raise UserError(f"--space {file}: {mistake}")
+    return space
+
+
+def find_mistakes(space: Space, distils: bool) -> Iterator[str]:
+    """Yield each mistake of the space; the text begins with its setting."""
+    for name, choices in space.items():
+        mistake = _check_name(name, distils) or _check_choices(name, choices)
+        if mistake:
+            yield f"{name}: {mistake}"
+
+
+def _check_name(name: str, distils: bool) -> str:
+    if name == "learning_rates":
+        return "a trial has one rate: write learning_rate"
+    if name in DATA_SETTINGS:
+        return "has no effect in a search, whose trials all meet the same examples: set it for all"
+    if name in TEACHER_SETTINGS and not distils:
+        return "has no effect without a teacher"
+    if name != "learning_rate" and name not in FinetuningSettings.__dataclass_fields__:
+        known = [
+            n
+            for n in FinetuningSettings.__dataclass_fields__
+            if n not in (*DATA_SETTINGS, "learning_rates")
+        ]
+        return describe_unknown(name, ["learning_rate", *known])
+    return ""
+
+
+def _check_choices(name: str, choices: Any) -> str:
+    if isinstance(choices, list) and choices:
+        return _check_values(name, choices)
+    if not isinstance(choices, dict) or not {"low", "high"} <= choices.keys() <= {
+        "low",
+        "high",
+        "log",
+    }:
+        return "give a list of choices, or {low, high, log}"
+    low, high = choices["low"], choices["high"]
+    if (
+        any(isinstance(end, bool) or not isinstance(end, int | float) for end in (low, high))
+        or low > high
+    ):
+        return "low and high must be numbers, low the smaller one"
+    if choices.get("log") and low <= 0:
+        return "low must be above 0 where it is drawn on a logarithmic scale"
+    return _check_values(name, [low, high])
+
+
+def _check_values(name: str, values: list[Any]) -> str:
+    """Return why fine-tuning refuses one of the values; empty if it takes them all."""
+    setting = "learning_rates" if name == "learning_rate" else name
+    try:
+        for value in values:
+            change_settings(FinetuningSettings(), {setting: format_value(value)})
+    except UserError as mistake:
+        return str(mistake)
+    return ""
+
+
+def drop_teacher_settings(space: Space) -> dict[str, Any]:
+    """Return the space without the settings that only a teacher gives an effect."""
+    return {name: choices for name, choices in space.items() if name not in TEACHER_SETTINGS}
+
+
+def draw_settings(trial: Any, space: Space) -> dict[str, Any]:
+    return {name: _draw_value(trial, name, choices) for name, choices in space.items()}
+
+
+def _draw_value(trial: Any, name: str, choices: Any) -> Any:
+    if isinstance(choices, list):
+        return trial.suggest_categorical(name, choices)
+    low, high = choices["low"], choices["high"]
+    if isinstance(low, int) and isinstance(high, int):
+        return trial.suggest_int(name, low, high, log=bool(choices.get("log")))
+    return trial.suggest_float(name, float(low), float(high), log=bool(choices.get("log")))
+
+
+def make_settings(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings drawn, `learning_rate` as a grid of one."""
+    settings = dict(drawn)
+    if "learning_rate" in settings:
+        settings["learning_rates"] = [settings.pop("learning_rate")]
+    return settings
 
 
 if __name__ == "__main__":

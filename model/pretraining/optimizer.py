@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from model.config import PretrainingConfig
-from model.finetuning.training.optimizer import count_decays
+from model.finetuning.optimizer import count_decays
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.network.masked_prediction import PretrainingModel
 

@@ -26,11 +26,15 @@ from transformers import AutoModelForSequenceClassification, ElectraConfig, PreT
 
 from model.config import FinetuningSettings
 from model.device import open_device
-from model.finetuning.features.batches import collate_features
-from model.finetuning.features.featurizer import Feature
-from model.finetuning.network import encoders
-from model.finetuning.network.forward import open_autocast
-from model.finetuning.training.loop import Training, train
+from model.finetuning.features import Feature, collate_features
+from model.finetuning.heads import replace_last_layer
+from model.finetuning.network import (
+    UNFUSED_ATTENTION_TOKENS,
+    load_tokenizer,
+    open_autocast,
+    use_unfused_attention,
+)
+from model.finetuning.training import Training, train
 
 MEDIAN, SPREAD = 48, 1.1
 """Tokens, and the standard deviation of their logarithm."""
@@ -41,7 +45,7 @@ def lengths(reviews: Path | None, vocabulary: Path | None, examples: int) -> np.
     generator = np.random.default_rng(0)
     if reviews is None or vocabulary is None:
         return np.exp(generator.normal(np.log(MEDIAN), SPREAD, examples))
-    tokenizer = encoders.load_tokenizer(str(vocabulary))
+    tokenizer = load_tokenizer(str(vocabulary))
     with gzip.open(reviews, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in itertools.islice(file, 10 * examples)]
     texts = [text for row in rows if (text := row.get("text") or row.get("reviewText"))]
@@ -49,7 +53,7 @@ def lengths(reviews: Path | None, vocabulary: Path | None, examples: int) -> np.
     return np.array([len(e.ids) for e in tokenizer.encode_batch([texts[i] for i in chosen])])
 
 
-def network(longest: int) -> PreTrainedModel:
+def build_network(longest: int) -> PreTrainedModel:
     torch.manual_seed(0)
     config = ElectraConfig(
         vocab_size=4000, embedding_size=128, hidden_size=128, num_hidden_layers=3,
@@ -67,9 +71,10 @@ def features(tokens: np.ndarray) -> list[Feature]:
 
 
 def ours(tokens: np.ndarray, longest: int, grouped: bool) -> float:
-    model, device = network(longest), open_device("cpu", "auto")
-    if longest <= 128:
-        encoders.use_unfused_attention(model)
+    model, device = build_network(longest), open_device("cpu", "auto")
+    replace_last_layer(model)
+    if longest <= UNFUSED_ATTENTION_TOKENS:
+        use_unfused_attention(model)
     training = Training(
         features=features(tokens),
         shape="classification",
@@ -88,7 +93,7 @@ def ours(tokens: np.ndarray, longest: int, grouped: bool) -> float:
 
 def plain(tokens: np.ndarray, longest: int) -> float:
     """One epoch of the loop that everybody writes."""
-    model, device = network(longest), open_device("cpu", "auto")
+    model, device = build_network(longest), open_device("cpu", "auto")
     all_of_them = features(tokens)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     started = time.process_time()

@@ -9,9 +9,10 @@ from transformers import ElectraConfig, ElectraModel
 
 from beam_jobs.scoring.classifier import UnitScorer
 from model import scorer
-from model.finetuning.features.featurizer import keep_letters
-from model.finetuning.network.heads import MeanPooledClassifier
-from model.scoring.program import ProbabilityModel, export_program
+from model.finetuning.features import keep_letters
+from model.finetuning.heads import MeanPooledClassifier
+from model.finetuning.network import load_finetuned
+from model.scorer import ProbabilityModel, export_program
 from tests.model.corpora import write_finetuned
 
 
@@ -66,53 +67,24 @@ def make_scorer(finetuned, output, *more):
     return scorer.run(["--model", str(finetuned / "model"), "--output", str(output), *more])
 
 
-@pytest.mark.parametrize("form", ["fp32", "bf16", "int8"])
-def test_a_scorer_of_each_form_is_loaded_by_the_job_and_described(finetuned, tmp_path, form):
-    described = make_scorer(finetuned, tmp_path, "--form", form, "--tolerance", "1")
-    assert described["form"] == form
-    card = (tmp_path / "README.md").read_text()
-    assert described["sha256"] in card
-    agreement = described["agreement"]
-    if form == "fp32":
-        assert agreement is None
-    else:
-        assert agreement["reviews"] > 20
-        changed = f"{agreement['changed_labels']} of {agreement['reviews']} dev reviews"
-        assert f"| Labels that {form} changes | {changed} |" in card
-        assert 0 < agreement["largest_difference"] < 0.1
-    ids = torch.randint(5, 100, (4, 8))
-    loaded = UnitScorer(str(tmp_path), "").load_model()
-    probabilities = loaded.program(ids, torch.ones_like(ids))
-    assert probabilities.shape == (4, 2)
-    assert probabilities.dtype == torch.float32
-
-
-@pytest.mark.parametrize(("has_bf16", "tolerance"), [(True, 1.0), (True, 0.0), (False, 1.0)])
-def test_auto_takes_bf16_where_it_is_fast_and_changes_no_more_labels_than_allowed(
-    finetuned, tmp_path, monkeypatch, capsys, has_bf16, tolerance
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_scorer_is_loaded_by_the_job_and_gives_what_the_classifier_does(
+    finetuned, tmp_path, precision
 ):
+    described = make_scorer(finetuned, tmp_path, "--precision", precision)
+    assert described["precision"] == precision
+    assert described["sha256"] in (tmp_path / "README.md").read_text()
+    ids, mask = torch.randint(5, 100, (4, 8)), torch.ones(4, 8, dtype=torch.long)
+    mask[1, 5:] = 0
+    probabilities = UnitScorer(str(tmp_path), "").load_model().program(ids, mask)
+    model, _, _ = load_finetuned(finetuned / "model")
+    with torch.no_grad():
+        expected = model(input_ids=ids, attention_mask=mask).logits.softmax(-1)
+    most = 1e-5 if precision == "fp32" else 0.05
+    torch.testing.assert_close(probabilities, expected, atol=most, rtol=0)
+
+
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_auto_takes_bf16_where_it_is_fast(finetuned, tmp_path, monkeypatch, has_bf16):
     monkeypatch.setattr(scorer, "has_fast_bf16_products", lambda: has_bf16)
-    spoil = scorer.convert_form
-
-    def negate(network, form):
-        """In bf16 every label changes: the tolerance decides."""
-        network.classifier.classifier.out_proj.weight.data.neg_()
-        network.classifier.classifier.out_proj.bias.data.neg_()
-        return spoil(network, form)
-
-    monkeypatch.setattr(scorer, "convert_form", negate)
-    described = make_scorer(finetuned, tmp_path, "--tolerance", str(tolerance))
-    is_bf16 = has_bf16 and tolerance == 1.0
-    assert described["form"] == ("bf16" if is_bf16 else "fp32")
-    assert ("fp32 is taken" in capsys.readouterr().err) == (has_bf16 and not is_bf16)
-
-
-def test_without_the_data_auto_changes_nothing_and_a_named_form_is_not_compared(
-    finetuned, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(scorer, "find_training_data", lambda model: None)
-    monkeypatch.setattr(scorer, "has_fast_bf16_products", lambda: True)
-    for asked, expected in (("auto", "fp32"), ("int8", "int8")):
-        described = make_scorer(finetuned, tmp_path, "--form", asked)
-        assert (described["form"], described["agreement"]) == (expected, None)
-        assert "is not compared with fp32" in capsys.readouterr().err
+    assert make_scorer(finetuned, tmp_path)["precision"] == ("bf16" if has_bf16 else "fp32")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Task
+from model.finetuning.examples import Task
 from model.finetuning.tasks import (
     amazonqa,
     conll,

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Task, make_span_task
-from model.finetuning.reading.files import get_column, open_text, parse_json_object
-from model.finetuning.reading.splits import SplitReader, plan_splits
+from model.finetuning.examples import Example, Task, make_span_task
+from model.finetuning.files import get_column, open_text, parse_json_object
+from model.finetuning.splits import SplitReader, plan_splits
 
 LONGEST_SPAN = 9
 """Words of a run at most."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import (
+from model.finetuning.examples import (
     Example,
     Sampling,
     Split,

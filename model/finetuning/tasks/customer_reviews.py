@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from model.finetuning.features.examples import Example, Omission, Task, make_polarity_task
-from model.finetuning.reading.files import clean_html_breaks, get_column, is_short, read_table_rows
-from model.finetuning.reading.splits import SplitReader, plan_cut_splits
+from model.finetuning.examples import Example, Omission, Task, make_polarity_task
+from model.finetuning.files import clean_html_breaks, get_column, is_short, read_table_rows
+from model.finetuning.splits import SplitReader, plan_cut_splits
 from model.finetuning.tasks.corpus import POLARITY, STARS
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, make_polarity_task
-from model.finetuning.reading.files import find_class, open_text
-from model.finetuning.reading.splits import SplitReader
+from model.finetuning.examples import Example, make_polarity_task
+from model.finetuning.files import find_class, open_text
+from model.finetuning.splits import SplitReader
 
 LABELS = {"__label__1": 0, "__label__2": 1}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Omission, Split, Task
-from model.finetuning.reading.files import (
+from model.finetuning.examples import Example, Omission, Split, Task
+from model.finetuning.files import (
     find_class,
     get_column,
     is_short,
@@ -23,7 +23,7 @@ from model.finetuning.reading.files import (
     parse_number,
     read_table_rows,
 )
-from model.finetuning.reading.splits import SplitReader, SplitSource, plan_splits
+from model.finetuning.splits import SplitReader, SplitSource, plan_splits
 
 ENTAILMENT = ("entailment", "not_entailment")
 NUMBERS = ("0", "1")

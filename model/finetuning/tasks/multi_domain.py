@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import SPLITS, Example, Split, make_polarity_task
-from model.finetuning.reading.files import clean_html_breaks, open_text
-from model.finetuning.reading.splits import SHARES, SplitReader, SplitSource
+from model.finetuning.examples import SPLITS, Example, Split, make_polarity_task
+from model.finetuning.files import clean_html_breaks, open_text
+from model.finetuning.splits import SHARES, SplitReader, SplitSource
 
 CLASSES = {"negative": 0, "positive": 1}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, make_span_task
-from model.finetuning.reading.files import open_text, parse_json_text
-from model.finetuning.reading.splits import SplitReader, get_passage, plan_splits
+from model.finetuning.examples import Example, make_span_task
+from model.finetuning.files import open_text, parse_json_text
+from model.finetuning.splits import SplitReader, get_passage, plan_splits
 
 
 def read_squad_questions(path: Path) -> Iterator[Example]:

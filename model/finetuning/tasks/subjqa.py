@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Omission, Split, make_span_task
-from model.finetuning.reading.files import get_column, read_table_rows
-from model.finetuning.reading.splits import (
+from model.finetuning.examples import Example, Omission, Split, make_span_task
+from model.finetuning.files import get_column, read_table_rows
+from model.finetuning.splits import (
     SplitReader,
     SplitSource,
     get_passage,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import Example, Omission, Split, Task
-from model.finetuning.reading.files import (
+from model.finetuning.examples import Example, Omission, Split, Task
+from model.finetuning.files import (
     detect_quoting,
     find_class,
     get_column,
@@ -20,7 +20,7 @@ from model.finetuning.reading.files import (
     parse_number,
     read_table_rows,
 )
-from model.finetuning.reading.splits import (
+from model.finetuning.splits import (
     SplitReader,
     SplitSource,
     list_split_files,

@@ -22,9 +22,8 @@ from torch import Tensor
 
 from beam_jobs.job.errors import UserError
 from model.device import Device
-from model.finetuning.features.batches import cut_prediction_batches
-from model.finetuning.features.examples import Sampling, Split
-from model.finetuning.features.featurizer import Feature, Featurizer
+from model.finetuning.examples import Sampling, Split
+from model.finetuning.features import Feature, Featurizer, cut_prediction_batches
 from model.finetuning.tasks.corpus import read_polarity
 from model.pretraining.adaptation.choice import Judged
 from model.pretraining.adaptation.config import AdaptationConfig

@@ -3,32 +3,25 @@
 import json
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
 
 sys.path.insert(0, str(Path.cwd()))
 from beam_jobs.job.settings import replace_settings
 from model.config import FinetuningSettings
 from model.device import open_device
-from model.finetuning.features.examples import Sampling, load_examples
-from model.finetuning.fit import train_first_rate
-from model.finetuning.network.forward import predict_logits
-from model.finetuning.request import Request, prepare_data
-from model.finetuning.start import Start
+from model.finetuning.examples import Sampling, load_examples
+from model.finetuning.fit import (
+    build_start_network,
+    make_training,
+    prepare_data,
+    prepare_network,
+)
+from model.finetuning.network import predict_logits
+from model.finetuning.request import Request, Start
 from model.finetuning.tasks import find_task
-
-
-@dataclass(frozen=True)
-class LoadedStart(Start):
-    """Gives the network that was loaded before the clock started, as the Trainer gets one."""
-
-    network: nn.Module | None = None
-
-    def build_network(self, *_):
-        return self.network
+from model.finetuning.training import train
 
 
 def main() -> None:
@@ -39,12 +32,14 @@ def main() -> None:
     task = find_task("table:text=text,label=label", Path(data))
     device = open_device("cpu", precision)
     torch.manual_seed(int(seed))
-    model = Start(encoder, None, None).build_network(task, settings)
-    start = LoadedStart(encoder, None, None, network=model)
+    start = Start(encoder)
     request = Request(start, task, Path(data), settings, int(seed))
     prepared = prepare_data(request)
+    model = build_start_network(start, task, settings)  # before the clock, as the Trainer's
+    prepare_network(model, prepared.head, device)
+    training = make_training(request, prepared, device)
     started = time.process_time()
-    attempt = train_first_rate(request, prepared, device, None, lambda share, numbers: None)
+    attempt = train(model, training, settings.learning_rates[0])
     seconds = time.process_time() - started
     model.load_state_dict(attempt.state)
     examples = load_examples(task, Path(data), "test", Sampling(None))  # in an order of its own

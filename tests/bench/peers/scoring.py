@@ -4,8 +4,9 @@
 
 MODEL is a folder made by model.finetune from a BERT-like encoder, with pooling=cls, so that
 transformers loads it whole. Each side labels the same reviews on one thread, 128 tokens at most,
-in the forms that it has; ours loads the program that `model.scorer` writes. CPU seconds of tokens
-and network, after a warm-up; loading is not in them. The sides take turns; medians over the rounds.
+in fp32, bf16 or int8 where it has them; ours loads the program that `model.scorer` writes. CPU
+seconds of tokens and network, after a warm-up; loading is not in them. The sides take turns;
+medians over the rounds.
 A label counts as changed against that of the pipeline in fp32 (without the pipeline: ours in fp32).
 """
 
@@ -69,9 +70,11 @@ def list_our_sides(args: argparse.Namespace, folder: Path) -> dict[tuple[str, st
     """Return the command of each of our forms, after its scorer was written."""
     sides = {}
     for form in args.forms:
+        if form == "int8":
+            continue
         scorer = folder / f"scorer-{form}"
         export = [sys.executable, "-m", "model.scorer", "--model", args.model.resolve()]
-        export += ["--output", scorer, "--form", form, "--data", folder / "data"]
+        export += ["--output", scorer, "--precision", form]
         measure_commands([export], args.checkout)
         sides["ours", form] = [sys.executable, HERE / "scoring_ours.py", scorer]
     return sides

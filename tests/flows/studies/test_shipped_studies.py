@@ -34,7 +34,7 @@ from tests.flows.studies.loaded import write_study_data
 from tests.model.published.checkpoints import write_checkpoint
 
 SMALL = {"n_dev": 8, "n_test": 16, "epochs": 1, "trials": 2, "seeds": [0]}
-SMALL |= {"pretraining_seeds": [0], "forms": ["int8"]}
+SMALL |= {"pretraining_seeds": [0]}
 """What these settings are here, wherever a study names them."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from model import evaluate, finetune
 from model.evaluation.evaluate import _write_mistakes
 from model.evaluation.predictions import Predictions, read_predictions
-from model.finetuning.features.examples import Example
+from model.finetuning.examples import Example
 from model.finetuning.tasks import find_task
 from model.report.sections import format_answer
 from tests.model.corpora import write_corpus, write_electra

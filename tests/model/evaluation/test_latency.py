@@ -1,16 +1,11 @@
-"""How often a model is timed before a p99 is told; whose memory is told; which form is timed."""
+"""How often a model is timed before a p99 is told, and whose memory is told."""
 
-from types import SimpleNamespace
+import json
 
-import numpy as np
 import pytest
-from torch import nn
 
-from beam_jobs.scoring.classifier import UnitScorer, score_texts
-from model import device, scorer
+from model import device
 from model.evaluation import latency
-from model.finetuning.features import examples
-from model.finetuning.network import encoders
 from tests.model.corpora import write_finetuned
 
 
@@ -50,48 +45,20 @@ def test_a_slow_model_is_timed_on_each_review_once(monkeypatch):
     assert sizes[-3:] == [4, 4, 2]
 
 
-def test_memory_is_the_devices_own(tmp_path, monkeypatch):
+def test_a_cost_is_of_the_model_on_its_device(tmp_path, monkeypatch):
+    """Each batch size is timed once here."""
+    monkeypatch.setattr(latency, "BATCHES", 1)
+    monkeypatch.setattr(latency, "REVIEWS", 40)
+    folder = write_finetuned(tmp_path)
     gpu = device.Device("fp32")
     monkeypatch.setattr(gpu, "measure_memory_mb", lambda: 2.5)
-    monkeypatch.setattr(device, "open_device", lambda kind, precision: gpu)
-    monkeypatch.setattr(
-        encoders,
-        "load_finetuned",
-        lambda folder: (nn.Linear(2, 2), SimpleNamespace(labels=("a", "b")), None),
-    )
-    monkeypatch.setattr(examples, "load_examples", lambda *arguments: [0] * 32)
-    monkeypatch.setattr(latency, "_create_answer_function", lambda *arguments: lambda some: None)
-    assert (
-        latency.measure_latency(tmp_path, "polarity", tmp_path, 1, "cuda")["peak_bytes"]
-        == 2.5 * 2**20
-    )
-
-
-@pytest.mark.parametrize("form", ["bf16", "int8"])
-def test_a_form_is_timed_as_the_scoring_job_runs_it(form, tmp_path, monkeypatch):
-    folder = write_finetuned(tmp_path)
-    timed = []
-
-    def keep_answer(answer, examples, batch):
-        timed.append((answer, examples))
-        return np.ones(1)
-
-    monkeypatch.setattr(latency, "_time_batches", keep_answer)
+    monkeypatch.setattr(latency, "open_device", lambda kind, precision: gpu)
     words = ["--model", str(folder / "model"), "--task", "polarity"]
     words += ["--data", str(folder / "corpus"), "--output", str(tmp_path / "cost.json")]
-    cost = latency.run([*words, "--form", form])
-    described = scorer.run(
-        ["--model", str(folder / "model"), "--output", str(tmp_path / "scorer"), "--form", form]
-    )
-    assert cost["form"] == described["form"] == form
-    answer, some = timed[0]
-    network, _, _ = encoders.load_finetuned(folder / "model")
-    own = latency._create_answer_function(
-        network, folder / "model", device.open_device("cpu", "fp32")
-    )
-    changed = np.argmax(own(some), 1) != np.argmax(answer(some), 1)
-    assert cost["changed_labels"] == changed.sum() < len(some) / 5
-    served = UnitScorer(str(tmp_path / "scorer"), "").load_model()
-    for example in some[:5]:
-        expected = score_texts([example.text], served)
-        np.testing.assert_allclose(answer([example]), expected, atol=1e-6)
+    cost = latency.run(words)
+    assert json.loads((tmp_path / "cost.json").read_text()) == cost
+    assert cost["peak_bytes"] == 2.5 * 2**20
+    assert cost["bytes"] == (folder / "model" / "model.safetensors").stat().st_size
+    assert cost["bytes"] == pytest.approx(4 * cost["parameters"], rel=0.1)
+    assert (cost["reviews"], cost["batch_1"]["batches"], cost["batch_32"]["batches"]) == (40, 40, 2)
+    assert 0 < cost["batch_1"]["p50_ms"] <= cost["batch_1"]["p99_ms"]

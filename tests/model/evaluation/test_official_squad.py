@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from model.evaluation import spans
-from model.finetuning.features.examples import Example
-from model.finetuning.features.featurizer import Feature
+from model.finetuning.examples import Example
+from model.finetuning.features import Feature
 
 WORDS = (
     "the",

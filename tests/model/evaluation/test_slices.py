@@ -9,7 +9,7 @@ import pytest
 
 from model.evaluation.predictions import Predictions
 from model.evaluation.slices import add_common_slices, measure_slices
-from model.finetuning.features.examples import Example
+from model.finetuning.examples import Example
 from model.finetuning.tasks import find_task
 
 

@@ -14,11 +14,10 @@ from model.evaluation import spans
 from model.evaluation.entities import find_entities
 from model.evaluation.entities import predict_tags as entity_tags
 from model.evaluation.predictions import Predictions
-from model.finetuning.features import batches, featurizer
-from model.finetuning.features.examples import Example
-from model.finetuning.features.featurizer import Featurizer
-from model.finetuning.features.packed_features import PackedFeatures
-from model.finetuning.network.encoders import load_tokenizer
+from model.finetuning import features as features_module
+from model.finetuning.examples import Example
+from model.finetuning.features import Featurizer, PackedFeatures, collate_features
+from model.finetuning.network import load_tokenizer
 from model.finetuning.tasks.conll import LABELS
 from tests.model.corpora import examples_of_every_shape, write_tokenizer
 
@@ -268,7 +267,7 @@ def test_packed_features_give_the_same_batches(tokenizer):
         ]
         for one, other in zip(features, packed, strict=True):
             (inputs, target), (same_inputs, same_target) = (
-                batches.collate_features([f], shape) for f in (one, other)
+                collate_features([f], shape) for f in (one, other)
             )
             assert (target.dtype, target.tolist()) == (same_target.dtype, same_target.tolist())
             assert {n: t.tolist() for n, t in inputs.items()} == {
@@ -291,7 +290,7 @@ def test_packed_features_are_a_sixth(tokenizer):
 
 
 def test_more_examples_than_are_tokenized_at_once_keep_their_places(tokenizer, monkeypatch):
-    monkeypatch.setattr(featurizer, "EXAMPLES_AT_ONCE", 3)
+    monkeypatch.setattr(features_module, "EXAMPLES_AT_ONCE", 3)
     examples = [Example(str(i), f"lamp {i}", label=i) for i in range(8)]
     features = Featurizer(tokenizer, "classification", max_length=16)(examples)
     assert [(f.example, f.target) for f in features] == [(i, i) for i in range(8)]

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from model.finetuning import fit
-from model.finetuning.network import encoders
-from model.finetuning.training.attempt import (
+from model.finetuning.checkpoint import (
     Attempt,
     rank_dev_metrics,
     read_finished_attempt,
@@ -69,47 +68,3 @@ def test_an_attempt_is_finished_once_its_numbers_are_there(tmp_path):
 def test_the_first_metric_decides_then_the_loss_and_no_number_is_worst(better, worse):
     assert rank_dev_metrics(better) > rank_dev_metrics(worse)
     assert Attempt(1.0, better).rank_key() == rank_dev_metrics(better)
-
-
-@pytest.mark.parametrize(
-    ("kind", "max_length", "may_be_fused", "taken"),
-    [
-        ("cpu", 64, True, "fused"),
-        ("cpu", 129, True, "fused"),
-        ("cpu", 128, False, "unfused"),
-        ("cpu", 129, False, ""),
-        ("cuda", 64, True, ""),
-        ("cuda", 64, False, ""),
-    ],
-)
-def test_layers_are_fused_on_a_cpu_alone_else_short_texts_take_unfused_attention(
-    monkeypatch, kind, max_length, may_be_fused, taken
-):
-    changed, model = [], torch.nn.Linear(2, 2)
-    monkeypatch.setattr(encoders, "use_unfused_attention", lambda _: changed.append("unfused"))
-    monkeypatch.setattr(encoders, "use_fused_layers", lambda *_: changed.append("fused") or True)
-    device = SimpleNamespace(kind=kind, torch=torch.device("cpu"))
-    head = SimpleNamespace(max_length=max_length)
-    assert fit._move_to_device(model, head, device, may_be_fused) is model
-    assert changed == [taken] * bool(taken)
-
-
-@pytest.mark.parametrize(
-    ("shape", "pooling", "first_alone"),
-    [
-        ("classification", "cls", True),
-        ("regression", "cls", True),
-        ("classification", "mean", False),
-        ("choice", "none", False),
-        ("tokens", "none", False),
-    ],
-)
-def test_the_last_layer_gives_the_first_token_alone_where_it_is_what_judges(
-    monkeypatch, shape, pooling, first_alone
-):
-    told = []
-    monkeypatch.setattr(
-        encoders.fused_layers, "use_fused_layers", lambda *told_of: told.append(told_of[1])
-    )
-    encoders.use_fused_layers(torch.nn.Linear(2, 2), SimpleNamespace(shape=shape, pooling=pooling))
-    assert told == [first_alone]

@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, ElectraConfig, Elec
 from beam_jobs.job.errors import UserError
 from model import finetune
 from model.finetuning import distillation
-from model.finetuning.teacher_layers import choose_layers
+from model.finetuning.request import choose_layers
 from tests.model.corpora import write_bert, write_corpus, write_electra
 
 SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")

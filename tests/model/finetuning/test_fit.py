@@ -17,11 +17,10 @@ from beam_jobs.job.settings import read_options
 from model import evaluate
 from model.device import open_device
 from model.finetuning import fit
-from model.finetuning.arguments import make_request
-from model.finetuning.features.examples import Sampling, load_examples
-from model.finetuning.request import prepare_data
+from model.finetuning.examples import Sampling, load_examples
+from model.finetuning.request import make_request, prepare_data
 from model.finetuning.tasks import find_task
-from model.finetuning.training.loop import train
+from model.finetuning.training import train
 from model.options import FinetuneOptions
 from model.tracking.metrics_log import read_metrics
 from tests.model.finetuning.few_steps import SHORT, tune

@@ -11,9 +11,8 @@ import torch
 from beam_jobs.job.errors import UserError
 from model.config import FinetuningSettings
 from model.finetuning.fit import finetune
-from model.finetuning.network.encoders import choose_max_length
-from model.finetuning.request import Request, prepare_data
-from model.finetuning.start import Start
+from model.finetuning.network import choose_max_length
+from model.finetuning.request import Request, Start, prepare_data
 from model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
 

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from beam_jobs.job.errors import UserError
 from model import finetune
-from model.finetuning.network import encoders
+from model.finetuning import network
 from model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
 from tests.model.finetuning.few_steps import SHORT, tune
@@ -39,7 +39,7 @@ def test_with_mean_pooling_the_folder_holds_encoder_and_head(made):
     tune(made, "as-mean", "--set", "pooling=mean")
     _, report = AutoModel.from_pretrained(made / "as-mean", output_loading_info=True)
     assert not report["missing_keys"]
-    model, head, tokenizer = encoders.load_finetuned(made / "as-mean")
+    model, head, tokenizer = network.load_finetuned(made / "as-mean")
     assert (head.pooling, head.labels) == ("mean", ("negative", "positive"))
     ids = torch.tensor([tokenizer.encode("the kettle is terrible").ids])
     assert int(model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.argmax()) == 0
@@ -105,7 +105,7 @@ def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, pooling):
         "cls": "its weights file .*classifier.dense.bias",
     }[pooling]
     with pytest.raises(UserError, match=f"headless-{pooling}: {words}"):
-        encoders.load_finetuned(made / f"headless-{pooling}")
+        network.load_finetuned(made / f"headless-{pooling}")
 
 
 @pytest.mark.parametrize("encoder", ["electra", "bert"])
@@ -116,7 +116,7 @@ def test_a_fine_tuned_folder_as_encoder_gets_a_head_of_the_seed(made, encoder):
     learnt = load_file(folder / "model.safetensors")
     for task, seed in (("polarity", 1), ("polarity", 1), ("polarity", 2), ("stars", 1)):
         torch.manual_seed(seed)
-        state = encoders.build_network(str(folder), None, find_task(task), "cls").state_dict()
+        state = network.build_network(str(folder), None, find_task(task), "cls").state_dict()
         assert all(
             torch.equal(state[name], w)
             for name, w in learnt.items()
@@ -135,7 +135,7 @@ def test_a_fine_tuned_folder_as_encoder_gets_a_head_of_the_seed(made, encoder):
         )["n_dev"]
         > 0
     )
-    spans = encoders.build_network(str(made / f"stars-{encoder}"), None, find_task("squad2"), "cls")
+    spans = network.build_network(str(made / f"stars-{encoder}"), None, find_task("squad2"), "cls")
     assert spans.qa_outputs.out_features == 2
 
 
@@ -151,7 +151,7 @@ def test_code_of_a_model_folder_is_not_run(tmp_path, name):
     own = {"AutoConfig": "own.Own", "AutoModel": "own.Own", "AutoTokenizer": ["own.Own", None]}
     file.write_text(json.dumps(fields | {"model_type": "own", "auto_map": own}))
     with pytest.raises(UserError, match=rf"{name} names Python code of its own \(auto_map\)"):
-        encoders.build_network(str(tmp_path / "encoder"), None, find_task("polarity"), "cls")
+        network.build_network(str(tmp_path / "encoder"), None, find_task("polarity"), "cls")
     assert not marker.exists()
 
 

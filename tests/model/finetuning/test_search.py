@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from beam_jobs.job.errors import UserError
-from model.finetuning import search, search_space
+from model.finetuning import search
 from tests.model.corpora import write_corpus, write_electra
 
 optuna = pytest.importorskip("optuna")
@@ -67,7 +67,7 @@ def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypat
     def die_in_the_fourth(objective, trial):
         started.append(trial)
         if len(started) == 4:
-            search_space.draw_settings(trial, objective.space)
+            search.draw_settings(trial, objective.space)
             raise KeyboardInterrupt
         return train_once(objective, trial)
 
@@ -247,15 +247,15 @@ def test_a_space_may_hold_words_numbers_and_nothing(tmp_path):
         "pooling": ["cls", "mean"],
     }
     (tmp_path / "space.json").write_text(json.dumps(space))
-    assert search_space.read_space(tmp_path / "space.json", distils=False) == space
+    assert search.read_space(tmp_path / "space.json", distils=False) == space
 
 
 def test_files_that_are_no_space(tmp_path):
     with pytest.raises(UserError, match="--space /nowhere: cannot be read"):
-        search_space.read_space(search_space.Path("/nowhere"), distils=False)
+        search.read_space(search.Path("/nowhere"), distils=False)
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UserError, match="not JSON"):
-        search_space.read_space(tmp_path / "bad.json", distils=False)
+        search.read_space(tmp_path / "bad.json", distils=False)
     with pytest.raises(UserError, match="--trials 0"):
         search.run(
             [

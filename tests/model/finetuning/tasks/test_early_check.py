@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from model.finetuning.reading import early_check
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.reading import early_check
 from model.finetuning.tasks import TASKS, find_task
 from tests.model.finetuning.tasks.test_question_sets import write_amazonqa
 from tests.model.finetuning.tasks.test_splits import FILES, content

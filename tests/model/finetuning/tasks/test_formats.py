@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import SPLITS, Sampling, load_examples
+from model.finetuning.examples import SPLITS, Sampling, load_examples
 from model.finetuning.tasks import TASKS, conll, find_task, glue
 
 EVERYTHING = Sampling()
@@ -379,14 +379,14 @@ def test_the_table_of_tasks_is_complete_and_names_their_metrics():
 
 
 def test_cleaning_leaves_words_alone():
-    from model.finetuning.features.featurizer import keep_letters
+    from model.finetuning.features import keep_letters
 
     assert keep_letters("Bought 2 for $3.50 — GREAT, isn't it?!") == "Bought for GREAT isn t it"
     assert keep_letters("très_bon 😀 ok") == "très bon ok"
 
 
 def test_cleaning_leaves_letters_their_marks():
-    from model.finetuning.features.featurizer import keep_letters
+    from model.finetuning.features import keep_letters
 
     assert keep_letters("हिन्दी भाषा, 100% é!") == "हिन्दी भाषा é"
     assert keep_letters("5️⃣ ❤️ ok \ud83d") == "ok"

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import SPLITS, Sampling, load_examples
-from model.finetuning.reading.files import read_table_rows
+from model.finetuning.examples import SPLITS, Sampling, load_examples
+from model.finetuning.files import read_table_rows
 from model.finetuning.tasks import find_task, glue
 from tests.model.finetuning.tasks.test_formats import splits
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from model.finetuning.features.examples import SPLITS, Sampling, load_examples
+from model.finetuning.examples import SPLITS, Sampling, load_examples
 from model.finetuning.tasks import amazonqa, find_task, subjqa
 from tests.model.finetuning.tasks.test_formats import PUBLISHED, splits
 

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import SPLITS, Example, Omission, Sampling, load_examples
-from model.finetuning.reading.splits import (
+from model.finetuning.examples import SPLITS, Example, Omission, Sampling, load_examples
+from model.finetuning.splits import (
     DEV_SHARE,
     SHARES,
     SplitReader,

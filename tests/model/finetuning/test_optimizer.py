@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, ElectraConfig
 
 from model.config import FinetuningSettings
-from model.finetuning.training import optimizer
+from model.finetuning import optimizer
 
 
 def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():

@@ -1,5 +1,5 @@
-"""Make a network with a fresh head from a folder or hub name, and write it to a folder that others
-can load.
+"""Make a network with a fresh head from a folder or hub name, run it forward, and write it to a
+folder that others can load.
 
 With pooling `cls`, and for every shape but classification and regression, the network is the
 architecture's own AutoModelFor… class, and the folder loads with it. With pooling `mean` the head
@@ -9,22 +9,26 @@ head.safetensors; task.json says which.
 
 import json
 import shutil
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from model.config import FinetuningSettings
-from model.finetuning.features.examples import Shape, Task
-from model.finetuning.features.featurizer import Featurizer
-from model.finetuning.network import cheap_dropout, fused_layers
-from model.finetuning.network.heads import MeanPooledClassifier
-from model.finetuning.network.random_encoder import build_random_network
+from model.device import Device
+from model.finetuning.examples import Shape, Task
+from model.finetuning.features import Feature, Featurizer, collate_features, cut_prediction_batches
+from model.finetuning.heads import MeanPooledClassifier
+from model.pretraining.network.random_start import draw_start_weights
+from model.pretraining.network.transformers_config import START
 from model.published.architecture import TRAINED_LENGTH
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -34,6 +38,11 @@ COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longfor
 DEFAULT_TOKENS = {"span": 384}
 """Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384): at 128 tokens 76% of
 SubjQA's windows have no answer, at 384 43%.
+"""
+PREDICTION_BATCH = 64
+UNFUSED_ATTENTION_TOKENS = 128
+"""Tokens up to which attention that is not fused is faster on a CPU: as fast in fp32 at 128, 1.24
+times in bf16 (AVX-512).
 """
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -88,19 +97,9 @@ def build_network(
 
 
 def use_unfused_attention(model: nn.Module) -> None:
-    """Compute products and softmax one by one: a fused kernel can return no attention weights."""
-    cheap_dropout.use_unfused_attention(
-        model.encoder if isinstance(model, MeanPooledClassifier) else model
-    )
-
-
-def use_fused_layers(model: nn.Module, head: Head) -> bool:
-    """Compute the layers as fused_layers.py does, if the architecture is one of its; say whether.
-
-    For a text that is judged by [CLS] the last layer gives nothing else.
-    """
-    inner = model.encoder if isinstance(model, MeanPooledClassifier) else model
-    return fused_layers.use_fused_layers(inner, is_judged_by_first(head))
+    """Compute products and softmax one by one; a fused kernel gives no attention weights."""
+    inner: Any = model.encoder if isinstance(model, MeanPooledClassifier) else model
+    inner.set_attn_implementation("eager")
 
 
 def is_judged_by_first(head: Head) -> bool:
@@ -127,6 +126,35 @@ def find_source_folder(encoder: str, architecture: str | None) -> str:
             "tokenizer to use"
         )
     return architecture
+
+
+def build_random_network(auto: Any, config: Any, initializer_range: float | None) -> nn.Module:
+    """Return the network of one of transformers' AutoModel classes; torch's seed draws it.
+
+    The head is drawn by transformers, with the `initializer_range` of `config`. So is the encoder
+    where `config` does not say how its pre-training began, or with another `initializer_range`
+    where that is given.
+    """
+    model: Any = auto.from_config(config, dtype=torch.float32)
+    if initializer_range is not None:
+        model.base_model.load_state_dict(_draw_as_transformers(auto, config, initializer_range))
+    elif getattr(config, START, None):
+        weights = draw_start_weights(config.to_dict(), torch.initial_seed())
+        ours = {name.removeprefix("electra."): tensor for name, tensor in weights.items()}
+        model.base_model.load_state_dict(ours)
+    network: nn.Module = model
+    return network
+
+
+def _draw_as_transformers(auto: Any, config: Any, initializer_range: float) -> dict[str, Tensor]:
+    """Return an encoder's weights, drawn as they would be if config.json said this range."""
+    other = copy(config)
+    other.initializer_range = initializer_range
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch.initial_seed())
+        network: Any = auto.from_config(other, dtype=torch.float32)
+    weights: dict[str, Tensor] = network.base_model.state_dict()
+    return weights
 
 
 def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
@@ -340,7 +368,7 @@ def _describe_loading(model: nn.Module) -> str:
         return (
             "transformers.AutoModel gives the encoder; the head over the mean of its last hidden "
             "states is in "
-            "head.safetensors (model.finetuning.network.encoders.load_finetuned puts both together)"
+            "head.safetensors (model.finetuning.network.load_finetuned puts both together)"
         )
     return f"transformers.{type(model).__name__}"
 
@@ -393,3 +421,51 @@ def _load_head(head: nn.Module, folder: Path) -> None:
         raise UserError(
             f"{folder}: head.safetensors is missing or not the head of its task.json"
         ) from error
+
+
+def open_autocast(device: Device) -> torch.autocast:
+    """Return a context in which products are computed in the precision of the device."""
+    return torch.autocast(device.torch.type, torch.bfloat16, enabled=device.bf16)
+
+
+def select_inputs(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the inputs the network takes: DistilBERT and others have no token types."""
+    config: Any = model.config
+    if getattr(config, "type_vocab_size", 0) > 1:
+        return inputs
+    return {name: tensor for name, tensor in inputs.items() if name != "token_type_ids"}
+
+
+@torch.no_grad()
+def predict_logits(
+    model: nn.Module,
+    features: Sequence[Feature],
+    shape: Shape,
+    device: Device,
+    pad_id: int = 0,
+    batch: int = PREDICTION_BATCH,
+) -> list[np.ndarray]:
+    """Return the network's logits per feature, in the order of the features.
+
+    Shapes: classification [classes], regression [1], choice [choices], tokens [tokens, classes],
+    span [2, tokens].
+    """
+    model.eval()
+    results: list[np.ndarray] = [np.empty(0)] * len(features)
+    for members in cut_prediction_batches(features, batch):
+        inputs, _ = collate_features([features[i] for i in members], shape, pad_id=pad_id)
+        inputs = {name: tensor.to(device.torch) for name, tensor in inputs.items()}
+        with open_autocast(device):
+            output = model(**select_inputs(model, inputs))
+        if shape == "span":
+            logits = torch.stack([output.start_logits, output.end_logits], 1)
+        else:
+            logits = output.logits
+        for i, row in zip(members, logits.float().cpu().numpy(), strict=True):
+            length = features[i].length
+            if shape == "span":
+                row = row[:, :length]
+            elif shape == "tokens":
+                row = row[:length]
+            results[i] = row
+    return results

@@ -14,20 +14,12 @@ from torch import nn
 
 from model.config import FinetuningSettings
 from model.device import Device
-from model.finetuning.features.batches import collate_features, draw_training_batches
-from model.finetuning.features.examples import Shape
-from model.finetuning.features.featurizer import Feature
-from model.finetuning.network.cheap_dropout import DropoutNoise
-from model.finetuning.network.forward import open_autocast, select_inputs
-from model.finetuning.training import checkpoint, losses
-from model.finetuning.training.attempt import Attempt, rank_dev_metrics
-from model.finetuning.training.checkpoint import Position
-from model.finetuning.training.optimizer import (
-    build_optimizer,
-    get_learning_rate,
-    set_learning_rate,
-)
-from model.finetuning.training.trained_rows import TrainedRows, train_used_rows
+from model.finetuning import checkpoint, losses
+from model.finetuning.checkpoint import Attempt, Position, rank_dev_metrics
+from model.finetuning.examples import Shape
+from model.finetuning.features import Feature, collate_features, draw_training_batches
+from model.finetuning.network import open_autocast, select_inputs
+from model.finetuning.optimizer import build_optimizer, get_learning_rate, set_learning_rate
 
 EVALUATIONS = 5
 """Evaluations on dev in a training: with few labels more cost as much as the training."""
@@ -80,21 +72,11 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     """Return the attempt with the best state; the network itself ends where training ended."""
     settings = training.settings
     learning = nn.ModuleList([model, training.loss] if training.loss is not None else [model])
-    rows = _choose_rows(model, training)
-    optimizer = build_optimizer(
-        learning,
-        settings,
-        learning_rate,
-        training.device.fused_optimizer,
-        {rows.table: rows.parameter} if rows else {},
-    )
-    noise = DropoutNoise(model) if training.device.kind == "cpu" else None
+    optimizer = build_optimizer(learning, settings, learning_rate, training.device.fused_optimizer)
     attempt = Attempt(learning_rate)
     position = checkpoint.resume_training(
         training.checkpoint, learning, optimizer, attempt, training.device.torch
     )
-    if rows is not None:
-        rows.read()
     batches = itertools.islice(_stream_batches(training), position.step, None)
     started = time.perf_counter()
     due, seen = started + CHECKPOINT_SECONDS, 0
@@ -105,20 +87,12 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
     ):
         members = next(batches)
         set_learning_rate(optimizer, position.step, training.steps, settings.warmup)
-        if noise is not None:
-            noise.begin_step(training.seed, position.step)
-        position.losses.append(_train_step(model, training, optimizer, members, rows))
+        position.losses.append(_train_step(model, training, optimizer, members))
         position.step, seen = position.step + 1, seen + len(members)
-        is_evaluated = (
-            position.step % training.evaluate_every == 0 or position.step == training.steps
-        )
-        is_saved = training.checkpoint is not None and time.perf_counter() >= due
-        if rows is not None and (is_evaluated or is_saved):
-            rows.write()
-        if is_evaluated:
+        if position.step % training.evaluate_every == 0 or position.step == training.steps:
             _evaluate_on_dev(model, training, attempt, position, get_learning_rate(optimizer))
-        if training.checkpoint and is_saved and not attempt.diverged:
-            begun = time.perf_counter()
+        begun = time.perf_counter()
+        if training.checkpoint and begun >= due and not attempt.diverged:
             checkpoint.save_checkpoint(training.checkpoint, learning, optimizer, attempt, position)
             due = time.perf_counter() + max(
                 CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (time.perf_counter() - begun)
@@ -144,19 +118,11 @@ def _is_given_up(worse: int, settings: FinetuningSettings) -> bool:
     return settings.patience is not None and worse >= settings.patience
 
 
-def _choose_rows(model: nn.Module, training: Training) -> TrainedRows | None:
-    """Return the token vectors that learn, on a CPU and where AdamW leaves all others alone."""
-    if training.device.kind != "cpu" or training.settings.weight_decay:
-        return None
-    return train_used_rows(model, training.features, training.pad_id)
-
-
 def _train_step(
     model: nn.Module,
     training: Training,
     optimizer: torch.optim.Optimizer,
     members: np.ndarray,
-    rows: TrainedRows | None,
 ) -> torch.Tensor:
     """Make one step on the features `members` and return its loss on the device."""
     model.train()
@@ -175,8 +141,7 @@ def _train_step(
             loss = compute_supervised_loss(model(**select_inputs(model, inputs)), targets, training)
     loss.backward()
     if settings.clip:
-        own = [rows.parameter] if rows else []
-        nn.utils.clip_grad_norm_([*model.parameters(), *own], settings.clip)
+        nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     training.device.end_step()

@@ -5,8 +5,8 @@ import pickle
 import pytest
 import torch
 
-from model.finetuning.training.attempt import Attempt
-from model.finetuning.training.checkpoint import (
+from model.finetuning.checkpoint import (
+    Attempt,
     Position,
     read_checkpoint_step,
     resume_training,

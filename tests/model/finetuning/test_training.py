@@ -1,147 +1,18 @@
-"""Losses against their formulas, batches."""
+"""Batches, and trainings that go on after a kill, diverge, or stop when dev no longer improves."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from transformers import AutoModelForSequenceClassification, ElectraConfig
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import parse_field
 from model.config import FinetuningSettings
 from model.device import open_device
-from model.finetuning.distillation import compute_soft_loss, pair_layers
-from model.finetuning.features.batches import collate_features, draw_training_batches
-from model.finetuning.features.examples import Task
-from model.finetuning.features.featurizer import Feature
-from model.finetuning.task_settings import check_for_task
-from model.finetuning.training import checkpoint, loop, losses
-from model.finetuning.training.attempt import rank_dev_metrics
-
-LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
-LABELS = torch.tensor([0, 2, 0])
-
-
-def test_focal_loss_is_lins_formula():
-    """Equation 5, a weight for each class."""
-    settings = FinetuningSettings(loss="focal", focal_alpha=(0.2, 0.5, 0.3), focal_gamma=2.0)
-    p = LOGITS.softmax(1)[range(3), LABELS]
-    alpha = torch.tensor([0.2, 0.3, 0.2])
-    expected = (-alpha * (1 - p) ** 2 * p.log()).mean()
-    assert losses.compute_classification_loss(LOGITS, LABELS, settings) == pytest.approx(
-        float(expected)
-    )
-
-
-def test_one_alpha_is_that_of_the_second_class():
-    settings = FinetuningSettings(loss="focal", focal_alpha=(0.25,), focal_gamma=0.0)
-    logits, labels = LOGITS[:, :2], torch.tensor([0, 1, 1])
-    each = F.cross_entropy(logits, labels, reduction="none")
-    expected = (torch.tensor([0.75, 0.25, 0.25]) * each).mean()
-    assert losses.compute_classification_loss(logits, labels, settings) == pytest.approx(
-        float(expected)
-    )
-
-
-def test_settings_of_a_run_are_read_back(tmp_path):
-    settings = FinetuningSettings(
-        loss="focal", focal_alpha=parse_field(FinetuningSettings, "focal_alpha", "0.25")
-    )
-    assert settings.focal_alpha == (0.25,)
-    assert (
-        FinetuningSettings.from_run({"settings": json.loads(json.dumps(asdict(settings)))})
-        == settings
-    )
-
-
-@pytest.mark.parametrize(
-    ("shape", "settings", "words"),
-    [
-        (
-            "span",
-            {"loss": "focal"},
-            "loss has no effect where shape is span, only",
-        ),
-        ("regression", {"loss": "focal"}, "loss has no effect"),
-        ("tokens", {"class_weights": "balanced"}, "class_weights has no effect"),
-        ("choice", {"clean": "letters"}, "clean has no effect"),
-        ("choice", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha has no effect"),
-        ("classification", {"focal_alpha": (0.5,)}, "where loss is cross_entropy, only where"),
-        ("classification", {"focal_gamma": 5.0}, "focal_gamma has no effect where loss is cross"),
-        ("classification", {"stride": 32}, "stride has no effect where shape is classification"),
-        ("classification", {"soft_weight": 0.7}, "soft_weight has no effect where teacher is none"),
-        (
-            "classification",
-            {"loss": "focal", "focal_alpha": (0.5,)},
-            "a weight for each of the 3 classes a, b, c",
-        ),
-    ],
-)
-def test_what_a_task_would_pass_over_is_refused(shape, settings, words):
-    task = Task("t", shape, ("a", "b", "c"), ("accuracy",), lambda *_: [], "")
-    with pytest.raises(UserError, match=words):
-        check_for_task(FinetuningSettings(**settings), task, has_teacher=False)
-    several = FinetuningSettings(loss="focal", focal_alpha=(0.1, 0.1, 0.8))
-    check_for_task(several, replace(task, shape="tokens"), has_teacher=False)
-    check_for_task(FinetuningSettings(soft_weight=0.7), task, has_teacher=True)
-
-
-def test_focal_loss_without_focus_is_cross_entropy():
-    settings = FinetuningSettings(loss="focal", focal_gamma=0.0)
-    assert losses.compute_classification_loss(LOGITS, LABELS, settings) == pytest.approx(
-        float(F.cross_entropy(LOGITS, LABELS))
-    )
-
-
-def test_class_weights_are_torchs():
-    weights = losses.balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
-    assert weights.tolist() == pytest.approx([6 / 9, 2.0, 1.0])
-    expected = F.cross_entropy(LOGITS, LABELS, weight=weights)
-    assert losses.compute_classification_loss(
-        LOGITS, LABELS, FinetuningSettings(), weights
-    ) == pytest.approx(float(expected))
-
-
-def test_ignored_labels_count_for_nothing():
-    labels = torch.tensor([0, losses.IGNORED, 0])
-    expected = F.cross_entropy(LOGITS[[0, 2]], labels[[0, 2]])
-    assert losses.compute_classification_loss(
-        LOGITS, labels, FinetuningSettings()
-    ) == pytest.approx(float(expected))
-
-
-def test_soft_targets_keep_the_size_of_gradients():
-    """At a high temperature T² · KL tends to the squared difference of centred logits / (2 ·
-    classes) (Hinton).
-    """
-    student, teacher = LOGITS, LOGITS.flip(0)
-    settings = FinetuningSettings(temperature=500.0)
-    centred = (student - student.mean(1, keepdim=True)) - (teacher - teacher.mean(1, keepdim=True))
-    expected = (centred**2).sum(1).mean() / (2 * 3)
-    assert float(compute_soft_loss(student, teacher, settings, "classification")) == pytest.approx(
-        float(expected), rel=0.02
-    )
-    assert float(compute_soft_loss(student, student, settings, "classification")) == pytest.approx(
-        0.0, abs=1e-5
-    )
-
-
-def test_layers_are_paired_to_the_top():
-    assert pair_layers(3, 6) == [(0, 1), (1, 3), (2, 5)]
-    assert pair_layers(3, 6, embeddings=True) == [(0, 0), (1, 2), (2, 4), (3, 6)]
-    assert pair_layers(6, 12) == [(i, 2 * i + 1) for i in range(6)]
-
-
-@pytest.mark.parametrize(("student", "teacher"), [(3, 1), (4, 2), (6, 3), (12, 4)])
-def test_a_student_deeper_than_its_teacher_begins_with_the_first_layer(student, teacher):
-    of_layers = pair_layers(student, teacher)
-    assert (of_layers[0], of_layers[-1]) == ((0, 0), (student - 1, teacher - 1))
-    assert {j for _, j in of_layers} == set(range(teacher))
-    of_states = pair_layers(student, teacher, embeddings=True)
-    assert of_states == [(0, 0), *((i + 1, j + 1) for i, j in of_layers)]
+from model.finetuning import checkpoint
+from model.finetuning import training as loop
+from model.finetuning.checkpoint import rank_dev_metrics
+from model.finetuning.features import Feature, collate_features, draw_training_batches
 
 
 def features(lengths):

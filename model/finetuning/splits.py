@@ -12,13 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from beam_jobs.job.errors import UserError
-from model.finetuning.features.examples import (
+from model.finetuning.examples import (
     SPLITS,
     Example,
     Omission,
     Sampling,
     Split,
+    Task,
     assign_split,
+    explain_empty_split,
     fold_text,
     sample_examples,
 )
@@ -39,6 +41,9 @@ NOTES = frozenset(("readme", "license", "licence", "citation", "notice", "change
 NOT_DATA = frozenset(
     (".md", ".rst", ".html", ".pdf", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".zip", ".log")
 )
+READ_WHOLE = 8 << 20
+"""Bytes of files that are also searched for texts on two sides, in a second or two; of larger
+ones the first examples alone are read."""
 LATER_SPLITS: Mapping[Split, tuple[Split, ...]] = {
     "train": ("dev", "test"),
     "dev": ("test",),
@@ -270,4 +275,34 @@ def hash_input(example: Example) -> int:
     shown = "\x1f".join(map(fold_text, (example.text, example.pair or "", *example.choices)))
     return int.from_bytes(
         hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
+    )
+
+
+def check_data(task: Task, data: Path) -> None:
+    """Raise UserError where the files cannot be read, or a split has no example, or the train split
+    those of one class.
+    """
+    if not isinstance(task.read, SplitReader):
+        return  # a corpus: its counts tell
+    files = {file for part in task.read.parts(data).values() for file in part.files}
+    is_small = sum(file.stat().st_size for file in files) <= READ_WHOLE
+    for split in SPLITS:
+        _check_split(task, data, split, is_small)
+
+
+def _check_split(task: Task, data: Path, split: Split, is_small: bool) -> None:
+    assert isinstance(task.read, SplitReader)
+    left_out: Counter[str] = Counter()
+    needed = 2 if split == "train" and task.shape == "classification" and is_small else 1
+    found = set()
+    for example in task.read.read_examples(data, split, left_out, look_ahead=is_small):
+        found.add(example.label)
+        if len(found) == needed:
+            return
+    if not found:
+        raise UserError(explain_empty_split(task, data, split, left_out))
+    [label] = found
+    raise UserError(
+        f"{data}: all training examples of {task.name} are {task.labels[int(label or 0)]!r}; "
+        "nothing can be learnt from one class"
     )

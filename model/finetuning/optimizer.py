@@ -1,7 +1,6 @@
 """Build the optimizer of a fine-tuning, with lower rates layer by layer, and its schedule."""
 
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,13 +14,11 @@ def build_optimizer(
     settings: FinetuningSettings,
     learning_rate: float,
     fused: bool,
-    stand_ins: Mapping[torch.Tensor, nn.Parameter] | None = None,
 ) -> torch.optim.AdamW:
     """Return AdamW with the learning rate falling from the head down (google: epsilon 1e-6, no
     decay on LayerNorm and biases).
 
-    `learning` is the network, and what a loss learns besides, at the rate of the head; `stand_ins`
-    maps parameters of it to those that learn in their place.
+    `learning` is the network, and what a loss learns besides, at the rate of the head.
     """
     config: Any = learning[0].config
     depth = int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
@@ -30,7 +27,7 @@ def build_optimizer(
         if parameter.requires_grad:
             rate = learning_rate * settings.layer_decay ** count_decays(name, depth)
             decay = 0.0 if parameter.ndim == 1 else settings.weight_decay
-            groups.setdefault((rate, decay), []).append((stand_ins or {}).get(parameter, parameter))
+            groups.setdefault((rate, decay), []).append(parameter)
     options = [
         {"params": parameters, "lr": rate, "peak": rate, "weight_decay": decay}
         for (rate, decay), parameters in groups.items()

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from model.config import FinetuningSettings
-from model.finetuning.features.featurizer import IGNORED
+from model.finetuning.features import IGNORED
 
 
 def compute_classification_loss(

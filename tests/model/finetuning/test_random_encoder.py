@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from beam_jobs.job.errors import UserError
 from model import export, finetune
 from model.device import open_device
-from model.finetuning.network.encoders import build_network
+from model.finetuning.network import build_network
 from model.finetuning.tasks import find_task
 from model.presets import PRESETS, Preset, apply_settings
 from model.pretrain import run

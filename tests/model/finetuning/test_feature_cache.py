@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from model.finetuning.features import feature_cache
-from model.finetuning.features.feature_cache import load_features
-from model.finetuning.features.featurizer import Featurizer
-from model.finetuning.network.encoders import load_tokenizer
+from model.finetuning.feature_cache import load_features
+from model.finetuning.features import Featurizer, feature_cache
+from model.finetuning.network import load_tokenizer
 from tests.model.corpora import examples_of_every_shape, write_tokenizer
 
 

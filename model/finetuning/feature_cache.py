@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from beam_jobs.job.files import atomic_path
-from model.finetuning.features.examples import Example
-from model.finetuning.features.featurizer import Feature, Featurizer
+from model.finetuning.examples import Example
+from model.finetuning.features import Feature, Featurizer
 
 FORMAT = 1
 MOST_EXAMPLES = 200_000

@@ -1,0 +1,137 @@
+"""Keep what trainings came to, so that a killed fine-tuning goes on: the outcome of each learning
+rate, and everything that decides the next step of one, random numbers included.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from beam_jobs.job.files import atomic_path, write_json
+
+
+@dataclass
+class Attempt:
+    """The outcome of one learning rate."""
+
+    learning_rate: float
+    dev: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    best_step: int = 0
+    examples_per_second: float = 0.0
+    diverged: bool = False
+    """True where loss, weights or score were no numbers any more; the best state before that stays.
+    """
+    state: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+    """The weights that were best on dev; empty where training diverged before."""
+
+    def rank_key(self) -> tuple[float, float]:
+        """Return a key by which attempts are compared; larger is better."""
+        return rank_dev_metrics(self.dev)
+
+    def summarize(self) -> dict[str, Any]:
+        """Return all but the weights."""
+        names = ("learning_rate", "dev", "steps", "best_step", "examples_per_second", "diverged")
+        return {name: getattr(self, name) for name in names}
+
+
+def rank_dev_metrics(dev: Mapping[str, float]) -> tuple[float, float]:
+    """Return a key that compares by the first metric, then by the loss; no number is worst."""
+    return _replace_nonfinite(next(iter(dev.values()), math.nan)), _replace_nonfinite(
+        -dev.get("loss", 0.0)
+    )
+
+
+def _replace_nonfinite(value: float) -> float:
+    return value if math.isfinite(value) else -math.inf
+
+
+def write_attempt(attempt: Attempt, folder: Path) -> None:
+    """Write the weights first, then their scores: a folder with attempt.json is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: t.clone() for name, t in attempt.state.items()}, folder / "state.safetensors")
+    write_json(folder / "attempt.json", attempt.summarize())
+
+
+def read_finished_attempt(folder: Path) -> Attempt | None:
+    """Return the attempt that was written there; None where its training did not end."""
+    if not (folder / "attempt.json").exists():
+        return None
+    return Attempt(
+        **json.loads((folder / "attempt.json").read_text()),
+        state=load_file(folder / "state.safetensors"),
+    )
+
+
+@dataclass
+class Position:
+    """How far a training has come."""
+
+    step: int = 0
+    worse: int = 0
+    """Evaluations since the best one."""
+    losses: list[Tensor] = field(default_factory=list)
+    """Losses of the steps since the last evaluation."""
+
+
+def save_checkpoint(
+    file: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    attempt: Attempt,
+    position: Position,
+) -> None:
+    """Write the checkpoint whole or not at all; `network` is all that learns."""
+    state = {
+        "network": network.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "best": attempt.state,
+        "losses": torch.stack(position.losses).cpu() if position.losses else torch.empty(0),
+        "numbers": {
+            "dev": attempt.dev,
+            "best_step": attempt.best_step,
+            "step": position.step,
+            "worse": position.worse,
+        },
+        "random": torch.get_rng_state(),
+        "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(file) as temporary:
+        torch.save(state, temporary)
+
+
+def read_checkpoint_step(file: Path) -> int:
+    """Return the step a training goes on from; 0 where nothing was saved."""
+    if not file.exists():
+        return 0
+    return int(
+        torch.load(file, map_location="cpu", weights_only=True, mmap=True)["numbers"]["step"]
+    )
+
+
+def resume_training(
+    file: Path | None,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    attempt: Attempt,
+    device: torch.device,
+) -> Position:
+    """Load the checkpoint and return its position; the start where nothing was saved."""
+    if file is None or not file.exists():
+        return Position()
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    network.load_state_dict(state["network"])
+    optimizer.load_state_dict(state["optimizer"])
+    attempt.state, numbers = state["best"], state["numbers"]
+    attempt.dev, attempt.best_step = numbers["dev"], numbers["best_step"]
+    torch.set_rng_state(state["random"])
+    if state["random_cuda"]:
+        torch.cuda.set_rng_state_all(state["random_cuda"])
+    return Position(numbers["step"], numbers["worse"], list(state["losses"].to(device)))

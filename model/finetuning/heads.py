@@ -1,0 +1,86 @@
+"""Heads that transformers has none for, and the last layer for heads that read one token."""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+LAYERS = ("BertLayer", "ElectraLayer", "RobertaLayer", "XLMRobertaLayer", "CamembertLayer")
+"""Classes of transformers that compute the same layer, of parts with the same names."""
+
+
+class MeanPooledClassifier(nn.Module):
+    """Encoder, mean over the tokens that are not padding, dropout, linear layer to the classes.
+
+    For encoders trained for minutes the [CLS] vector has learnt nothing (replaced-token detection
+    never asks it anything), while the mean over the tokens already says which words are there.
+    """
+
+    def __init__(self, encoder: nn.Module, classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        config: Any = encoder.config
+        dropout = getattr(config, "hidden_dropout_prob", getattr(config, "dropout", 0.1))
+        size = config.hidden_size if hasattr(config, "hidden_size") else config.dim
+        linear = nn.Linear(size, classes)
+        nn.init.normal_(linear.weight, std=0.02)
+        nn.init.zeros_(linear.bias)
+        self.head = nn.Sequential(nn.Dropout(dropout), linear)
+
+    @property
+    def config(self) -> Any:
+        return self.encoder.config
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, **others: Any
+    ) -> SequenceClassifierOutput:
+        """Return logits [batch, classes]; input_ids and attention_mask are [batch, tokens]."""
+        output = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **others)
+        hidden = output.last_hidden_state
+        mask = attention_mask.to(hidden.dtype).unsqueeze(-1)
+        mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1.0)
+        return SequenceClassifierOutput(
+            logits=self.head(mean), hidden_states=output.hidden_states, attentions=output.attentions
+        )
+
+
+class FirstTokenLayer(nn.Module):
+    """A transformers layer that gives the state of [CLS] alone, [batch, 1, hidden].
+
+    Of the other tokens a last layer needs keys and values only: a step of three layers is 1.4 times
+    as fast (tests/bench/finetune_batches.py). The parameters keep their names.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.attention, self.intermediate = layer.attention, layer.intermediate
+        self.output = layer.output
+        self.train(layer.training)
+
+    def forward(self, states: Tensor, mask: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
+        """Map states [batch, tokens, hidden]; the mask [batch, 1, tokens, tokens], where there is
+        one, is added to the scores, or true where there is a token.
+        """
+        own: Any = self.attention.self
+        query, key, value = (
+            linear(part).unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
+            for linear, part in ((own.query, states[:, :1]), (own.key, states), (own.value, states))
+        )
+        dropout = own.dropout.p if self.training else 0.0
+        mask = None if mask is None else mask[:, :, :1]
+        mixed = scaled_dot_product_attention(query, key, value, mask, dropout)
+        between = self.attention.output(mixed.transpose(1, 2).flatten(2), states[:, :1])
+        result: Tensor = self.output(self.intermediate(between), between)
+        return result
+
+
+def replace_last_layer(classifier: nn.Module) -> bool:
+    """Let the last layer give [CLS] alone, if the architecture is one of LAYERS; say whether."""
+    for module in classifier.modules():
+        if isinstance(module, nn.ModuleList) and type(module[-1]).__name__ in LAYERS:
+            if module[-1].is_decoder:
+                return False
+            module[-1] = FirstTokenLayer(module[-1])
+            return True
+    return False

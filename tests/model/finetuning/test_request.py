@@ -1,0 +1,62 @@
+"""Settings of a fine-tuning: those of a run are read back, those without an effect are refused."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import parse_field
+from model.config import FinetuningSettings
+from model.finetuning.examples import Task
+from model.finetuning.request import check_for_task, choose_layers
+
+
+def test_settings_of_a_run_are_read_back():
+    settings = FinetuningSettings(
+        loss="focal", focal_alpha=parse_field(FinetuningSettings, "focal_alpha", "0.25")
+    )
+    assert settings.focal_alpha == (0.25,)
+    assert (
+        FinetuningSettings.from_run({"settings": json.loads(json.dumps(asdict(settings)))})
+        == settings
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "words"),
+    [
+        (
+            "span",
+            {"loss": "focal"},
+            "loss has no effect where shape is span, only",
+        ),
+        ("regression", {"loss": "focal"}, "loss has no effect"),
+        ("tokens", {"class_weights": "balanced"}, "class_weights has no effect"),
+        ("choice", {"clean": "letters"}, "clean has no effect"),
+        ("choice", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha has no effect"),
+        ("classification", {"focal_alpha": (0.5,)}, "where loss is cross_entropy, only where"),
+        ("classification", {"focal_gamma": 5.0}, "focal_gamma has no effect where loss is cross"),
+        ("classification", {"stride": 32}, "stride has no effect where shape is classification"),
+        ("classification", {"soft_weight": 0.7}, "soft_weight has no effect where teacher is none"),
+        (
+            "classification",
+            {"loss": "focal", "focal_alpha": (0.5,)},
+            "a weight for each of the 3 classes a, b, c",
+        ),
+    ],
+)
+def test_what_a_task_would_pass_over_is_refused(shape, settings, words):
+    task = Task("t", shape, ("a", "b", "c"), ("accuracy",), lambda *_: [], "")
+    with pytest.raises(UserError, match=words):
+        check_for_task(FinetuningSettings(**settings), task, has_teacher=False)
+    several = FinetuningSettings(loss="focal", focal_alpha=(0.1, 0.1, 0.8))
+    check_for_task(several, replace(task, shape="tokens"), has_teacher=False)
+    check_for_task(FinetuningSettings(soft_weight=0.7), task, has_teacher=True)
+
+
+def test_layers_of_a_teacher_are_spread_evenly():
+    assert choose_layers("half", 5) == [0, 2, 4]
+    assert choose_layers("half", 6) == choose_layers("layers:3", 6) == [0, 2, 4]
+    assert choose_layers("layers:2", 6) == [0, 3]
+    assert choose_layers("layers:5", 6) == [0, 1, 2, 3, 4]

@@ -62,12 +62,13 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     load_cleaning_tokenizer(arguments.model / "tokenizer.json", head.clean).save(
         str(arguments.output / "tokenizer.json")
     )
+    size = program.stat().st_size
     described = {
         "task": head.task,
         "labels": list(head.labels),
         "max_length": head.max_length,
         "precision": precision,
-        "bytes": program.stat().st_size,
+        "bytes": size,
         "sha256": hash_file(program),
     }
     card = {
@@ -75,7 +76,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "Labels": ", ".join(head.labels),
         "Tokens of a text": head.max_length,
         "Weights and states": precision,
-        "Size": f"{described['bytes'] / 1e6:.1f} MB",
+        "Size": f"{size / 1e6:.1f} MB",
         "SHA-256 of scorer.pt2": described["sha256"],
     }
     rows = [f"| {name} | {value} |" for name, value in card.items()]

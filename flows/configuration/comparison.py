@@ -6,14 +6,27 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from flows.configuration.addresses import Address
 from flows.configuration.sections import MOST_AT_ONCE, Section
 from flows.configuration.study_file import Seed
+from model.finetuning.tasks import corpus
 
 Arm = Literal["pre-trained", "random", "champion", "base", "published", "origin"]
-Task = Literal["polarity", "stars"]
+OF_CORPUS = tuple(task.name for task in corpus.TASKS)
+
+
+def _check_task(name: str) -> str:
+    if name not in OF_CORPUS:
+        raise ValueError(f"{name}: a run has the tasks of a corpus, {', '.join(OF_CORPUS)}")
+    return name
+
+
+Task = Annotated[
+    str, AfterValidator(_check_task), Field(json_schema_extra={"enum": list(OF_CORPUS)})
+]
+"""A task that needs no data but the dump's; studies take every task."""
 REGISTERED: dict[str, Any] = {"needs": {"mode": ["automatic", "ask"]}}
 HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 

@@ -1,12 +1,13 @@
-"""Make a corpus and an encoder of each architecture."""
+"""Make a corpus, an encoder of each architecture, and models that learnt the corpus."""
 
 import pytest
 import torch
 
 from tests.model.corpora import write_bert, write_corpus, write_distilbert, write_electra
+from tests.model.finetuning.few_steps import LEARN, tune
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finetune")
     torch.manual_seed(0)
@@ -16,3 +17,15 @@ def made(tmp_path_factory):
     write_bert(folder / "bert")
     write_distilbert(folder / "distilbert")
     return folder
+
+
+@pytest.fixture(scope="session")
+def learnt(made):
+    """Pooling → the result of a model that was trained and evaluated in the folders `as-POOLING`
+    and `as-POOLING-test` of `made`.
+    """
+    results = {}
+    for pooling in ("mean", "cls"):
+        more = ["--set", f"pooling={pooling}", "--evaluation", str(made / f"as-{pooling}-test")]
+        results[pooling] = tune(made, f"as-{pooling}", *LEARN, *more)
+    return results

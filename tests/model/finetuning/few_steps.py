@@ -2,20 +2,22 @@
 
 from model import finetune
 
-SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
-SHORT = ["--learning_rate", "5e-3", *(part for setting in SETTINGS for part in ("--set", setting))]
+SETTINGS = ("epochs=1", "n_train=64", "n_dev=40", "max_length=32", "layer_decay=1.0", "batch=16")
+LEARNING = ("epochs=8", "n_train=200", "n_dev=100", "max_length=48", "batch=32")
+
+
+def format_settings(*settings):
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+SHORT = ["--learning_rate", "5e-3", *format_settings(*SETTINGS)]
+LEARN = format_settings(*LEARNING)
+"""More steps, after which the corpus's words are learnt."""
 
 
 def tune(made, name, *more, task="polarity", encoder="electra"):
-    encoder = encoder if encoder == "random" else str(made / encoder)
-    arguments = [
-        "--encoder",
-        encoder,
-        "--task",
-        task,
-        "--data",
-        str(made / "corpus"),
-        "--output",
-        str(made / name),
-    ]
-    return finetune.run([*arguments, *SHORT, *more])
+    """Run model.finetune into the folder `name`; the encoder is one of `made`, or no folder."""
+    is_folder = (made / encoder).exists() or encoder not in ("random", "half", "layers:5")
+    places = ["--encoder", str(made / encoder) if is_folder else encoder, "--task", task]
+    places += ["--data", str(made / "corpus"), "--output", str(made / name)]
+    return finetune.run([*places, *SHORT, *more])

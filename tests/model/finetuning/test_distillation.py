@@ -13,9 +13,7 @@ from model import finetune
 from model.finetuning import distillation
 from model.finetuning.request import choose_layers
 from tests.model.corpora import write_bert, write_corpus, write_electra
-
-SETTINGS = ("epochs=8", "n_train=200", "max_length=48", "layer_decay=1.0")
-SHORT = ["--learning_rate", "5e-3", *(part for setting in SETTINGS for part in ("--set", setting))]
+from tests.model.finetuning.few_steps import LEARN, SHORT, tune
 
 
 @pytest.fixture(scope="module")
@@ -26,21 +24,9 @@ def made(tmp_path_factory):
     write_corpus(folder / "corpus")
     write_electra(folder / "electra", layers=4)
     write_bert(folder / "bert")
-    for pooling in ("cls", "mean"):
-        tune(
-            folder,
-            f"teacher-{pooling}",
-            "--encoder",
-            str(folder / "electra"),
-            "--set",
-            f"pooling={pooling}",
-        )
+    tune(folder, "teacher-cls", *LEARN, "--set", "pooling=cls")
+    tune(folder, "teacher-mean", "--set", "pooling=mean")
     return folder
-
-
-def tune(made, name, *more):
-    places = ["--task", "polarity", "--data", str(made / "corpus"), "--output", str(made / name)]
-    return finetune.run([*places, *SHORT, *more])
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -49,8 +35,7 @@ def test_half_a_teacher(made, pooling):
         ("--set", "hidden_weight=1.0", "--set", "attention_weight=1.0") if pooling == "cls" else ()
     )
     teacher = ["--teacher", str(made / f"teacher-{pooling}")]
-    result = tune(made, f"half-{pooling}", "--encoder", "half", *teacher, *more)
-    assert result["dev"]["accuracy"] > 0.9
+    result = tune(made, f"half-{pooling}", *teacher, *more, encoder="half")
     config = json.loads((made / f"half-{pooling}" / "config.json").read_text())
     assert config["num_hidden_layers"] == 2
     whole = json.loads((made / f"teacher-{pooling}" / "result.json").read_text())
@@ -66,31 +51,13 @@ def test_half_a_teacher(made, pooling):
 def test_soft_targets_alone_carry_the_task(made):
     """The student never sees a label."""
     teacher = ["--teacher", str(made / "teacher-cls"), "--set", "soft_weight=1.0"]
-    result = tune(made, "soft", "--encoder", str(made / "bert"), *teacher)
+    result = tune(made, "soft", *LEARN, *teacher, encoder="bert")
     assert result["dev"]["accuracy"] > 0.9
-
-
-def test_the_teacher_speaks_once(made):
-    arguments = [
-        "--encoder",
-        "half",
-        "--teacher",
-        str(made / "teacher-cls"),
-        "--learning_rate",
-        "1e-3",
-        "5e-3",
-    ]
-    tune(made, "once", *arguments)
-    kept = list((made / "once").glob("teacher-*.safetensors"))
-    assert len(kept) == 1
-    before = kept[0].stat().st_mtime_ns
-    tune(made, "once", *arguments)
-    assert kept[0].stat().st_mtime_ns == before
 
 
 def test_a_teacher_killed_while_it_writes_speaks_again(made, monkeypatch):
     """And what it said serves every student of the same examples."""
-    arguments = ["--encoder", "half", "--teacher", str(made / "teacher-cls"), "--set", "epochs=1"]
+    arguments = ["--encoder", "half", "--teacher", str(made / "teacher-cls")]
     arguments += ["--cache", str(made / "said")]
 
     def die(tensors, file):
@@ -98,7 +65,7 @@ def test_a_teacher_killed_while_it_writes_speaks_again(made, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("safetensors.torch.save_file", die)
+        patched.setattr(distillation, "save_file", die)
         with pytest.raises(KeyboardInterrupt):
             tune(made, "interrupted", *arguments)
     tune(made, "interrupted", *arguments)
@@ -110,7 +77,7 @@ def test_a_teacher_killed_while_it_writes_speaks_again(made, monkeypatch):
     assert not list((made / "another").glob("teacher-*"))
 
 
-def test_a_student_of_another_width_learns_through_a_layer_that_is_dropped(made):
+def test_a_student_of_another_width_learns_through_a_layer_that_is_dropped(made, monkeypatch):
     config = json.loads((made / "electra" / "config.json").read_text())
     narrow = ElectraConfig(
         **config | {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
@@ -125,16 +92,6 @@ def test_a_student_of_another_width_learns_through_a_layer_that_is_dropped(made)
         "--set",
         "attention_weight=1.0",
     ]
-    result = tune(made, "narrower", "--encoder", str(made / "narrow"), *teacher)
-    assert result["dev"]["accuracy"] > 0.9
-    _, report = AutoModelForSequenceClassification.from_pretrained(
-        made / "narrower", output_loading_info=True
-    )
-    assert not report["missing_keys"]
-    assert not report["unexpected_keys"]
-
-
-def test_the_layer_between_two_widths_learns(made, monkeypatch):
     losses = []
 
     class Kept(distillation.DistillationLoss):
@@ -143,16 +100,13 @@ def test_the_layer_between_two_widths_learns(made, monkeypatch):
             losses.append((self, [p.detach().clone() for p in self.parameters()]))
 
     monkeypatch.setattr("model.finetuning.fit.DistillationLoss", Kept)
-    teacher = [
-        "--teacher",
-        str(made / "teacher-cls"),
-        "--set",
-        "hidden_weight=1.0",
-        "--set",
-        "epochs=1",
-    ]
-    tune(made, "layer", "--encoder", str(made / "narrow"), *teacher)
-    loss, before = losses[0]
+    tune(made, "narrower", *teacher, encoder="narrow")
+    _, report = AutoModelForSequenceClassification.from_pretrained(
+        made / "narrower", output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    [(loss, before)] = losses
     assert [p.shape for p in before] == [(32, 16), (32,)]
     assert all(not torch.equal(p, q) for p, q in zip(loss.parameters(), before, strict=True))
 
@@ -170,8 +124,6 @@ def test_hidden_losses_need_the_same_tokens(made):
         str(made / "other-words"),
         "--teacher",
         str(made / "teacher-cls"),
-        "--set",
-        "epochs=1",
     ]
     for name in ("hidden_weight", "attention_weight"):
         with pytest.raises(
@@ -203,16 +155,15 @@ def test_hidden_states_of_choices(made):
     ]
     finetune.run(
         [
+            *SHORT,
             "--encoder",
             str(made / "electra"),
             "--output",
             str(made / "chooser"),
             *swag,
-            "--set",
-            "epochs=1",
         ]
     )
-    inside = ["--set", "hidden_weight=1.0", "--set", "attention_weight=1.0", "--set", "epochs=1"]
+    inside = ["--set", "hidden_weight=1.0", "--set", "attention_weight=1.0"]
     student = [
         "--encoder",
         "half",
@@ -221,7 +172,7 @@ def test_hidden_states_of_choices(made):
         "--output",
         str(made / "chosen"),
     ]
-    assert finetune.run([*student, *swag, *inside])["dev"]["accuracy"] >= 0
+    assert finetune.run([*SHORT, *student, *swag, *inside])["dev"]["accuracy"] >= 0
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -239,13 +190,6 @@ def test_a_student_begins_with_the_layers_that_it_names(made):
     for layer, place in zip(student.electra.encoder.layer, places, strict=True):
         torch.testing.assert_close(layer.state_dict(), layers[place].state_dict())
     assert student.config.num_hidden_layers == 2
-
-
-def test_layers_are_spread_evenly():
-    assert choose_layers("half", 5) == [0, 2, 4]
-    assert choose_layers("half", 6) == choose_layers("layers:3", 6) == [0, 2, 4]
-    assert choose_layers("layers:2", 6) == [0, 3]
-    assert choose_layers("layers:5", 6) == [0, 1, 2, 3, 4]
 
 
 def test_more_layers_than_the_teacher_has_are_refused(made):

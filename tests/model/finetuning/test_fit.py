@@ -18,25 +18,23 @@ from model import evaluate
 from model.device import open_device
 from model.finetuning import fit
 from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.request import make_request, prepare_data
+from model.finetuning.request import make_request
 from model.finetuning.tasks import find_task
 from model.finetuning.training import train
 from model.options import FinetuneOptions
 from model.tracking.metrics_log import read_metrics
-from tests.model.finetuning.few_steps import SHORT, tune
+from tests.model.finetuning.few_steps import LEARN, SHORT, tune
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_fine_tuned_folder_predicts_what_it_learnt(made, pooling):
-    result = tune(
-        made, pooling, "--set", f"pooling={pooling}", "--evaluation", str(made / f"{pooling}-test")
-    )
+def test_a_fine_tuned_folder_predicts_what_it_learnt(made, learnt, pooling):
+    result, folder = learnt[pooling], made / f"as-{pooling}-test"
     assert result["dev"]["accuracy"] > 0.9
     assert result["left_out"] == {"train": {}, "dev": {}}
-    evaluation = json.loads((made / f"{pooling}-test" / "metrics.json").read_text())
+    evaluation = json.loads((folder / "metrics.json").read_text())
     accuracy = evaluation["metrics"]["accuracy"]
     assert 0.9 < accuracy["low"] <= accuracy["value"] <= accuracy["high"] <= 1.0
-    said = pq.read_table(made / f"{pooling}-test" / "predictions.parquet")
+    said = pq.read_table(folder / "predictions.parquet")
     assert said.num_rows == evaluation["n"] == np.sum(evaluation["confusion"])
     right = np.mean(np.array(said["label"]) == np.array(said["prediction"]))
     assert right == pytest.approx(accuracy["value"])
@@ -51,16 +49,9 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(made):
     assert weights[0] == weights[1] != weights[2]
 
 
-def test_the_learning_rate_that_is_best_on_dev_is_kept(made):
-    result = tune(made, "grid", "--learning_rate", "1e-7", "5e-3")
-    assert [tried["learning_rate"] for tried in result["tried"]] == [1e-7, 5e-3]
-    assert result["learning_rate"] == 5e-3
-    assert result["dev"] == result["tried"][1]["dev"]
-
-
 def test_test_decides_nothing_and_is_what_is_measured(made):
-    """With every label of test turned round the same rate and the same weights are chosen; the
-    predictions are those of test.
+    """The learning rate that is best on dev is kept. With every label of test turned round the same
+    rate and the same weights are chosen; the predictions are those of test.
     """
     shutil.copytree(made / "corpus", made / "poisoned")
     for file in (made / "poisoned").glob("*.parquet"):
@@ -70,8 +61,10 @@ def test_test_decides_nothing_and_is_what_is_measured(made):
             if row["split"] == "test" and row["stars"]:
                 row["stars"] = 6 - row["stars"]
         pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
-    rates = ["--learning_rate", "1e-7", "5e-3"]
+    rates = [*LEARN, "--set", "epochs=2", "--learning_rate", "1e-7", "5e-3"]
     clean = tune(made, "clean", *rates, "--evaluation", str(made / "clean-test"))
+    assert [tried["learning_rate"] for tried in clean["tried"]] == [1e-7, 5e-3]
+    assert clean["dev"] == clean["tried"][1]["dev"]
     other = tune(made, "other-test", *rates, "--data", str(made / "poisoned"))
     assert other["learning_rate"] == clean["learning_rate"] == 5e-3
     assert other["dev"] == clean["dev"]
@@ -127,7 +120,7 @@ def test_what_attempts_took_is_timed_and_counted_to_the_last_step(made, monkeypa
     monkeypatch.setattr(
         fit, "time", SimpleNamespace(**{name: partial(next, v) for name, v in clock.items()})
     )
-    result = tune(made, "timed", "--learning_rate", "1e-3", "5e-3", "--set", "epochs=1")
+    result = tune(made, "timed", "--learning_rate", "1e-3", "5e-3")
     assert (result["seconds"], result["cpu_seconds"]) == (7.5, 3.25)
     steps = result["tried"][0]["steps"]
     assert totals == [2 * steps]
@@ -149,7 +142,7 @@ def diverging(rates):
 
 def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
     monkeypatch.setattr("model.finetuning.fit.train", diverging([1e-2]))
-    result = tune(made, "diverged", "--learning_rate", "5e-3", "1e-2", "--set", "epochs=2")
+    result = tune(made, "diverged", "--learning_rate", "5e-3", "1e-2")
     assert result["learning_rate"] == 5e-3
     assert [tried["diverged"] for tried in result["tried"]] == [False, True]
     assert np.isfinite(result["dev"]["accuracy"])
@@ -158,11 +151,11 @@ def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
 def test_where_every_learning_rate_diverges_one_line_says_so(made, monkeypatch):
     monkeypatch.setattr("model.finetuning.fit.train", diverging([5e-3, 1e-2]))
     with pytest.raises(UserError, match=r"every learning rate diverged \(0.005, 0.01\)"):
-        tune(made, "all-diverged", "--learning_rate", "5e-3", "1e-2", "--set", "epochs=1")
+        tune(made, "all-diverged", "--learning_rate", "5e-3", "1e-2")
 
 
 def test_an_evaluation_that_was_killed_does_not_repeat_the_fit(made):
-    once = ["--set", "epochs=1", "--evaluation", str(made / "once-test")]
+    once = ["--evaluation", str(made / "once-test")]
     first = tune(made, "once", *once)
     weights = (made / "once" / "model.safetensors").stat().st_mtime_ns
     (made / "once-test" / "metrics.json").unlink()
@@ -181,7 +174,7 @@ def test_an_evaluation_that_was_killed_does_not_repeat_the_fit(made):
 def test_every_seed_is_tested_on_the_same_examples_but_trained_on_others(made):
     ids = []
     for seed in ("0", "1"):
-        tune(made, f"ids-{seed}", "--seed", seed, "--set", "n_test=40", "--set", "epochs=1")
+        tune(made, f"ids-{seed}", "--seed", seed, "--set", "n_test=40")
         folder = ["--data", str(made / "corpus"), "--output", str(made / f"ids-test-{seed}")]
         evaluate.run(["--model", str(made / f"ids-{seed}"), "--task", "polarity", *folder])
         ids.append(
@@ -226,9 +219,9 @@ def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights)
     places = ["--encoder", made / "electra", "--data", made / "corpus", "--output", made / "none"]
     words = [*map(str, places), "--task", "stars", *settings]
     request = make_request(read_options(FinetuneOptions, words, "", ""))
-    prepared = prepare_data(request)
-    training = fit._make_training(request, prepared, open_device("cpu", "fp32"))
-    assert (training.seed, training.settings.max_length) == (3, 48)
+    prepared = fit.prepare_data(request)
+    training = fit.make_training(request, prepared, open_device("cpu", "fp32"))
+    assert (training.seed, training.settings.max_length) == (3, 32)
     if weights == "none":
         assert training.class_weights is None
         return

@@ -10,9 +10,9 @@ import torch
 
 from beam_jobs.job.errors import UserError
 from model.config import FinetuningSettings
-from model.finetuning.fit import finetune
+from model.finetuning.fit import finetune, prepare_data
 from model.finetuning.network import choose_max_length
-from model.finetuning.request import Request, Start, prepare_data
+from model.finetuning.request import Request, Start
 from model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
 

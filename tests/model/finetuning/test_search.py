@@ -16,7 +16,7 @@ optuna = pytest.importorskip("optuna")
 SETTINGS = (
     "epochs=1",
     "n_train=64",
-    "n_dev=40",
+    "n_dev=30",
     "max_length=32",
     "layer_decay=1.0",
     "pooling=mean",
@@ -61,7 +61,7 @@ def tried(made, name):
 
 
 def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypatch):
-    look(made, "whole", 6)
+    look(made, "whole", 5)
     train_once, started = search.Objective.__call__, []
 
     def die_in_the_fourth(objective, trial):
@@ -74,15 +74,15 @@ def test_a_search_that_was_killed_tries_what_it_would_have_tried(made, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(search.Objective, "__call__", die_in_the_fourth)
         with pytest.raises(KeyboardInterrupt):
-            look(made, "killed", 6)
-    best = look(made, "killed", 6)
-    assert best["trials"] == 6
+            look(made, "killed", 5)
+    best = look(made, "killed", 5)
+    assert best["trials"] == 5
     trials = json.loads((made / "killed" / "trials.json").read_text())
     complete = [trial for trial in trials if trial["state"] == "complete"]
     assert best["dev_accuracy"] == max(trial["dev_accuracy"] for trial in complete)
     assert best["settings"] in [trial["settings"] for trial in complete]
     assert tried(made, "killed") == tried(made, "whole")
-    assert len({json.dumps(settings) for settings in tried(made, "killed")}) == 6
+    assert len({json.dumps(settings) for settings in tried(made, "killed")}) == 5
 
 
 def test_trials_are_compared_at_equal_shares_whatever_their_batch():

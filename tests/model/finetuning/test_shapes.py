@@ -62,7 +62,7 @@ def test_regression(made):
     data.mkdir()
     generator = np.random.default_rng(0)
     rows = ["text,score"]
-    for _ in range(400):
+    for _ in range(300):
         good = int(generator.integers(0, 6))
         words = [*generator.choice(GOOD, good), *generator.choice(BAD, 5 - good)]
         rows.append(f"{' '.join(generator.permutation(words))},{good}")
@@ -162,7 +162,7 @@ def test_choice(made):
     data = made / "endings"
     data.mkdir()
     generator = np.random.default_rng(0)
-    for split, n in (("train", 300), ("val", 80)):
+    for split, n in (("train", 200), ("val", 60)):
         rows = ["sent1,sent2,ending0,ending1,ending2,ending3,label"]
         for number in range(n):
             right = int(generator.integers(4))

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from model.finetuning.reading import early_check
 
 from beam_jobs.job.errors import UserError
+from model.finetuning import splits as split_reading
 from model.finetuning.tasks import TASKS, find_task
 from tests.model.finetuning.tasks.test_question_sets import write_amazonqa
 from tests.model.finetuning.tasks.test_splits import FILES, content
@@ -18,19 +18,19 @@ def write_rows(path, labels, text="text"):
 
 
 def check(name, data):
-    early_check.check_data(find_task(name, data), data)
+    split_reading.check_data(find_task(name, data), data)
 
 
-@pytest.mark.parametrize("largest", [0, early_check.READ_WHOLE])
+@pytest.mark.parametrize("largest", [0, split_reading.READ_WHOLE])
 @pytest.mark.parametrize("task", FILES)
 def test_good_files_of_every_format_pass(tmp_path, monkeypatch, task, largest):
-    monkeypatch.setattr(early_check, "READ_WHOLE", largest)
+    monkeypatch.setattr(split_reading, "READ_WHOLE", largest)
     for name in FILES[task]:
         (tmp_path / name).write_text(content(task, name))
     check(task, tmp_path)
 
 
-@pytest.mark.parametrize("largest", [0, early_check.READ_WHOLE])
+@pytest.mark.parametrize("largest", [0, split_reading.READ_WHOLE])
 @pytest.mark.parametrize(
     ("task", "name", "written", "words"),
     [
@@ -51,7 +51,7 @@ def test_good_files_of_every_format_pass(tmp_path, monkeypatch, task, largest):
 def test_unreadable_empty_and_unknown_files_are_told(
     tmp_path, monkeypatch, task, name, written, words, largest
 ):
-    monkeypatch.setattr(early_check, "READ_WHOLE", largest)
+    monkeypatch.setattr(split_reading, "READ_WHOLE", largest)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(written)
     with pytest.raises(UserError, match=words):
@@ -74,7 +74,7 @@ def test_a_train_split_of_one_class_is_told(tmp_path):
 
 
 def test_of_large_files_the_first_examples_alone_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(early_check, "READ_WHOLE", 0)
+    monkeypatch.setattr(split_reading, "READ_WHOLE", 0)
     for name in ("train", "val", "test"):
         path = tmp_path / f"{name}-qar.jsonl"
         write_amazonqa(path)
@@ -89,6 +89,6 @@ def test_of_large_files_the_first_examples_alone_are_read(tmp_path, monkeypatch)
 
 def test_every_task_on_files_of_its_own_is_checked():
     unchecked = {
-        name for name, task in TASKS.items() if not isinstance(task.read, early_check.SplitReader)
+        name for name, task in TASKS.items() if not isinstance(task.read, split_reading.SplitReader)
     }
     assert unchecked == {"polarity", "stars"}

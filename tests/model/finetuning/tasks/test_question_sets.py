@@ -164,7 +164,7 @@ def every_span(passage, answers):
 def test_the_spans_of_highest_bleu2_are_found():
     draw = random.Random(0)
     inside = 0
-    for _ in range(150):
+    for _ in range(50):
         vocabulary = [f"W{i}" for i in range(draw.choice((4, 8, 30)))]
         passage = " ".join(draw.choices(vocabulary, k=draw.randint(1, 40)))
         answers = [
@@ -199,7 +199,7 @@ def test_bleu2_on_worked_examples():
 
 
 def test_amazonqa_is_streamed(tmp_path):
-    """Memory holds the sample, not the file: 60 MB are read within a few MB."""
+    """Memory holds the sample, not the file: 8 MB are read within two."""
     import tracemalloc
 
     with (tmp_path / "train-qar.jsonl").open("w") as file:
@@ -210,12 +210,12 @@ def test_amazonqa_is_streamed(tmp_path):
             "asin": "A",
             "is_answerable": False,
         }
-        for i in range(12_000):
+        for i in range(1_600):
             file.write(json.dumps(row | {"qid": i}) + "\n")
-    assert (tmp_path / "train-qar.jsonl").stat().st_size > 60e6
+    assert (tmp_path / "train-qar.jsonl").stat().st_size > 8e6
     tracemalloc.start()
     examples = load_examples(find_task("amazonqa"), tmp_path, "train", Sampling(n=50))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(examples) == 50
-    assert peak < 10e6
+    assert peak < 2e6

@@ -7,6 +7,7 @@ on their path.
 """
 
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +31,22 @@ def _umask_as_before():
     os.umask(before)
     yield
     os.umask(before)
+
+
+@pytest.fixture(scope="session")
+def mlflow_template(tmp_path_factory):
+    """An MLflow database with no run, to be copied: MLflow takes seconds to make one."""
+    from model.tracking.mlflow_client import create_client
+
+    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    create_client(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture
+def mlflow_uri(tmp_path, mlflow_template):
+    """The address of an MLflow database of this test's own."""
+    return f"sqlite:///{shutil.copy(mlflow_template, tmp_path / 'mlflow.db')}"
 
 
 def pytest_make_parametrize_id(config, val, argname):

@@ -113,7 +113,7 @@ def approve_promotion(arguments: argparse.Namespace, registry: Any, version: str
         )
     os.environ.update(settings.build_client_environment(root))
 
-    from flows.ui.promotion import approve_version
+    from flows.runs.champion import approve_version
 
     return approve_version(registry, version, arguments.reason)
 

@@ -23,7 +23,6 @@ from typing import Any, BinaryIO
 
 from beam_jobs.job.errors import NETWORK_ERRORS, UserError
 from beam_jobs.job.guard import GRACE_SECONDS, guard_command
-from flows.runner.resource_sampler import SAMPLES_FILE, sample_resources
 
 POLL_SECONDS = 0.1
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
@@ -90,10 +89,7 @@ def run_job(
     `name` stands for the job in the message of a failure; empty: the module does.
     """
     command = [sys.executable, "-m", module, *arguments]
-    with (
-        start_child(command, log, build_job_environment(environment)) as child,
-        sample_resources(child.pid, log.with_name(SAMPLES_FILE)),
-    ):
+    with start_child(command, log, build_job_environment(environment)) as child:
         try:
             for progress in child.follow_progress():
                 follow(progress)
@@ -270,12 +266,12 @@ class Child:
         return f"ended by {ending.name}" if ending else self.find_last_line()
 
     def read_log_end(self) -> str:
-        """Return the end of what the job wrote, without what earlier ones wrote to the same log,
-        which may be cut meanwhile.
+        """Return the end of what the job wrote, without what earlier ones wrote to the same
+        log.
         """
         with open(self.log, "rb") as log:
             size = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start if self._log_start <= size else 0, size - 16_384))
+            log.seek(max(self._log_start, size - 16_384))
             return log.read().decode(errors="replace")
 
     def find_last_line(self) -> str:

@@ -12,8 +12,7 @@ from typing import Any, Protocol, TypeVar
 from beam_jobs.job.errors import TransientError, UserError
 from flows.runner.processes import JobFailed, run_job
 from flows.runner.store import Manifest, Stage, Store, read_result_of_earlier_job
-from model.tracking.mlflow_run import Tracking
-from model.tracking.run_state import TrackedRun
+from model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
 
 log = logging.getLogger("amazon_electra")
 T = TypeVar("T")
@@ -88,7 +87,8 @@ class StageRunner:
     listeners: Sequence[ProgressListener]
     tracking: Tracking
     tags: Mapping[str, str] = field(default_factory=dict)
-    mirrored: list[Stage] = field(default_factory=list)
+    tracked: dict[str, TrackedRun] = field(default_factory=dict)
+    """Fingerprint of a stage that was made here → its run in MLflow."""
 
     def show_plan(self, line: str, page: str) -> None:
         self._notify("on_plan", line, page)
@@ -117,9 +117,6 @@ class StageRunner:
                 manifest = self.store.manifest(stage)
                 if manifest is None:
                     return self._make_stage(stage, folder)
-        if stage.tracked and self.tracking.is_behind(self.store.folder(stage)):
-            self._mirror_stage(stage, lambda: manifest)
-            self.mirrored.append(stage)
         self._notify("on_complete", stage, manifest, True)
         return manifest
 
@@ -132,16 +129,22 @@ class StageRunner:
         tracked = [stage for stage in chain if stage.tracked]
         if not tracked:
             return manifests[-1]
-        stage, folder = tracked[-1], self.store.folder(tracked[-1])
+        stage = tracked[-1]
         metrics = read_evaluation_metrics(manifests[-1]["result"])
-        if stage in self.mirrored:
-            self.tracking.log_metrics(metrics, TrackedRun(stage.label, folder))
-        elif stage.shared:
+        if run := self.tracked.get(stage.fingerprint):
+            self.tracking.log_metrics(metrics, run)
+            return manifests[-1]
+        is_here = (self.store.folder(stage) / "metrics.jsonl").exists()
+        if stage.shared or is_here:
             metrics |= flatten_numbers(manifests[chain.index(stage)]["result"])
-            folder = self.store.fetch(stage, "metrics.jsonl")
-            tags = self._tag_stage(stage) | {"fingerprint": stage.fingerprint}
-            values = flatten_parameters(stage.parameters)
-            self.tracking.mirror_folder(stage.label, folder, values, tags, metrics)
+            self.tracking.mirror_folder(
+                stage.label,
+                self.store.fetch(stage, "metrics.jsonl"),
+                flatten_parameters(stage.parameters),
+                self._tag_stage(stage),
+                metrics,
+                in_each_parent=stage.shared,
+            )
         return manifests[-1]
 
     def _make_stage(self, stage: Stage, folder: Path) -> Manifest:
@@ -178,7 +181,6 @@ class StageRunner:
 
         if not stage.tracked:
             return run()
-        self.mirrored.append(stage)
         return self._mirror_stage(stage, run)
 
     def _mirror_stage(self, stage: Stage, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -187,6 +189,7 @@ class StageRunner:
         with self.tracking.follow_folder(
             stage.label, folder, flatten_parameters(stage.parameters), self._tag_stage(stage)
         ) as tracked:
+            self.tracked[stage.fingerprint] = tracked
             finished = run()
             self.tracking.log_metrics(flatten_numbers(finished["result"]), tracked)
             if name := next((name for name in TRAINED if (folder / name).is_dir()), ""):
@@ -198,7 +201,7 @@ class StageRunner:
             **self.tags,
             **stage.labels,
             "amazon_electra.stage": stage.name,
-            "amazon_electra.fingerprint": stage.fingerprint,
+            FINGERPRINT: stage.fingerprint,
         }
 
     def _notify(self, event: str, *what: Any) -> None:

@@ -36,7 +36,7 @@ ACCELERATOR = "accelerator"
 """Tag of the stages that need the machine's one GPU, TPU or all its cores."""
 OF_ONE_MACHINE = {MAKER, CHECKED}
 """Files by which a machine knows its copy of a stage that stays in a bucket."""
-NOT_PUBLISHED = {MANIFEST, "log.txt", "tracking.json", "system.jsonl", *OF_ONE_MACHINE}
+NOT_PUBLISHED = {MANIFEST, "log.txt", *OF_ONE_MACHINE}
 """Files of a stage folder that say how it came about, not what it holds; a manifest does not list
 them.
 """

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from prefect.context import FlowRunContext
+from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
-from prefect.states import Completed
 
 from flows.configuration.parameters import Parameters
 from flows.runner.pools.maker import PoolStageMaker
@@ -23,7 +22,7 @@ from flows.runner.stage_runner import (
     flatten_parameters,
 )
 from flows.runner.store import Stage, Store
-from flows.runs.champion import ChampionLookup, find_champion, register_model
+from flows.runs.champion import Champion, ChampionLookup, find_champion, register_model
 from flows.runs.engine_check import check_engine
 from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.runs.placement_check import check_placement
@@ -31,10 +30,10 @@ from flows.runs.run_results import publish_results
 from flows.runs.small_budget import find_small_budget
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
+from flows.servers.settings import PAUSED_EVENT
 from flows.stages import dump, pretraining
 from flows.ui import artifacts, plan_page
-from flows.ui.promotion import Champion
-from model.tracking.mlflow_run import Tracking
+from model.tracking.mlflow_run import FLOW_RUN, Tracking
 
 Form = TypeVar("Form", bound=Parameters)
 LISTENERS: list[ProgressListener] = []
@@ -59,8 +58,7 @@ def run_graph(
     uri = mlflow_server.resolve_mlflow_uri(store.root)
     tracking = Tracking(uri, mlflow_server.choose_artifact_place(uri, store))
     (store.root / "mlflow").mkdir(parents=True, exist_ok=True)
-    folder = store.root / "runs" / str(flow_run.id)
-    folder.mkdir(parents=True, exist_ok=True)
+    (store.root / "runs" / str(flow_run.id)).mkdir(parents=True, exist_ok=True)
     crash_lost_runs(store)
     find = partial(find_champion, parameters, store, tracking.uri)
     champion = find()  # a registry that is away is told before anything is made
@@ -69,7 +67,7 @@ def run_graph(
     maker = create_maker(parameters, runner, lookup.find_encoder, MlflowLink(tracking).publish)
     values = flatten_parameters(parameters.model_dump())
     dataset = describe_dataset(parameters, maker) if reads_dump else None
-    tracking.start(flow_run.name or "run", values, tags, dataset, folder)
+    tracking.start(flow_run.name or "run", values, tags, dataset)
     status = "FAILED"
     try:
         with follow_run(store, str(flow_run.id), flow_run.name or ""):
@@ -83,13 +81,15 @@ def run_graph(
             status = "FINISHED"
     except Pause:
         status = "SCHEDULED"
-        stop_heartbeat()
         raise
     except BaseException as stopped:
         status = "FAILED" if isinstance(stopped, Exception) else "KILLED"
         raise
     finally:
         tracking.finish(status)
+        if status == "SCHEDULED":
+            # The engine's heartbeat goes on until here: no other one is to be waited for.
+            emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}"})
     return summary
 
 
@@ -134,7 +134,7 @@ def show_plan(
 
 def tag_run(store: Store) -> dict[str, str]:
     """Return the tags by which MLflow's runs name the flow run and the store they are of."""
-    tags = {"prefect.flow_run_id": str(flow_run.id or ""), "amazon_electra.store": store.address}
+    tags = {FLOW_RUN: str(flow_run.id or ""), "amazon_electra.store": store.address}
     if page := flow_run.ui_url:
         tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
     return tags
@@ -153,19 +153,6 @@ class MlflowLink:
                 address, "mlflow-run", "The run in MLflow: curves, system metrics, artifacts"
             )
             self._is_published = True
-
-
-def stop_heartbeat() -> None:
-    """End the heartbeat of a run that was suspended while its process still closes what it had
-    open.
-
-    Prefect's engine sends it until the run that it holds is over, and one after the suspension
-    would be taken for that of a run that was lost later (`automations.lost_runs`). The state is
-    this process's own copy.
-    """
-    context = FlowRunContext.get()
-    if context and context.flow_run:
-        context.flow_run.state = Completed()
 
 
 def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str]:

@@ -27,12 +27,10 @@ def publish_results(
     if report.exists():
         artifacts.publish_report(report.read_text())
     publish_tags_and_metrics(manifests, tracking)
-    if not tracking.is_logged(folder):
-        for name in ("report.md", "report.html", "report.json", "model"):
-            if (folder / name).exists():
-                tracking.log_folder(folder / name, "model" if name == "model" else "")
-                publish_artifact_link(name, folder, tracking)
-        tracking.mark_logged(folder)
+    for name in ("report.md", "report.html", "report.json", "model"):
+        if (folder / name).exists():
+            tracking.log_folder(folder / name, "model" if name == "model" else "")
+            publish_artifact_link(name, folder, tracking)
     return {
         "report": str(folder / "report.html"),
         "model": str(folder / "model"),

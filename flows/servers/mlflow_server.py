@@ -6,14 +6,16 @@ It listens on 127.0.0.1, keeps its data in the store and opens no connection to 
 import importlib.util
 import os
 import secrets
+import subprocess
 import sys
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
-from flows.runner.processes import Child
+from flows.runner.processes import PYTHON_ENVIRONMENT, Child
 from flows.runner.store import Store
 from flows.servers.prefect_server import find_running_servers, set_database_driver
 from flows.servers.settings import HOST, NO_TELEMETRY
+from model.tracking.mlflow_client import is_new_database
 
 
 def resolve_mlflow_uri(store: Path) -> str:
@@ -35,9 +37,13 @@ def start_mlflow_server(store: Path, port: int) -> Child:
     artifacts = ["--artifacts-destination", str(folder / "artifacts")]
     address = ["--host", HOST, "--port", str(port), "--workers", "1"]
     command = [sys.executable, "-m", "mlflow", "server", *address, *artifacts]
+    database = resolve_mlflow_database(store)
+    if is_new_database(database):  # a server that is interrupted while it makes one leaves half
+        maker = [sys.executable, "-m", "model.tracking.mlflow_client", database]
+        subprocess.run(maker, check=True, env=os.environ | PYTHON_ENVIRONMENT)
     settings = {
         **NO_TELEMETRY,
-        "MLFLOW_BACKEND_STORE_URI": resolve_mlflow_database(store),
+        "MLFLOW_BACKEND_STORE_URI": database,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
     if os.environ.get("MLFLOW_TRACKING_USERNAME"):

@@ -12,6 +12,8 @@ PART_FLOW = "run-stage"
 """Flow of the runs that make stages of another run."""
 DUMP_EVENT = "reviews.dump.arrived"
 """Event that makes the watcher look at once; a storage notification or a webhook emits it."""
+PAUSED_EVENT = "amazon-electra.run.paused"
+"""Last event of a run's process that leaves it suspended."""
 READY_FILE = Path("logs", "deployments.ready")
 """File in the store that is there once the deployments are served."""
 

@@ -20,7 +20,13 @@ from pydantic import SecretStr
 
 from flows.runner import failures as failures_log
 from flows.runner.store import ACCELERATOR
-from flows.servers.settings import LOST_PART_SECONDS, LOST_SECONDS, PART_FLOW, TAG
+from flows.servers.settings import (
+    LOST_PART_SECONDS,
+    LOST_SECONDS,
+    PART_FLOW,
+    PAUSED_EVENT,
+    TAG,
+)
 
 OUR_RUNS: dict[str, str | list[str]] = {
     "prefect.resource.role": "tag",
@@ -99,7 +105,7 @@ def build_lost_runs_automation(
         "it continues where it was.",
         trigger=EventTrigger(
             after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.heartbeat", *ENDED},
+            expect={"prefect.flow-run.heartbeat", PAUSED_EVENT, *ENDED},
             match={"prefect.resource.id": "prefect.flow-run.*"},
             match_related=[OUR_RUNS, flow],
             for_each={"prefect.resource.id"},

@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable
+import sys
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from typing import Any
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("DO_NOT_TRACK", "true")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the sender tries again itself
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the tracking tries again itself
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # commands print results
 
@@ -39,31 +39,20 @@ def is_new_database(uri: str) -> bool:
 
 
 def create_database(uri: str) -> None:
-    """Make the database where it is a new SQLite file; experiments that name no place keep their
-    artifacts with the server, as in one that MLflow's server makes.
-    """
-
-    def fill(new: str) -> None:
-        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-        SqlAlchemyStore(new, "mlflow-artifacts:/")
-
-    create_whole_database(uri, fill)
-
-
-def create_whole_database(uri: str, fill: Callable[[str], Any]) -> None:
     """Make a new SQLite file whole or not at all: MLflow opens none whose creation was broken off.
 
-    `fill` makes the tables at the address that it is given. Of two processes that make the file at
-    once the first one's stays. Where links cannot be, MLflow makes its own.
+    Of two processes that make the file at once the first one's stays. Where links cannot be, MLflow
+    makes its own.
     """
     if not is_new_database(uri):
         return
+    from mlflow import MlflowClient
+
     file = Path(uri.removeprefix("sqlite:///"))
     file.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
         whole = Path(folder) / file.name
-        fill(f"sqlite:///{whole}")
+        MlflowClient(tracking_uri=f"sqlite:///{whole}").search_experiments(max_results=1)
         with suppress(OSError):
             os.link(whole, file)
 
@@ -85,3 +74,7 @@ def build_run_address(uri: str, experiment_id: str, run_id: str) -> str:
     if not (server and experiment_id and run_id):
         return ""
     return f"{hide_credentials(server)}/#/experiments/{experiment_id}/runs/{run_id}"
+
+
+if __name__ == "__main__":
+    create_database(sys.argv[1])

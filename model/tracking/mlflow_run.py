@@ -1,35 +1,45 @@
 """Mirrors in MLflow what the jobs write; it is never in the way of what they do.
 
-Jobs append their metrics to metrics.jsonl. The sender's thread reads those files and sends them on,
-creates runs and logs artifacts, in order. An MLflow server that is away stops nothing: what could
-not be sent by the end of a run is sent by the next one (`tracking.json` beside the metrics says how
-far it got).
+Jobs append their metrics to metrics.jsonl. A thread sends new lines on, creates runs and logs
+artifacts in the order in which it is asked, and tries again what failed: MLflow's own asynchronous
+logging drops a batch whose request failed. A server that is away stops nothing: what could not be
+sent by the end of a run is sent by the next one, which finds the stage complete and MLflow without
+it.
 """
 
 import json
 import logging
 import os
+import queue
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from beam_jobs.job.files import link_path
+from model.tracking.metrics_log import read_metrics
 from model.tracking.mlflow_client import (
     build_run_address,
     create_client,
     hide_credentials,
     locate_artifacts,
 )
-from model.tracking.run_state import TrackedRun, read_lines
-from model.tracking.sender import FINAL_ERROR_CODES, Sender
 
 EXPERIMENT = "domain-adaptation"
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Makes the UI open on runs and curves."""
-MIRRORED = ("metrics.jsonl", "system.jsonl")
-"""Files of a run's folder with a line of JSON for each step or sample."""
+FLOW_RUN = "prefect.flow_run_id"
+"""Tag of a flow run's parent run, by which the flow run finds it again after a suspension."""
+FINGERPRINT = "amazon_electra.fingerprint"
+"""Tag of a stage's nested run."""
+POLL_SECONDS = 2.0
+"""Between two looks for new lines."""
+RETRY_SECONDS = 5.0
 CLOSE_SECONDS = 20.0
 """At most, at the end of a run, for what is still to be sent."""
 CANCEL_SECONDS = 5.0
@@ -39,22 +49,56 @@ BATCH_METRICS = 1_000
 BATCH_PARAMETERS = 100
 PARAMETER_CHARACTERS = 6_000
 """MLflow's limit for one value."""
+FINAL_ERROR_CODES = {
+    "INVALID_PARAMETER_VALUE",
+    "RESOURCE_DOES_NOT_EXIST",
+    "RESOURCE_ALREADY_EXISTS",
+    "BAD_REQUEST",
+}
+"""Answers of MLflow that another attempt would get again."""
+PROGRAM_ERRORS = (
+    AssertionError,
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+    FileNotFoundError,
+)
+"""Mistakes of ours: they are logged, and the request is dropped."""
 
 log = logging.getLogger("amazon_electra.tracking")
+
+
+@dataclass
+class TrackedRun:
+    """A run in MLflow, whose id is known once it was created."""
+
+    name: str
+    folder: Path | None = None
+    id: str = ""
+    sent: int = 0
+    """Lines of metrics.jsonl that MLflow has. Those that come again, after a resumed job cut its
+    file, were sent already.
+    """
+    monitor: Any = None
+    """MLflow's sampler of this machine's processors, memory, disks and cards."""
 
 
 class Tracking:
     """One graph run: a parent run, and a nested one for every folder that is followed."""
 
     def __init__(self, uri: str, artifacts: str = "", experiment: str = EXPERIMENT) -> None:
-        """Prepare the run; nothing is sent before `start`.
+        """Prepare the run; nothing is sent before `start` or `join`.
 
         `artifacts` is where a new experiment keeps its artifacts; empty: where the server says.
         """
         self.uri, self._artifacts, self._experiment = uri, artifacts, experiment
         self.parent = TrackedRun("")
+        self._runs: dict[tuple[str, str], TrackedRun] = {}
         self._followed: list[TrackedRun] = []
-        self._sender = Sender(uri, self._connect, self._mirror_followed)
+        self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._send_requests, name="mlflow", daemon=True)
+        self._failures = 0
         self._client: Any = None
         self._experiment_id = ""
 
@@ -64,39 +108,38 @@ class Tracking:
         parameters: Mapping[str, Any],
         tags: Mapping[str, str],
         dataset: Mapping[str, str] | None = None,
-        folder: Path | None = None,
     ) -> None:
-        """Begin the parent run, or continue the one whose state is in `folder`.
+        """Begin the parent run, or continue the one of the same flow run.
 
         `dataset` has the dump's name, digest and source.
         """
-        self.parent = TrackedRun(name, folder).load_state()
-        self._sender.start()
-        self._sender.submit(lambda: self._create_run(self.parent, parameters, tags, dataset))
+        self.parent = TrackedRun(name)
+        self._thread.start()
+        self._requests.put(lambda: self._create_run(self.parent, parameters, tags, dataset))
 
     def join(self, parent: str) -> None:
         """Take part in a run that another process has begun and will end; `parent` is its id."""
         self.parent = TrackedRun("", id=parent)
-        self._sender.start()
+        self._thread.start()
 
     @contextmanager
     def follow_folder(
         self, name: str, folder: Path, parameters: Mapping[str, Any], tags: Mapping[str, str]
     ) -> Iterator[TrackedRun]:
-        """Mirror a folder's metrics in a nested run while the block lasts.
+        """Mirror a folder's metrics in a nested run while the block lasts, and this machine's load.
 
-        The nested run of an interrupted process is continued.
+        A second attempt at the same stage continues the run of the first.
         """
-        run = TrackedRun(name, folder).load_state()
-        run.over = False
-        self._sender.submit(lambda: self._create_run(run, parameters, tags))
-        self._sender.submit(lambda: self._followed.append(run))
+        run = self._runs.setdefault(
+            (name, tags.get(FINGERPRINT, "")), TrackedRun(name, Path(folder))
+        )
+        self._requests.put(lambda: self._begin_run(run, parameters, tags))
+        status = "FAILED"
         try:
             yield run
-        except BaseException:
-            self._sender.submit(lambda: self._finish_run(run, "FAILED"))
-            raise
-        self._sender.submit(lambda: self._finish_run(run, "FINISHED"))
+            status = "FINISHED"
+        finally:
+            self._requests.put(lambda: self._finish_run(run, status))
 
     def mirror_folder(
         self,
@@ -105,68 +148,111 @@ class Tracking:
         parameters: Mapping[str, Any],
         tags: Mapping[str, str],
         metrics: Mapping[str, float],
+        in_each_parent: bool = False,
     ) -> None:
-        """Mirror a finished folder in a nested run, unless this run has it already.
+        """Mirror a finished folder in a nested run, unless MLflow has it.
 
-        `tags` have its `fingerprint`; `metrics` are its final numbers. Nothing is written into the
-        folder, which may be another run's.
+        `metrics` are its final numbers. `in_each_parent`: a run that another parent has of it does
+        not count.
         """
-        run = TrackedRun(name)
-        self._sender.submit(lambda: self._mirror_once(run, folder, parameters, tags, metrics))
+        run = TrackedRun(name, folder)
 
-    def is_behind(self, folder: Path) -> bool:
-        """Return whether an earlier run could not send all of a folder's metrics."""
-        return not self.is_logged(folder) and (folder / "metrics.jsonl").exists()
+        def mirror() -> None:
+            wanted = {FINGERPRINT: tags[FINGERPRINT]}
+            wanted |= {"mlflow.parentRunId": self.parent.id} if in_each_parent else {}
+            known = self._search_runs(wanted, name)
+            if any(info.status == "FINISHED" for info in known):
+                return
+            self._create_run(run, parameters, tags)
+            self._send_lines(run)
+            self._send_metrics(run, [{"step": 0, "time": time.time(), **metrics}])
+            self._client.set_terminated(run.id, status="FINISHED")
+
+        self._requests.put(mirror)
 
     def log_metrics(self, metrics: Mapping[str, float], run: TrackedRun | None = None) -> None:
         """Log final numbers, at step 0."""
         line = {"step": 0, "time": time.time(), **metrics}
-        self._sender.submit(lambda: self._send_metrics(run or self.parent, [line]))
+        self._requests.put(lambda: self._send_metrics(run or self.parent, [line]))
 
     def log_folder(self, folder: Path, name: str, run: TrackedRun | None = None) -> None:
-        """Log a complete folder or file as artifact `name` of a run, once however often called.
+        """Log a complete folder or file as artifact `name` of a run.
 
         In a folder of this machine the artifact is the same files under a second name.
         """
-        target = run or self.parent
-        if (folder, name) not in target.logged:
-            target.logged.add((folder, name))
-            self._sender.submit(lambda: self._send_artifact(target, folder, name))
 
-    def mark_logged(self, folder: Path) -> None:
-        """Make `is_logged` true of a folder, in later processes too, once all has arrived."""
-        self._sender.submit(lambda: TrackedRun("", folder, self.parent.id, over=True).save_state())
+        def request() -> None:
+            target = run or self.parent
+            place = urlsplit(self._client.get_run(target.id).info.artifact_uri)
+            if place.scheme == "file":
+                link_path(folder, Path(url2pathname(place.path), name))
+            elif folder.is_dir():
+                self._client.log_artifacts(target.id, str(folder), name)
+            else:
+                self._client.log_artifact(target.id, str(folder), name or None)
 
-    def is_logged(self, folder: Path) -> bool:
-        return TrackedRun("", folder).load_state().over
+        self._requests.put(request)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         def request() -> None:
             for name, value in tags.items():
                 self._client.set_tag(self.parent.id, name, value)
 
-        self._sender.submit(request)
+        self._requests.put(request)
 
     def finish(self, status: str = "FINISHED") -> None:
         """End the parent run, and wait a while for what is still to be sent."""
-        self._sender.submit(lambda: self._client.set_terminated(self.parent.id, status=status))
+        self._requests.put(lambda: self._client.set_terminated(self.parent.id, status=status))
         self.close(status)
 
     def close(self, status: str = "FINISHED") -> None:
         """Wait a while for what is still to be sent; the parent run stays as it is."""
-        if not self._sender.close(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS):
+        self._requests.put(None)
+        self._thread.join(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS)
+        if self._thread.is_alive():
             log.warning(
                 "MLflow at %s did not take everything in time; the next run sends the rest",
                 hide_credentials(self.uri),
             )
 
+    def wait_until_sent(self, seconds: float) -> bool:
+        """Wait for all that was asked for so far; return whether it was sent in time."""
+        sent = threading.Event()
+        self._requests.put(sent.set)
+        return sent.wait(seconds)
+
     def build_address(self) -> str:
         """Return the parent run's page; empty until it exists, and where no server shows it."""
         return build_run_address(self.uri, self._experiment_id, self.parent.id)
 
-    def wait_until_sent(self, seconds: float) -> bool:
-        """Wait for all that was submitted so far; return whether it was sent in time."""
-        return self._sender.wait_until_sent(seconds)
+    def _send_requests(self) -> None:
+        """Work off the requests in their order, and send new lines while there is none."""
+        while True:
+            try:
+                request = self._requests.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                if not self._try(self._mirror_followed):
+                    time.sleep(RETRY_SECONDS)
+                continue
+            if request is None:
+                return
+            while not self._try(request):
+                time.sleep(RETRY_SECONDS)
+
+    def _try(self, request: Callable[[], Any]) -> bool:
+        """Return whether a request is over: it passed, or another attempt would fail as well."""
+        try:
+            self._connect()
+            request()
+        except Exception as error:
+            self._failures += 1
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            address, message = hide_credentials(self.uri), hide_credentials(str(error))
+            log.log(level, "MLflow at %s: %s", address, message)
+            is_final = getattr(error, "error_code", "") in FINAL_ERROR_CODES
+            return is_final or isinstance(error, PROGRAM_ERRORS)
+        self._failures = 0
+        return True
 
     def _connect(self) -> None:
         if self._client:
@@ -181,6 +267,12 @@ class Tracking:
         )
         self._client = client
 
+    def _search_runs(self, tags: Mapping[str, str], name: str) -> list[Any]:
+        """Return the info of the runs with these tags and this name."""
+        query = " and ".join(f"tags.`{tag}` = '{value}'" for tag, value in tags.items())
+        found = self._client.search_runs([self._experiment_id], query)
+        return [run.info for run in found if run.info.run_name == name]
+
     def _create_run(
         self,
         run: TrackedRun,
@@ -188,15 +280,20 @@ class Tracking:
         tags: Mapping[str, str],
         dataset: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a run in MLflow, or continue the one that it knows by its id."""
+        """Create a run in MLflow, or continue the one that it has of the same flow run or stage."""
         from mlflow.entities import Dataset, DatasetInput, Param
 
-        if run.id and self._continue_run(run):
-            return
         nested = {"mlflow.parentRunId": self.parent.id} if run is not self.parent else {}
+        key = FINGERPRINT if nested else FLOW_RUN
+        if not run.id and tags.get(key):
+            known = self._search_runs({key: tags[key], **nested}, run.name)
+            run.id = known[0].run_id if known else ""
+        if run.id:
+            self._client.update_run(run.id, status="RUNNING")
+            return
         all_tags = {**tags, **nested, "mlflow.user": os.environ.get("USER", "")}
         created = self._client.create_run(self._experiment_id, tags=all_tags, run_name=run.name)
-        run.id, run.sent = created.info.run_id, {}
+        run.id = created.info.run_id
         values = [Param(name, str(v)[:PARAMETER_CHARACTERS]) for name, v in parameters.items()]
         for start in range(0, len(values), BATCH_PARAMETERS):
             self._client.log_batch(run.id, params=values[start : start + BATCH_PARAMETERS])
@@ -204,70 +301,39 @@ class Tracking:
             source = json.dumps({"uri": dataset["source"]})
             entity = Dataset(dataset["name"], dataset["digest"], "local", source)
             self._client.log_inputs(run.id, [DatasetInput(entity, [])])
-        run.save_state()
 
-    def _continue_run(self, run: TrackedRun) -> bool:
-        """Continue the run of an earlier process under this parent, where MLflow still has it."""
-        from mlflow.exceptions import MlflowException
+    def _begin_run(
+        self, run: TrackedRun, parameters: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> None:
+        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-        try:
-            self._client.update_run(run.id, status="RUNNING")
-        except MlflowException as unknown:
-            if unknown.error_code not in FINAL_ERROR_CODES:
-                raise
-            run.id = ""
-            return False
-        if run is not self.parent:
-            self._client.set_tag(run.id, "mlflow.parentRunId", self.parent.id)
-        return True
+        self._create_run(run, parameters, tags)
+        run.monitor = SystemMetricsMonitor(run.id, resume_logging=True, tracking_uri=self.uri)
+        run.monitor.start()
+        self._followed.append(run)
+
+    def _finish_run(self, run: TrackedRun, status: str) -> None:
+        self._send_lines(run)
+        self._client.set_terminated(run.id, status=status)
+        self._followed = [other for other in self._followed if other is not run]
+        if run.monitor:
+            run.monitor.finish()
 
     def _mirror_followed(self) -> None:
         for run in self._followed:
-            self._mirror_run(run)
+            self._send_lines(run)
 
-    def _mirror_run(self, run: TrackedRun) -> None:
-        """Send the lines that were added.
-
-        Lines that come again, after a resumed job cut its file, were sent already.
-        """
+    def _send_lines(self, run: TrackedRun) -> None:
+        """Send the lines of metrics.jsonl that were added."""
         assert run.folder is not None
-        for name in MIRRORED:
-            lines = read_lines(run.folder / name, run.sent.get(name, 0))
-            if lines:
-                self._send_metrics(run, lines)
-                run.sent[name] = run.sent.get(name, 0) + len(lines)
-                run.save_state()
+        lines = read_metrics(run.folder)[run.sent :]
+        self._send_metrics(run, lines)
+        run.sent += len(lines)
 
-    def _mirror_once(
-        self,
-        run: TrackedRun,
-        folder: Path,
-        parameters: Mapping[str, Any],
-        tags: Mapping[str, str],
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Mirror a folder, unless MLflow has it finished; one that was begun is continued."""
-        query = (
-            f"tags.`mlflow.parentRunId` = '{self.parent.id}' "
-            f"and tags.fingerprint = '{tags['fingerprint']}'"
-        )
-        known = [r.info for r in self._client.search_runs([self._experiment_id], query)]
-        same = [info for info in known if info.run_name == run.name]
-        if any(info.status == "FINISHED" for info in same):
-            return
-        run.id = same[0].run_id if same else ""
-        self._create_run(run, parameters, tags)
-        for name in MIRRORED:
-            self._send_metrics(run, read_lines(folder / name))
-        self._send_metrics(run, [{"step": 0, "time": time.time(), **metrics}])
-        self._client.set_terminated(run.id, status="FINISHED")
-
-    def _send_metrics(self, run: TrackedRun, lines: list[dict[str, Any]]) -> None:
+    def _send_metrics(self, run: TrackedRun, lines: Sequence[Mapping[str, Any]]) -> None:
         """Send every number of the lines; `step` and `time` are each line's place."""
         from mlflow.entities import Metric
 
-        if not run.id:
-            run.load_state()
         metrics = [
             Metric(
                 name.replace("@", "_at_"),
@@ -283,23 +349,3 @@ class Tracking:
         ]
         for start in range(0, len(metrics), BATCH_METRICS):
             self._client.log_batch(run.id, metrics=metrics[start : start + BATCH_METRICS])
-
-    def _send_artifact(self, run: TrackedRun, folder: Path, name: str) -> None:
-        from mlflow.utils.file_utils import local_file_uri_to_path
-        from mlflow.utils.uri import is_local_uri
-
-        place = self._client.get_run(run.id).info.artifact_uri
-        if is_local_uri(place):
-            link_path(folder, Path(local_file_uri_to_path(place), name))
-        elif folder.is_dir():
-            self._client.log_artifacts(run.id, str(folder), name)
-        else:
-            self._client.log_artifact(run.id, str(folder), name or None)
-
-    def _finish_run(self, run: TrackedRun, status: str) -> None:
-        self._mirror_run(run)
-        self._client.set_terminated(run.id, status=status)
-        run.over = status == "FINISHED"
-        run.save_state()
-        if run in self._followed:
-            self._followed.remove(run)

@@ -38,7 +38,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory):
     """Up while the tests run, down after them."""
-    with served.serve(tmp_path_factory.mktemp("servers") / "store") as up:
+    sampling = {"MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "1"}
+    with served.serve(tmp_path_factory.mktemp("servers") / "store", sampling) as up:
         yield up
 
 

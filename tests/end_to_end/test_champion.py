@@ -14,7 +14,7 @@ from model.tracking.registry import Registry
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.served import serve
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 DUMP, REVIEWS = "sample:600", 100
 SHAPE = {"batch": 4, "layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32}

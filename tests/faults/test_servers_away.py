@@ -65,14 +65,16 @@ def flow_states(store):
     return in_database(store, "select state_name from flow_run order by created")
 
 
-def losses(mlflow, store):
+def losses(mlflow):
     """Steps whose loss MLflow has, of the pre-training's run, and that run."""
     from mlflow import MlflowClient
 
     client = MlflowClient(mlflow.url)
-    known = json.loads(next(store.glob("pretraining/*/tracking.json")).read_text())
-    history = client.get_metric_history(known["run_id"], "loss")
-    return sorted(metric.step for metric in history), client.get_run(known["run_id"])
+    experiment = client.get_experiment_by_name("domain-adaptation")
+    runs = client.search_runs([experiment.experiment_id], "status = 'FINISHED'")
+    [run] = [run for run in runs if run.info.run_name == "pretraining"]
+    history = client.get_metric_history(run.info.run_id, "loss")
+    return sorted(metric.step for metric in history), run
 
 
 def test_both_servers_away_for_a_while(tmp_path):
@@ -80,7 +82,7 @@ def test_both_servers_away_for_a_while(tmp_path):
     with both(store) as (prefect, mlflow):
         slow = {"steps": steps, "seconds_a_step": 1, "gate": str(gate)}
         flow = toy(store, prefect, mlflow, {"pretraining": slow})
-        eventually(lambda: list(store.glob("pretraining/*/tracking.json")))
+        eventually(lambda: list(store.glob("pretraining/*/metrics.jsonl")))
         [pid] = eventually(lambda: list(store.glob("pretraining/*/pid")))
         job = read_pid(pid)
         prefect.end()
@@ -95,6 +97,6 @@ def test_both_servers_away_for_a_while(tmp_path):
         assert flow_states(store) == ["Completed"]
         again = toy(store, prefect, mlflow, {"pretraining": {"steps": steps}})
         assert again.wait() == 0, "sends what a slow machine had not sent at the end"
-        seen, run = losses(mlflow, store)
+        seen, run = losses(mlflow)
         assert seen == list(range(1, steps + 1))
         assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)

@@ -113,7 +113,7 @@ def test_a_file_that_is_only_half_written_belongs_to_no_stage(store, corpus):
     """Curves are logged while the stage is published, by another thread."""
     with store.lock_stage(corpus) as folder:
         (folder / "read.txt").write_text("3")
-        with atomic_path(folder / "tracking.json") as half_written:
+        with atomic_path(folder / "notes.json") as half_written:
             half_written.write_text("{}")
             manifest = store.publish(corpus, {})
     assert [file["path"] for file in manifest["files"]] == ["read.txt"]

@@ -37,9 +37,6 @@ HOME = "remote.json"
 STATE_VARIABLE = "AMAZON_ELECTRA_STATE"
 STATE = "~/.amazon-electra"
 SCHEMES = ("s3", "gs")
-REMEMBERED = ("tracking.json", "system.jsonl")
-"""Files of a stage that no manifest lists; they come with its metrics, unless newer ones are here.
-"""
 RENEWALS_TO_SEE = 3
 
 
@@ -122,9 +119,6 @@ class RemotePlace:
             list(pool.map(lambda file: self._download(name, file), missing))
         (folder / MANIFEST).write_bytes(text)
         copies.remember(listed)
-        if any(file["path"] == "metrics.jsonl" for file in listed):
-            for extra in REMEMBERED:
-                self._fetch_extra(name, extra)
 
     @contextmanager
     def hold(self, name: str, on_wait: Callable[[], None]) -> Iterator[None]:
@@ -242,11 +236,6 @@ class RemotePlace:
                 raise damage_error(self.address, name, f"{file['path']} is not there") from None
             if hash_file(part) != file["sha256"]:
                 raise damage_error(self.address, name, f"{file['path']} has another SHA-256")
-
-    def _fetch_extra(self, name: str, extra: str) -> None:
-        target = self.root / name / extra
-        if not target.exists() and (content := self._bucket.read(f"{name}/{extra}")) is not None:
-            target.write_bytes(content)
 
 
 def open_remote_place(address: str, root: Path | None = None) -> RemotePlace:

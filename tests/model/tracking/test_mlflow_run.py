@@ -1,4 +1,4 @@
-"""The mirror into MLflow: where artifacts go, what is sent, addresses, a run that goes on later."""
+"""The mirror into MLflow: where artifacts go, what is sent, addresses, a server that was away."""
 
 import json
 import logging
@@ -7,16 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from flows.servers.health import find_free_port
+from model.tracking import mlflow_run
 from model.tracking.mlflow_client import create_client
-from model.tracking.mlflow_run import Tracking
+from model.tracking.mlflow_run import FINGERPRINT, FLOW_RUN, Tracking
 from model.tracking.registry import Registry
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -29,40 +31,56 @@ def heard(caplog):
     ours.removeHandler(caplog.handler)
 
 
-def finished(tracking):
+def finished(tracking, status="FINISHED"):
     assert tracking.wait_until_sent(PATIENCE_SECONDS)
-    tracking.finish()
+    tracking.finish(status)
     return MlflowClient(tracking.uri)
 
 
-def test_nothing_is_left_where_it_was_started(tmp_path, monkeypatch):
-    place = tmp_path / "somewhere"
+def write_steps(folder, *steps):
+    lines = [json.dumps({"step": step, "time": step, "loss": step / 2}) for step in steps]
+    text = "".join(f"{line}\n" for line in lines) + '{"step": 99, "lo'
+    (folder / "metrics.jsonl").write_text(text)
+
+
+def read_losses(client, run):
+    return [(metric.step, metric.value) for metric in client.get_metric_history(run, "loss")]
+
+
+def test_nothing_is_left_where_it_was_started_and_artifacts_are_no_second_copy(
+    tmp_path, mlflow_uri, monkeypatch
+):
+    place, model = tmp_path / "somewhere", tmp_path / "model"
     place.mkdir()
     monkeypatch.chdir(place)
-    model = tmp_path / "model"
     model.mkdir()
-    (model / "config.json").write_text("{}")
-    tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
+    (model / "weights").write_bytes(b"x" * 1000)
+    tracking = Tracking(mlflow_uri)
     tracking.start("a run", {}, {})
     tracking.log_folder(model, "model")
+    tracking.log_folder(model / "weights", "")
     assert tracking.wait_until_sent(PATIENCE_SECONDS)
-    Registry(tracking.uri).add_version(tracking.parent.id, "model", {"encoder": "x"})
+    Registry(mlflow_uri).add_version(tracking.parent.id, "model", {"encoder": "x"})
     client = finished(tracking)
-    assert [f.path for f in client.list_artifacts(tracking.parent.id)] == ["model"]
+    found = sorted(f.path for f in client.list_artifacts(tracking.parent.id))
+    assert found == ["model", "weights"]
     assert os.listdir(place) == []
-    assert list((tmp_path / "artifacts").rglob("config.json"))
+    artifacts = (tmp_path / "artifacts").rglob("weights")
+    assert [artifact.samefile(model / "weights") for artifact in artifacts] == [True, True]
+    shutil.rmtree(model)
+    shown = client.download_artifacts(tracking.parent.id, "model/weights")
+    assert Path(shown).stat().st_size == 1000, "what MLflow shows outlives the stage"
 
 
-def test_a_run_that_begins_again_is_the_same_one(tmp_path):
+def test_a_flow_run_that_begins_again_is_the_same_one(mlflow_uri):
     ids = []
-    for status in ("SCHEDULED", "FINISHED"):
-        tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
-        tracking.start("a run", {"a": 1}, {}, folder=tmp_path)
-        assert tracking.wait_until_sent(PATIENCE_SECONDS)
-        tracking.finish(status)
+    for flow_run, status in (("one", "SCHEDULED"), ("one", "FINISHED"), ("other", "FINISHED")):
+        tracking = Tracking(mlflow_uri)
+        tracking.start("a run", {"a": 1}, {FLOW_RUN: flow_run})
+        client = finished(tracking, status)
         ids.append(tracking.parent.id)
-        assert MlflowClient(tracking.uri).get_run(ids[0]).info.status == status
-    assert ids[0] == ids[1]
+        assert client.get_run(ids[-1]).info.status == status
+    assert ids[0] == ids[1] != ids[2]
 
 
 KILLED = """
@@ -79,6 +97,7 @@ create_client(sys.argv[1]).search_experiments()
 """
 
 
+@pytest.mark.slow
 def test_a_database_whose_creation_was_killed_is_made_by_the_next_run(tmp_path):
     uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
     (tmp_path / "mlflow").mkdir()
@@ -87,61 +106,10 @@ def test_a_database_whose_creation_was_killed_is_made_by_the_next_run(tmp_path):
     assert create_client(uri).get_experiment_by_name("x") is None
 
 
-def test_what_did_not_arrive_is_not_taken_for_sent(tmp_path, monkeypatch):
-    monkeypatch.setattr("model.tracking.mlflow_run.CLOSE_SECONDS", 0.1)
-    report = tmp_path / "report"
-    report.mkdir()
-    (report / "report.md").write_text("a report")
-    for uri, taken in (
-        (f"http://127.0.0.1:{find_free_port()}", False),
-        (f"sqlite:///{tmp_path}/mlflow.db", True),
-    ):
-        tracking = Tracking(uri)
-        tracking.start("a run", {}, {})
-        tracking.log_folder(report / "report.md", "")
-        tracking.mark_logged(report)
-        assert tracking.wait_until_sent(PATIENCE_SECONDS if taken else 0.5) is taken
-        tracking.finish()
-        assert tracking.is_logged(report) is taken
-
-
-def test_a_folder_is_sent_once_to_each_run(tmp_path):
-    model = tmp_path / "model"
-    model.mkdir()
-    tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
-    tracking.start("a run", {}, {})
-    with tracking.follow_folder("a job", tmp_path, {}, {}) as run:
-        for name in ("weights", "more"):
-            (model / name).write_text(name)
-            tracking.log_folder(model, "model")
-            assert tracking.wait_until_sent(PATIENCE_SECONDS)
-        tracking.log_folder(model, "model", run)
-    client = finished(tracking)
-    sent = [[f.path for f in client.list_artifacts(r.id, "model")] for r in (tracking.parent, run)]
-    assert sent == [["model/weights"], ["model/more", "model/weights"]]
-
-
-def test_an_artifact_on_this_machine_is_no_second_copy(tmp_path):
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "weights").write_bytes(b"x" * 1000)
-    tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
-    tracking.start("a run", {}, {})
-    tracking.log_folder(model, "model")
-    tracking.log_folder(model / "weights", "")
-    client = finished(tracking)
-    artifacts = list((tmp_path / "artifacts").rglob("weights"))
-    assert len(artifacts) == 2
-    assert all(artifact.samefile(model / "weights") for artifact in artifacts)
-    shutil.rmtree(model)
-    shown = client.download_artifacts(tracking.parent.id, "model/weights")
-    assert Path(shown).stat().st_size == 1000, "what MLflow shows outlives the stage"
-
-
 def test_passwords_of_addresses_reach_neither_logs_nor_links(monkeypatch, heard):
     monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 1)  # it waits longer each time
     tracking = Tracking("postgresql+psycopg2://user:pass@word@nowhere/mlflow")
-    tracking._sender.try_request(lambda: None)
+    tracking._try(lambda: None)
     assert "postgresql+psycopg2://nowhere/mlflow" in heard.text
     assert "pass" not in heard.text
     tracking = Tracking("http://user:password@127.0.0.1:9")
@@ -149,22 +117,55 @@ def test_passwords_of_addresses_reach_neither_logs_nor_links(monkeypatch, heard)
     assert tracking.build_address() == "http://127.0.0.1:9/#/experiments/1/runs/1"
 
 
-def test_lines_are_sent_once_and_system_metrics_with_them(tmp_path):
-    """Also where a resumed job has cut its file: the lines that come again were sent already."""
-    metrics, system = tmp_path / "metrics.jsonl", tmp_path / "system.jsonl"
-    system.write_text(json.dumps({"step": 1, "time": 1.0, "system/cpu_percent": 97.5}) + "\n")
+def test_curves_and_the_load_of_the_machine_are_sent_while_a_job_runs(
+    tmp_path, mlflow_uri, monkeypatch
+):
+    """Lines that come again, as a resumed job cut its file, are sent once."""
+    monkeypatch.setattr(mlflow_run, "POLL_SECONDS", 0.1)
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
+    tracking, client = Tracking(mlflow_uri), MlflowClient(mlflow_uri)
+    tracking.start("a run", {}, {})
+    with suppress(ConnectionError), tracking.follow_folder("a job", tmp_path, {}, {}) as first:
+        write_steps(tmp_path, 1, 2)
+        eventually(lambda: first.id and len(read_losses(client, first.id)) == 2)
+        raise ConnectionError("the job failed, and is tried again")
+    write_steps(tmp_path, 1)
+    with tracking.follow_folder("a job", tmp_path, {}, {}) as run:
+        load = "system/cpu_utilization_percentage"
+        eventually(lambda: client.get_metric_history(run.id, load))
+        write_steps(tmp_path, 1, 2, 3)
+    finished(tracking)
+    assert run.id == first.id
+    assert read_losses(client, run.id) == [(1, 0.5), (2, 1.0), (3, 1.5)]
+    made = client.get_run(run.id)
+    assert made.info.status == "FINISHED"
+    assert made.data.tags["mlflow.parentRunId"] == tracking.parent.id
 
-    def write_steps(*steps):
-        lines = [json.dumps({"step": step, "time": step, "loss": step / 2}) for step in steps]
-        metrics.write_text("".join(f"{line}\n" for line in lines) + '{"step": 99, "lo')
 
-    for steps in ((1, 2), (1,), (1, 2, 3)):
-        tracking = Tracking(f"sqlite:///{tmp_path}/mlflow.db")
-        tracking.start("a run", {}, {}, folder=tmp_path / "parent")
-        with tracking.follow_folder("a job", tmp_path, {}, {}) as run:
-            write_steps(*steps)
+def test_what_mlflow_missed_is_mirrored_by_the_next_run_and_once(tmp_path, mlflow_uri, monkeypatch):
+    monkeypatch.setattr(mlflow_run, "CLOSE_SECONDS", 0.1)
+    tags, nested = {FINGERPRINT: "of-the-stage"}, []
+    write_steps(tmp_path, 1, 2)
+    away = Tracking(f"http://127.0.0.1:{find_free_port()}")
+    away.start("a run", {}, {})
+    with away.follow_folder("a job", tmp_path, {}, tags):
+        pass
+    away.finish()
+    assert not away.wait_until_sent(0.1)
+    monkeypatch.setattr(mlflow_run, "CLOSE_SECONDS", PATIENCE_SECONDS)
+    for in_each_parent in (False, False, True):
+        tracking = Tracking(mlflow_uri)
+        tracking.start("a run", {}, {})
+        for _ in range(2):
+            tracking.mirror_folder(
+                "a job", tmp_path, {"steps": 2}, tags, {"test.accuracy": 0.5}, in_each_parent
+            )
         client = finished(tracking)
-    sent = client.get_metric_history(run.id, "loss")
-    assert [(metric.step, metric.value) for metric in sent] == [(1, 0.5), (2, 1.0), (3, 1.5)]
-    [sample] = client.get_metric_history(run.id, "system/cpu_percent")
-    assert (sample.step, sample.value) == (1, 97.5)
+        [experiment] = client.search_experiments(filter_string="name = 'domain-adaptation'")
+        query = f"tags.`{FINGERPRINT}` = 'of-the-stage'"
+        runs = client.search_runs([experiment.experiment_id], query)
+        nested.append(len(runs))
+    assert nested == [1, 1, 2]
+    for run in runs:
+        assert read_losses(client, run.info.run_id) == [(1, 0.5), (2, 1.0)]
+        assert (run.info.status, run.data.metrics["test.accuracy"]) == ("FINISHED", 0.5)

@@ -6,14 +6,14 @@ import pytest
 
 from flows.configuration.comparison import Promotion
 from flows.runner.store import ExistingStage, Store
-from flows.servers.health import find_free_port
-from flows.ui.promotion import (
+from flows.runs.champion import (
     PrefectUnavailable,
     approve_version,
     consider_promotion,
     decide_promotion,
-    find_champion,
+    read_champion,
 )
+from flows.servers.health import find_free_port
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import Registry, RegistryAway
 
@@ -48,14 +48,14 @@ def test_every_named_task_has_to_be_better():
 
 
 @pytest.fixture
-def tracked(tmp_path):
+def tracked(tmp_path, mlflow_uri):
     """A parent run with a model folder as its artifact, made by the name of its encoder;
     `meanwhile` happens in it.
     """
-    uri, store = f"sqlite:///{tmp_path}/mlflow.db", Store(tmp_path / "store")
+    uri, store = mlflow_uri, Store(tmp_path / "store")
 
     def run(encoder, low, meanwhile=lambda: None, store=store):
-        champion = find_champion(uri, store)
+        champion = read_champion(uri, store)
         store.publish(ExistingStage("pretraining", 0, {}, known=encoder), {})
         meanwhile()
         tracking = Tracking(uri, f"file://{tmp_path}/artifacts")
@@ -139,20 +139,20 @@ def test_one_that_was_not_compared_with_the_champion_of_this_moment_does_not_rep
 def test_a_registry_that_does_not_answer_is_not_one_without_a_champion(tmp_path):
     away = f"http://somebody:secret@127.0.0.1:{find_free_port()}"
     with pytest.raises(RegistryAway, match="did not answer for the registry") as told:
-        find_champion(away, Store(tmp_path))
+        read_champion(away, Store(tmp_path))
     assert "secret" not in str(told.value)
     assert isinstance(told.value, ConnectionError), "which tasks try again"
 
 
 @pytest.fixture
-def waited_for(tmp_path, prefect_home):
+def waited_for(tmp_path, mlflow_uri, prefect_home):
     """A registry with a version for which a run waits, and that run."""
     from prefect.client.orchestration import get_client
     from prefect.states import Suspended
 
     from flows.domain_adaptation import domain_adaptation
 
-    registry = Registry(f"sqlite:///{tmp_path}/mlflow.db")
+    registry = Registry(mlflow_uri)
     registry._client.create_registered_model(registry.name)
     version = str(registry._client.create_model_version(registry.name, str(tmp_path)).version)
     deployment = domain_adaptation.to_deployment(name="waits").apply()
@@ -191,8 +191,8 @@ def test_a_run_that_no_longer_waits_is_forgotten(waited_for):
     assert not registry.get_tags(version)["waiting"]
 
 
-def test_a_version_by_its_number_or_by_its_encoder(tmp_path):
-    registry = Registry(f"sqlite:///{tmp_path}/mlflow.db")
+def test_a_version_by_its_number_or_by_its_encoder(tmp_path, mlflow_uri):
+    registry = Registry(mlflow_uri)
     registry._client.create_registered_model(registry.name)
     for encoder in ("ffffff", "eeeeee0", "1aaaaaa", "eeeeee1", "cccccc"):
         registry._client.create_model_version(

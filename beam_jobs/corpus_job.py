@@ -19,9 +19,6 @@ The command adds up what the units say; of a template, which no command waits fo
 from functools import partial
 from typing import Any
 
-from beam_jobs.engine import local_command  # noqa: F401  # before all that imports Beam
-
-# isort: split
 import apache_beam as beam
 
 from beam_jobs.config import CorpusOptions
@@ -37,7 +34,8 @@ from beam_jobs.deduplication import (
     held_out_matches,
     withholding,
 )
-from beam_jobs.engine import beam_options, graph_runner
+from beam_jobs.engine import beam_options
+from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.job.command import main
 from beam_jobs.job.progress import track_progress
 from beam_jobs.job.settings import read_known_options
@@ -48,7 +46,7 @@ DESCRIPTION = "Review dumps to a corpus of clean, distinct sentences; any Beam o
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Make the corpus; return what corpus.json holds, or what was staged."""
-    measure = graph_runner.start_clock()
+    measure = start_clock()
     options, flags = read_known_options(CorpusOptions, argv, "corpus_job", DESCRIPTION)
     corpus = plan.plan_corpus(options, flags)
     engine = beam_options.describe_engine(corpus.engine)
@@ -59,7 +57,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         )
     progress = CorpusProgress(corpus)
     with track_progress(corpus.expected_units * 2, "units", f"corpus ({engine})") as bar:
-        graph_runner.run_beam_graph(
+        run_beam_graph(
             corpus.engine,
             partial(build_corpus_graph, plan=corpus),
             corpus.folders.output,
@@ -75,12 +73,10 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
     """Cut the dump into units, prepare each, find the duplicates of all, write each."""
     counts = (
         pipeline
-        | "List files"
-        >> beam.Create(graph_runner.sort_largest_first(plan.files, lambda file: file.plain_size))
+        | "List files" >> beam.Create(sort_largest_first(plan.files, lambda file: file.plain_size))
         | "Cut files" >> beam.FlatMap(work_units.cut_file, plan.unit_bytes, plan.folders.cuts)
         | "Collect units" >> beam.combiners.ToList()
-        | "Sort units by size"
-        >> beam.FlatMap(graph_runner.sort_largest_first, lambda unit: unit.plain_size)
+        | "Sort units by size" >> beam.FlatMap(sort_largest_first, lambda unit: unit.plain_size)
         | "Spread units" >> beam.Reshuffle()
         | "Prepare units" >> beam.Map(prepare_pass.prepare_unit, plan.preparation)
         | "Collect counts" >> beam.combiners.ToList()
@@ -88,8 +84,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
     punkt = counts | "Train Punkt" >> beam.Map(write_punkt, plan.folders, plan.punkt)
     counts_by_unit = (
         counts
-        | "Sort units by reviews"
-        >> beam.FlatMap(graph_runner.sort_largest_first, lambda unit: unit["prepared"])
+        | "Sort units by reviews" >> beam.FlatMap(sort_largest_first, lambda unit: unit["prepared"])
         | "Key counts by unit" >> beam.Map(lambda unit: (unit["unit"], unit))
     )
     duplicates = search_duplicates(pipeline, counts, plan)
@@ -106,7 +101,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
         )
     )
     if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
-        graph_runner.add_last_step(written, write_totals, plan.without_engine())
+        add_last_step(written, write_totals, plan.without_engine())
 
 
 def search_duplicates(

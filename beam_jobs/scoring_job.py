@@ -15,15 +15,13 @@ import time
 from functools import partial
 from typing import Any
 
-from beam_jobs.engine import local_command  # noqa: F401  # before all that imports Beam
-
-# isort: split
 import apache_beam as beam
 from apache_beam.ml.inference.base import RunInference
 
 from beam_jobs.config import ScoringOptions
 from beam_jobs.corpus import prepare_pass, unit_counts
-from beam_jobs.engine import beam_options, graph_runner
+from beam_jobs.engine import beam_options
+from beam_jobs.engine.run import run_beam_graph
 from beam_jobs.job.command import main
 from beam_jobs.job.progress import track_progress
 from beam_jobs.job.settings import read_known_options
@@ -43,7 +41,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     engine, folders = beam_options.describe_engine(plan.engine), plan.folders
     folders.clear_other_runs(SCORE_FILES)
     with track_progress(plan.expected_units, "units", f"scoring ({engine})") as bar:
-        graph_runner.run_beam_graph(
+        run_beam_graph(
             plan.engine,
             partial(build_scoring_graph, plan=plan),
             folders.output,

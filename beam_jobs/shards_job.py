@@ -17,13 +17,11 @@ The command adds them up; of a template, which no command waits for, a last step
 from functools import partial
 from typing import Any
 
-from beam_jobs.engine import local_command  # noqa: F401  # before all that imports Beam
-
-# isort: split
 import apache_beam as beam
 
 from beam_jobs.config import ShardsOptions
-from beam_jobs.engine import beam_options, graph_runner
+from beam_jobs.engine import beam_options
+from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.job.command import main
 from beam_jobs.job.progress import track_progress
 from beam_jobs.job.settings import read_known_options
@@ -36,13 +34,13 @@ DESCRIPTION = "A corpus to packed sequences of token ids; any Apache Beam option
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     """Make the shards; return what shards.json holds, or what was staged."""
-    measure = graph_runner.start_clock()
+    measure = start_clock()
     options, flags = read_known_options(ShardsOptions, argv, "shards_job", DESCRIPTION)
     plan = plan_shards(options, flags)
     engine, units = beam_options.describe_engine(plan.engine), len(plan.units)
     remove_strays(plan.packing, plan.units)
     with track_progress(units, "units", f"shards ({engine})") as bar:
-        graph_runner.run_beam_graph(
+        run_beam_graph(
             plan.engine,
             partial(build_shards_graph, plan=plan),
             plan.packing.output,
@@ -56,14 +54,14 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PCollection:
     """Pack each unit into a shard, the largest first."""
-    units = graph_runner.sort_largest_first(plan.units, lambda unit: unit.rows)
+    units = sort_largest_first(plan.units, lambda unit: unit.rows)
     packed = (
         pipeline
         | "List units" >> beam.Create(units)
         | "Pack into shards" >> beam.ParDo(PackIntoShards(plan.packing))
     )
     if beam_options.is_staged_only(plan.engine):  # where nobody waits to add up
-        graph_runner.add_last_step(packed, write_totals, plan.without_units())
+        add_last_step(packed, write_totals, plan.without_units())
     return packed
 
 

@@ -19,7 +19,7 @@ from beam_jobs.deduplication import (
     near_duplicates,
 )
 from beam_jobs.deduplication.buckets import Part, count_buckets
-from beam_jobs.engine import graph_runner
+from beam_jobs.engine.run import sort_largest_first
 from beam_jobs.job import storage
 
 SEEN = "seen"
@@ -93,9 +93,7 @@ def find_exact_duplicates(
             for rows_by_unit, kind in zip(found, (copies, known), strict=True):
                 for unit, rows in rows_by_unit.items():
                     kind[unit].append(rows.astype(exact_duplicates.ROW_NUMBER).tobytes())
-    for unit in (
-        c["unit"] for c in graph_runner.sort_largest_first(counts, lambda c: c["prepared"])
-    ):
+    for unit in (c["unit"] for c in sort_largest_first(counts, lambda c: c["prepared"])):
         if unit in copies:
             yield unit, b"".join(copies[unit])
         if unit in known:

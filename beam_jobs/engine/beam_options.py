@@ -13,16 +13,18 @@ Dataflow      --runner DataflowRunner --project … --region … --temp_location
               [--dry_run true]
 a job server  --runner PortableRunner --job_endpoint HOST:PORT --environment_type EXTERNAL
               --environment_config HOST:PORT of a pool of Python workers
-Flink         as a job server, which Beam has for Flink; --flink_master HOST:PORT of the JobManager
-              for the link to the job, --parallelism N
+Flink         as a job server, which Beam has for Flink; --flink_master HOST:PORT of the JobManager,
+              which tells of the job (flink.py), --parallelism N
 """
 
+import argparse
 import atexit
 import logging
 import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from apache_beam.options.pipeline_options import (
@@ -35,27 +37,23 @@ from apache_beam.options.pipeline_options import (
     TestOptions,
 )
 
-from beam_jobs.engine import staged_package
-from beam_jobs.engine.flink_versions import check_flink_of_job
-from beam_jobs.engine.job_server import check_job_server
-from beam_jobs.engine.local_command import LOCAL_RUNNERS
-from beam_jobs.job.errors import UserError
+from beam_jobs.engine import flink, staged_package
+from beam_jobs.job.errors import TransientError, UserError
+
+LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}
+"""Values of --runner that mean FnApiRunner."""
 
 JOB_SERVER_RUNNERS = {"PortableRunner", "FlinkRunner", "SparkRunner"}
 """Their job servers know options that Beam here does not."""
 IMAGE_OPTIONS = ("sdk_container_image", "worker_harness_container_image")
 PACKAGE_OPTIONS = ("setup_file", "extra_package", *IMAGE_OPTIONS)
 """Options of Beam by which a user says what the workers install."""
-SMALL_BYTES = 24_000_000
-"""Up to this, a job stays in one process. On two idle cores a second worker saves nothing at 8 MB
-(10,000 reviews), a twentieth of the time at 16 MB for a third more CPU time, and a sixth of it at
-25 MB for a fifth more (tests/bench/peers/data_path.py --reviews 10000 20000 30000).
-"""
-
+SMALL_BYTES = 50_000_000
+"""Up to this a job stays in one process: a second worker takes longer to start than it saves."""
 JOB_SECONDS = 365 * 24 * 3600
 """Beam's --job_server_timeout, if the user gives none. On a job server that names a job as its
 preparation, as Beam's own does, it ends the stream of the job's states too, after 300 s, and the
-job with it. job_server.watch_job_server notices a server that gives no answer.
+job with it.
 """
 
 
@@ -64,12 +62,11 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
 
     Raises UserError for a runner or option that Beam does not know.
     """
-    silence_beam()
-    flags = (
-        [*flags, "--no_save_main_session"]
-        if not any("save_main_session" in f for f in flags)
-        else flags
-    )
+    # Beam logs what it raises too, and warns about clients of clouds that nobody asked for
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    logging.getLogger("root").setLevel(logging.ERROR)
+    if not any("save_main_session" in flag for flag in flags):
+        flags = [*flags, "--no_save_main_session"]
     options = PipelineOptions(flags)
     standard = options.view_as(StandardOptions)
     if standard.runner not in LOCAL_RUNNERS:
@@ -78,7 +75,6 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
         if not is_given(flags, "job_server_timeout"):
             options.view_as(PortableOptions).job_server_timeout = JOB_SECONDS
         check_job_server(options)
-        check_flink_of_job(options)
     else:
         check_option_names(flags)
     if standard.runner in LOCAL_RUNNERS:
@@ -89,9 +85,7 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
             )
         standard.runner = "FnApiRunner"
         choose_local_mode(options, flags, input_bytes)
-    if standard.runner == "DataflowRunner" and not any(
-        is_given(flags, name) for name in PACKAGE_OPTIONS
-    ):
+    if is_dataflow(options) and not any(is_given(flags, name) for name in PACKAGE_OPTIONS):
         folder = Path(tempfile.mkdtemp(prefix="beam-jobs-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         options.view_as(SetupOptions).setup_file = str(staged_package.write_package(folder))
@@ -104,6 +98,17 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
 def is_local(options: PipelineOptions) -> bool:
     """Return whether the graph runs in this process and its children."""
     return options.view_as(StandardOptions).runner == "FnApiRunner"
+
+
+def is_dataflow(options: PipelineOptions) -> bool:
+    """Return whether Dataflow runs the graph."""
+    return options.view_as(StandardOptions).runner == "DataflowRunner"
+
+
+def has_worker_processes(options: PipelineOptions) -> bool:
+    """Return whether the graph runs in local processes beside this one."""
+    mode = options.view_as(DirectOptions).direct_running_mode
+    return is_local(options) and mode == "multi_processing"
 
 
 def has_job_server(options: PipelineOptions) -> bool:
@@ -141,13 +146,6 @@ def choose_local_mode(options: PipelineOptions, flags: list[str], input_bytes: i
         direct.direct_num_workers = 1
 
 
-def count_processes(options: PipelineOptions) -> int:
-    """Return how many local worker processes there will be; 0 if the graph runs in this one."""
-    direct = options.view_as(DirectOptions)
-    has_processes = is_local(options) and direct.direct_running_mode == "multi_processing"
-    return direct.direct_num_workers if has_processes else 0
-
-
 def is_given(flags: list[str], name: str) -> bool:
     """Return whether an option is among the flags; Beam takes some with hyphens too."""
     return any(f.split("=", 1)[0].replace("-", "_") == f"__{name}" for f in flags)
@@ -166,18 +164,35 @@ def check_runner_name(runner: str) -> None:
 
 def check_option_names(flags: list[str]) -> None:
     """Refuse options that Beam does not know: it would drop them, and a slip go unnoticed."""
-    known: set[str] = set()
+    unknown: list[str] = []
 
-    def collect(parser) -> None:
-        known.update(option for action in parser._actions for option in action.option_strings)
+    def parse(parser: argparse.ArgumentParser) -> None:
+        unknown.extend(parser.parse_known_args(flags)[1])
 
-    PipelineOptions(flags).get_all_options(add_extra_args_fn=collect)
-    for flag in flags:
-        if flag.startswith("-") and flag.split("=", 1)[0] not in known:
-            name = flag.split("=", 1)[0]
-            raise UserError(
-                f"unknown option {name}: neither of this job (--help) nor of Apache Beam"
-            )
+    PipelineOptions(flags).get_all_options(add_extra_args_fn=parse)
+    if unknown:
+        name = unknown[0].partition("=")[0]
+        raise UserError(f"unknown option {name}: neither of this job (--help) nor of Apache Beam")
+
+
+def check_job_server(options: PipelineOptions) -> None:
+    """Raise an error in one line if no job server can take the graph, or if the Flink behind it has
+    Beam's jars of another version.
+    """
+    runner = options.view_as(StandardOptions).runner
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if runner == "FlinkRunner" and not endpoint and not shutil.which("java"):
+        raise UserError(
+            "--runner FlinkRunner: starts a job server in Java, and there is no java on PATH; "
+            "install Java 17, or start the job server elsewhere and give --runner PortableRunner "
+            "--job_endpoint HOST:PORT"
+        )
+    if endpoint and endpoint != "embed":
+        flink.check_job_server(endpoint, "--job_endpoint")
+    address = flink.find_address(options)
+    if address and "://" not in address:
+        with suppress(TransientError):  # it is away: the job server may reach it all the same
+            flink.check_cluster(address, "--flink_master")
 
 
 def describe_engine(options: PipelineOptions) -> str:
@@ -187,14 +202,3 @@ def describe_engine(options: PipelineOptions) -> str:
         return runner
     direct = options.view_as(DirectOptions)
     return f"{runner}, {direct.direct_running_mode}, {direct.direct_num_workers} worker(s)"
-
-
-def silence_beam() -> None:
-    """Silence Beam: it logs what it raises too, and warns about GCS support nobody asked for."""
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-    logging.getLogger("root").setLevel(logging.ERROR)
-    # says where the job is seen, which the flow links to
-    dataflow = logging.getLogger("apache_beam.runners.dataflow")
-    if not dataflow.handlers:
-        dataflow.addHandler(logging.StreamHandler())
-    dataflow.setLevel(logging.INFO)

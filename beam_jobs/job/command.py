@@ -5,7 +5,6 @@ sysexits.h) failed by what another attempt may mend, 130 interrupted, 143 ended 
 """
 
 import ctypes
-import errno
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from beam_jobs.job.errors import (
+    DISK_FULL,
     JobFailed,
     TransientError,
     UserError,
@@ -25,7 +25,6 @@ from beam_jobs.job.errors import (
 )
 
 USER_ERROR = 2
-DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
 
 

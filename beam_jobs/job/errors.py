@@ -2,6 +2,8 @@
 which errors of others another attempt may not meet.
 """
 
+import errno
+
 NETWORK_ERRORS = {
     "BrokenPipeError",
     "ChunkedEncodingError",
@@ -36,6 +38,7 @@ ProxyError. By name, as a job in another process or on another host tells no mor
 """
 AWAY_STATUSES = {408, 429, *range(500, 600)}
 """Answers of a server that may answer a later request."""
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class UserError(ValueError):

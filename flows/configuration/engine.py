@@ -12,7 +12,7 @@ WORKER_IDLE_MILLISECONDS = 10_000
 waits longer before it starts tasks again (deploy/flink/config.yaml): it would get a dead one.
 """
 REQUIRED = {
-    "flink": ("job_endpoint",),
+    "flink": ("job_endpoint", "flink_master"),
     "dataflow": ("project", "region", "temp_location"),
 }
 
@@ -56,8 +56,8 @@ class Engine(Section):
     flink_master: str = Field(
         default="",
         pattern=HOST_AND_PORT,
-        description="Of flink: HOST:PORT of the JobManager's REST address, for the link to the "
-        "job, the number of slots and to cancel the job with its run; empty: none of them",
+        description="Of flink: HOST:PORT of the JobManager's REST address, which tells how the job "
+        "is and cancels it with its run",
         json_schema_extra=_needs("flink"),
     )
     project: str = Field(
@@ -106,7 +106,7 @@ class Engine(Section):
                 *["--runner", "PortableRunner", "--job_endpoint", self.job_endpoint],
                 *["--environment_type", "EXTERNAL", "--environment_config", self.worker_address],
                 *["--environment_cache_millis", str(WORKER_IDLE_MILLISECONDS)],
-                *(["--flink_master", self.flink_master] if self.flink_master else []),
+                *["--flink_master", self.flink_master],
                 *(["--parallelism", str(self.workers)] if self.workers else []),
             ]
         return [

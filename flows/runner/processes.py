@@ -7,7 +7,6 @@ beam_jobs/job/guard.py.
 
 import json
 import os
-import re
 import resource
 import signal
 import subprocess
@@ -33,11 +32,6 @@ TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
 """Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and
 ends so again.
 """
-JOB_PAGE = re.compile(rb"https://console\.cloud\.google\.com/dataflow/jobs/\S+|(?<=^JOB )http\S+")
-"""What Beam logs when it has started a job on Dataflow
-(apache_beam/runners/dataflow/internal/apiclient.py), and what our jobs report of other engines.
-"""
-
 Progress = dict[str, Any]
 
 _living: set["Child"] = set()
@@ -232,8 +226,8 @@ class Child:
                     if line.startswith(b"PROGRESS "):
                         with suppress(ValueError):
                             yield json.loads(line.removeprefix(b"PROGRESS "))
-                    elif address := JOB_PAGE.search(line):
-                        yield {"link": address[0].decode()}
+                    elif line.startswith(b"JOB "):  # beam_jobs.job.progress.announce_job
+                        yield {"link": line.removeprefix(b"JOB ").decode()}
                 if ended:
                     return
                 time.sleep(POLL_SECONDS)

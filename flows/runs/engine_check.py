@@ -18,31 +18,12 @@ def check_engine(parameters: Parameters) -> None:
 
 def _check_flink(engine: Engine) -> None:
     """Ask the job server whether it is one, and the JobManager for its slots and versions."""
-    from beam_jobs.engine import (  # Beam: seconds, for other runs nothing
-        flink_jobs,
-        flink_versions,
-        job_server,
-    )
+    from beam_jobs.engine import flink  # Beam: seconds, for other runs nothing
 
     for name in ("job_endpoint", "flink_master"):
-        if address := getattr(engine, name):
-            check_host(f"http://{address}", f"engine.{name}")
-    job_server.ask_job_server(engine.job_endpoint, "engine.job_endpoint")
-    if not engine.flink_master:
-        return
-    overview = flink_jobs.read_flink_overview(engine.flink_master, "engine.flink_master")
-    slots = int(overview["slots-total"])
-    if slots == 0:
-        raise UserError(
-            f"engine.flink_master {engine.flink_master}: the cluster has no slot; start a "
-            "TaskManager"
-        )
-    if engine.workers > slots:
-        raise UserError(
-            f"engine.workers={engine.workers}: the cluster at {engine.flink_master} has {slots} "
-            "slots"
-        )
-    flink_versions.check_flink_versions(engine.flink_master, "engine.flink_master")
+        check_host(f"http://{getattr(engine, name)}", f"engine.{name}")
+    flink.check_job_server(engine.job_endpoint, "engine.job_endpoint")
+    flink.check_cluster(engine.flink_master, "engine.flink_master", max(1, engine.workers))
 
 
 def _check_dataflow(parameters: Parameters) -> None:

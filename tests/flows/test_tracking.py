@@ -9,14 +9,7 @@ from beam_jobs.job.hosts import OTHER_ROUTE
 from flows.runner.processes import start_child
 
 
-def test_the_address_of_a_job_on_dataflow_is_found_in_what_beam_logs(tmp_path):
-    address = "https://console.cloud.google.com/dataflow/jobs/us-central1/2026-01-01_00_00_00-123?project=p"
-    said = f"INFO:root:To access the Dataflow monitoring console, please navigate to {address}"
-    code = f"import sys; print({said!r}, file=sys.stderr)"
-    assert list_links(code, tmp_path) == [{"link": address}]
-
-
-def test_the_address_of_a_job_on_another_engine_is_what_our_jobs_report(tmp_path):
+def test_the_address_of_a_job_on_an_engine_is_what_our_jobs_report(tmp_path):
     address = "http://jobmanager:8081/#/job/running/1f/overview"
     code = f"from beam_jobs.job.progress import announce_job; announce_job({address!r})"
     assert list_links(code, tmp_path) == [{"link": address}]

@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import psutil
 
 from tests.patience import eventually
@@ -13,6 +16,16 @@ from tests.patience import eventually
 ROOT = Path(__file__).parents[3]
 SERVER = "apache_beam.runners.portability.local_job_service_main"
 POOL = "apache_beam.runners.worker.worker_pool_main"
+
+
+@contextmanager
+def serve_grpc() -> Iterator[str]:
+    """Yield the address of a gRPC server, which is all that is asked of a job server beforehand."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"localhost:{port}"
+    server.stop(None)
 
 
 @contextmanager

@@ -2,49 +2,51 @@
 
 import json
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 class Flink:
-    """Its address, and what it was asked."""
+    """Its address, its jobs, and what it was asked."""
 
-    def __init__(self, address: str):
+    def __init__(self, address: str, jobs: Sequence[str]):
         self.address = address
         self.asked: list[str] = []
+        self.jobs = [
+            {"jid": str(i), "name": name, "start-time": i, "state": "RUNNING"}
+            for i, name in enumerate(jobs, start=1)
+        ]
+        self.stacktrace = ""
+        """Of the newest failure of every job."""
+
+    def list_cancelled(self) -> list[str]:
+        return [word.split("/")[2].partition("?")[0] for word in self.asked if "PATCH" in word]
 
 
 @contextmanager
 def serve_flink(
-    slots: int,
-    jobs: Sequence[str] = (),
-    version: str = "1.19.3",
-    jars: Sequence[str] = (),
-    over: Collection[str] = (),
+    slots: int, jobs: Sequence[str] = (), version: str = "1.19.3", jars: Sequence[str] = ()
 ) -> Iterator[Flink]:
     """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names and
-    starts, those in `over` have finished, and `jars` are the JobManager's.
+    starts, and `jars` are the JobManager's.
     """
-    listed = [
-        {
-            "jid": str(i),
-            "name": name,
-            "start-time": i,
-            "state": "FINISHED" if str(i) in over else "RUNNING",
-        }
-        for i, name in enumerate(jobs, start=1)
-    ]
-    answers = {
-        "/overview": {"slots-total": slots, "flink-version": version},
-        "/jobs/overview": {"jobs": listed},
-        "/jobmanager/environment": {"classpath": [f"/opt/flink/lib/{jar}" for jar in jars]},
-    }
+
+    def answer(path: str) -> dict[str, Any]:
+        if path.endswith("/exceptions"):
+            entries = [{"stacktrace": flink.stacktrace}] if flink.stacktrace else []
+            return {"exceptionHistory": {"entries": entries}}
+        return {
+            "/overview": {"slots-total": slots, "flink-version": version},
+            "/jobs/overview": {"jobs": flink.jobs},
+            "/jobmanager/environment": {"classpath": [f"/opt/flink/lib/{jar}" for jar in jars]},
+        }.get(path, {})
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             flink.asked.append(f"{self.command} {self.path}")
-            body = json.dumps(answers.get(self.path, {})).encode()
+            body = json.dumps(answer(self.path)).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -55,7 +57,7 @@ def serve_flink(
         def log_message(self, *words: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        flink = Flink(f"localhost:{server.server_port}")
+        flink = Flink(f"localhost:{server.server_port}", jobs)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield flink
         server.shutdown()

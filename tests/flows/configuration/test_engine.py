@@ -9,7 +9,11 @@ from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.runner.store import Store
 
-FLINK = ("engine.kind=flink", "engine.job_endpoint=jobs:8099")
+FLINK = (
+    "engine.kind=flink",
+    "engine.job_endpoint=jobs:8099",
+    "engine.flink_master=manager:8081",
+)
 DATAFLOW = (
     "engine.kind=dataflow",
     "engine.project=p-1",
@@ -37,7 +41,8 @@ def list_words(folder, label, *settings):
         (
             (*FLINK, "engine.workers=8", "corpus.workers=3"),
             "--runner PortableRunner --job_endpoint jobs:8099 --environment_type EXTERNAL "
-            "--environment_config localhost:50000 --environment_cache_millis 10000 --parallelism 8",
+            "--environment_config localhost:50000 --environment_cache_millis 10000 "
+            "--flink_master manager:8081 --parallelism 8",
         ),
         (
             (*DATAFLOW, "engine.workers=84"),
@@ -65,6 +70,7 @@ def test_the_engine_decides_no_fingerprint(tmp_path):
     ("settings", "words"),
     [
         (("engine.kind=flink",), "engine.kind=flink needs engine.job_endpoint"),
+        (FLINK[:2], "engine.kind=flink needs engine.flink_master"),
         (DATAFLOW[:3], "engine.kind=dataflow needs engine.temp_location"),
         ((*FLINK, "engine.region=x"), "region"),
         (("engine.job_endpoint=jobs:8099",), "job_endpoint"),

@@ -184,7 +184,10 @@ def test_an_engines_workers_write_to_the_bucket_and_what_they_made_is_published(
 
 def test_jobs_of_an_engine_are_given_addresses(open_host, tmp_path):
     """Those of this machine are given its copies."""
-    engine = ("engine.kind=flink", "engine.job_endpoint=localhost:8099")
+    engine = (
+        *("engine.kind=flink", "engine.job_endpoint=localhost:8099"),
+        "engine.flink_master=localhost:8081",
+    )
     remote, local = open_host("here"), Store(tmp_path / "local")
 
     def list_words(store, settings):

@@ -1,0 +1,238 @@
+"""Runs a Beam graph so that it always ends, here or on an engine elsewhere.
+
+Beam's calls block, so the graph runs in a thread of its own while this one looks at what is done.
+FnApiRunner waits for ever for a worker process that a signal has killed; only the thread of Beam
+that started it notices, and ends with an exception: that ends the job. Who stops waiting for an
+engine elsewhere, because the run was cancelled or a server is gone, cancels its job too.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import apache_beam as beam
+import grpc
+import psutil
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.runners.runner import PipelineState
+
+from beam_jobs.engine import beam_options, flink
+from beam_jobs.engine.failures import AGAIN, describe_failure, translate_error
+from beam_jobs.engine.flink import FlinkJob
+from beam_jobs.engine.worker_check import add_worker_check, leave_probe
+from beam_jobs.job.errors import JobFailed, TransientError, is_network_error
+from beam_jobs.job.progress import announce_job
+
+POLL_SECONDS = 0.5
+POLL_PAUSE, MOST_POLL_PAUSE = 100, 60.0
+"""After a look at what is done the next waits so many times as long as it took, at most so many
+seconds: listing a store's folders of many units takes CPU time beside the workers'."""
+NOTICE_SECONDS = 2.0
+"""Time for the runner to end by itself once one of its threads has died."""
+CANCEL_SECONDS = 10.0
+"""Until the engine has the job that is to be cancelled: the guard's grace is 15 s."""
+
+
+class GraphThread(threading.Thread):
+    """Runs a pipeline to its end; `result` is Beam's, `error` what it raised."""
+
+    def __init__(self, pipeline: beam.Pipeline, waits: bool) -> None:
+        super().__init__(name="graph", daemon=True)
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.is_submitted = threading.Event()
+        self._pipeline, self._waits = pipeline, waits
+
+    def run(self) -> None:
+        try:
+            self.result = self._pipeline.run()
+            self.is_submitted.set()
+            if self._waits:
+                self.result.wait_until_finish()
+        except BaseException as error:
+            self.error = error
+
+
+def run_beam_graph(
+    options: PipelineOptions,
+    build: Callable[[beam.Pipeline], Any],
+    output: str,
+    poll: Callable[[], None] = lambda: None,
+) -> None:
+    """Build and run a graph that writes to `output`. `poll` is called twice a second, or less often
+    where it takes long.
+    """
+    if beam_options.has_job_server(options):
+        flink.name_job(options, output)
+    look = space_out(poll)
+    with ExitStack() as stack:
+        pipeline = beam.Pipeline(options=options)
+        if beam_options.has_workers_elsewhere(options):
+            add_worker_check(pipeline, stack.enter_context(leave_probe(output)))
+        build(pipeline)
+        graph = GraphThread(pipeline, waits=not beam_options.is_staged_only(options))
+        if beam_options.has_worker_processes(options):
+            run_with_processes(graph, look)
+        elif beam_options.is_local(options):
+            graph.start()
+            while graph.is_alive():
+                graph.join(POLL_SECONDS)
+                look()
+            if graph.error:
+                raise translate_error(graph.error) or graph.error
+        else:
+            run_elsewhere(graph, options, look)
+
+
+def space_out(poll: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that polls where it is time to. A store that is away, which the workers
+    wait for, ends no job.
+    """
+    next_poll = 0.0
+
+    def look() -> None:
+        nonlocal next_poll
+        if (began := time.monotonic()) < next_poll:
+            return
+        try:
+            poll()
+        except Exception as error:  # each store's package has exceptions of its own
+            if not is_network_error(error):
+                raise
+        took = time.monotonic() - began
+        next_poll = began + min(POLL_PAUSE * took, MOST_POLL_PAUSE)
+
+    return look
+
+
+def run_with_processes(graph: GraphThread, look: Callable[[], None]) -> None:
+    """Run a graph on Beam's local worker processes; raise TransientError where one dies."""
+    died: list[BaseException] = []
+    has_died = threading.Event()
+    others = set(psutil.Process().children(recursive=True))
+
+    def notice_death(args: threading.ExceptHookArgs) -> None:
+        # an RpcError says that a thread which reads from a worker lost its connection
+        if args.exc_value and not isinstance(args.exc_value, grpc.RpcError):
+            died.append(args.exc_value)
+            has_died.set()
+
+    usual_hook, threading.excepthook = threading.excepthook, notice_death
+    try:
+        graph.start()
+        while graph.is_alive() and not died:
+            graph.join(POLL_SECONDS)
+            look()
+        graph.join(NOTICE_SECONDS)
+        if graph.error and (known := translate_error(graph.error)):
+            raise known
+        if graph.error:  # of a lost connection, maybe, before the death of its worker is noticed
+            has_died.wait(NOTICE_SECONDS)
+        if died and not graph.result:
+            raise TransientError(f"{died[0]}; {AGAIN}")
+        if graph.error:
+            raise graph.error
+        threading.excepthook = usual_hook  # else it stays: the runner's threads go on dying
+    finally:
+        if threading.excepthook is notice_death:
+            for process in set(psutil.Process().children(recursive=True)) - others:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+def run_elsewhere(graph: GraphThread, options: PipelineOptions, look: Callable[[], None]) -> None:
+    """Run a graph on an engine elsewhere; cancel its job where it does not end well."""
+    address = flink.find_address(options) if beam_options.has_job_server(options) else ""
+    job = FlinkJob(address, str(options.view_as(GoogleCloudOptions).job_name)) if address else None
+    is_announced = not beam_options.is_dataflow(options) or beam_options.is_staged_only(options)
+    graph.start()
+    try:
+        while graph.is_alive():
+            graph.join(POLL_SECONDS)
+            look()
+            if graph.is_submitted.is_set() and not is_announced:
+                announce_dataflow_job(options, graph.result.job_id())
+                is_announced = True
+            if graph.is_alive() and job and job.has_finished():
+                return
+        if graph.error:
+            raise explain_error(graph, job)
+    except BaseException:
+        cancel_job(graph, job)
+        raise
+
+
+def announce_dataflow_job(options: PipelineOptions, job: str) -> None:
+    cloud = options.view_as(GoogleCloudOptions)
+    announce_job(
+        f"https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{job}?project={cloud.project}"
+    )
+
+
+def explain_error(graph: GraphThread, job: FlinkJob | None) -> BaseException:
+    """Return why a graph that an engine was to run ended with an error; raise what Flink tells."""
+    error = graph.error
+    assert error
+    if isinstance(error, grpc.RpcError):
+        said = error.details() if isinstance(error, grpc.Call) else error
+        return TransientError(f"the engine's job server went away: {said}; {AGAIN}")
+    if graph.result is None:
+        return translate_error(error) or error
+    if job:
+        job.raise_failure()
+    with suppress(Exception):  # the engine may be away
+        if graph.result.state == PipelineState.CANCELLED:
+            return JobFailed("the job was cancelled on the engine")
+    return describe_failure(str(error))
+
+
+def cancel_job(graph: GraphThread, job: FlinkJob | None) -> None:
+    """Cancel the job on its engine, within CANCEL_SECONDS. Beam waits for ever for the answer of a
+    job server whose host is gone.
+    """
+    deadline = time.monotonic() + CANCEL_SECONDS
+
+    def cancel() -> None:
+        if graph.is_alive():
+            graph.is_submitted.wait(CANCEL_SECONDS)
+        with suppress(Exception):  # it is over, or the engine is away
+            graph.result.cancel()
+
+    asking = threading.Thread(target=cancel, daemon=True)
+    asking.start()
+    if job:
+        job.cancel(CANCEL_SECONDS)
+    asking.join(max(0.0, deadline - time.monotonic()))
+
+
+def start_clock() -> Callable[[], dict[str, Any]]:
+    """Return a function that returns the seconds since, and the CPU seconds of this process and of
+    its children that are over.
+    """
+    started, cpu = time.monotonic(), sum(os.times()[:4])
+    return lambda: {
+        "seconds": round(time.monotonic() - started, 3),
+        "cpu_seconds": round(sum(os.times()[:4]) - cpu, 3),
+    }
+
+
+def add_last_step(units: beam.PCollection, write_totals: Callable[..., None], plan: Any) -> None:
+    """Let the graph of a template, which no command waits for, end with `write_totals(number of
+    units, plan)`.
+    """
+    _ = (
+        units
+        | "Count units" >> beam.combiners.Count.Globally()
+        | "Write totals" >> beam.Map(write_totals, plan)
+    )
+
+
+def sort_largest_first(things: Iterable[Any], size: Callable[[Any], int]) -> list[Any]:
+    """Return things with the largest first.
+
+    FnApiRunner deals elements out to its workers in turn, in this order: each gets as much to do.
+    """
+    return sorted(things, key=size, reverse=True)

@@ -1,0 +1,70 @@
+"""How an engine is chosen, and what is refused before a graph is made."""
+
+import pytest
+from apache_beam.options.pipeline_options import DirectOptions, PortableOptions, StandardOptions
+
+from beam_jobs.engine import beam_options
+from beam_jobs.job.errors import TransientError, UserError
+from tests.beam_jobs.engine.job_servers import serve_grpc
+from tests.beam_jobs.engine.rest import serve_flink
+
+
+def test_direct_runner_is_resolved_and_said_so(capsys):
+    found = beam_options.resolve_beam_options(
+        ["--runner=DirectRunner", "--direct_num_workers=3"], 0
+    )
+    assert found.view_as(StandardOptions).runner == "FnApiRunner"
+    assert beam_options.describe_engine(found) == "FnApiRunner, multi_processing, 3 worker(s)"
+    assert "DirectRunner is resolved to FnApiRunner" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("input_bytes", "small"), [(1_000, True), (1_000_000_000, False)])
+def test_small_inputs_stay_in_one_process(monkeypatch, input_bytes, small):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    direct = beam_options.resolve_beam_options([], input_bytes).view_as(DirectOptions)
+    assert (direct.direct_running_mode == "in_memory") is small
+    assert direct.direct_num_workers == (1 if small else 2)
+
+
+def test_unknown_options_are_refused_but_passed_to_job_servers():
+    for words in (["--ouput=x"], ["--ouput", "x"], ["--direct_num_worker=2"]):
+        with pytest.raises(UserError, match=f"unknown option {words[0].partition('=')[0]}: "):
+            beam_options.resolve_beam_options(words, 0)
+    with serve_grpc() as address:
+        words = ["--runner=FlinkRunner", f"--job_endpoint={address}", "--unknown_here=3"]
+        found = beam_options.resolve_beam_options(words, 0)
+    assert found.view_as(StandardOptions).runner == "FlinkRunner"
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ([], beam_options.JOB_SECONDS),
+        (["--job_server_timeout=1"], 1),
+        (["--job-server-timeout", "2"], 2),
+    ],
+)
+def test_a_job_may_take_longer_than_the_job_server_to_answer(given, seconds):
+    words = ["--runner=PortableRunner", "--job_endpoint=embed", *given]
+    found = beam_options.resolve_beam_options(words, 0)
+    assert found.view_as(PortableOptions).job_server_timeout == seconds
+
+
+def test_a_job_server_or_a_cluster_that_does_not_fit_is_told_before_a_job_is_sent():
+    with pytest.raises(TransientError, match="--job_endpoint localhost:1 cannot be reached: "):
+        beam_options.resolve_beam_options(
+            ["--runner=PortableRunner", "--job_endpoint=localhost:1"], 0
+        )
+    with serve_grpc() as address:
+        words = ["--runner=PortableRunner", f"--job_endpoint={address}"]
+        with serve_flink(2, jars=["beam-runners-flink-1.19-2.50.0.jar"]) as flink:
+            given = [*words, f"--flink_master={flink.address}"]
+            with pytest.raises(UserError, match=r"^--flink_master \S+: .* is of Beam 2\.50"):
+                beam_options.resolve_beam_options(given, 0)
+        beam_options.resolve_beam_options(given, 0)  # Flink is away
+
+
+def test_a_runner_that_starts_a_server_in_java_needs_java(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="there is no java on PATH; install Java 17, or "):
+        beam_options.resolve_beam_options(["--runner=FlinkRunner"], 0)

@@ -1,0 +1,151 @@
+"""The same bytes from local processes and from a job server's workers; and the end of a job whose
+engine or store goes away.
+"""
+
+import os
+import socket
+import time
+from contextlib import nullcontext
+
+import apache_beam as beam
+import grpc
+import pytest
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
+from beam_jobs import corpus_job
+from beam_jobs.engine import beam_options, run
+from beam_jobs.job.errors import TransientError, UserError
+from tests.beam_jobs.dumps import digests, review, run_job, text_of, write_lines
+from tests.beam_jobs.engine.job_servers import start_job_server, start_pool
+from tests.beam_jobs.engine.rest import serve_flink
+from tests.beam_jobs.engine.test_flink import USER_ERROR
+
+NEAR = ("--near_duplicates", "0.8", "--punkt_sample_bytes", "50000")
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory):
+    """Files of different sizes with copies across them, and one near-duplicate in each."""
+    folder = tmp_path_factory.mktemp("dump")
+    for k in range(5):
+        records = [review(i, reviewerID=f"{k}-{i}") for i in range(100 * k, 100 * k + 150 + 40 * k)]
+        write_lines(
+            folder / f"{'edcba'[k]}.json",
+            [*records, review(k, text_of(7, 9) + " Truly." * k), "{broken"],
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(dump, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("in_memory")
+    result = run_job(folder, "--input", dump, *NEAR)
+    assert result["units"] == 5
+    assert result["dropped"].keys() == {"broken JSON", "duplicate", "near duplicate"}
+    return digests(folder)
+
+
+def test_the_same_bytes_from_two_processes(dump, expected, tmp_path):
+    run_job(tmp_path, "--input", dump, *NEAR, mode="multi_processing")
+    assert digests(tmp_path) == expected
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with start_job_server(tmp_path_factory.mktemp("server")) as (_, port):
+        yield port
+
+
+def test_the_same_bytes_from_workers_of_a_pool(dump, expected, tmp_path, server):
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    with start_pool(tmp_path / "pool", port):
+        words = ["--runner=PortableRunner", f"--job_endpoint=localhost:{server}"]
+        words += ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
+        output = tmp_path / "out"
+        corpus_job.run(["--input", str(dump), *NEAR, *words, "--output", str(output)])
+    assert digests(output) == expected
+    assert [p.name for p in output.iterdir() if p.name.startswith((".", "_"))] == []
+
+
+def run_waiting_graph(folder, server, poll=lambda: None, *flags):
+    """Run a graph on a job server that begins and does not end before the block's folder has a file
+    `end`; `poll` is called once it has begun.
+    """
+    begun, end = folder / "begun", folder / "end"
+
+    def wait(paths):
+        open(paths[0], "w").close()
+        while not os.path.exists(paths[1]):
+            time.sleep(0.05)
+
+    def build(pipeline):
+        _ = pipeline | beam.Create([(str(begun), str(end))]) | beam.Map(wait)
+
+    words = ["--runner=PortableRunner", f"--job_endpoint=localhost:{server}"]
+    options = beam_options.resolve_beam_options([*words, "--environment_type=LOOPBACK", *flags], 0)
+    try:
+        run.run_beam_graph(options, build, str(folder), lambda: poll() if begun.exists() else None)
+    finally:
+        end.touch()
+
+
+def read_states(server):
+    with grpc.insecure_channel(f"localhost:{server}") as channel:
+        service = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        jobs = service.GetJobs(beam_job_api_pb2.GetJobsRequest()).job_info
+        return [beam_job_api_pb2.JobState.Enum.Name(job.state) for job in jobs]
+
+
+def test_a_cancelled_job_is_cancelled_on_the_engine(tmp_path, server):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_waiting_graph(tmp_path, server, interrupt)
+    assert read_states(server)[-1] in {"CANCELLING", "CANCELLED"}
+
+
+@pytest.mark.parametrize(
+    ("state", "end"),
+    [
+        ("FINISHED", nullcontext()),
+        ("FAILED", pytest.raises(UserError, match=r"^d\.json: no column")),
+    ],
+)
+def test_the_end_of_a_job_is_what_flink_says(tmp_path, server, state, end):
+    """Though the job server, whose host may be gone, says nothing."""
+    with serve_flink(2, jobs=[f"end-{state}"]) as flink:
+        flink.stacktrace = USER_ERROR
+        named = (f"--flink_master={flink.address}", f"--job_name=end-{state}")
+        with end:
+            run_waiting_graph(tmp_path, server, lambda: flink.jobs[0].update(state=state), *named)
+        assert flink.list_cancelled() == ["1"] * (state == "FAILED")
+
+
+def test_a_killed_job_server_is_told_at_once(tmp_path):
+    with (
+        start_job_server(tmp_path / "server") as (process, port),
+        pytest.raises(TransientError, match=r"^the engine's job server went away: "),
+    ):
+        run_waiting_graph(tmp_path, port, process.kill)
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"), [(ConnectionError("the store is away"), False), (KeyError("read"), True)]
+)
+def test_a_store_that_is_away_when_progress_is_looked_up_ends_no_job(error, ends):
+    looked = []
+
+    def look():
+        looked.append(1)
+        raise error
+
+    def build(pipeline):
+        _ = pipeline | beam.Create([2 * run.POLL_SECONDS]) | beam.Map(time.sleep)
+
+    options = beam_options.resolve_beam_options(["--direct_running_mode=in_memory"], 0)
+    with pytest.raises(KeyError) if ends else nullcontext():
+        run.run_beam_graph(options, build, "", look)
+    assert looked

@@ -27,7 +27,7 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
     or several at once.
     """
     for seed, name in enumerate("ab"):
-        sample_dump.write_sample(tmp_path / f"{name}.json.gz", 1500, seed=seed)
+        sample_dump.write_sample(tmp_path / f"{name}.json.gz", 500, seed=seed)
     with gzip.open(tmp_path / "a.json.gz", "rt") as file:
         lines = file.readlines()
     with gzip.open(tmp_path / "c.json.gz", "wt") as near:
@@ -36,7 +36,7 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
             near.write(re.sub(r'("reviewText": "[^"\\]*)"', rf'\1{end}"', line))
     given = ["--input", str(tmp_path / "*.json.gz"), *OPTIONS]
     whole = corpus_job.run([*given, "--output", str(tmp_path / "whole")])
-    monkeypatch.setattr(buckets, "SHARED_REVIEWS", 100)
+    monkeypatch.setattr(buckets, "SHARED_REVIEWS", 50)
     monkeypatch.setattr(buckets, "MAX_PARTS", parts)
     in_parts = corpus_job.run([*given, "--output", f"s3://{BUCKET}/corpus"])
     assert in_parts["units"] == whole["units"] == 3

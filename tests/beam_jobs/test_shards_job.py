@@ -130,20 +130,6 @@ def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(
     assert digests(tmp_path / "engine") == digests(tmp_path / "local")
 
 
-def test_same_bytes_with_worker_processes(corpus, vocabulary, tmp_path):
-    job(corpus, vocabulary, tmp_path / "one")
-    job(
-        corpus,
-        vocabulary,
-        tmp_path / "two",
-        "--direct_running_mode",
-        "multi_processing",
-        "--direct_num_workers",
-        "2",
-    )
-    assert digests(tmp_path / "one") == digests(tmp_path / "two") != {}
-
-
 def test_an_interrupted_run_is_continued(corpus, vocabulary, tmp_path):
     job(corpus, vocabulary, tmp_path)
     before = digests(tmp_path)
@@ -250,11 +236,6 @@ def test_from_the_command_line(corpus, vocabulary, tmp_path):
     done = subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["documents"] == 600
-
-
-def test_a_worker_that_packs_a_corpus_does_not_spend_its_start_on_nltk():
-    code = "import sys, beam_jobs.shards_job; sys.exit('nltk' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refused(

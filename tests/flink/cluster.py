@@ -48,8 +48,6 @@ OF_IMAGE = {
 """What the entry point of Flink's official image (and its Dockerfile) writes into config.yaml."""
 PYTHON_WORKER = "SdkHarness"
 """A word of the command of a worker that a pool has started."""
-WORKER_POOL = "worker_pool_main"
-"""A word of the command of a pool."""
 PROGRAMS_HERE = Path(sys.executable).parent
 JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
@@ -138,31 +136,22 @@ class Cluster:
         for process in self.hosts[name].list_processes():
             process.kill()
 
-    def restart_pool(self, host: str, programs: Path = PROGRAMS_HERE) -> None:
-        """Start the pool of a host anew; it finds `python` in the folder `programs`."""
-        for process in self.find_processes(host, WORKER_POOL):
-            process.kill()
-            process.wait()
-        self._start_service(host.replace("host", "worker"), programs)
-
-    def _start_service(self, name: str, programs: Path = PROGRAMS_HERE) -> None:
+    def _start_service(self, name: str) -> None:
         about = SERVICES[name]
         if "entrypoint" in about:
             command = [*about["entrypoint"], *about["command"]]
         else:
             command = build_flink_command(*about["command"], about["environment"])
-        self._run(name, command, name, programs)
+        self._run(name, command, name)
 
-    def _run(
-        self, service: str, command: list, log: str, programs: Path = PROGRAMS_HERE
-    ) -> subprocess.Popen:
+    def _run(self, service: str, command: list, log: str) -> subprocess.Popen:
         """Start a command on the host of a service, with the service's variables."""
         own = SERVICES[service]["environment"]
         found = self.s3.environment()  # the shell's
         given = {n: found.get(n, "") if v is None else self._translate(v) for n, v in own.items()}
         environment = given | {
             "PYTHONPATH": str(ROOT),
-            "PATH": f"{programs}:{os.environ['PATH']}",  # a pool runs `python`
+            "PATH": f"{PROGRAMS_HERE}:{os.environ['PATH']}",  # a pool runs `python`
             "AWS_EC2_METADATA_DISABLED": "true",
             "OMP_NUM_THREADS": "1",
             "TMPDIR": str(self._hidden),
@@ -198,13 +187,6 @@ class Cluster:
         options = self.engine.list_options()
         command = [sys.executable, "-m", module, "--output", f"s3://store/{output}"]
         return self._run("job", [*command, *options, *words], output)
-
-    def start_run(self, *words: str, log: str = "run") -> subprocess.Popen:
-        """Start a run of the whole graph with its data stages on the cluster."""
-        values = self.engine.model_dump(exclude_defaults=True).items()
-        settings = [w for k, v in values for w in ("--set", f"engine.{k}={v}")]
-        command = [sys.executable, "-m", "flows.cli.main", "run", *settings, *words]
-        return self._run("job", command, log)
 
     def start_corpus(self, output: str, dump: str = "dump") -> subprocess.Popen:
         return self.start_job("beam_jobs.corpus_job", output, "--input", f"s3://store/{dump}")

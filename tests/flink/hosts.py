@@ -95,13 +95,6 @@ class Host:
                 found.append(psutil.Process(int(pid)))
         return sorted(found, key=lambda process: process.create_time())
 
-    def cut_off(self) -> None:
-        """Take the host off the network."""
-        run_ip("-n", self._network.switch, "link", "set", self.name, "down")
-
-    def connect_again(self) -> None:
-        run_ip("-n", self._network.switch, "link", "set", self.name, "up")
-
     def remove(self) -> None:
         for process in self.list_processes():
             with suppress(psutil.NoSuchProcess):

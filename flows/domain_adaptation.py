@@ -35,11 +35,10 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     words = make(vocabulary.build_vocabulary_stage(p, sentences, origin))
     sequences = make(shards.build_shards_stage(p, sentences, words))
     dev = make(shards.build_dev_stage(p, sentences, words))
-    longer = [make(stage) for stage in shards.list_long_stages(p, sentences, words)]
     general = shards.make_general_shards(p, sentences, words, make)
     at_once = p.finetuning.at_once
     encoder = pretraining.build_pretraining_stage(
-        p, sequences, *longer, origin=origin, replay=general, dev=dev, beside=at_once - 1
+        p, sequences, origin=origin, replay=general, dev=dev, beside=at_once - 1
     )
     list_cells = partial(arms.list_cells, p, make.store, sentences, encoder, origin=origin)
     early = arms.list_early_cells(p, list_cells(champion=None), encoder)
@@ -51,7 +50,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     make.make_side_by_side([cell.chain for cell in late], at_once)
     begun = [origin] if origin and words is not origin else []
     mixed = [general] if general else []
-    made = [*begun, reviews, sentences, words, *fit, sequences, dev, *longer, *mixed, encoder]
+    made = [*begun, reviews, sentences, words, *fit, sequences, dev, *mixed, encoder]
     command = report.format_command(p)
     return make(report.build_report_stage(command, p.preset, reviews, made, encoder, cells))
 

@@ -30,21 +30,15 @@ def make_texts(p: Parameters, make: StageMaker, origin: Stage | None = None) -> 
 
 def make_shards(
     p: Parameters, make: StageMaker, sentences: Stage, words: Stage
-) -> tuple[list[Stage], Stage]:
-    """Return the shards, with longer ones for the last steps if wanted, and those of the dev
-    reviews, on which pre-training is measured.
-    """
-    lengths = [
-        shards_stage.build_shards_stage(p, sentences, words),
-        *shards_stage.list_long_stages(p, sentences, words),
-    ]
-    sequences = [make(stage) for stage in lengths]
+) -> tuple[Stage, Stage]:
+    """Return the shards, and those of the dev reviews, on which pre-training is measured."""
+    sequences = make(shards_stage.build_shards_stage(p, sentences, words))
     return sequences, make(shards_stage.build_dev_stage(p, sentences, words))
 
 
 def data_graph(p: Parameters, make: StageMaker) -> Stage:
     sequences, _ = make_shards(p, make, *make_texts(p, make))
-    return sequences[0]
+    return sequences
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
@@ -55,7 +49,7 @@ def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     general = shards_stage.make_general_shards(p, *texts, make)
     return make(
         pretraining_stage.build_pretraining_stage(
-            p, *sequences, origin=origin, replay=general, dev=dev
+            p, sequences, origin=origin, replay=general, dev=dev
         )
     )
 

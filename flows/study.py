@@ -4,7 +4,6 @@ tasks × seeds → report. Each is a stage of its own, made once for all studies
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from flows.studies.study_reading import (
     reads_preset,
 )
 from flows.studies.study_report import build_study_report
-from flows.studies.study_stages import DEV, EXTENDED_DEV, StudyStages
+from flows.studies.study_stages import DEV, StudyStages
 
 
 def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker], Stage]:
@@ -83,17 +82,8 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     if origin and reads_preset(wanted):  # made beside the cells: only the report waits for it
         made[FIT] = vocabulary_stage.build_vocabulary_choice_stage(p, made["corpus"], origin)
     if wanted & {"shards", "general_shards", "encoder"}:
-        plain = keep_vocabulary_plain(p) if "extended_shards" in wanted else p
-        words = vocabulary_stage.build_vocabulary_stage(plain, made["corpus"], origin)
+        words = vocabulary_stage.build_vocabulary_stage(p, made["corpus"], origin)
         made["vocabulary"] = make(words)
-    if "extended_shards" in wanted and origin:
-        n = vocabulary_stage.count_extra_words(p)
-        words = vocabulary_stage.build_kept_vocabulary_stage(made["corpus"], origin, n)
-        made["extended_vocabulary"] = make(words)
-        extended = shards_stage.build_shards_stage(p, made["corpus"], words)
-        made["extended_shards"] = make(replace(extended, title="shards, extended vocabulary"))
-        dev = shards_stage.build_dev_stage(p, made["corpus"], words)
-        made[EXTENDED_DEV] = make(replace(dev, title="dev shards, extended vocabulary"))
     if "vocabulary" in made:
         made[DEV] = make(shards_stage.build_dev_stage(p, made["corpus"], made["vocabulary"]))
     if wanted & {"shards", "encoder"}:
@@ -106,21 +96,13 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
         general = shards_stage.build_general_shards_stage(p, texts, kept_out, *origins, make.store)
         made["general_shards"] = make(general)
     if "encoder" in wanted:
-        stages = shards_stage.list_long_stages(p, made["corpus"], made["vocabulary"])
-        longer = [make(stage) for stage in stages]
         replay = shards_stage.make_general_shards(p, made["corpus"], made["vocabulary"], make)
         made["encoder"] = make(
             pretraining_stage.build_pretraining_stage(
-                p, made["shards"], *longer, origin=origin, replay=replay, dev=made[DEV]
+                p, made["shards"], origin=origin, replay=replay, dev=made[DEV]
             )
         )
     return made
-
-
-def keep_vocabulary_plain(p: Parameters) -> Parameters:
-    """Return the form without words for the vocabulary that other shards than the extended have."""
-    words = p.vocabulary.model_copy(update={"extend_words": 0})
-    return p.model_copy(update={"vocabulary": words})
 
 
 def list_evaluation_files(loaded: LoadedStudy) -> list[str]:

@@ -5,15 +5,13 @@ Sources, by their short names below:
   google   google-research/electra: configure_pretraining.py, configure_finetuning.py,
            util/training_utils.py and README
   bert     Devlin et al. 2019, arXiv 1810.04805
-  DeBERTa-v3    He et al. 2021, arXiv 2111.09543
-  Fast-ELECTRA  Dong et al. 2023, arXiv 2310.07347
 
 Only the standard library: a GPU machine has no pydantic for certain. `flows` makes its forms of
 the same fields.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from beam_jobs.job.errors import UserError
@@ -28,8 +26,6 @@ LAYER_NORM_EPSILON = 1e-12  # google, transformers
 AUTO_PRECISION = "arithmetic; auto: bf16 where the device is fast at multiplying it"
 
 ELECTRA = {"objective": ("electra",)}
-LATER_SETTINGS = {"states": "fp32", "first_temperature": 0.0, "discriminator_warmup": 0.0}
-LATER_SETTINGS |= {"embedding_sharing": "tied", "fixed_generator": False, "mask_unit": "token"}
 VALIDATION = {"dev shards": ("given",)}
 CLASSIFICATION = {"shape": ("classification",)}
 SPAN = {"shape": ("span",)}
@@ -73,19 +69,6 @@ class Architecture:
             self.generator_layers,
             f"at most layers={self.layers}",
         )
-
-    def describe(self) -> dict[str, Any]:
-        """Return the fields by which runs are told apart.
-
-        The epsilon and the generator's depth count only where they are others than google's, which
-        were once the only ones: what was made then is still the same.
-        """
-        told = asdict(self)
-        if self.layer_norm_eps == LAYER_NORM_EPSILON:
-            del told["layer_norm_eps"]
-        if not self.generator_layers:
-            del told["generator_layers"]
-        return told
 
     @property
     def has_wide_generator(self) -> bool:
@@ -134,7 +117,6 @@ class PretrainingConfig:
     mask_probability: float = setting(
         "share of the tokens that are not special (paper: of all; masking.py)", 0.15, gt=0, le=1
     )
-    mask_unit: Literal["token", "word"] = setting("masked as a whole (bert, README: word)", "token")
     segment_probability: float = setting(
         "that a document is cut into A and B (google: an example, 0.9)",
         0.5,
@@ -142,19 +124,9 @@ class PretrainingConfig:
         le=1,
         needs={"objective": ("electra", "mlm")},
     )
-    long_share: float = setting(
-        "share of the steps, the last ones, that take longer sequences where --long-shards names "
-        "some (bert: 0.1, at 512 tokens)",
-        0.1,
-        gt=0,
-        lt=1,
-    )
     warmup: float = setting("share of the steps (google: 10,000 of 1,000,000)", 0.01, ge=0, le=1)
     objective: Objective = setting("what is learnt", "electra")
     discriminator_weight: float = setting("of its loss (paper)", 50.0, ge=0, needs=ELECTRA)
-    discriminator_warmup: float = setting(
-        "share of the steps in which that weight rises from 0", 0.0, ge=0, le=1, needs=ELECTRA
-    )
     generator_weight: float = setting("of the generator's loss (paper)", 1.0, ge=0, needs=ELECTRA)
     mask_token_fraction: float = setting(
         "share of the chosen positions that become [MASK], the rest keeps its token (google); MLM "
@@ -163,25 +135,6 @@ class PretrainingConfig:
         ge=0,
         le=1,
         needs=ELECTRA,
-    )
-    temperature: float = setting("of the generator's samples (google)", 1.0, gt=0, needs=ELECTRA)
-    first_temperature: float = setting(
-        "of the samples at first, from where it falls evenly to `temperature` (Fast-ELECTRA); 0: "
-        "`temperature` throughout",
-        0.0,
-        ge=0,
-        needs=ELECTRA,
-    )
-    embedding_sharing: Literal["tied", "disentangled"] = setting(
-        "of the words by both networks. disentangled: the discriminator's loss does not move the "
-        "generator's vectors, but a difference that is added to them (DeBERTa-v3)",
-        "tied",
-        needs=ELECTRA,
-    )
-    fixed_generator: bool = setting(
-        "train the discriminator alone; the generator stays as it was loaded (Fast-ELECTRA)",
-        False,
-        needs={"embedding_sharing": ("disentangled",)},
     )
     dropout: float = setting("of hidden states and attention (paper)", 0.1, ge=0, lt=1)
     weight_decay: float = setting("not of LayerNorm and biases (paper)", 0.01, ge=0)
@@ -199,12 +152,6 @@ class PretrainingConfig:
         le=LARGEST_SEED,
     )
     precision: Precision = setting(AUTO_PRECISION, "auto")
-    states: Literal["fp32", "bf16"] = setting(
-        "what a layer hands to the next one and a residual adds to. bf16, where products are bf16: "
-        "less memory, but tokens of a little-trained network may differ by less than it can tell",
-        "fp32",
-        needs={"precision": ("auto", "bf16")},
-    )
     device_batch: int = setting(
         "sequences a device takes at once, accumulated; 0: its whole share. Halved where they do "
         "not fit into its memory",
@@ -225,19 +172,6 @@ class PretrainingConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the fields by which runs are told apart.
-
-        Settings that came later count only where they are not what was once the only way: what was
-        made then is still the same.
-        """
-        return {n: v for n, v in asdict(self).items() if v != LATER_SETTINGS.get(n, ...)}
-
-    @property
-    def long_steps(self) -> int:
-        """Return how many of the steps take longer sequences where there are some: at least one."""
-        return max(1, round(self.steps * self.long_share))
 
     @property
     def has_segments(self) -> bool:

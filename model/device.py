@@ -1,8 +1,8 @@
 """Opens the CPU, a CUDA GPU or an XLA device behind one interface.
 
-`python -m model.device cuda` checks that the device is there. Several processes (rank.py) each hold
-a device and the whole model; their gradients are summed, since every loss is already divided by
-the totals of the whole batch.
+`python -m model.device cuda` checks that the device is there. Several processes (processes.py) each
+hold a device and the whole model; their gradients are summed, since every loss is already divided
+by the totals of the whole batch.
 """
 
 import math
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from beam_jobs.job.command import keep_freed_memory, main
 from beam_jobs.job.errors import UserError
-from model.processes.rank import Rank
+from model.processes import Rank
 
 CUDA_PEAK_FLOPS = {  # dense bf16, NVIDIA's data sheets; the first name that fits counts
     "B200": 2.25e15,

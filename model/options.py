@@ -30,13 +30,6 @@ class VocabularyOptions:
     strip_accents: bool | None = setting("remove accents; none: as --lower-case says", None)
     unused: int = setting("[unused…] slots kept free for later", 100, ge=0)
     sample_reviews: int = setting("train on about so many reviews", 1_000_000, ge=1)
-    extend: Path | None = setting(
-        "keep this vocabulary (a folder that model.origin or model.vocabulary wrote) and add the "
-        "corpus's most costly words, instead of training one",
-        None,
-        metavar="DIR",
-    )
-    words: int = setting("with --extend: so many words at most", 1_000, ge=1)
     compare: tuple[str, ...] = setting(
         "other vocabularies to measure on the dev split: vocab.txt files or folders with a "
         "tokenizer.json",
@@ -64,9 +57,6 @@ class VocabularyFitOptions:
     tokens_per_word: float = setting(
         "warn when tokens per word are more than they were by this share of it", 0.1, ge=0, le=10
     )
-    extend_words: int = setting(
-        "measure it with so many of the corpus's most costly words besides, too", 0, ge=0
-    )
     new_size: int = setting(
         "measure a new vocabulary of so many entries too, trained on the corpus; 0: none", 0, ge=0
     )
@@ -88,11 +78,6 @@ class PretrainOptions:
     """Options of model.pretrain."""
 
     shards: Path = setting("folder made by beam_jobs.shards_job", metavar="DIR")
-    long_shards: Path | None = setting(
-        "shards of the same corpus with longer sequences, for the last `long_share` of the steps",
-        None,
-        metavar="DIR",
-    )
     replay: tuple[Path, ...] = setting("earlier shards to mix in", (), metavar="DIR")
     replay_ratio: str = setting("share of the sequences taken from the earlier shards", "0.5")
     output: Path = setting("checkpoints, metrics.jsonl and the model folders", metavar="DIR")
@@ -118,7 +103,8 @@ class PretrainOptions:
     )
     probe: Path | None = setting(
         "with --start-from: a corpus on whose train and dev labels the loaded weights and those "
-        "that training makes of them are compared; the best are written",
+        "that training makes of them are compared; the loaded ones are written where these are "
+        "worse",
         None,
         metavar="DIR",
     )
@@ -129,11 +115,6 @@ class PretrainOptions:
         None,
         ge=1,
         le=256,
-    )
-    gradients: Literal["fp32", "bf16"] = setting(
-        "type in which several processes send each other gradients; bf16 is half as much to send, "
-        "and rounds",
-        "fp32",
     )
     threads: int | None = setting(
         "threads of the CPU in each process; none: all cores, shared by --processes", None, ge=1

@@ -15,7 +15,7 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder
 from beam_jobs.job.locks import exclusive_lock
 from beam_jobs.job.settings import parse_assignments, parse_field, read_options
-from model.config import Architecture, PretrainingConfig
+from model.config import Architecture
 from model.device import open_device
 from model.options import PretrainOptions
 from model.presets import PRESETS, Preset, apply_settings, check_settings_are_read
@@ -26,8 +26,7 @@ from model.pretraining.budget import parse_budget
 from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
-from model.pretraining.run_identity import check_same_run
-from model.processes.launcher import is_launcher, run_processes
+from model.processes import is_starter, run_processes
 from model.published.architecture import CHOSEN_HERE
 from model.published.card import ABOUT
 from model.published.folder import GENERATOR, write_origin
@@ -176,7 +175,7 @@ def resume_training(training: loop.Training) -> None:
     step = int(device.broadcast_from_rank0(state.step if state else -1))
     if step >= 0:
         state = state or load_same_state(checkpoint.build_path(folder, step), device.rank)
-        check_same_run(training.identity, state.numbers["identity"], training.folder)
+        checkpoint.check_same_run(training.identity, state.numbers["identity"], training.folder)
         loop.restore_state(training, state)
 
 
@@ -199,7 +198,6 @@ def list_other_settings(arguments: PretrainOptions, start: dict[str, Any]) -> di
         "budget": arguments.budget,
         "replay": replay,
         "replay_ratio": arguments.replay_ratio if replay else "0",
-        "long_shards": str(arguments.long_shards or ""),
         "start_from": str(arguments.start_from or ""),
         "probe": str(arguments.probe or ""),
         "start": start,
@@ -208,10 +206,10 @@ def list_other_settings(arguments: PretrainOptions, start: dict[str, Any]) -> di
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(PretrainOptions, argv, "python -m model.pretrain", DESCRIPTION)
-    if is_launcher(arguments.processes):
+    if is_starter(arguments.processes):
         check_processes(arguments)
         given = sys.argv[1:] if argv is None else argv
-        return run_processes("model.pretrain", given, arguments.processes or 1)
+        return run_processes(run, given, arguments.processes or 1)
     shards = Shards.open(arguments.shards)
     origin = find_origin(arguments)
     preset = configure_preset(arguments, origin)
@@ -222,9 +220,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     replay = (
         open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     )
-    longer = Shards.open(arguments.long_shards, "--long-shards") if arguments.long_shards else None
-    if longer is None and preset.pretraining.long_share != PretrainingConfig.long_share:
-        raise UserError("--set long_share: has no effect without --long-shards")
     dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
     budget = parse_budget(arguments.budget) if arguments.budget else None
     device = open_device(arguments.device, preset.pretraining.precision)
@@ -238,9 +233,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             dev,
             origin,
             replay,
-            longer,
             arguments.probe,
-            arguments.gradients,
         )
         make_writable_folder("--output", arguments.output)  # not before its start could be read
         preset = replace(preset, pretraining=training.config)

@@ -2,9 +2,6 @@
 
 `python -m model.vocabulary --corpus DIR --output DIR --size 50000`
 
-With `--extend DIR --words N` it keeps a published vocabulary and adds the N words of the corpus
-that cost the most pieces (model/wordpiece/extension.py).
-
 `tokenizers` finds the pieces by byte-pair merges, most frequent pair first (its WordPieceTrainer
 wraps its BpeTrainer; the likelihood criterion of Schuster and Nakajima, 2012, was never published
 as code), and applies them as BERT does: longest match first. The trainer leaves two things to the
@@ -19,7 +16,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +30,6 @@ from beam_jobs.job.files import hash_file, write_json
 from beam_jobs.job.settings import read_options
 from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyOptions
 from model.wordpiece import report as vocabulary_report
-from model.wordpiece.extension import (
-    extend_by_costliest,
-    load_extended_from,
-)
 from model.wordpiece.tokenizer import (
     SPECIAL,
     build_tokenizer_of,
@@ -49,20 +41,14 @@ from model.wordpiece.tokenizer import (
 LARGEST_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
 LEAST_COUNT = 2  # a pair seen once is not merged
 BATCH_ROWS = 4096
-SHOWN_WORDS = 20  # of those a vocabulary was extended by, in vocabulary.json
-OF_TRAINING = ("size", "lower_case", "strip_accents", "unused")
-"""Options that a vocabulary which is only extended does not read."""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Train, or extend one, and write vocab.txt, tokenizer.json, tokenizer_config.json and
-    vocabulary.json.
-    """
-    description = "Trains a WordPiece vocabulary on a corpus, or extends one."
+    """Train, and write vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json."""
+    description = "Trains a WordPiece vocabulary on a corpus."
     options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
     check_vocabulary_options(options)
     started, cpu_started = time.monotonic(), _measure_cpu_seconds()
-    published = load_extended_from(options.extend) if options.extend else None
     corpus, folds_case = options.corpus, options.lower_case
     strip_accents = folds_case if options.strip_accents is None else options.strip_accents
     sample = ReviewSample(corpus, "pretrain", options.sample_reviews)
@@ -72,17 +58,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         )
     untrained_like = make_untrained_tokenizer(folds_case, strip_accents)
     others = {p: vocabulary_report.read_vocabulary(p, untrained_like) for p in options.compare}
-    if published:
-        tokenizer, about = extend_vocabulary(sample, published, options)
-        others[str(options.extend)] = published
-    else:
-        tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
-        about = {"unused": options.unused}
+    tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
     report = {
         "size": tokenizer.get_vocab_size(),
         "lower_case": tokenizer.normalizer.lowercase,
         "strip_accents": tokenizer.normalizer.strip_accents,
-        **about,
+        "unused": options.unused,
         "reviews": sample.reviews,
         "sentences": sample.sentences,
         "reviews_in_corpus": sample.reviews_in_corpus,
@@ -95,14 +76,6 @@ def check_vocabulary_options(options: VocabularyOptions) -> None:
     """Refuse options that exclude each other."""
     if options.output.exists() and not options.output.is_dir():
         raise UserError(f"--output: {options.output} is a file; give a folder")
-    if options.extend:
-        defaults = {field.name: field.default for field in fields(VocabularyOptions)}
-        unread = [name for name in OF_TRAINING if getattr(options, name) != defaults[name]]
-        if unread:
-            option = unread[0].replace("_", "-")
-            raise UserError(f"--{option}: has no effect with --extend, which keeps what is there")
-    elif options.words != VocabularyOptions.words:
-        raise UserError("--words: has no effect without --extend")
     if options.size - options.unused < SMALLEST_VOCABULARY:
         raise UserError(
             f"--size: {options.size} entries with {options.unused} [unused] slots leave too few "
@@ -164,19 +137,6 @@ def _hash_to_fraction(text_hashes: Any) -> np.ndarray:
     """Return hashes as numbers in [0, 1), of bytes 8–15: the first may have drawn the split."""
     hashes = b"".join(text_hashes.to_pylist())
     return np.frombuffer(hashes, ">u8").reshape(-1, 2)[:, 1] / 2.0**64
-
-
-def extend_vocabulary(
-    sample: ReviewSample, published: Tokenizer, options: VocabularyOptions
-) -> tuple[Tokenizer, dict[str, Any]]:
-    """Return the published tokenizer with the sample's costliest words, and which these are."""
-    extended, costly = extend_by_costliest(published, sample, options.words, LEAST_COUNT)
-    about = {
-        "extended_from": str(options.extend),
-        "added": len(costly),
-        "costliest": [one._asdict() for one in costly[:SHOWN_WORDS]],
-    }
-    return extended, about
 
 
 def train_tokenizer(

@@ -5,8 +5,8 @@ A new dump gets the vocabulary of the first one, or its shards could not go into
 Where the vocabulary does not know many of its words, or cuts them into many more pieces, a warning
 says that a new vocabulary, and with it a model trained anew, would be better. The new corpus's
 pretrain split is compared with the dev split of the first corpus: the vocabulary was trained on
-neither. For a published vocabulary, which no corpus of ours was measured with, `--extend-words` and
-`--new-size` measure what else it could be: `choices` has a row for each.
+neither. For a published vocabulary, which no corpus of ours was measured with, `--new-size`
+measures a new one too: `choices` has a row for each.
 """
 
 import json
@@ -22,13 +22,12 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import read_options
 from model.options import VocabularyFitOptions
-from model.vocabulary import LEAST_COUNT, ReviewSample, train_tokenizer
+from model.vocabulary import ReviewSample, train_tokenizer
 from model.wordpiece import report as vocabulary_report
-from model.wordpiece.extension import extend_by_costliest
 
 KEPT = "kept"
 OTHERS_REVIEWS = 20_000
-"""About so many reviews are read for the vocabularies that are only measured."""
+"""About so many reviews a vocabulary is trained on that is only measured."""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -59,14 +58,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 def build_others(own: Tokenizer, options: VocabularyFitOptions) -> dict[str, Tokenizer]:
     """Return what the vocabulary could be instead, made of the corpus's pretrain split, by name."""
     text = ReviewSample(options.corpus, "pretrain", OTHERS_REVIEWS)
-    others: dict[str, Tokenizer] = {}
-    if options.extend_words:
-        extended, costly = extend_by_costliest(own, text, options.extend_words, LEAST_COUNT)
-        others[f"{KEPT}, with {len(costly):,} words of the dump"] = extended
-    if options.new_size:
-        folds_case = own.normalizer.lowercase
-        others["new"] = train_tokenizer(text, options.new_size, folds_case, folds_case, unused=0)
-    return others
+    if not options.new_size:
+        return {}
+    folds_case = own.normalizer.lowercase
+    return {"new": train_tokenizer(text, options.new_size, folds_case, folds_case, unused=0)}
 
 
 def load_vocabulary_tokenizer(file: Path) -> Tokenizer:

@@ -48,11 +48,6 @@ def _find_idle_replay(form: Any) -> Iterator[str]:
             f"pretraining.replay_ratio={chosen.replay_ratio}: a share of pretraining.general_text, "
             "which is empty"
         )
-    if chosen.general_text and form.shards.long_length:
-        yield (
-            "pretraining.general_text: is mixed in at one length only; leave out "
-            f"shards.long_length={form.shards.long_length}"
-        )
 
 
 def find_contradictions(form: Any) -> Iterator[str]:
@@ -68,11 +63,6 @@ def find_contradictions(form: Any) -> Iterator[str]:
             )
         if words.source == "keep":
             yield "vocabulary.source=keep: keeps that of pretraining.start_from, which is empty"
-        if words.extend_words:
-            yield (
-                f"vocabulary.extend_words={words.extend_words}: extends the vocabulary of "
-                "pretraining.start_from, which is empty"
-            )
         if "origin" in form.finetuning.arms:
             yield (
                 "finetuning.arms: origin is the encoder of pretraining.start_from, which is empty"

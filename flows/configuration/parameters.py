@@ -94,14 +94,6 @@ class Vocabulary(Section):
         description="keep: that of pretraining.start_from; new: trained on the dump; auto: kept "
         "where pre-training starts from a published encoder, else new",
     )
-    extend_words: int = Field(
-        default=0,
-        ge=0,
-        le=30_000,
-        description="Words of the dump that a kept vocabulary gets besides its own: those that it "
-        "cuts into most pieces in all",
-        json_schema_extra={"needs": {"source": ["auto", "keep"]}},
-    )
     size: int = make_preset_field(
         VocabularyOptions,
         "size",
@@ -115,13 +107,6 @@ class Shards(Section):
     """Reviews packed into sequences of token ids."""
 
     max_length: int = make_preset_field(ShardsOptions, "max_length", le=512)
-    long_length: int = Field(
-        default=0,
-        ge=0,
-        le=512,
-        description="Tokens of the sequences in the last tenth of pre-training (BERT had 512 after "
-        "128); 0: those of max_length to the end. The share is the setting long_share",
-    )
 
 
 class Pretraining(Section):

@@ -6,7 +6,7 @@ fingerprint of each stage contains those before it, so a model's fingerprint sta
 history, and the history is read from the manifests alone: the earlier dumps may be gone.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
@@ -25,7 +25,7 @@ from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import ExistingStage, Manifest, Stage, Store
 from flows.stages import continued_pretraining, corpus, dump, pretraining, shards, vocabulary
-from model.presets import PUBLISHED_START, UNSTARTED, find_unread_settings
+from model.presets import PRESETS, PUBLISHED_START, UNSTARTED, find_unread_settings
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def count_first_epochs(base: Base) -> float:
 def inherit_settings(form: Addition | AdditionParameters, base: Base) -> AdditionParameters:
     """Return the settings of the base, unless the form says otherwise."""
     first, before, asked = base.rounds[0], base.encoder.parameters, form.increment
-    shape = pretraining.describe_shape(before["preset"])
+    shape = asdict(PRESETS[before["preset"]].architecture)
     if before.get("preset.architecture", shape) != shape:
         raise UserError(
             f"increment.base: the preset {before['preset']} has another shape by now than that "
@@ -268,7 +268,7 @@ def inherit_settings(form: Addition | AdditionParameters, base: Base) -> Additio
     inherited = {
         name: text
         for name, text in before["settings"].items()
-        if name != "long_share" and not any(find_unread_settings(trainer, [name], facts))
+        if not any(find_unread_settings(trainer, [name], facts))
     }
     if base.origin:
         inherited = continued_pretraining.inherit_rates(inherited)

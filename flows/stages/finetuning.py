@@ -161,7 +161,7 @@ def describe_network(encoder: Stage) -> dict[str, Any]:
     """Return what config.json takes of a pre-training: all that a random encoder shares with it."""
     preset = resolve_preset(encoder)
     training = {name: getattr(preset.pretraining, name) for name in ("dropout", "objective")}
-    return {"architecture": preset.architecture.describe() | training}
+    return {"architecture": asdict(preset.architecture) | training}
 
 
 def describe_beginning(encoder: Stage) -> dict[str, Any]:
@@ -212,8 +212,7 @@ def locate_architecture(encoder: Stage, store: Store, folder: Path) -> str:
     """
     if not is_made_here(encoder) or "base" in encoder.inputs:
         return locate_encoder(store, encoder)
-    longest = encoder.inputs.get("long_shards", encoder.inputs["shards"])
-    shards = Shards.open(Path(locate_shards(store, longest)))
+    shards = Shards.open(Path(locate_shards(store, encoder.inputs["shards"])))
     if origin := encoder.inputs.get("origin"):
         return str(copy_architecture(folder / "architecture", locate_origin(store, origin), shards))
     return str(write_architecture(folder / "architecture", resolve_preset(encoder), shards))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,13 +22,11 @@ from model.pretraining.adaptation.recipe import (
     OLD_HEAD_SETTINGS,
 )
 
-OF_A_PROBE = ("probe_train", "probe_dev", "probe_margin", "trusted_tokens", "write_last")
+OF_A_PROBE = ("probe_train", "probe_dev", "write_last")
 UNPROTECTED = (
     "%s: no probe is taken, for there is no corpus with reviews of 1–2 and of 4–5 stars in its "
     "train and dev splits: nothing protects the published weights, the last state is written"
 )
-CHOICE = {"probe": "compares states on the same reviews, and trusts what has read enough"}
-"""What decides besides which state is written of a training that begins with an encoder."""
 KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 OF_VALIDATION = ("validate_every", "validate_sequences")
@@ -124,14 +122,14 @@ def count_threads(training: PretrainingRequest) -> int:
 def build_pretraining_stage(
     parameters: Parameters,
     shards: Stage,
-    *longer: Stage,
+    *,
     origin: Stage | None = None,
     replay: Stage | None = None,
     dev: Stage | None = None,
     beside: int = 0,
 ) -> Stage:
-    """Return the pre-training that the form describes; its last steps take `longer` shards, a
-    share of its sequences comes from those of `replay`, and the `dev` ones measure it.
+    """Return the pre-training that the form describes; a share of its sequences comes from
+    the shards of `replay`, and the `dev` ones measure it.
 
     On a CPU it leaves `beside` cores to jobs that run at the same time.
     """
@@ -140,15 +138,12 @@ def build_pretraining_stage(
     training = replace(
         training, origin=origin, replay=replay, replay_ratio=ratio, dev=dev, beside=beside
     )
-    return build_training_stage(training, shards, steps, *longer)
+    return build_training_stage(training, shards, steps)
 
 
-def build_training_stage(
-    training: PretrainingRequest, shards: Stage, steps: int, *longer: Stage
-) -> Stage:
+def build_training_stage(training: PretrainingRequest, shards: Stage, steps: int) -> Stage:
     """Return the pre-training on these shards; `steps` 0: as many as the preset says."""
-    inputs = {"shards": shards, **({"long_shards": longer[0]} if longer else {})}
-    return build_stage(training, inputs, {"steps": steps}, partial(list_steps, steps))
+    return build_stage(training, {"shards": shards}, {"steps": steps}, partial(list_steps, steps))
 
 
 def list_steps(steps: int, store: Store) -> list[str]:
@@ -205,7 +200,8 @@ def build_stage(
 ) -> Stage:
     """Return what all pre-trainings share; `own` and `list_more` are this one's."""
     origin = training.origin
-    shape = {"preset": training.preset} if origin else describe_architecture(training.preset)
+    preset = PRESETS[training.preset]
+    shape = {} if origin else {"preset.architecture": asdict(preset.architecture)}
     begun, measured = {"origin": origin}, {"dev_shards": training.dev}
     inputs = {**inputs, **{n: stage for n, stage in (begun | measured).items() if stage}}
     corpus = inputs["shards"].inputs.get("corpus") if origin else None
@@ -216,14 +212,15 @@ def build_stage(
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
-        6,
+        7,
         {
+            "preset": training.preset,
             **shape,
-            "preset.pretraining": PRESETS[training.preset].pretraining.describe(),
+            "preset.pretraining": asdict(preset.pretraining),
             **own,
             "seed": training.seed,
             "settings": deciding,
-            **({"recipe": list_recipes(origin, deciding), **CHOICE} if origin else {}),
+            **({"recipe": list_recipes(origin, deciding)} if origin else {}),
         },
         inputs,
         "model.pretrain",
@@ -254,7 +251,7 @@ def format_arguments(
 ) -> list[str]:
     """Return the command line of a pre-training; `list_more` are the options of its kind alone."""
     settings = {**training.settings, "seed": str(training.seed)}
-    origin, corpus, longer = training.origin, inputs.get("corpus"), inputs.get("long_shards")
+    origin, corpus = training.origin, inputs.get("corpus")
     validation = list_validation_options(store, training.dev) if training.dev else []
     probe = list_probe_options(store, corpus) if corpus else []
     unread: tuple[str, ...] = ()
@@ -266,7 +263,6 @@ def format_arguments(
     settings = {name: text for name, text in settings.items() if name not in unread}
     return [
         *["--shards", locate_shards(store, inputs["shards"])],
-        *(["--long-shards", locate_shards(store, longer)] if longer else []),
         *["--output", str(folder)],
         *["--preset", training.preset, "--device", training.device],
         *(["--start-from", str(locate_origin(store, origin))] if origin else []),
@@ -309,14 +305,3 @@ def locate_exported_folder(store: Store, stage: Stage) -> Path:
     folder = store.fetch(stage, *names, "generator")
     places = [folder / name for name in names]
     return next((place for place in places if place.is_dir()), places[0])
-
-
-def describe_shape(preset: str) -> dict[str, Any]:
-    return PRESETS[preset].architecture.describe()
-
-
-def describe_architecture(preset: str) -> dict[str, Any]:
-    """Return what decides the shape of an encoder; a preset counts by what it says, not by its
-    name.
-    """
-    return {"preset": preset, "preset.architecture": describe_shape(preset)}

@@ -1,11 +1,9 @@
 """The shards: sentences → token ids, several reviews packed into a sequence (Beam)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Parameters
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage, Store
@@ -21,11 +19,9 @@ GENERAL_TEXT, WITHHOLD = "pretraining.general_text", "corpus.withhold"
 """Fields of the form."""
 
 
-def build_shards_stage(
-    parameters: Parameters, corpus: Stage, vocabulary: Stage, max_length: int = 0
-) -> Stage:
-    """Return the shards of sequences of so many tokens; 0: as the form or the preset says."""
-    max_length, is_far = max_length or find_length(parameters), parameters.engine.is_far
+def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
+    """Return the shards of sequences of as many tokens as the form or the preset says."""
+    max_length, is_far = find_length(parameters), parameters.engine.is_far
     return Stage(
         "shards",
         2,
@@ -96,17 +92,6 @@ def format_dev_arguments(
         *["--max_length", str(max_length), "--split", "dev"],
         *["--sample_reviews", str(DEV_REVIEWS), "--direct_num_workers", "1"],
     ]
-
-
-def list_long_stages(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> list[Stage]:
-    """Return the shards for the last steps of pre-training, if the form wants longer ones there."""
-    length, longer = find_length(parameters), parameters.shards.long_length
-    if not longer:
-        return []
-    if longer <= length:
-        raise UserError(f"shards.long_length={longer}: must be more than the {length} before")
-    stage = build_shards_stage(parameters, corpus, vocabulary, longer)
-    return [replace(stage, title="long shards")]
 
 
 def find_length(parameters: Parameters) -> int:

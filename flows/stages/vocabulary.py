@@ -6,46 +6,17 @@ from pathlib import Path
 
 from flows.configuration.parameters import Increment, Parameters
 from flows.runner.store import Stage, Store
-from flows.stages.origin_folder import locate_origin, open_vocabulary
+from flows.stages.origin_folder import open_vocabulary
 from model.presets import PRESETS
-
-EXTENDED_WORDS = 1000
-"""Words of the dump that an extended vocabulary gets where nobody says how many."""
 
 
 def build_vocabulary_stage(
     parameters: Parameters, corpus: Stage, origin: Stage | None = None
 ) -> Stage:
     """Return the vocabulary that the form asks for; `origin` is what pre-training starts from."""
-    chosen = parameters.vocabulary
-    if origin and chosen.source != "new":
-        words = chosen.extend_words
-        return build_kept_vocabulary_stage(corpus, origin, words) if words else origin
+    if origin and parameters.vocabulary.source != "new":
+        return origin
     return build_trained_vocabulary_stage(parameters, corpus)
-
-
-def build_kept_vocabulary_stage(corpus: Stage, origin: Stage, words: int) -> Stage:
-    """Return a published encoder's vocabulary with so many of the corpus's words besides."""
-    return Stage(
-        "vocabulary",
-        1,
-        {"extend_words": words},
-        {"corpus": corpus, "origin": origin},
-        "model.vocabulary",
-        partial(format_extension_arguments, corpus, origin, words),
-        title="extended vocabulary",
-    )
-
-
-def format_extension_arguments(
-    corpus: Stage, origin: Stage, words: int, store: Store, folder: Path
-) -> list[str]:
-    """Return the command line that gives a published vocabulary words of the corpus."""
-    return [
-        *["--corpus", str(store.fetch(corpus))],
-        *["--extend", str(locate_origin(store, origin)), "--words", str(words)],
-        *["--output", str(folder)],
-    ]
 
 
 def build_trained_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Stage:
@@ -78,17 +49,11 @@ def choose_size(parameters: Parameters) -> int:
     return parameters.vocabulary.size or PRESETS[parameters.preset].vocabulary_size
 
 
-def count_extra_words(parameters: Parameters) -> int:
-    """Return how many words of the dump a vocabulary gets where it is extended."""
-    return parameters.vocabulary.extend_words or EXTENDED_WORDS
-
-
 def build_vocabulary_choice_stage(parameters: Parameters, corpus: Stage, origin: Stage) -> Stage:
     """Return the stage that measures on the dev split how a published encoder's vocabulary fits the
-    corpus: as it is, with words of the dump besides, and a new one instead. The report shows it.
+    corpus, and how a new one would. The report shows it.
     """
-    words, size = count_extra_words(parameters), choose_size(parameters)
-    measured = {"split": "dev", "extend_words": words, "new_size": size}
+    measured = {"split": "dev", "new_size": choose_size(parameters)}
     return _build_fit_stage("vocabulary choices", measured, corpus, origin)
 
 

@@ -38,7 +38,6 @@ from model.presets import (
 from model.published.place_forms import FORMS, find_kind
 
 NO_MODEL = "is no model folder"
-EXTENDED, PLAIN = "<extended_shards>", {"<shards>", "<general_shards>"}
 """Shards that stages make, by their vocabularies."""
 
 
@@ -256,11 +255,6 @@ def _check_replay(own: Pretraining) -> Iterator[str]:
             yield "pretraining.replay_ratio: a share of `replay`, which is empty"
     elif own.replay == own.shards:
         yield f"pretraining.replay: {own.replay} is what the arm trains on already"
-    elif EXTENDED in (own.shards, own.replay) and PLAIN & {own.shards, own.replay}:
-        yield (
-            "pretraining.replay: extended_shards have another vocabulary than other shards; name "
-            "two of one vocabulary"
-        )
 
 
 def _find_circles(study: Study) -> Iterator[str]:

@@ -30,9 +30,9 @@ SHIPPED = Path(__file__).parent / "shipped"
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 STEPS = 2_000
 """Of pre-training where the study's encoders ask for ${steps} and nobody says."""
-MADE = ("corpus", "shards", "general_shards", "extended_shards", "encoder", "origin")
-"""Variables that stages of the graph fill; `general_shards` needs general text, `origin` and
-`extended_shards` (with its vocabulary and more words) a published encoder.
+MADE = ("corpus", "shards", "general_shards", "encoder", "origin")
+"""Variables that stages of the graph fill; `general_shards` needs general text, `origin` a
+published encoder.
 """
 GENERAL = "<general_shards>"
 
@@ -105,7 +105,7 @@ def find_wanted_stages(choice: StudyChoice) -> frozenset[str]:
 
 def reads_preset(wanted: frozenset[str]) -> bool:
     """Return whether the vocabulary is made, whose size the preset says."""
-    return bool(wanted & {"shards", "general_shards", "extended_shards", "encoder"})
+    return bool(wanted & {"shards", "general_shards", "encoder"})
 
 
 def check_start(
@@ -114,7 +114,7 @@ def check_start(
     """Refuse a study of a published encoder that nobody names."""
     if "origin" in choice.variables:
         raise UserError(f"{name}: write --start-from {choice.variables['origin']} for `origin`")
-    if wanted & {"origin", "extended_shards"} and not parameters.pretraining.start_from:
+    if "origin" in wanted and not parameters.pretraining.start_from:
         raise UserError(
             f"{name} adapts a published encoder: give --start-from DIR|NAME (in a form "
             "pretraining.start_from)"
@@ -305,7 +305,7 @@ def check_unread_settings(
         read |= {"dump", "corpus", "engine"}
     if reads_preset(wanted):
         read |= {"vocabulary", "shards"}
-    if wanted & {"origin", "extended_shards"}:
+    if "origin" in wanted:
         read |= {"pretraining.start_from", "pretraining.start_generator_from"}
     if "encoder" in wanted:
         read |= {"pretraining"}

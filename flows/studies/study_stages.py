@@ -38,14 +38,9 @@ from model.finetuning import search
 from model.finetuning.request import is_part_of_teacher
 from model.published.place_forms import find_kind
 
-DEV, EXTENDED_DEV = "dev_shards", "extended_dev_shards"
-"""Sources that measure pre-trainings, with the reviews' vocabulary and with the extended one."""
-MEASURED_BY = {
-    "<shards>": DEV,
-    "<general_shards>": DEV,
-    "<extended_shards>": EXTENDED_DEV,
-}
-"""Shards that stages make → the source that measures a pre-training on them."""
+DEV = "dev_shards"
+"""Source that measures pre-trainings on shards that stages make."""
+MADE_SHARDS = ("<shards>", "<general_shards>")
 
 
 @dataclass(frozen=True)
@@ -151,7 +146,7 @@ class StudyStages:
             self.find_origin(arm),
             replay=self.find_source(own.replay) if own.replay else None,
             replay_ratio=own.replay_ratio if own.replay else 0.0,
-            dev=self.sources.get(MEASURED_BY.get(own.shards, "")),
+            dev=self.sources.get(DEV) if own.shards in MADE_SHARDS else None,
         )
         for budget, count in (
             ("same_flops_as", partial(count_equal_flops, device=self.device)),

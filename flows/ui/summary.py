@@ -21,7 +21,7 @@ HEADLINES = {
 }
 """The numbers of each stage that a line has room for; the table of counts has all of them."""
 
-KEPT_ORIGIN = "the loaded weights are kept: no state beat them in the probe"
+KEPT_ORIGIN = "the loaded weights are kept: by the probe training made them worse"
 
 
 def summarize_manifest(manifest: Mapping[str, Any]) -> str:

@@ -289,7 +289,7 @@ def choose_max_length(
         return length, f"{told} {wanted}, but {folder} has {positions} positions: so many are used"
     return length, (
         f"{told} {wanted}, but {folder} was trained at {trained} tokens and the positions after "
-        f"them are noise: {length} are used; pre-train it longer ones too (long_shards), or set "
+        f"them are noise: {length} are used; pre-train it on longer ones (max_length), or set "
         "untrained_positions=true to use them all the same"
     )
 

@@ -1,27 +1,25 @@
 """Builds a run from its preset, shards, device and budget."""
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import nn
 
 from beam_jobs.job.errors import UserError
 from model.config import PretrainingConfig
 from model.device import Device
 from model.presets import Preset
 from model.pretraining import loop
-from model.pretraining.adaptation.anchor import Anchor, AnchorDistance
-from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.new_head import set_output_bias
+from model.pretraining.adaptation.anchor import Anchor
 from model.pretraining.adaptation.probe import Probe
 from model.pretraining.budget import Budget, count_affordable_steps
+from model.pretraining.checkpoint import identify_run
 from model.pretraining.input.batches import (
     Batches,
     SpecialTokens,
-    TwoLengths,
     number_documents,
     sum_squared_lengths,
 )
@@ -34,7 +32,6 @@ from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, describe_origin, load_weights
 from model.pretraining.network.masked_prediction import PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
-from model.pretraining.run_identity import identify_adaptation, identify_run
 from model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
 from model.published.card import describe_start
 from model.published.vocabulary import read_words
@@ -51,31 +48,21 @@ def build_training(
     dev: Shards | None = None,
     origin: Origin | None = None,
     replay: Replay | None = None,
-    longer: Shards | None = None,
     probe: Path | None = None,
-    gradients: str = "fp32",
 ) -> loop.Training:
     """Return a run at its first step; UserError if settings, shards and device do not fit.
 
-    The last `long_share` of the steps takes `longer` sequences, if there are some; `probe` is the
-    corpus on whose labels the states are compared; `gradients` the type in which processes send
-    each other their gradients.
+    `probe` is the corpus on whose labels the loaded and the trained encoder are compared.
     """
     if budget and budget.flops:
-        step = estimate_step_flops(preset, shards, longer, device.has_document_attention)
-        steps = count_affordable_steps(budget.flops, step)
+        sequence = estimate_sequence_flops(preset, shards, device.has_document_attention)
+        steps = count_affordable_steps(budget.flops, sequence * preset.pretraining.batch)
         preset = replace(preset, pretraining=replace(preset.pretraining, steps=steps))
     _check_preset(preset, shards, device)
-    if longer:
-        _check_longer(longer, shards, budget, replay)
-        _check_preset(preset, longer, device)
     config = preset.pretraining
-    if config.embedding_sharing == "disentangled" and probe is not None:
-        raise UserError("embedding_sharing=disentangled: --probe measures tied ones only")
     shape, size = preset.architecture, shards.vocabulary_size
     model = build_model(preset, size, device.dtype)
     initialize_weights(model, config.seed, config.initializer_range)
-    initial = [name for name, _ in model.named_parameters()]
     if origin:
         initial = load_weights(model, shape, origin, shards.vocabulary)
         head = "generator_head" if isinstance(model, Electra) else "encoder_head"
@@ -83,8 +70,6 @@ def build_training(
             set_output_bias(getattr(model, head).bias, shards)
         if device.is_rank0:
             print(describe_origin(model, shape, origin, initial), file=sys.stderr)
-    if config.fixed_generator:
-        _check_generator(initial)
     model.noise.pooled = device.kind == "cpu"
     device.move_model(model)
     identity = identify_run(preset, shards) | {"budget_seconds": budget.seconds if budget else None}
@@ -92,15 +77,6 @@ def build_training(
     if replay:
         batches = replace(batches, stream=Mixture.open(shards, replay, config.seed))
         identity |= replay.identity
-    all_batches: Batches | TwoLengths = batches
-    if longer:
-        long_batches = build_batches(config, longer, device.rank, device.world_size)
-        all_batches = TwoLengths(batches, long_batches, config.steps - config.long_steps)
-        identity |= {"long_shards": longer.fingerprint, "long_share": config.long_share}
-    lengths = [
-        (longer or shards).max_length,
-        origin.read_trained_length(shape) if origin else 0,
-    ]
     adaptation = preset.adaptation
     if not (budget and budget.seconds):
         adaptation = adaptation.shorten_head_steps(config.steps * config.batch * shards.max_length)
@@ -108,43 +84,26 @@ def build_training(
         config=config,
         model=model,
         device=device,
-        batches=all_batches,
+        batches=batches,
         folder=output,
         identity=identity | {"origin": origin.compute_fingerprint() if origin else None},
-        count_published_flops=lambda length: flops.count_published_flops(
-            shape, size, length, 1, config.objective
+        published_flops=flops.count_published_flops(
+            shape, size, shards.max_length, 1, config.objective
         ),
-        matrix_flops=flops.MatrixFlops.derive(
-            shape, size, config.objective, config.fixed_generator
-        ),
-        length=shards.max_length,
-        trained_length=max(lengths),
+        matrix_flops=flops.MatrixFlops.derive(shape, size, config.objective),
+        trained_length=max(shards.max_length, origin.read_trained_length(shape) if origin else 0),
         budget_seconds=budget.seconds if budget else None,
         adaptation=adaptation,
-        gradient_type={"fp32": torch.float32, "bf16": torch.bfloat16}[gradients],
         start=describe_start(origin.main) if origin else {},
-        anchor=build_anchor(model, preset.adaptation, probe) if origin else None,
+        anchor=Anchor(model) if origin and (adaptation.origin_average or probe) else None,
         probe=open_probe(probe, shards, preset, budget) if probe else None,
     )
-    if gradients != "fp32" and device.world_size > 1:
-        training.identity |= {"gradients": gradients}
     if dev:
         training.validation = build_validation(config, shards, dev)
     if origin:
-        training.identity |= identify_adaptation(preset, training.probe)
+        training.identity |= asdict(preset.adaptation)
+        training.identity["probe"] = training.probe.compute_fingerprint() if training.probe else ""
     return training
-
-
-def _check_generator(initial: list[str]) -> None:
-    """Raise UserError for a generator that would never learn and was not loaded whole; `initial`
-    are the parameters that keep their initial values.
-    """
-    missing = [name for name in initial if name.startswith("generator")]
-    if missing:
-        raise UserError(
-            "fixed_generator: a generator that never learns has to be loaded: name one with "
-            f"--start-from, or --start-generator-from, that has {missing[0]} too"
-        )
 
 
 def build_model(preset: Preset, vocabulary_size: int, dtype: torch.dtype) -> PretrainingModel:
@@ -153,23 +112,18 @@ def build_model(preset: Preset, vocabulary_size: int, dtype: torch.dtype) -> Pre
     return kind(vocabulary_size, preset.architecture, preset.pretraining, dtype)
 
 
-def build_anchor(
-    model: PretrainingModel, adaptation: AdaptationConfig, probe: Path | None
-) -> Anchor | None:
-    """Return a copy of the loaded trunk where something needs it; a distance from it becomes part
-    of the model's loss.
+def set_output_bias(bias: nn.Parameter, shards: Shards) -> None:
+    """Set the bias [vocabulary] to the logarithm of each entry's share of the first sequences.
+
+    Adam moves a bias by about the learning rate a step, and rare words stand ten below frequent
+    ones: without this a new head takes thousands of steps to learn how frequent words are, and
+    shakes the loaded trunk meanwhile.
     """
-    strengths = (
-        adaptation.origin_pull,
-        adaptation.origin_distillation,
-        adaptation.origin_average,
-    )
-    if not any(strengths) and probe is None:
-        return None
-    anchor = Anchor(model)
-    if adaptation.origin_distillation:
-        model.distance_loss = AnchorDistance(anchor, adaptation.origin_distillation)
-    return anchor
+    rows = shards.sample_rows()
+    real = rows.input_ids[np.arange(rows.input_ids.shape[1]) < rows.lengths[:, None]]
+    counts = np.bincount(real, minlength=len(bias)) + 1.0
+    with torch.no_grad():
+        bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
 
 def open_probe(probe: Path, shards: Shards, preset: Preset, budget: Budget | None) -> Probe:
@@ -202,7 +156,6 @@ def build_batches(
         world_size=world_size,
         pairs=config.objective == "mlm+nsp",
         segment_probability=config.segment_probability,
-        continues=read_continuations(shards.vocabulary) if config.mask_unit == "word" else None,
     )
 
 
@@ -228,18 +181,6 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
     return Validation(batches, max(1, sequences // size), seed=0)
 
 
-def estimate_step_flops(
-    preset: Preset, shards: Shards, longer: Shards | None, has_document_attention: bool
-) -> float:
-    """Return the matrix products of a step, on average over a whole run."""
-    config = preset.pretraining
-    sequence = estimate_sequence_flops(preset, shards, has_document_attention)
-    if longer:
-        rest = estimate_sequence_flops(preset, longer, has_document_attention) - sequence
-        sequence += config.long_share * rest
-    return sequence * config.batch
-
-
 def estimate_sequence_flops(preset: Preset, shards: Shards, has_document_attention: bool) -> float:
     """Return the matrix products of training on one sequence; by the first sequences there, where
     attention computes documents alone.
@@ -251,14 +192,9 @@ def estimate_sequence_flops(preset: Preset, shards: Shards, has_document_attenti
         pairs = sum_squared_lengths(number_documents(rows)) / len(rows.lengths)
     slots = count_slots(shards.max_length, config.mask_probability)
     products = flops.MatrixFlops.derive(
-        preset.architecture, shards.vocabulary_size, config.objective, config.fixed_generator
+        preset.architecture, shards.vocabulary_size, config.objective
     )
     return products.count(shards.max_length, pairs, slots)
-
-
-def read_continuations(vocabulary: Path) -> NDArray[np.bool_]:
-    """Return of each id whether it continues a word."""
-    return np.array([word.startswith("##") for word in read_words(vocabulary / "vocab.txt")])
 
 
 def read_special_tokens(vocabulary: Path) -> SpecialTokens:
@@ -268,29 +204,6 @@ def read_special_tokens(vocabulary: Path) -> SpecialTokens:
     if missing:
         raise UserError(f"{vocabulary / 'vocab.txt'} has no {', '.join(missing)}")
     return SpecialTokens(ids["[CLS]"], ids["[SEP]"], ids["[MASK]"])
-
-
-def _check_longer(
-    longer: Shards, shards: Shards, budget: Budget | None, replay: Replay | None
-) -> None:
-    """Raise UserError where longer sequences do not fit the run."""
-    option = f"--long-shards {longer.folder}"
-    if longer.vocabulary_fingerprint != shards.vocabulary_fingerprint:
-        raise UserError(f"{option}: made with another vocabulary than {shards.folder}")
-    if longer.max_length <= shards.max_length:
-        raise UserError(
-            f"{option}: length {longer.max_length}, must be more than the {shards.max_length} of "
-            f"{shards.folder}"
-        )
-    if longer.read_sources() != shards.read_sources():
-        raise UserError(f"{option}: made of another corpus than {shards.folder}")
-    if replay:
-        raise UserError(f"{option}: leave out --replay, earlier shards have one length")
-    if budget and budget.seconds:
-        raise UserError(
-            f"{option}: give --steps or a --budget in operations: a time does not say when its "
-            "last part begins"
-        )
 
 
 def check_batch(batch: int, processes: int) -> None:

@@ -2,7 +2,8 @@
 
 A checkpoint is a folder `step-00000500` with state.safetensors (tensors) and state.json (numbers).
 It is written under a temporary name, every file and the folder itself fsynced, then renamed, so
-that a folder of that name is whole whatever happens while it is written. No pickle.
+that a folder of that name is whole whatever happens while it is written. No pickle. Each holds what
+must be the same for it to be continued.
 """
 
 import json
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,60 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from beam_jobs.job.errors import UserError
+from model.presets import Preset
+from model.pretraining.input.sequences import Shards
 
 TENSORS, NUMBERS = "state.safetensors", "state.json"
 PREFIX, TEMPORARY, DAMAGED = "step-", "writing-", "damaged-"
+# These change what is written or how the work is cut up, not what is learned.
+FREE_SETTINGS = {
+    "log_every",
+    "validate_every",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "device_batch",
+    "validate_sequences",
+    "compile",
+}
+COMPUTATION_VERSION = 3
+"""Raise this whenever the numbers of a training step change.
+
+No checkpoint is then continued with other arithmetic. tests/model/pretraining/test_checkpoint.py
+fails if the numbers change and this does not.
+"""
+
+Identity = dict[str, Any]
+
+
+def identify_run(preset: Preset, shards: Shards) -> Identity:
+    """Return what must be the same for a checkpoint to be continued, but for what else a run reads:
+    start weights, replayed shards, a time.
+    """
+    settings = asdict(preset.architecture) | asdict(preset.pretraining)
+    return {
+        "computation": COMPUTATION_VERSION,
+        "vocabulary": shards.vocabulary_fingerprint,
+        "shards": shards.fingerprint,
+        **{name: value for name, value in settings.items() if name not in FREE_SETTINGS},
+    }
+
+
+def check_same_run(now: Identity, then: Identity, output: Path) -> None:
+    """Raise UserError, which names the differences, if a checkpoint is of another run."""
+
+    def shorten(value: Any) -> str:
+        return value[:12] if isinstance(value, str) and len(value) == 64 else repr(value)
+
+    differing = [name for name in now | then if now.get(name) != then.get(name)]
+    if differing:
+        differences = ", ".join(
+            f"{name} was {shorten(then.get(name))} and is {shorten(now.get(name))}"
+            for name in differing
+        )
+        raise UserError(
+            f"{output} holds checkpoints of another run: {differences}; "
+            "use another --output or remove that one"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,39 @@
-"""Runs the training loop: optimizer steps, log lines, validations, checkpoints.
+"""Trains: optimizer steps, log lines, validations, checkpoints.
 
 A SIGTERM ends it with a checkpoint, so that nothing is lost.
 """
 
+import contextlib
 import math
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
+from beam_jobs.job.errors import UserError
 from beam_jobs.job.progress import Progress, track_progress
 from model.config import PretrainingConfig
 from model.device import Device
 from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
 from model.pretraining.adaptation.anchor import Anchor
-from model.pretraining.adaptation.choice import ACCURACY, Choice
 from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import Probe
-from model.pretraining.collapse import describe_collapse
-from model.pretraining.input.batches import Arrays, Batches, TwoLengths, prefetch
+from model.pretraining.adaptation.probe import ACCURACY, Probe
+from model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
+from model.pretraining.network.attention import put_batch
+from model.pretraining.network.dropout import Place
 from model.pretraining.network.encoder import Layer
 from model.pretraining.network.flops import MatrixFlops
-from model.pretraining.network.masked_prediction import Batch, PretrainingModel, Step
-from model.pretraining.step import run_step
-from model.pretraining.validation import VALIDATIONS, Validation
-from model.pretraining.window import Window
-from model.processes.gradient_sum import GradientSum
+from model.pretraining.network.masked_prediction import Batch, PretrainingModel, Step, Sums
+from model.pretraining.validation import VALIDATIONS, Validation, describe_collapse
+from model.processes import name_losses
 from model.tracking.metrics_log import MetricsLog
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -57,8 +59,8 @@ class Totals:
     measuring_cpu_seconds: float = 0.0  # of validations and probes
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
-    best_step: int = -1  # of the state to write by the probe where there is one, else by the loss
-    probed_step: int = -1
+    best_step: int = -1  # of that loss
+    loaded_accuracy: float = 0.0  # of the loaded encoder in the probe
 
 
 @dataclass
@@ -68,22 +70,18 @@ class Training:
     config: PretrainingConfig
     model: PretrainingModel
     device: Device
-    batches: Batches | TwoLengths
+    batches: Batches
     folder: Path
     identity: dict[str, Any]
-    count_published_flops: Callable[[int], float]  # of a sequence of so many tokens
+    published_flops: float  # of a sequence
     matrix_flops: MatrixFlops
-    length: int  # tokens of a sequence, until longer ones come
-    trained_length: int  # tokens; of the longest sequences here, or of longer ones before
+    trained_length: int  # tokens; of the sequences here, or of longer ones before
     budget_seconds: float | None = None
     validation: Validation | None = None
     adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
     start: dict[str, Any] = field(default_factory=dict)  # what is known of the loaded weights
     anchor: Anchor | None = None  # the loaded weights, where something needs them
     probe: Probe | None = None
-    choice: Choice = field(default_factory=Choice)  # of the probe, in the processes that take it
-    gradient_type: torch.dtype = torch.float32
-    """In which gradients travel between processes."""
     totals: Totals = field(default_factory=Totals)
     stopping: bool = False
 
@@ -92,30 +90,30 @@ class Training:
             self.model, self.config, self.device.fused_optimizer, self.adaptation
         )
         self.parameters = list(self.model.parameters())  # not a walk over all modules each step
-        self.device_batch_given = self.config.device_batch
-        self.gradient_sum = (
-            GradientSum(self.model.parameters(), self.device, self.gradient_type)
-            if self.device.world_size > 1 and not self.device.moves_together
-            else None
-        )
-        self.forward = self._compile_forward()
+        self.part = self.config.device_batch or self.config.batch
+        """Sequences that a process would take at once that were alone and had the memory for what
+        was set: those that share a window of the dropout's random numbers.
+        """
+        self.shares_batches = self.device.world_size > 1 and not self.device.moves_together
+        self.summed: list[bool] = []  # which parameters DistributedDataParallel was told to sum
+        self.forward: Callable[[Batch], Step] = self.model
+        if self.config.compile and self.device.compiles:
+            self._compile_forward()
         self.writer = checkpoint.CheckpointWriter(
             self.folder / "checkpoints", self.config.keep_checkpoints
         )
         self.clock_started, self.seconds_before = time.monotonic(), 0.0
 
-    def _compile_forward(self) -> Callable[[Batch], Step]:
-        """Return the model's step, compiled where that pays; where gradients are summed meanwhile
-        layer by layer: a compiled model has none of them before it has all.
+    def _compile_forward(self) -> None:
+        """Compile the model's step; where processes share batches layer by layer: a model compiled
+        whole has none of its gradients before it has all, and nothing could be sent meanwhile.
         """
-        if not (self.config.compile and self.device.compiles):
-            return self.model
-        if self.gradient_sum is None:
-            return torch.compile(self.model)
+        if not self.shares_batches:
+            self.forward = torch.compile(self.model)
+            return
         for part in self.model.modules():
             if isinstance(part, Layer):
                 part.compile()
-        return self.model
 
     def measure_elapsed(self) -> float:
         """Return the seconds of all runs so far, the same in every process."""
@@ -134,20 +132,13 @@ class Training:
         pairs = within if self.device.has_document_attention else sequences * length**2
         return self.matrix_flops.count(sequences * length, pairs, sequences * slots)
 
-    def count_sequences_at_once(self, arrays: Arrays) -> int:
-        """Return how many sequences the device takes at once: of longer ones as many tokens."""
-        sequences, length = arrays["input_ids"].shape
-        most = (self.config.device_batch or sequences) * self.length // length
-        whole = math.gcd(sequences, self.count_sequences_of_one(arrays))
-        return next(n for n in range(max(1, most), 0, -1) if whole % n == 0)
-
-    def count_sequences_of_one(self, arrays: Arrays) -> int:
-        """Return how many sequences a process would take at once that were alone and had the
-        memory for what was set: those that share a window of the dropout's random numbers.
-        """
-        batch, length = self.config.batch, arrays["input_ids"].shape[1]
-        most = (self.device_batch_given or batch) * self.length // length
-        return next(n for n in range(max(1, most), 0, -1) if batch % n == 0)
+    def count_sequences_at_once(self) -> int:
+        """Return how many sequences of its share of a batch the device takes at once."""
+        share = self.config.batch // self.device.world_size
+        whole = math.gcd(share, self.part)
+        return next(
+            n for n in range(min(share, self.config.device_batch or share), 0, -1) if whole % n == 0
+        )
 
     def compute_progress(self) -> float:
         """Return the share of the run that lies behind the next step, 0 to 1."""
@@ -174,6 +165,150 @@ class Training:
         return self.totals.step >= self.config.steps
 
 
+def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
+    """Take one optimizer step on this process's share of a batch.
+
+    Return sums for the log and the gradient's norm, both unread. Return None if a SIGTERM came
+    between two parts of the batch: then nothing has changed.
+    """
+    optimizers.begin_step(training.optimizer, training.compute_progress())
+    while True:
+        with contextlib.suppress(torch.OutOfMemoryError):
+            if training.shares_batches:
+                _share_gradients(training, arrays)
+            sums = _add_gradients(training, arrays)
+            break
+        _halve_device_batch(training)  # after the block: the error holds the tensors
+    if sums is None:
+        return None
+    norm = nn.utils.clip_grad_norm_(training.parameters, training.config.clip).detach()
+    training.optimizer.step()
+    training.optimizer.zero_grad(set_to_none=True)
+    training.device.end_step()
+    return sums, norm
+
+
+def _share_gradients(training: Training, arrays: Arrays) -> None:
+    """Let DistributedDataParallel sum the gradients of the parameters that learn in this step.
+
+    After its first backward pass it puts them into the buckets in which it sends them anew, by the
+    order in which they came; so one pass is for nothing, or sums of three and more processes would
+    be rounded otherwise in the first step of a resumed run.
+    """
+    learning = [parameter.requires_grad for parameter in training.parameters]
+    if learning == training.summed:
+        return
+    with name_losses():
+        training.forward = DistributedDataParallel(training.model)
+    training.summed = learning
+    _add_gradients(training, arrays)
+    training.optimizer.zero_grad(set_to_none=True)
+
+
+def _add_gradients(training: Training, arrays: Arrays) -> Sums | None:
+    """Add up the gradients of a batch, part by part; return its sums, or None after a SIGTERM."""
+    config, device = training.config, training.device
+    number = training.totals.step
+    device.seed_generators(config.seed * 1_000_003 + number)
+    sums: Sums = {}
+    size = training.count_sequences_at_once()
+    parts = split_batch(arrays, size)
+    first = device.rank * len(arrays["input_ids"])
+    for i, part in enumerate(parts):
+        if i and training.stopping and not training.shares_batches:
+            training.optimizer.zero_grad(set_to_none=True)
+            return None
+        which, start = divmod(first + i * size, training.part)
+        place = Place(start, size, training.part)
+        training.model.noise.begin_step(config.seed, number, which, place)
+        batch = put_batch(device, part)
+        if isinstance(training.forward, DistributedDataParallel):
+            sends = i == len(parts) - 1
+            with name_losses(), contextlib.nullcontext() if sends else training.forward.no_sync():
+                result = training.forward(batch)
+                # it averages over the processes; a loss is a share of the whole batch's already
+                (result.loss * device.world_size).backward()
+        else:
+            result = training.forward(batch)
+            result.loss.backward()
+        sums = {name: v + sums[name] if name in sums else v for name, v in result.sums.items()}
+    return sums
+
+
+def _halve_device_batch(training: Training) -> None:
+    """Let the device take half as many sequences at once as those that did not fit into its
+    memory. Processes that share a batch cannot: the others wait for gradients of this step.
+    """
+    sequences = training.count_sequences_at_once()
+    if sequences == 1:
+        raise UserError(
+            "one sequence does not fit into the device's memory: take a smaller preset or shards"
+        )
+    half = sequences // 2
+    if training.shares_batches:
+        raise UserError(
+            f"{sequences} sequences at once do not fit into the memory of a device: run the same "
+            f"command with --set device_batch={half}; it continues from the last checkpoint"
+        )
+    training.optimizer.zero_grad(set_to_none=True)
+    torch.cuda.empty_cache()
+    training.config = replace(training.config, device_batch=half)
+    print(
+        f"warning: {sequences} sequences at once do not fit into the memory of the device; "
+        f"device_batch is {half} from here",
+        file=sys.stderr,
+    )
+
+
+class Window:
+    """The sums of the steps between two log lines, on the device until they are read; reading them
+    is the only wait for it.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sums: Sums = {}
+        self._norms: list[Tensor] = []
+        self.matrix_flops = 0.0  # over all processes
+        self._started, self._paused = time.monotonic(), 0.0
+        self._cpu_started, self._cpu_paused = time.process_time(), 0.0
+
+    @property
+    def steps(self) -> int:
+        return len(self._norms)
+
+    def add(self, sums: Sums, gradient_norm: Tensor, matrix_flops: float) -> None:
+        """Add the sums of one step, unread."""
+        self._sums = {name: v + self._sums[name] if self._sums else v for name, v in sums.items()}
+        self._norms.append(gradient_norm)
+        self.matrix_flops += matrix_flops
+
+    def pause(self, seconds: float, cpu_seconds: float) -> None:
+        """Leave out time that was spent on something else than training."""
+        self._paused += seconds
+        self._cpu_paused += cpu_seconds
+
+    def measure_seconds(self) -> float:
+        """Return the wall-clock seconds of training, after the device has caught up."""
+        self._device.wait()
+        return max(time.monotonic() - self._started - self._paused, 1e-9)
+
+    def measure_cpu_seconds(self) -> float:
+        """Return the CPU seconds of training in this process, all threads."""
+        return max(time.process_time() - self._cpu_started - self._cpu_paused, 0.0)
+
+    def read_sums(self) -> tuple[dict[str, float], float]:
+        """Return sums over all processes and the mean gradient norm; begin a new window."""
+        self._device.all_reduce_sum(self._sums.values())
+        read = {name: float(value.item()) for name, value in self._sums.items()}
+        norm = float(torch.stack(self._norms).mean().item())
+        self._begin()
+        return read, norm
+
+
 def train(training: Training) -> None:
     """Train to the end, or to a SIGTERM: then write a checkpoint and exit with status 143."""
     totals, budget = training.totals, training.budget_seconds
@@ -193,7 +328,8 @@ def train(training: Training) -> None:
             "pre-training",
             done=totals.step if budget is None else round(totals.seconds),
         ) as bar:
-            _probe_start(training, log)
+            if training.probe and not totals.step:
+                _validate_and_save(training, log, validating=True, keeping=False)
             _run_steps(training, steps, log, bar)
     finally:
         steps.close()
@@ -217,8 +353,7 @@ def _run_steps(
             totals.step += 1
             totals.sequences += config.batch
             totals.tokens += int(arrays["real_total"])
-            length = arrays["input_ids"].shape[1]
-            totals.flops += config.batch * training.count_published_flops(length)
+            totals.flops += config.batch * training.published_flops
             totals.matrix_flops += matrix_flops
         over, stopping = training.is_over(), training.is_stopping()
         keeping = over or stopping or totals.step % config.checkpoint_every == 0
@@ -269,13 +404,6 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
     bar.update(done, **shown, tokens_per_second=round(numbers["tokens_per_second"]))
 
 
-def _probe_start(training: Training, log: MetricsLog | None) -> None:
-    """Probe the loaded weights, or the state that is continued if a SIGTERM came before that."""
-    totals = training.totals
-    if training.probe and totals.probed_step != totals.step and training.is_validation_due():
-        _validate_and_save(training, log, validating=True, keeping=False)
-
-
 def _build_divergence(training: Training, loss: str) -> Diverged:
     training.writer.wait()
     kept = [path.name for path in checkpoint.list_checkpoints(training.writer.folder)]
@@ -300,10 +428,12 @@ def _validate_and_save(
         numbers = _measure_state(training)
         if log and numbers:
             log.log(totals.step, **numbers)
-            _warn(describe_collapse(totals.step, numbers))
-        keeping = _is_best(training, numbers) or keeping
-        if log and ACCURACY in numbers:
-            _warn(training.choice.describe_fall(totals.step))
+            warnings = describe_collapse(totals.step, numbers), _describe_fall(totals, numbers)
+            for warning in filter(None, warnings):
+                print(warning, file=sys.stderr)
+        if numbers.get("validation_loss", math.inf) < totals.best_loss:
+            totals.best_loss, totals.best_step = numbers["validation_loss"], totals.step
+            keeping = True
         took = training.device.add_numbers(time.process_time() - cpu_started)[0]
         totals.measuring_cpu_seconds += took
     if keeping and training.device.is_rank0:
@@ -312,40 +442,30 @@ def _validate_and_save(
 
 
 def _measure_state(training: Training) -> dict[str, float]:
-    """Return the measures on dev shards, the same in every process, and what the probe says.
-
-    A SIGTERM cuts the former short; the probe, which decides what is written, is short itself.
+    """Return the measures on dev shards, the same in every process, which a SIGTERM cuts short, and
+    where it is taken that of the probe on the weights that would be written now.
     """
     numbers: dict[str, float] = {}
     model, device, totals = training.model, training.device, training.totals
     if training.validation and totals.step:
         numbers |= training.validation(model, device, lambda: training.stopping)
-    if training.probe and training.anchor:
-        totals.probed_step = totals.step
-        if device.is_needed:
-            with training.anchor.averaged(training.adaptation.origin_average):
-                judged = training.probe(model, device)
-                training.choice.note(judged, training.adaptation, totals.tokens)
-            numbers[ACCURACY] = training.choice.last_accuracy
+    if training.probe and training.anchor and device.is_needed:
+        with training.anchor.averaged(training.adaptation.origin_average):
+            numbers[ACCURACY] = float(training.probe(model, device).mean())
+        if not totals.step:
+            totals.loaded_accuracy = numbers[ACCURACY]
     return numbers
 
 
-def _is_best(training: Training, numbers: dict[str, float]) -> bool:
-    """Note the measures; return whether this is the state to write, as it is now."""
-    totals = training.totals
-    loss = numbers.get("validation_loss", math.inf)
-    is_lowest, totals.best_loss = loss < totals.best_loss, min(loss, totals.best_loss)
-    is_best = is_lowest
-    if training.probe:
-        is_best = ACCURACY in numbers and training.choice.is_last_chosen
-        totals.best_step = max(totals.best_step, 0)  # the loaded weights
-    totals.best_step = totals.step if is_best else totals.best_step
-    return is_best
-
-
-def _warn(warning: str | None) -> None:
-    if warning:
-        print(warning, file=sys.stderr)
+def _describe_fall(totals: Totals, numbers: dict[str, float]) -> str | None:
+    """Return a warning where the probe finds the loaded encoder better than this state."""
+    accuracy = numbers.get(ACCURACY, 1.0)
+    if accuracy >= totals.loaded_accuracy:
+        return None
+    return (
+        f"step {totals.step:,}: the probe has {accuracy:.1%}, the loaded encoder "
+        f"{totals.loaded_accuracy:.1%}: training has made it worse so far"
+    )
 
 
 def copy_state(training: Training) -> checkpoint.State:
@@ -356,7 +476,6 @@ def copy_state(training: Training) -> checkpoint.State:
     """
     numbers = {
         "totals": vars(training.totals).copy(),
-        "choice": vars(training.choice).copy(),
         "identity": training.identity,
         "seed": training.config.seed,
     }
@@ -368,6 +487,4 @@ def restore_state(training: Training, state: checkpoint.State) -> None:
     """Put a checkpoint's state into the model, the optimizer and the totals."""
     is_fused = training.device.fused_optimizer
     checkpoint.restore_tensors(state.tensors, training.model, training.optimizer, is_fused)
-    for holder, key in ((training.totals, "totals"), (training.choice, "choice")):
-        for name, value in state.numbers.get(key, {}).items():
-            setattr(holder, name, value)
+    training.totals = Totals(**state.numbers["totals"])

@@ -75,14 +75,7 @@ def render_model_card(
         *("", "## Data", ""),
         f"{shards.sequences:,} packed sequences of at most {shards.max_length} tokens, "
         f"{shards.tokens:,} tokens; "
-        + (
-            f"the last {preset.pretraining.long_steps:,} steps had the same reviews in sequences "
-            f"of {result['trained_length']}; "
-            if identity.get("long_shards")
-            else ""
-        )
-        + f"a vocabulary of {shards.vocabulary_size:,} entries. "
-        + _describe_text(shards, ratio),
+        f"a vocabulary of {shards.vocabulary_size:,} entries. {_describe_text(shards, ratio)}",
         *(["", _describe_start(start)] if start else []),
         *("", "## Training", ""),
         f"{result['steps']:,} steps, {result['sequences']:,} sequences, "
@@ -173,28 +166,18 @@ def _list_told(start: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _describe_choice(result: dict[str, Any]) -> list[str]:
-    """Return which state these weights are, where a probe chose among several."""
+    """Return which weights these are, where a probe compared them with the loaded ones."""
     if "written_step" not in result:
         return []
     step, origin = result["written_step"], result["probe_origin_accuracy"]
     last = result["probe_last_accuracy"]
-    if not result.get("written_by_probe", True):
-        return [
-            f"The weights are those of the last step, {step:,}. The probe, which chose nothing "
-            f"(write_last), has {last:.1%}, the encoder it began with {origin:.1%}.",
-            "",
-        ]
     if step == 0:
         return [
-            "By the probe no state of this training was better than the encoder it began with "
-            f"({origin:.1%}): the encoder here is that one, unchanged.",
+            f"By the probe this training made the encoder it began with worse ({last:.1%} after "
+            f"{origin:.1%}): the encoder here is that one, unchanged.",
             "",
         ]
-    return [
-        f"The weights are those of step {step:,}, the latest of the best by the probe: "
-        f"{result['probe_written_accuracy']:.1%}, the encoder it began with {origin:.1%}.",
-        "",
-    ]
+    return [f"The probe has {last:.1%}, the encoder it began with {origin:.1%}.", ""]
 
 
 def _render_curve(

@@ -6,7 +6,6 @@ the same learning rate and leans on the long warm-up to survive them; here the c
 in Loshchilov & Hutter 2019, so that short warm-ups are safe too.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +14,6 @@ import torch
 from torch import nn
 
 from model.config import PretrainingConfig
-from model.finetuning.optimizer import count_decays
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.network.masked_prediction import PretrainingModel
 
@@ -52,28 +50,13 @@ def _list_paces(
     if adaptation.head_steps:  # the head is at its highest rate while it learns alone
         warmup = min(warmup, HEAD_WARMUP * adaptation.head_steps)
     trunk = model.list_trunk_names() if isinstance(model, PretrainingModel) else set()
-    depth = len(model.trunk.layers) if isinstance(model, PretrainingModel) else 0
-    top = adaptation.trunk_learning_rate or config.learning_rate
+    trunk_rate = adaptation.trunk_learning_rate or config.learning_rate
     for name, parameter in model.named_parameters():
         decay = config.weight_decay if parameter.ndim > 1 else 0.0
-        if config.fixed_generator and name.startswith(("embeddings.", "generator")):
-            yield parameter, Pace(config.learning_rate, math.inf, 0.0, config.warmup)
-            continue
-        if name not in trunk:
+        if name in trunk:
+            yield parameter, Pace(trunk_rate, adaptation.head_steps, decay, config.warmup)
+        else:
             yield parameter, Pace(config.learning_rate, 0.0, decay, warmup)
-            continue
-        # google's layers count the projection to the embeddings
-        decays = count_decays(name.replace(".project.", ".embeddings_project."), depth)
-        is_frozen = adaptation.freeze_embeddings and name.startswith("embeddings.")
-        yield (
-            parameter,
-            Pace(
-                peak=top * adaptation.layer_decay**decays,
-                begins=math.inf if is_frozen else adaptation.head_steps,
-                weight_decay=0.0 if adaptation.origin_pull else decay,
-                warmup=config.warmup,
-            ),
-        )
 
 
 def build_optimizer(

@@ -14,13 +14,12 @@ from beam_jobs.job.files import write_json
 from model import export
 from model.presets import Preset
 from model.pretraining import loop, model_card
-from model.pretraining.adaptation.selection import settle_weights
 from model.pretraining.budget import describe_small_budget
-from model.pretraining.collapse import describe_collapse
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network import transformers_config
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.initial_weights import Origin
+from model.pretraining.validation import describe_collapse
 from model.tracking.metrics_log import read_metrics
 
 _ROLES: Mapping[str, transformers_config.Role] = {"discriminator": "discriminator"}
@@ -43,7 +42,15 @@ def write_outputs(
     training: loop.Training, preset: Preset, shards: Shards, origin: Origin | None = None
 ) -> dict[str, Any]:
     """Write the model folders and result.json; return the result. `origin`: the loaded weights."""
-    result = summarize_run(training) | settle_weights(training)
+    result = summarize_run(training)
+    if training.anchor:
+        result |= training.anchor.settle(
+            training.model,
+            training.device,
+            training.adaptation,
+            training.probe,
+            training.totals.step,
+        )
     result["warnings"] = list_warnings(training, preset, shards, result, origin)
     if training.device.is_rank0:
         result |= write_models(training, preset, shards, result, origin)
@@ -141,8 +148,6 @@ def _write_network(
         _describe_start(preset, trunk, origin),
     )
     weights: dict[str, Tensor] = dict(training.model.named_parameters())
-    if trunk == "discriminator" and "word_difference" in weights:
-        weights["embeddings.word"] = weights["embeddings.word"] + weights["word_difference"]
     tensors = export.convert_to_transformers(weights, mapping)
     if not (preset.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)

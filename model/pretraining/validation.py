@@ -5,9 +5,15 @@ the weights alone. The discriminator is measured twice: on what the generator pu
 (`validation_discriminator_…`), which gets harder while the generator learns, and on replacements
 fixed for good, tokens drawn by their frequency (`validation_fixed_…`), which can be compared
 between steps and between runs.
+
+At a small budget ELECTRA's discriminator may become a constant: then the effective rank of its
+token states falls (tiny, 2 M tokens of real reviews: from 75 to 2.2) and their mean cosine rises
+(from 0.43 to 0.94). A longer run leaves that state; one that starts from a masked language model
+which has learned more than word frequencies was not in it at any validation: docs/results.md, "What
+gets ELECTRA off the plateau".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +21,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from model.device import Device
-from model.pretraining.collapse import StateSpread
 from model.pretraining.input.batches import Arrays, Batches
 from model.pretraining.network.attention import build_attention, put_whole_batch
 from model.pretraining.network.electra import Electra, corrupt_batch
@@ -30,7 +36,46 @@ VALIDATED_SHARE = 0.03
 three quarters of what training on it does: the forward passes of the objective, and two more of the
 discriminator.
 """
+CONSTANT_AUC = 0.55  # a discriminator below tells replaced tokens hardly better than by chance
 FIXED_REPLACEMENTS = 2  # tells the random numbers of the fixed replacements from the others
+
+
+class StateSpread:
+    """Sums over the states of real tokens from which their spread is computed."""
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._products: NDArray[Any] = np.zeros(())  # [hidden, hidden]
+        self._directions: NDArray[Any] = np.zeros(())  # [hidden]
+
+    @classmethod
+    def join(cls, parts: Sequence["StateSpread"]) -> "StateSpread":
+        """Return the sums of all parts together."""
+        joined = cls()
+        joined._tokens = sum(part._tokens for part in parts)
+        joined._products = sum((part._products for part in parts), joined._products)
+        joined._directions = sum((part._directions for part in parts), joined._directions)
+        return joined
+
+    def add(self, states: Tensor, real: Tensor) -> None:
+        """Add the states [sequences, length, hidden] of the real tokens [sequences, length]."""
+        tokens = states.float()[real.bool()]
+        self._tokens += len(tokens)
+        self._products = self._products + (tokens.T @ tokens).double().cpu().numpy()
+        directions = functional.normalize(tokens, dim=1).sum(dim=0, dtype=torch.float64)
+        self._directions = self._directions + directions.cpu().numpy()
+
+    def compute_measures(self, prefix: str) -> dict[str, float]:
+        """Return the effective rank (Roy & Vetterli 2007) and the mean cosine of two tokens."""
+        singular = np.sqrt(np.linalg.eigvalsh(self._products).clip(min=0.0))
+        shares = singular[singular > 0] / singular.sum()
+        pairs = self._tokens * (self._tokens - 1)
+        return {
+            f"{prefix}_effective_rank": float(np.exp(-(shares * np.log(shares)).sum())),
+            f"{prefix}_mean_cosine": float(
+                ((self._directions**2).sum() - self._tokens) / max(pairs, 1)
+            ),
+        }
 
 
 @dataclass
@@ -151,6 +196,21 @@ class Validation:
         return rng.choice(words, size=arrays["masked_positions"].size).astype(np.int64)
 
 
+def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
+    """Return a warning if the discriminator is a constant by these measures of a validation; none
+    if its AUC is NaN: where no token was replaced, nothing is known of it.
+    """
+    auc = measures.get("validation_discriminator_auc", 1.0)
+    if not auc < CONSTANT_AUC:
+        return None
+    return (
+        f"step {step}: the discriminator is a constant so far (AUC {auc:.3f}, effective rank "
+        f"{measures['validation_discriminator_effective_rank']:.1f}, mean cosine "
+        f"{measures['validation_discriminator_mean_cosine']:.2f}): if that lasts, train longer, or "
+        "train with --set objective=mlm and --start-from its encoder (docs/results.md)"
+    )
+
+
 def _add_trunk_states(model: PretrainingModel, batch: Batch, spread: StateSpread) -> None:
     """Add the states of the tokens that the network sees in training, [MASK] among them."""
     embedded = model.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
@@ -173,7 +233,7 @@ def _score_replacements(
     attention = build_attention(batch, model.dtype)
     vectors = model.propose_tokens(batch, attention)
     word = model.embeddings.word
-    sampled = model.generator_head.compute_losses(vectors, word, batch, model.temperature).sampled
+    sampled = model.generator_head.compute_losses(vectors, word, batch).sampled
     drawn = torch.as_tensor(replacements, device=sampled.device)
     real = batch["documents"] > 0
     for scores, ids in ((now, sampled), (fixed, drawn)):

@@ -164,9 +164,9 @@ def describe_unchanged_arm(arm: ArmFacts) -> str:
         return ""
     where = f" in {unchanged} of its {trained} pre-trainings" if trained > 1 else ""
     return (
-        f"{arm.name} is the encoder it began with, unchanged{where}: no state of the training did "
-        "better in the probe, so the original weights were kept. Results of such an encoder say "
-        "nothing about the training."
+        f"{arm.name} is the encoder it began with, unchanged{where}: the probe found the trained "
+        "weights worse, so the original ones were kept. Results of such an encoder say nothing "
+        "about the training."
     )
 
 

@@ -99,7 +99,7 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert words[words.index("--vocabulary") + 1] == str(store.folder(origin) / "encoder")
     fit = stages["vocabulary choices"].arguments(store, tmp_path)
     assert " ".join(words[words.index("--vocabulary") :][:2]) in " ".join(fit)
-    assert " ".join(fit[-4:]) == "--extend_words 1000 --new_size 4000"
+    assert " ".join(fit[-4:]) == "--split dev --new_size 4000"
     assert training.inputs["origin"] is origin
     arguments = training.arguments(store, tmp_path)
     assert arguments[arguments.index("--start-from") + 1] == str(store.folder(origin) / "encoder")
@@ -183,19 +183,11 @@ def test_a_random_encoder_has_the_shape_of_the_origin_and_the_words_of_the_shard
     assert "architecture" not in random.parameters
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (["vocabulary.extend_words=50"], ["--extend", "ORIGIN", "--words", "50"]),
-        (["vocabulary.source=new", "vocabulary.size=900"], ["--size", "900"]),
-    ],
-)
-def test_the_vocabulary_is_extended_or_new(list_stages, encoder, tmp_path, settings, words):
-    store, stages = list_stages(f"pretraining.start_from={encoder}", *settings)
-    origin = str(store.folder(stages["origin mini-bert"]) / "encoder")
+def test_the_vocabulary_may_be_new(list_stages, encoder, tmp_path):
+    new = ("vocabulary.source=new", "vocabulary.size=900")
+    store, stages = list_stages(f"pretraining.start_from={encoder}", *new)
     [made] = [stage for stage in stages.values() if stage.name == "vocabulary"]
-    given = [word.replace(origin, "ORIGIN") for word in made.arguments(store, tmp_path)]
-    assert " ".join(words) in " ".join(given)
+    assert "--size 900" in " ".join(made.arguments(store, tmp_path))
     assert stages["shards"].inputs["vocabulary"] is made
     assert stages["pre-training"].inputs["origin"] is stages["origin mini-bert"]
 
@@ -204,15 +196,10 @@ def test_the_vocabulary_is_extended_or_new(list_stages, encoder, tmp_path, setti
     ("settings", "words"),
     [
         (["vocabulary.source=keep"], r"vocabulary\.source=keep: keeps that of .* which is empty"),
-        (["vocabulary.extend_words=9"], r"vocabulary\.extend_words=9: extends .* which is empty"),
         (["finetuning.arms=pre-trained,origin"], r"finetuning\.arms: origin is .* which is empty"),
         (["START", "pretraining.layers=4"], r"settings: layers: the shape is that of .*mini-bert"),
         (["START", "vocabulary.size=900"], r"vocabulary\.size: the vocabulary is that of"),
         (["START", "vocabulary.lower_case=false"], r"vocabulary\.lower_case: the vocabulary is"),
-        (
-            ["START", "vocabulary.source=new", "vocabulary.extend_words=9"],
-            r"extend_words has no effect where source is new",
-        ),
         (
             ["pretraining.start_generator_from=org/gen"],
             r"start_generator_from=org/gen: belongs to the discriminator in .* which is empty",
@@ -231,10 +218,6 @@ def test_the_vocabulary_is_extended_or_new(list_stages, encoder, tmp_path, setti
         ),
         (["pretraining.replay_ratio=1"], r"pretraining\.replay_ratio: Input should be less than"),
         (["pretraining.general_text=/no"], r"pretraining\.general_text: no file /no"),
-        (
-            ["pretraining.general_text=/no", "shards.long_length=256"],
-            r"general_text: is mixed in at one length only; leave out shards\.long_length=256",
-        ),
         (["pretraining.start_from=what is this"], r"is no place of a published encoder: write a"),
         (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),
         (["pretraining.start_from=/nowhere"], r"pretraining\.start_from: no folder /nowhere"),
@@ -287,7 +270,7 @@ def test_the_forms_of_the_deployments_ask_for_it():
 def test_training_is_measured_on_the_labels_that_the_corpus_has(
     list_stages, encoder, counts, is_probed, heard
 ):
-    setting = 'pretraining.settings={"probe_margin": "0", "origin_pull": "10"}'
+    setting = 'pretraining.settings={"probe_dev": "50", "origin_average": "0.2"}'
     store, stages = list_stages(f"pretraining.start_from={encoder}", setting)
     corpus, training = stages["corpus"], stages["pre-training"]
     store.publish(corpus, {"stars": counts})
@@ -295,16 +278,16 @@ def test_training_is_measured_on_the_labels_that_the_corpus_has(
     assert ("--probe" in words) == is_probed
     if is_probed:
         assert words[words.index("--probe") + 1] == str(store.folder(corpus))
-    assert ("probe_margin=0" in words) == is_probed
-    assert "origin_pull=10" in words
+    assert ("probe_dev=50" in words) == is_probed
+    assert "origin_average=0.2" in words
     told = {record.getMessage() for record in heard.records}
     assert len(told) == (0 if is_probed else 1)
     assert is_probed or "nothing protects the published weights" in told.pop()
 
 
 def test_settings_against_forgetting_need_a_published_start(list_stages, encoder):
-    setting = 'pretraining.settings={"origin_pull": "0.01", "head_steps": "0.2"}'
+    setting = 'pretraining.settings={"origin_average": "0.1", "head_steps": "0.2"}'
     _, stages = list_stages(f"pretraining.start_from={encoder}", setting)
-    assert stages["pre-training"].parameters["settings"]["origin_pull"] == "0.01"
-    with pytest.raises(UserError, match=r"origin_pull.*--start-from"):
+    assert stages["pre-training"].parameters["settings"]["origin_average"] == "0.1"
+    with pytest.raises(UserError, match=r"origin_average.*--start-from"):
         list_stages(setting)

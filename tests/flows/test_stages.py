@@ -163,27 +163,6 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
     )
 
 
-def test_longer_sequences_for_the_last_steps_are_a_second_stage_of_shards(tmp_path):
-    store = Store(tmp_path / "store")
-
-    def list_stages(*settings):
-        plan = Plan(store)
-        graph(fill_parameters(settings, dump={"paths": ["sample:50"]}), plan)
-        return {stage.label: stage for stage, _ in plan.stages}
-
-    alone, both = list_stages(), list_stages("shards.long_length=512")
-    assert set(both) - set(alone) == {"long shards"}
-    assert both["shards"].fingerprint == alone["shards"].fingerprint
-    longer, training = both["long shards"], both["pre-training"]
-    assert longer.arguments(store, tmp_path)[-1:] == ["512"]
-    words = training.arguments(store, tmp_path)
-    assert words[words.index("--long-shards") + 1] == str(store.folder(longer))
-    assert "--long-shards" not in alone["pre-training"].arguments(store, tmp_path)
-    assert training.fingerprint != alone["pre-training"].fingerprint
-    with pytest.raises(UserError, match=r"shards\.long_length=64: must be more than the 128"):
-        list_stages("shards.long_length=64")
-
-
 def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints):
     with pytest.raises(UserError, match=r"corpus\.withhold: no file nofile"):
         fingerprints("corpus.withhold=nofile")

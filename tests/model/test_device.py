@@ -109,7 +109,7 @@ def serve_runtime(monkeypatch):
             monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(device, "find_spec", lambda name: name)
         monkeypatch.setattr(
-            "model.processes.rank.distributed.init_process_group",
+            "model.processes.distributed.init_process_group",
             lambda backend, method, rank, world_size: joined.append(
                 (backend, method, rank, world_size)
             ),

@@ -305,7 +305,7 @@ def test_continuing_with_another_vocabulary_is_refused(tmp_path):
         (["--set", "adam_beta1=1"], "adam_beta1=1.0: .* less than 1"),
         (["--set", "adam_epsilon=0"], "adam_epsilon=0.0: must be more than 0"),
         (["--set", "learning_rate=inf"], "learning_rate=inf: must be a finite number"),
-        (["--set", "temperature=nan"], "temperature=nan: must be a finite number"),
+        (["--set", "clip=nan"], "clip=nan: must be a finite number"),
         (["--set", "weight_decay=-1"], "weight_decay=-1.0: must be at least 0"),
         (["--set", "seed=-1"], "--set seed=-1: must be from 0 to 4294967295"),
         (

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer
 
 from beam_jobs.job.errors import UserError
 from model import vocabulary
-from model.wordpiece.tokenizer import SPECIAL, build_tokenizer_of, write_tokenizer
 from tests.corpus_folder import write_corpus
 
 FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
@@ -197,46 +196,3 @@ def test_a_corpus_that_is_not_whole_is_a_mistake(reviews, tmp_path):
     (corpus / "corpus.json").unlink()
     with pytest.raises(UserError, match="corpus_job has not ended"):
         train(corpus, tmp_path / "v")
-
-
-def test_a_vocabulary_is_extended_by_the_costliest_words(tmp_path):
-    """ "splendidly" costs 2 pieces 30 times, "kettles" 1 piece 20 times; "the" is whole."""
-    old = [*SPECIAL, "the", "splendid", "kettle", "##l", "##y", "##s", "a", "##a", "!", "."]
-    write_tokenizer(tmp_path / "old", build_tokenizer_of(old, True, None), 512)
-    words = ["Splendidly"] * 30 + ["kettles"] * 20 + ["the"] * 99 + ["aa"] + ["日"] * 50
-    corpus = write_corpus(tmp_path / "corpus", [[" ".join(words) + "."]])
-    dev = write_corpus(tmp_path / "dev", [["The kettles splendidly!"]], split="dev")
-    (dev / "corpus-00000.parquet").rename(corpus / "corpus-00001.parquet")
-    given = ["--corpus", str(corpus), "--extend", str(tmp_path / "old"), "--words", "5"]
-    result = vocabulary.run([*given, "--output", str(tmp_path / "new")])
-    assert (tmp_path / "new" / "vocab.txt").read_text().split() == [*old, "splendidly", "kettles"]
-    assert result["added"] == 2
-    assert result["costliest"] == [
-        {"word": "splendidly", "occurrences": 30, "tokens": 60},
-        {"word": "kettles", "occurrences": 20, "tokens": 20},
-    ]
-    this, before = result["fit"]
-    assert (this["tokens_per_word"], before["tokens_per_word"]) == (1.0, 1.75)
-    assert (before["vocabulary"], before["size"]) == (str(tmp_path / "old"), len(old))
-    one = vocabulary.run([*given[:-1], "1", "--output", str(tmp_path / "one")])
-    assert [c["word"] for c in one["costliest"]] == ["splendidly"]
-    made = Tokenizer.from_file(str(tmp_path / "new" / "tokenizer.json"))
-    assert made.encode("Kettles the").ids == [2, len(old) + 1, 5, 3]
-
-
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        (["--extend", "{old}", "--size", "900"], "--size: has no effect with --extend"),
-        (["--extend", "{old}", "--unused", "0"], "--unused: has no effect with --extend"),
-        (["--words", "5"], "--words: has no effect without --extend"),
-        (["--extend", "nowhere"], "--extend nowhere: put its vocab.txt"),
-    ],
-)
-def test_what_an_extension_does_not_read_is_refused(more, told, tmp_path):
-    write_tokenizer(tmp_path / "old", build_tokenizer_of([*SPECIAL, "a"], True, None), 512)
-    corpus = write_corpus(tmp_path / "corpus", [["a."]])
-    given = [word.format(old=tmp_path / "old") for word in more]
-    with pytest.raises(UserError, match=told):
-        vocabulary.run(["--corpus", str(corpus), "--output", str(tmp_path / "new"), *given])
-    assert not (tmp_path / "new").exists()

@@ -1,85 +1,100 @@
-"""Keeps the loaded trunk beside the one that learns, so that it does not go far from it.
+"""Keeps the loaded trunk beside the one that learns.
 
-L2-SP (Li et al. 2018, arXiv 1802.01483) pulls the weights, DELTA (Li et al. 2019, arXiv 1901.09229)
-the hidden states, WiSE-FT (Wortsman et al. 2022, arXiv 2109.01903) averages what comes out.
+What is written is an average of both (WiSE-FT, Wortsman et al. 2022, arXiv 2109.01903), or the
+loaded one where a probe finds that training did harm.
 """
 
-import copy
+import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
 
+from model.device import Device
 from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.network.attention import Attention
-from model.pretraining.network.masked_prediction import Batch, PretrainingModel
+from model.pretraining.adaptation.probe import Judged, Probe
+from model.pretraining.network.masked_prediction import PretrainingModel
+
+WORSE = 2.0
+"""Standard errors by which the trained encoder must be worse than the loaded one for that one to be
+written.
+"""
 
 
 class Anchor:
-    """A frozen copy of a model's trunk at the moment it is made."""
+    """A copy of a model's trunk at the moment it is made."""
 
     def __init__(self, model: PretrainingModel) -> None:
-        self._pairs: list[tuple[nn.Parameter, Tensor]] = []
-        shared = {id(model.noise): model.noise}
-        self.embeddings, self.trunk = (
-            copy.deepcopy(part, shared).eval().requires_grad_(False)
-            for part in (model.embeddings, model.trunk)
-        )
-        for part, frozen in ((model.embeddings, self.embeddings), (model.trunk, self.trunk)):
-            self._pairs += zip(part.parameters(), frozen.parameters(), strict=True)
-        self._places = {id(parameter): i for i, (parameter, _) in enumerate(self._pairs)}
+        self._trained = [*model.embeddings.parameters(), *model.trunk.parameters()]
+        self._loaded = [parameter.detach().clone() for parameter in self._trained]
 
-    def pull(self, parameters: list[nn.Parameter], share: float) -> None:
-        """Move those of the parameters that belong to the trunk this share of the way back."""
-        places = [self._places[id(p)] for p in parameters if id(p) in self._places]
-        if places:
-            moving, resting = zip(*(self._pairs[i] for i in places), strict=True)
-            with torch.no_grad():
-                torch._foreach_lerp_(moving, resting, min(1.0, share))
-
-    def pull_groups(self, groups: list[dict[str, Any]], adaptation: AdaptationConfig) -> None:
-        """Pull what an optimizer's groups learn, each by `origin_pull` times its rate."""
-        for group in groups if adaptation.origin_pull else []:
-            self.pull(group["params"], adaptation.origin_pull * group["lr"])
-
+    @torch.no_grad()
     def average(self, share: float) -> None:
-        """Replace the trunk's weights by `share` of the origin's and the rest of their own."""
-        moving, resting = zip(*self._pairs, strict=True)
-        with torch.no_grad():
-            torch._foreach_lerp_(moving, resting, share)
+        """Replace the trunk's weights by `share` of the loaded ones and the rest of their own."""
+        for trained, loaded in zip(self._trained, self._loaded, strict=True):
+            trained.lerp_(loaded, share)
 
     @contextmanager
     def averaged(self, share: float) -> Iterator[None]:
         """Let the trunk be averaged inside the block, and bit for bit what it was after it."""
-        if not share:
-            yield
-            return
-        own = [parameter.detach().clone() for parameter, _ in self._pairs]
+        own = [parameter.detach().clone() for parameter in self._trained]
         self.average(share)
         try:
             yield
         finally:
             with torch.no_grad():
-                for (parameter, _), before in zip(self._pairs, own, strict=True):
+                for parameter, before in zip(self._trained, own, strict=True):
                     parameter.copy_(before)
 
-
-@dataclass(frozen=True)
-class AnchorDistance:
-    """The loss that keeps the trunk's last states near those of an anchor."""
-
-    anchor: Anchor
-    weight: float
-
-    def measure(self, states: Tensor, ids: Tensor, batch: Batch, attention: Attention) -> Tensor:
-        """Return the sum over real tokens of the squared distance of the states of these ids from
-        the anchor's, over the squared length of the anchor's.
+    def settle(
+        self,
+        model: PretrainingModel,
+        device: Device,
+        adaptation: AdaptationConfig,
+        probe: Probe | None,
+        step: int,
+    ) -> dict[str, Any]:
+        """Put the weights that are to be written after `step` into the model: the average, or the
+        loaded trunk where the probe finds the average worse. Return what result.json says of it.
         """
-        with torch.no_grad():
-            embedded = self.anchor.embeddings(ids, batch["positions"], batch.get("types"))
-            origin = self.anchor.trunk(embedded, attention).float()
-        squares = (states.float() - origin).square().sum(dim=2) / origin.square().sum(dim=2)
-        return (squares * (batch["documents"] > 0)).sum()
+        self.average(adaptation.origin_average)
+        if probe is None or not device.is_needed:
+            return {}
+        trained = probe(model, device)
+        with self.averaged(1.0):
+            loaded = probe(model, device)
+        is_refused = is_worse(trained, loaded) and not adaptation.write_last
+        if is_refused:
+            self.average(1.0)
+        if device.is_rank0:
+            print(
+                f"probe on {len(trained):,} dev reviews: the loaded encoder {loaded.mean():.1%}, "
+                f"the trained one {trained.mean():.1%}"
+                + (
+                    f", worse by more than {WORSE:g} standard errors: the loaded weights are "
+                    "written as they were. Try a lower learning_rate or trunk_learning_rate, or "
+                    "more text"
+                    if is_refused
+                    else ", which is written"
+                ),
+                file=sys.stderr,
+            )
+        return {
+            "probe_origin_accuracy": float(loaded.mean()),
+            "probe_last_accuracy": float(trained.mean()),
+            "written_step": 0 if is_refused else step,
+        }
+
+
+def is_worse(trained: Judged, loaded: Judged) -> bool:
+    """Return whether an encoder is worse than the loaded one by more than chance explains.
+
+    Both are judged on the same reviews, so that the error is that of their difference: where they
+    agree on most reviews it is a fraction of that of either accuracy.
+    """
+    differences = loaded.astype(np.float64) - trained
+    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    return float(differences.mean()) > WORSE * error

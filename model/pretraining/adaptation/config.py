@@ -38,32 +38,6 @@ class AdaptationConfig:
     trunk_learning_rate: float = setting(
         "peak of the trunk, all else has learning_rate; 0: the same", 0.0, ge=0, needs=STARTED
     )
-    layer_decay: float = setting(
-        "a layer's learning rate over that of the layer above it, as in fine-tuning (Howard & "
-        "Ruder 2018, arXiv 1801.06146)",
-        1.0,
-        ge=0.1,
-        le=1,
-        needs=STARTED,
-    )
-    freeze_embeddings: bool = setting(
-        "leave the embeddings of words, positions and types as loaded", False, needs=STARTED
-    )
-    origin_pull: float = setting(
-        "times the learning rate: share of the way back to the loaded weights that the trunk goes "
-        "after each step, in place of weight decay (L2-SP, Li et al. 2018, arXiv 1802.01483; "
-        "decoupled as in Loshchilov & Hutter 2019)",
-        0.0,
-        ge=0,
-        needs=STARTED,
-    )
-    origin_distillation: float = setting(
-        "weight in the loss of the squared distance of the trunk's last states from those of a "
-        "frozen copy of the origin, over their squared length (Li et al. 2019, arXiv 1901.09229)",
-        0.0,
-        ge=0,
-        needs=STARTED,
-    )
     origin_average: float = setting(
         "share of the loaded weights in the trunk that is written, the trained ones have the rest "
         "(WiSE-FT, Wortsman et al. 2022, arXiv 2109.01903)",
@@ -78,23 +52,8 @@ class AdaptationConfig:
     probe_dev: int = setting(
         "dev reviews that a probe is measured on, half of them positive", 1000, ge=2, needs=PROBED
     )
-    probe_margin: float = setting(
-        "a state must beat the loaded encoder in the probe by more than a review and so many "
-        "standard errors of the difference, on the same reviews, to be written in its place",
-        1.0,
-        ge=0,
-        needs={**PROBED, "write_last": (False,)},
-    )
-    trusted_tokens: int = setting(
-        "after so many tokens a state is written that the probe does not find better, unless it "
-        "finds it worse by two standard errors: what fine-tuning gains then the probe does not see "
-        "(docs/results.md, thirty million tokens); 0: never",
-        3_000_000,
-        ge=0,
-        needs={**PROBED, "write_last": (False,)},
-    )
     write_last: bool = setting(
-        "write the last state whatever the probe says, which is a curve then and chooses nothing",
+        "write the trained weights even where the probe finds them worse than the loaded ones",
         False,
         needs=PROBED,
     )

@@ -25,7 +25,6 @@ from model.device import Device
 from model.finetuning.examples import Sampling, Split
 from model.finetuning.features import Feature, Featurizer, cut_prediction_batches
 from model.finetuning.tasks.corpus import read_polarity
-from model.pretraining.adaptation.choice import Judged
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.network.attention import build_attention, put_whole_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
@@ -33,6 +32,10 @@ from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
+ACCURACY = "probe_accuracy"
+"""Name of the measure in the log."""
+Judged = NDArray[np.bool_]
+"""Which dev reviews a probe judges rightly, [reviews]."""
 REVIEWS_AT_ONCE = 32
 LENGTH_STEP = 16  # tokens: padded lengths are multiples, so that a device compiles few shapes
 LONGEST = 64  # tokens of a review: with 128 a probe costs 1.6 times as much

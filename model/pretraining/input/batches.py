@@ -4,7 +4,6 @@ Everything random here comes from the seed and the step, for the whole batch ove
 each process then takes its own rows. So one process, two, or a resumed run see the same masks.
 """
 
-import itertools
 import queue
 import threading
 from collections.abc import Generator, Iterator
@@ -48,7 +47,6 @@ class Batches:
     world_size: int = 1
     pairs: bool = False  # next-sentence pairs are made of the documents
     segment_probability: float = 0.0  # else: with which a document is cut into segments A and B
-    continues: NDArray[np.bool_] | None = None  # by id: it continues a word, masked with the rest
 
     def iterate_steps(self, first: int, stride: int = 1) -> Iterator[Arrays]:
         """Yield this process's share of the batch of step `first` and of each `stride`th after."""
@@ -71,7 +69,7 @@ class Batches:
         share = len(input_ids) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
         masked = masking.mask_tokens(
-            rng, input_ids, maskable, self.fraction, self.replacement, mine, self.continues
+            rng, input_ids, maskable, self.fraction, self.replacement, mine
         )
         shares = {name: array[mine] if array.ndim else array for name, array in arrays.items()}
         return shares | {
@@ -113,23 +111,6 @@ class Batches:
             rng = np.random.default_rng([self.seed, SEGMENTS, step])
             arrays["types"] = draw_types(rng, rows, documents, positions, self.segment_probability)
         return arrays
-
-
-@dataclass(frozen=True)
-class TwoLengths:
-    """Makes batches of short sequences up to step `switch` and of long ones from it on (Devlin et
-    al. 2019, appendix A.2: attention to 512 tokens is dear, and positions are learnt soon).
-    """
-
-    short: Batches
-    long: Batches
-    switch: int
-
-    def iterate_steps(self, first: int) -> Iterator[Arrays]:
-        """Yield this process's batch of step `first` and of every one after it."""
-        if first < self.switch:
-            yield from itertools.islice(self.short.iterate_steps(first), self.switch - first)
-        yield from self.long.iterate_steps(max(first, self.switch))
 
 
 def number_documents(rows: Rows) -> NDArray[np.int64]:

@@ -53,18 +53,14 @@ def mask_tokens(
     fraction: float,
     replacement: Replacement,
     mine: slice = ALL,
-    continues: NDArray[np.bool_] | None = None,
 ) -> Masked:
     """Mask `fraction` of the maskable tokens of a batch; both arrays are [sequences, length].
 
-    Random numbers are drawn for the whole batch, and of it the rows `mine` are masked. With
-    `continues`, which says of each id whether it continues a word, all pieces of a word are masked
-    together; the share is exact all the same, so that of one word in a sequence a part may be.
+    Random numbers are drawn for the whole batch, and of it the rows `mine` are masked.
     """
     numbers = draw_counts(rng, maskable.sum(axis=1), fraction)
     width = count_slots(maskable.shape[1], fraction)
-    begins = None if continues is None else ~continues[input_ids[mine]]
-    positions, weights = choose_positions(rng, maskable, numbers, width, mine, begins)
+    positions, weights = choose_positions(rng, maskable, numbers, width, mine)
     input_ids, slots = input_ids[mine], (len(maskable), width)
     chosen = np.take_along_axis(input_ids, positions, axis=1)
     put = replace_tokens(rng, chosen, weights > 0, replacement, slots, mine)
@@ -80,17 +76,12 @@ def choose_positions(
     numbers: NDArray[np.int64],
     width: int,
     mine: slice = ALL,
-    begins: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return positions and weights, [sequences, width], of distinct tokens of each row of `mine`.
 
-    Weight 1 marks those that are masked, `numbers` of each row. Where `begins` says of the rows of
-    `mine` which tokens begin a word, those of a word follow one another.
+    Weight 1 marks those that are masked, `numbers` of each row.
     """
     order = rng.random(maskable.shape, dtype=np.float32)[mine]
-    if begins is not None:
-        words = np.maximum(np.cumsum(begins, axis=1) - 1, 0)
-        order = np.take_along_axis(order, words, axis=1)
     order[~maskable[mine]] = 2.0
     nearest = np.argpartition(order, width - 1, axis=1)[:, :width]
     by_order = np.argsort(np.take_along_axis(order, nearest, axis=1), axis=1)

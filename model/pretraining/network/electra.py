@@ -2,8 +2,7 @@
 
 Clark et al. 2020, arXiv 2003.10555. The generator's vocabulary projection runs on the masked
 positions only; its samples carry no gradient from the discriminator; word, position and type
-embeddings are one module in both networks (google), the words' with a difference of the
-discriminator's own where `embedding_sharing` says so. Losses are sums divided by the totals of the
+embeddings are one module in both networks (google). Losses are sums divided by the totals of the
 whole batch over all devices, so that parts of a batch add up exactly.
 """
 
@@ -50,20 +49,12 @@ class Electra(PretrainingModel):
         self.generator_head = TokenHead(vocabulary_size, narrow)
         self.discriminator = Encoder(architecture, self.noise)
         self.discriminator_head = ReplacedHead(architecture)
-        self.word_difference: nn.Parameter | None = None
-        if self.config.embedding_sharing == "disentangled":
-            self.word_difference = nn.Parameter(torch.zeros_like(self.embeddings.word))
-        first = torch.tensor(self.config.first_temperature)
-        self.register_buffer("falling_temperature", first, persistent=False)
-        self.register_buffer("rising_weight", torch.tensor(0.0), persistent=False)
 
     def forward(self, batch: Batch) -> Step:
         """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""
         attention = build_attention(batch, self.dtype)
         vectors = self.propose_tokens(batch, attention)
-        masked = self.generator_head.compute_losses(
-            vectors, self.embeddings.word, batch, self.temperature
-        )
+        masked = self.generator_head.compute_losses(vectors, self.embeddings.word, batch)
         corrupted, replaced = corrupt_batch(batch, masked.sampled)
         real = (batch["documents"] > 0).float()
         states = self.encode_tokens(corrupted, batch, attention)
@@ -73,40 +64,17 @@ class Electra(PretrainingModel):
         ).sum()
         loss = (
             self.config.generator_weight * masked.loss / batch["masked_total"]
-            + self.discriminator_weight * replaced_loss / batch["real_total"]
+            + self.config.discriminator_weight * replaced_loss / batch["real_total"]
         )
         sums = {
             **masked.sum_for_log("generator", batch),
             "discriminator_loss": replaced_loss.detach(),
             **_count_detections(logits.detach(), replaced, real),
         }
-        return self.add_distance(Step(loss, sums), states, corrupted, batch, attention)
-
-    @property
-    def temperature(self) -> Tensor | float:
-        """Return the temperature of the generator's samples; a tensor where it falls."""
-        falling: Tensor = self.get_buffer("falling_temperature")
-        return falling if self.config.first_temperature else self.config.temperature
-
-    @property
-    def discriminator_weight(self) -> Tensor | float:
-        """Return what the discriminator's loss weighs in training; a tensor where that rises."""
-        rising: Tensor = self.get_buffer("rising_weight")
-        return rising if self.config.discriminator_warmup else self.config.discriminator_weight
-
-    def begin_step(self, progress: float) -> None:
-        """Set the temperature and the discriminator's weight for this share of the run."""
-        if warmup := self.config.discriminator_warmup:
-            weight = self.config.discriminator_weight * min(1.0, progress / warmup)
-            self.get_buffer("rising_weight").copy_(torch.tensor(weight))
-        if first := self.config.first_temperature:
-            now = first + (self.config.temperature - first) * progress
-            self.get_buffer("falling_temperature").copy_(torch.tensor(now))
+        return Step(loss, sums)
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
-        """Return the means that are logged from the sums of one or more steps; their loss has the
-        full weights, so that one step can be compared with another.
-        """
+        """Return the means that are logged from the sums of one or more steps."""
         real = max(sums["real"], 1.0)
         means = {
             **compute_masked_means("generator", sums),
@@ -118,7 +86,7 @@ class Electra(PretrainingModel):
         }
         weights = self.config.generator_weight, self.config.discriminator_weight
         loss = weights[0] * means["generator_loss"] + weights[1] * means["discriminator_loss"]
-        return self.add_mean_distance({"loss": loss, **means}, sums)
+        return {"loss": loss, **means}
 
     def propose_tokens(self, batch: Batch, attention: Attention) -> Tensor:
         """Return the generator's vectors at masked positions, [sequences · slots, embedding]."""
@@ -129,9 +97,7 @@ class Electra(PretrainingModel):
 
     def encode_tokens(self, input_ids: Tensor, batch: Batch, attention: Attention) -> Tensor:
         """Return the discriminator's states of these ids, [sequences, length, hidden]."""
-        embedded = self.embeddings(
-            input_ids, batch["positions"], batch.get("types"), self.word_difference
-        )
+        embedded = self.embeddings(input_ids, batch["positions"], batch.get("types"))
         states: Tensor = self.discriminator(embedded, attention)
         return states
 

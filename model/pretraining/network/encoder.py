@@ -3,12 +3,9 @@
 Own modules, not those of transformers: one matrix product for query, key and value, what attention
 may see made once per batch, cheap dropout, and nothing whose shape depends on the data. Weights,
 states and LayerNorm are fp32; only the products are made in the narrower type of the device, as
-autocast does: tokens of a little-trained network differ by less than bf16 can tell. `states: bf16`
-(model/config.py) makes the states narrow too. `small` on real
+autocast does: tokens of a little-trained network differ by less than bf16 can tell. `small` on real
 reviews after 600 steps of 16: the discriminator's loss on dev was 0.4031 with bf16 states, what a
-constant scores, and 0.3964 with fp32 ones. That alone saves no deep network: at a learning rate of
-5e-4 (batch 8, deviation 0.05) it became a constant with fp32 states too, at 2e-4 it did not.
-export.py holds the exact mapping of the weights.
+constant scores, and 0.3964 with fp32 ones. export.py holds the exact mapping of the weights.
 """
 
 import torch
@@ -41,25 +38,13 @@ def set_product_type(module: nn.Module, kind: torch.dtype) -> None:
 
 
 class LayerNorm(nn.LayerNorm):
-    """Norms […, width]; mean and variance are computed in fp32 whatever the type of the states."""
-
-    states = torch.float32  # the type the states come and are given in: set_state_type
+    """Norms […, width] in fp32, whatever the type of the states."""
 
     def __init__(self, width: int, epsilon: float) -> None:
         super().__init__(width, eps=epsilon)
 
     def forward(self, states: Tensor) -> Tensor:
-        kind = self.states
-        weight, bias = self.weight.to(kind), self.bias.to(kind)
-        return functional.layer_norm(states.to(kind), self.normalized_shape, weight, bias, self.eps)
-
-
-def set_state_type(module: nn.Module, kind: torch.dtype) -> None:
-    """Let all layers of the module hand on states of this type, and its embeddings too."""
-    for part in module.modules():
-        norms = part.norms if isinstance(part, Embeddings | Layer) else ()
-        for norm in norms:
-            norm.states = kind
+        return super().forward(states.float())
 
 
 class Embeddings(nn.Module):
@@ -77,25 +62,9 @@ class Embeddings(nn.Module):
         self.norm = LayerNorm(architecture.embedding, architecture.layer_norm_eps)
         self.dropout = Dropout(noise)
 
-    @property
-    def norms(self) -> tuple[LayerNorm, ...]:
-        return (self.norm,)
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        types: Tensor | None = None,
-        word_difference: Tensor | None = None,
-    ) -> Tensor:
-        """Map [sequences, length] each to [sequences, length, embedding]; types default to 0.
-
-        Where there is a difference from the word vectors, [vocabulary, embedding], it is added, and
-        gets the gradient in their place.
-        """
+    def forward(self, input_ids: Tensor, positions: Tensor, types: Tensor | None = None) -> Tensor:
+        """Map [sequences, length] each to [sequences, length, embedding]; types default to 0."""
         words = functional.embedding(input_ids, self.word)
-        if word_difference is not None:
-            words = words.detach() + functional.embedding(input_ids, word_difference)
         vectors = words + functional.embedding(positions, self.position)
         vectors = vectors + (
             self.token_type[0] if types is None else functional.embedding(types, self.token_type)
@@ -118,10 +87,6 @@ class Layer(nn.Module):
         self.down = Linear(architecture.intermediate, hidden)
         self.output_norm = LayerNorm(hidden, architecture.layer_norm_eps)
         self.dropout = Dropout(noise)
-
-    @property
-    def norms(self) -> tuple[LayerNorm, ...]:
-        return self.attention_norm, self.output_norm
 
     def forward(self, states: Tensor, attention: Attention) -> Tensor:
         """Map [sequences, length, hidden] to the same shape."""
@@ -158,7 +123,7 @@ def initialize_weights(module: nn.Module, seed: int, deviation: float = INITIALI
     """Draw the start weights as google does.
 
     They are truncated normal within two deviations of 0.02, in GLOROT layers uniform by Glorot &
-    Bengio 2010, biases and differences 0, LayerNorm 1 and 0. `deviation` is that of the layers'
+    Bengio 2010, biases 0, LayerNorm 1 and 0. `deviation` is that of the layers'
     matrices, not of the embeddings. They are drawn on the CPU, parameter by parameter in their
     order, so that the same seed gives the same weights on every device.
     """
@@ -166,7 +131,7 @@ def initialize_weights(module: nn.Module, seed: int, deviation: float = INITIALI
     norms = {id(p) for m in module.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
     for name, parameter in module.named_parameters():
         with torch.no_grad():
-            if name.endswith(("bias", "word_difference")):
+            if name.endswith("bias"):
                 parameter.zero_()
             elif id(parameter) in norms:
                 parameter.fill_(1.0)

@@ -54,21 +54,16 @@ class MatrixFlops:
     per_slot: float  # of the masked tokens
 
     @staticmethod
-    def derive(
-        a: Architecture, vocabulary_size: int, objective: Objective, fixed_generator: bool = False
-    ) -> "MatrixFlops":
-        """Return the operations of a network with this vocabulary and objective; through a fixed
-        generator nothing goes back.
-        """
-        trunks, position = [(a, 3)], 0.0  # each with how many times forward it costs
+    def derive(a: Architecture, vocabulary_size: int, objective: Objective) -> "MatrixFlops":
+        """Return the operations of a network with this vocabulary and objective."""
+        trunks, position = [a], 0.0
         if objective == "electra":
-            trunks.append((a.derive_generator(), 1 if fixed_generator else 3))
-            position += 3 * (2 * a.hidden**2 + 2 * a.hidden)
-        position += sum(n * _count_trunk_products(trunk) for trunk, n in trunks)
-        attention = sum(n * 4 * trunk.layers * trunk.hidden for trunk, n in trunks)
-        last, times = trunks[-1]
-        slot = times * 2 * a.embedding * (vocabulary_size + last.hidden)
-        return MatrixFlops(position, attention, slot)
+            trunks.append(a.derive_generator())
+            position += 2 * a.hidden**2 + 2 * a.hidden
+        position += sum(_count_trunk_products(trunk) for trunk in trunks)
+        attention = sum(4 * trunk.layers * trunk.hidden for trunk in trunks)
+        slot = 2 * a.embedding * (vocabulary_size + trunks[-1].hidden)
+        return MatrixFlops(3 * position, 3 * attention, 3 * slot)
 
     def count(self, positions: float, attended_pairs: float, slots: float) -> float:
         """Return the operations of training on so many positions, pairs of them that attention

@@ -1,14 +1,13 @@
 """What the objectives share: the tied embeddings and the prediction of masked tokens."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from model.config import Architecture, PretrainingConfig
-from model.pretraining.network.attention import Attention
 from model.pretraining.network.dropout import Noise
 from model.pretraining.network.encoder import (
     Embeddings,
@@ -16,7 +15,6 @@ from model.pretraining.network.encoder import (
     LayerNorm,
     Linear,
     set_product_type,
-    set_state_type,
 )
 from model.pretraining.network.vocabulary_loss import VocabularyLoss
 
@@ -32,24 +30,11 @@ class Step:
     sums: Sums  # for the log: sums over this part, detached
 
 
-class DistanceLoss(Protocol):
-    """Measures how far states are from those of another network on the same ids."""
-
-    @property
-    def weight(self) -> float:
-        """Return its weight in the loss, per real token."""
-
-    def measure(self, states: Tensor, ids: Tensor, batch: Batch, attention: Attention) -> Tensor:
-        """Return the sum over the real tokens of a batch."""
-
-
 class PretrainingModel(nn.Module):
     """The base of both objectives."""
 
     trunk_name = ""
     """Of the network that is fine-tuned later."""
-    distance_loss: DistanceLoss | None = None
-    """Added to the loss of the objective where there is one."""
 
     def __init__(
         self,
@@ -65,7 +50,6 @@ class PretrainingModel(nn.Module):
         self.embeddings = Embeddings(vocabulary_size, architecture, self.noise)
         self.add_networks(vocabulary_size, architecture)
         set_product_type(self, dtype)
-        set_state_type(self, dtype if config.states == "bf16" else torch.float32)
 
     @property
     def trunk(self) -> Encoder:
@@ -82,32 +66,9 @@ class PretrainingModel(nn.Module):
         """Add the encoders and heads of the objective."""
         raise NotImplementedError
 
-    def begin_step(self, progress: float) -> None:
-        """Set what changes from step to step; `progress` is the share of the run."""
-
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         """Return the means that are logged, `loss` among them, from the sums of some steps."""
         raise NotImplementedError
-
-    def add_distance(
-        self, step: "Step", states: Tensor, ids: Tensor, batch: Batch, attention: Attention
-    ) -> "Step":
-        """Return the step with the distance of the states of these ids in its loss and sums."""
-        if self.distance_loss is None or not self.training:
-            return step
-        distance = self.distance_loss.measure(states, ids, batch, attention)
-        loss = step.loss + self.distance_loss.weight * distance / batch["real_total"]
-        return Step(loss, step.sums | {"origin_distance": distance.detach()})
-
-    def add_mean_distance(
-        self, means: dict[str, float], sums: dict[str, float]
-    ) -> dict[str, float]:
-        """Return the means with that of the distance, also in `loss`, where it was measured."""
-        if self.distance_loss is None or "origin_distance" not in sums:
-            return means
-        distance = sums["origin_distance"] / max(sums["real"], 1.0)
-        loss = means["loss"] + self.distance_loss.weight * distance
-        return means | {"loss": loss, "origin_distance": distance}
 
 
 class MaskedLosses(NamedTuple):
@@ -155,14 +116,12 @@ class TokenHead(nn.Module):
         kind = self.dense.products
         return functional.linear(vectors.to(kind), word.to(kind), self.bias.to(kind))
 
-    def compute_losses(
-        self, vectors: Tensor, word: Tensor, batch: Batch, temperature: Tensor | float
-    ) -> MaskedLosses:
+    def compute_losses(self, vectors: Tensor, word: Tensor, batch: Batch) -> MaskedLosses:
         """Compare the vectors of the masked tokens with the words, and sample from the result."""
         kind = self.dense.products
         originals = batch["input_ids"].gather(1, batch["masked_positions"]).flatten()
         weights, keys = batch["masked_weights"].flatten(), batch["keys"].flatten()
-        arguments = word.to(kind), self.bias.to(kind), originals, weights, keys, temperature
+        arguments = word.to(kind), self.bias.to(kind), originals, weights, keys
         return MaskedLosses(*VocabularyLoss.apply(vectors.to(kind), *arguments))
 
 

@@ -53,9 +53,7 @@ class MaskedLanguageModel(PretrainingModel):
         embedded = self.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
         states = self.encoder(embedded, attention)
         vectors = self.encoder_head(gather_states(states, batch["masked_positions"]))
-        masked = self.encoder_head.compute_losses(
-            vectors, self.embeddings.word, batch, self.config.temperature
-        )
+        masked = self.encoder_head.compute_losses(vectors, self.embeddings.word, batch)
         loss = masked.loss / batch["masked_total"]
         sums = masked.sum_for_log("mlm", batch)
         sums["real"] = (batch["documents"] > 0).float().sum()
@@ -63,7 +61,7 @@ class MaskedLanguageModel(PretrainingModel):
             pair_loss, pair_sums = self._score_pairs(self.pair_head, states, batch)
             loss = loss + pair_loss / batch["pairs_total"]
             sums |= pair_sums
-        return self.add_distance(Step(loss, sums), states, batch["masked_ids"], batch, attention)
+        return Step(loss, sums)
 
     def _score_pairs(self, head: PairHead, states: Tensor, batch: Batch) -> tuple[Tensor, Sums]:
         logits = head(gather_states(states, batch["pair_places"]))
@@ -83,4 +81,4 @@ class MaskedLanguageModel(PretrainingModel):
                 "nsp_accuracy": sums["pair_right"] / pairs,
             }
             loss += means["nsp_loss"]
-        return self.add_mean_distance({"loss": loss, **means}, sums)
+        return {"loss": loss, **means}

@@ -43,7 +43,6 @@ class VocabularyLoss(torch.autograd.Function):
         originals: Tensor,  # [tokens]
         weights: Tensor,  # [tokens]
         keys: Tensor,  # [tokens]
-        temperature: Tensor | float,
     ) -> tuple[Tensor, Tensor, Tensor]:
         tokens, ctx.entries = len(states), len(word)
         word, bias = _fill_up(word, bias, ENTRIES_MULTIPLE.get(states.device.type, 1))
@@ -53,7 +52,7 @@ class VocabularyLoss(torch.autograd.Function):
             part = slice(start, start + rows)
             logits = functional.linear(states[part], word, bias).float()
             loss, ids, best, gradient = _compute_rows(
-                logits, originals[part], weights[part], keys[part], temperature, ctx.entries
+                logits, originals[part], weights[part], keys[part], ctx.entries
             )
             losses.append(loss)
             sampled.append(ids)
@@ -77,7 +76,7 @@ class VocabularyLoss(torch.autograd.Function):
             states.dtype
         )
         by_bias = by_bias[: ctx.entries]
-        return by_states, by_word, by_bias, None, None, None, None
+        return by_states, by_word, by_bias, None, None, None
 
 
 def _fill_up(word: Tensor, bias: Tensor, multiple: int) -> tuple[Tensor, Tensor]:
@@ -93,7 +92,6 @@ def _compute_rows(
     originals: Tensor,
     weights: Tensor,
     keys: Tensor,
-    temperature: Tensor | float,
     entries: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return weighted losses, sampled ids, right guesses and the gradient of the losses.
@@ -103,13 +101,7 @@ def _compute_rows(
     highest = logits.amax(dim=1, keepdim=True)
     own = logits.gather(1, originals[:, None])
     exponentials = (logits - highest).exp_()
-    sampled = draw_ids(
-        exponentials
-        if isinstance(temperature, float) and temperature == 1.0
-        else ((logits - highest) / temperature).exp_(),
-        keys,
-        entries,
-    )
+    sampled = draw_ids(exponentials, keys, entries)
     total = exponentials.sum(dim=1, keepdim=True)
     losses = (total.log() + highest - own).squeeze(1) * weights
     right = (own >= highest).squeeze(1).float()

@@ -152,7 +152,7 @@ def test_a_mistake_names_the_field(setting, words):
         (["promotion.margin=2"], "promotion: margin has no effect where mode is off, only where it "
          "is automatic or ask: leave it out"),
         (["promotion.tasks=stars"], "promotion: tasks has no effect where mode is off"),
-        (["pretraining.probe_margin=1"], "pretraining.settings: probe_margin has no effect "
+        (["pretraining.probe_dev=10"], "pretraining.settings: probe_dev has no effect "
          "where --probe is none"),
         (["pretraining.objective=mlm", "pretraining.generator_multiplier=0.5"],
          "pretraining.settings: generator_multiplier has no effect where objective is mlm"),

@@ -88,8 +88,6 @@ def turns(tmp_path_factory):
         "pretraining.steps=12",
         "pretraining.device=cpu",
         "corpus.workers=1",
-        "shards.long_length=256",
-        "pretraining.long_share=0.25",
     ]
     first = fill_parameters(settings, dump={"paths": [str(arriving)]}, store=str(at / "store"))
     base = increments.resolve_base(encoder_graph(first, make).fingerprint, make)
@@ -174,8 +172,6 @@ def test_pre_training_goes_on_from_the_base_on_new_and_old_and_is_warmed_up_agai
     assert config["replay"] == [str(make.store.folder(one.shards)) for one in (first, apple)]
     assert config["replay_ratio"] == "0.5"
     assert config["architecture"]["hidden"] == 32, "the base's settings are kept"
-    assert config["long_shards"] == "", "an addition has one length"
-    assert result(make, mango.encoder)["trained_length"] == 256, "which its base had learnt"
     epochs = result(make, first.encoder)["tokens"] / result(make, first.shards)["tokens"]
     for one in (apple, mango):
         steps = ceil(epochs * result(make, one.shards)["sequences"] / 4)

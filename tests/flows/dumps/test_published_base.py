@@ -75,16 +75,21 @@ def test_a_dump_is_added_to_a_model_that_began_with_a_published_one(add_dump_to,
     [
         ([], [], {"learning_rate": "5e-5"}),
         (
-            ["learning_rate=2e-3", "head_steps=0.4", "trunk_learning_rate=5e-5", "origin_pull=10"],
+            [
+                "learning_rate=2e-3",
+                "head_steps=0.4",
+                "trunk_learning_rate=5e-5",
+                "origin_average=0.1",
+            ],
             [],
-            {"learning_rate": "5e-05", "origin_pull": "10"},
+            {"learning_rate": "5e-05", "origin_average": "0.1"},
         ),
         (["learning_rate=3e-4", "objective=mlm"], [], {"learning_rate": "3e-4"}),
         (["trunk_learning_rate=0.00002"], [], {"learning_rate": "2e-05"}),
         (
-            ["origin_pull=10"],
-            ["increment.trunk_learning_rate=1e-5", "increment.origin_pull=20"],
-            {"learning_rate": "5e-5", "trunk_learning_rate": "1e-5", "origin_pull": "20"},
+            ["origin_average=0.1"],
+            ["increment.trunk_learning_rate=1e-5", "increment.origin_average=0.2"],
+            {"learning_rate": "5e-5", "trunk_learning_rate": "1e-5", "origin_average": "0.2"},
         ),
     ],
 )

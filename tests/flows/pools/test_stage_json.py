@@ -29,7 +29,7 @@ def cross(stages, here, there):
 
 def test_every_stage_keeps_its_fingerprint_and_its_command_line(tmp_path):
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
-    stages = plan(here.root, "shards.long_length=256", "pretraining.steps=5")
+    stages = plan(here.root, "pretraining.steps=5")
     others = cross(stages, here.root, there.root)
     assert [one.fingerprint for one in others] == [one.fingerprint for one in stages]
     assert {one.name for one in stages} >= {"corpus", "vocabulary", "shards", "pretraining"}

@@ -112,7 +112,6 @@ def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch)
             place / "published", max_position_embeddings=128, num_hidden_layers=3
         )
         settings.append(f"pretraining.start_from={published}")
-        settings += ["vocabulary.extend_words=20"] if "extended_shards" in variables else []
     else:
         settings.append("vocabulary.size=1000")
     if {"steps", "encoder"} & variables:

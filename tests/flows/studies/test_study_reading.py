@@ -171,7 +171,7 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
         load_study(Parameters(store=str(tmp_path)), choice)
     given = fill_parameters([f"pretraining.start_from={write_published(tmp_path / 'mini')}"])
     loaded = load_study(given, choice)
-    assert loaded.wanted == {"corpus", "shards", "general_shards", "extended_shards", "origin"}
+    assert loaded.wanted == {"corpus", "shards", "general_shards", "origin"}
     assert loaded.left_out["task ePQA"] == "nobody named its data (--set epqa=…)"
     assert {task.task for task in loaded.study.tasks} == {"polarity", "stars"}
     write_study_data(tmp_path)
@@ -236,7 +236,6 @@ def test_an_arm_may_replay_general_text_where_some_is_given(tmp_path):
     [
         ({"replay_ratio": 0.1}, r"pretraining\.replay_ratio: a share of `replay`, which is empty"),
         ({"replay": "${shards}"}, r"pretraining\.replay: <shards> is what the arm trains on"),
-        ({"replay": "${extended_shards}"}, r"pretraining\.replay: .* another vocabulary than"),
         ({"replay": "/nowhere"}, r"pretraining\.replay: /nowhere is no folder of shards"),
         ({"shards": "A", "replay": "B"}, r"pretraining\.replay: .*B has another vocabulary than"),
         ({"shards": "A", "replay": "C"}, r"pretraining\.replay: .*C has another length than"),

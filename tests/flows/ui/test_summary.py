@@ -8,7 +8,11 @@ from flows.ui.summary import summarize_manifest
 @pytest.mark.parametrize(
     ("written", "line"),
     [
-        (0, "80 steps, 4.7 mlm_loss, the loaded weights are kept: no state beat them in the probe"),
+        (
+            0,
+            "80 steps, 4.7 mlm_loss, the loaded weights are kept: by the probe training made them "
+            "worse",
+        ),
         (64, "80 steps, 4.7 mlm_loss"),
     ],
 )

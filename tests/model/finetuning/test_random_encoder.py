@@ -57,7 +57,6 @@ def before_step_1(preset: Preset, shards: Shards, folder: Path) -> dict[str, tor
         {"embedding": "64", "objective": "mlm"},
         {"embedding": "32", "objective": "mlm+nsp", "initializer_range": "0.05"},
         {"embedding": "64", "generator_multiplier": "0.25", "segment_probability": "0"},
-        {"embedding": "64", "embedding_sharing": "disentangled"},
     ],
     ids=lambda settings: " ".join(f"{name}={value}" for name, value in settings.items()),
 )

@@ -1,7 +1,6 @@
 """The losses of a training's first steps."""
 
-from model.pretraining.loop import Training
-from model.pretraining.step import run_step
+from model.pretraining.loop import Training, run_step
 
 
 def compute_losses(training: Training, steps: int) -> list[float]:

@@ -40,10 +40,10 @@ def test_what_an_origin_has_seen_is_told_in_one_line_for_all_arms_that_begin_wit
 
 
 def test_arms_whose_names_hold_commas_are_told_apart():
-    names = ("adapted in-domain", "adapted, extended vocabulary")
+    names = ("adapted in-domain", "adapted, for long")
     arms = [{"name": name, "origin": "f00", "held_out": TASKS} for name in names]
     [line] = list_warnings(arms, {"f00": {"name": "mini"}})
-    assert "the results of adapted in-domain; adapted, extended vocabulary may be too good" in line
+    assert "the results of adapted in-domain; adapted, for long may be too good" in line
 
 
 def test_two_origins_have_a_line_each_with_their_own_arms():

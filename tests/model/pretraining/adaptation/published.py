@@ -47,15 +47,15 @@ def write_bert(folder: Path, vocabulary: Path) -> None:
 
 
 def write_corpus(
-    folder: Path, splits: tuple[str, ...] = ("train", "dev", "test"), words: int = 45
+    folder: Path, splits: tuple[str, ...] = ("train", "dev", "test"), reviews: int = 120
 ) -> None:
-    """Bad reviews are of the first so many words, good ones of as many from the 31st on."""
+    """Bad reviews are of the first 45 words, good ones of as many from the 31st on."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     rows = []
-    for i in range(120):
+    for i in range(reviews):
         stars, split = (1, 5)[i % 2], ("train", "dev", "test")[i % 3]
-        chosen = rng.integers(0, words, size=8) + (30 if stars == 5 else 0)
+        chosen = rng.integers(0, 45, size=8) + (30 if stars == 5 else 0)
         sentences = [" ".join(f"word{n}" for n in chosen)]
         rows.append((i.to_bytes(16, "big"), stars, split, sentences))
     rows = [row for row in rows if row[2] in splits]

@@ -12,12 +12,7 @@ from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
-from tests.model.pretraining.adaptation.published import TOKENIZER, write_all
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return write_all(tmp_path_factory.mktemp("made"))
+from tests.model.pretraining.adaptation.published import TOKENIZER
 
 
 def build_head_bias(made, encoder, output):

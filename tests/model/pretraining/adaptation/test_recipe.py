@@ -14,15 +14,9 @@ from model.pretraining.adaptation.recipe import (
     describe_settings,
 )
 from model.tracking.metrics_log import read_metrics
-from tests.model.pretraining.adaptation.published import train, write_all
+from tests.model.pretraining.adaptation.published import train
 from tests.model.published.checkpoints import write_checkpoint
 from tests.model.synthetic_shards import write_shards
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return write_all(tmp_path_factory.mktemp("made"))
-
 
 SHAPE = {
     "num_hidden_layers": 3,

@@ -1,7 +1,5 @@
 """Each setting against forgetting does what it says; a run with it resumes to the same bytes."""
 
-import json
-
 import pytest
 import torch
 
@@ -13,7 +11,6 @@ from tests.model.pretraining.adaptation.published import (
     read_origin,
     read_weights,
     train,
-    write_all,
 )
 from tests.model.pretraining.termination import terminated_at
 
@@ -21,17 +18,8 @@ EACH = {
     "head_steps": "0.5",
     "head_tokens": "1000",
     "trunk_learning_rate": "1e-4",
-    "layer_decay": "0.5",
-    "freeze_embeddings": "true",
-    "origin_pull": "10",
-    "origin_distillation": "2",
     "origin_average": "0.3",
 }
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return write_all(tmp_path_factory.mktemp("made"))
 
 
 def measure_moves(made, output):
@@ -57,44 +45,9 @@ def test_a_long_run_teaches_its_head_alone_for_so_many_tokens(tokens, share):
     assert adaptation.shorten_head_steps(tokens).head_steps == share
 
 
-def test_the_trunk_has_its_own_rate_and_lower_layers_lower_ones(made, tmp_path):
-    train(made, tmp_path / "slow", "trunk_learning_rate=1e-6")
-    assert 0 < max(measure_moves(made, tmp_path / "slow").values()) < 1e-4
-    train(made, tmp_path / "layers", "layer_decay=0.1", "weight_decay=0")
-    moves = measure_moves(made, tmp_path / "layers")
-    place = "electra.encoder.layer.{}.output.dense.weight"
-    word = "electra.embeddings.word_embeddings.weight"
-    assert moves[place.format(1)] > 3 * moves[place.format(0)] > 9 * moves[word] > 0
-
-
-def test_frozen_embeddings_stay_bit_for_bit(made, tmp_path):
-    train(made, tmp_path, "freeze_embeddings=true")
-    moves = measure_moves(made, tmp_path)
-    assert {m for name, m in moves.items() if "embeddings." in name} == {0.0}
-    assert min(m for name, m in moves.items() if "encoder." in name) > 0
-
-
-def test_the_pull_leads_back_to_the_origin(made, tmp_path):
-    free, pulled, held = (tmp_path / name for name in ("free", "pulled", "held"))
-    train(made, free)
-    train(made, pulled, "origin_pull=100")  # a tenth of the way at the highest rate
-    train(made, held, "origin_pull=1e9")
-    far, near, none = (sum(measure_moves(made, output).values()) for output in (free, pulled, held))
-    assert 0 == none < near < 0.8 * far
-
-
-def test_the_states_stay_near_the_origins(made, tmp_path):
-    distances = {}
-    for weight in ("1e-9", "100"):
-        output = tmp_path / weight
-        train(made, output, f"origin_distillation={weight}", "dropout=0")
-        lines = [line for line in read_metrics(output) if "origin_distance" in line]
-        assert lines[0]["origin_distance"] == pytest.approx(0, abs=1e-6)
-        distances[weight] = lines[-1]["origin_distance"]
-        last = lines[-1]
-        expected = last["mlm_loss"] + float(weight) * last["origin_distance"]
-        assert last["loss"] == pytest.approx(expected, rel=1e-5)
-    assert distances["100"] < 0.5 * distances["1e-9"]
+def test_the_trunk_has_its_own_rate(made, tmp_path):
+    train(made, tmp_path, "trunk_learning_rate=1e-6", steps=5)
+    assert 0 < max(measure_moves(made, tmp_path).values()) < 1e-4
 
 
 def test_what_is_written_is_the_average_and_the_checkpoints_are_not(made, tmp_path):
@@ -109,11 +62,11 @@ def test_what_is_written_is_the_average_and_the_checkpoints_are_not(made, tmp_pa
     assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
 
 
-@pytest.mark.parametrize("name", EACH)
-def test_terminated_it_continues_to_the_same_bytes(made, tmp_path, name):
-    chosen = (f"{name}={EACH[name]}", "--probe", str(made / "corpus"), "validate_every=4")
+def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):
+    each = [f"{name}={text}" for name, text in EACH.items()]
+    chosen = (*each, "--probe", str(made / "corpus"), "validate_every=4")
     train(made, tmp_path / "whole", *chosen, steps=10)
-    with terminated_at(7), pytest.raises(SystemExit):
+    with terminated_at(5), pytest.raises(SystemExit):
         train(made, tmp_path / "cut", *chosen, steps=10)
     train(made, tmp_path / "cut", *chosen, steps=10)
     file = "encoder/model.safetensors"
@@ -123,7 +76,7 @@ def test_terminated_it_continues_to_the_same_bytes(made, tmp_path, name):
         for output in (tmp_path / "whole", tmp_path / "cut")
     ]
     assert probes[0] == probes[1]
-    with pytest.raises(UserError, match=f"checkpoints of another run: {name} was "):
+    with pytest.raises(UserError, match=r"checkpoints of another run: head_steps was 0.5 and is"):
         train(made, tmp_path / "cut", *chosen[1:], steps=10)
 
 
@@ -136,10 +89,3 @@ def test_refused_where_training_begins_with_nothing(made, tmp_path, name):
     with pytest.raises(UserError, match=f"--set {name} has no effect where --start-from is none"):
         run([*words, "--set", f"{name}={EACH[name]}"])
     assert not list(tmp_path.iterdir())
-
-
-def test_a_checkpoint_of_a_run_without_them_is_still_continued(made, tmp_path):
-    """What a setting is by default is not part of a run's identity: runs before it had none."""
-    train(made, tmp_path)
-    state = json.loads((tmp_path / "checkpoints" / "step-00000020" / "state.json").read_text())
-    assert not set(EACH) & set(state["identity"])

@@ -66,28 +66,3 @@ def test_what_is_put_there():
     assert ((after != before) & (after != MASK)).mean() == pytest.approx(0.1, abs=0.02)
     changed = masked.input_ids != ids
     assert changed.sum() <= used.sum()
-
-
-def test_the_pieces_of_a_word_are_masked_together():
-    """But for one word of a sequence, where the share ends within it."""
-    rng = np.random.default_rng(4)
-    ids, _ = batch(rng, sequences=200)
-    continues = np.arange(1000) % 3 == 2
-    maskable = np.ones(ids.shape, dtype=bool)
-    maskable[:, 0] = False  # [CLS]
-    replacement = masking.Replacement(MASK, 1.0, 0.0, 1000)
-    masked = masking.mask_tokens(rng, ids, maskable, 0.15, replacement, continues=continues)
-    assert abs(masked.weights.sum() - 0.15 * maskable.sum()) < 1
-    words = np.cumsum(~continues[ids], axis=1)
-    parts = []
-    for row in range(len(ids)):
-        chosen = set(masked.positions[row][masked.weights[row] > 0].tolist())
-        touched = {int(words[row, place]) for place in chosen}
-        whole = {
-            word
-            for word in touched
-            if {p for p in np.flatnonzero(words[row] == word).tolist() if p} <= chosen
-        }
-        parts.append(len(touched - whole))
-    assert max(parts) <= 1
-    assert 0.1 < np.mean(parts) < 0.9

@@ -130,8 +130,7 @@ def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, pre
     step.loss.backward()
     with torch.no_grad():
         vectors = ours.propose_tokens(batch, build_attention(batch))
-        word, temperature = ours.embeddings.word, preset.pretraining.temperature
-        _, sampled, _ = ours.generator_head.compute_losses(vectors, word, batch, temperature)
+        _, sampled, _ = ours.generator_head.compute_losses(vectors, ours.embeddings.word, batch)
     generator, discriminator = theirs
     generator_loss, discriminator_loss = plain_step(generator, discriminator, batch, sampled)
     (generator_loss + 50.0 * discriminator_loss).backward()

@@ -68,9 +68,7 @@ def test_loss_and_gradients_are_those_of_cross_entropy(rows, monkeypatch):
     originals = torch.randint(0, 77, (10,), generator=generator)
     weights = torch.tensor([1.0, 0.0] * 5)
     arguments = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
-    loss, sampled, right = VocabularyLoss.apply(
-        *arguments, originals, weights, torch.arange(10), 1.0
-    )
+    loss, sampled, right = VocabularyLoss.apply(*arguments, originals, weights, torch.arange(10))
     (loss * 3).backward()
     plain = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
     logits = functional.linear(*plain)
@@ -82,18 +80,6 @@ def test_loss_and_gradients_are_those_of_cross_entropy(rows, monkeypatch):
     assert torch.equal(right, (logits.argmax(1) == originals).float())
     assert sampled.shape == (10,)
     assert ((sampled >= 0) & (sampled < 77)).all()
-
-
-def test_temperature_sharpens():
-    logits = torch.tensor([[0.0, 1.0, 2.0]])
-    originals, weights = torch.zeros(4_000, dtype=torch.long), torch.ones(4_000)
-    states = torch.ones(4_000, 1)
-    keys = torch.arange(4_000)
-    cold = VocabularyLoss.apply(
-        states, logits.t().contiguous(), torch.zeros(3), originals, weights, keys, 0.5
-    )[1]
-    expected = (logits / 0.5).softmax(1)[0, 2].item()
-    assert (cold == 2).float().mean().item() == pytest.approx(expected, abs=0.02)
 
 
 def hash_plainly(x: int) -> int:
@@ -141,7 +127,7 @@ def test_entries_that_fill_up_a_multiple_change_nothing(entries, monkeypatch):
         monkeypatch.setitem(vocabulary_loss.ENTRIES_MULTIPLE, "cpu", multiple)
         arguments = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
         loss, sampled, right = VocabularyLoss.apply(
-            *arguments, originals, torch.ones(10), torch.arange(10), 0.7
+            *arguments, originals, torch.ones(10), torch.arange(10)
         )
         loss.backward()
         found.append([loss, sampled, right, *(tensor.grad for tensor in arguments)])

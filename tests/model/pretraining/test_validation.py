@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from model.pretrain import run
-from model.pretraining.collapse import StateSpread, describe_collapse
+from model.pretraining.validation import StateSpread, describe_collapse
 from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 

@@ -1,0 +1,220 @@
+"""Several processes that train one model: start them on this machine, let them agree.
+
+Their numbers are those of `--processes`, of torchrun's environment, or of XLA's runtime on a TPU
+pod; a process that is alone is rank 0 of 1. `--processes` starts them by torch.multiprocessing and
+not by torchrun, which opens ports on all interfaces and turns an exit code into a traceback; on
+several machines torchrun starts the same command.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, multiprocessing
+
+from beam_jobs.job.command import USER_ERROR, main
+from beam_jobs.job.errors import JobFailed, TransientError, UserError
+from beam_jobs.job.guard import GRACE_SECONDS
+
+RENDEZVOUS = "AMAZON_ELECTRA_RENDEZVOUS"
+"""Environment variable with the file by which processes of one machine find each other."""
+LOST = os.EX_PROTOCOL
+"""Exit code, for `run_processes` alone, of a process that lost another one."""
+SETTLE_SECONDS = 2.0
+"""By which a process that lost another one ends later, so that the other is found to be the cause.
+"""
+TERMINATED = (143, -15)
+"""Exit codes after a SIGTERM."""
+
+Run = Callable[[list[str] | None], dict[str, Any]]
+T = TypeVar("T")
+
+
+class LostProcess(TransientError):
+    """Another process of this training has ended."""
+
+
+class Rank:
+    """One of `world_size` processes; `rank` counts them from 0."""
+
+    backend = "gloo"
+    method = "env://"
+    """Where the processes find each other."""
+    moves_together = False
+    """Whether every program has to run in all processes at once, which sums by itself (SPMD)."""
+
+    def __init__(self) -> None:
+        self.rank, self.world_size = self.find_rank()
+        if self.world_size > 1 and not distributed.is_initialized():
+            with name_losses():
+                distributed.init_process_group(
+                    self.backend,
+                    os.environ.get(RENDEZVOUS, self.method),
+                    rank=self.rank,
+                    world_size=self.world_size,
+                )
+
+    def find_rank(self) -> tuple[int, int]:
+        """Return this process's number and how many there are."""
+        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+    @property
+    def is_rank0(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def is_needed(self) -> bool:
+        """Return whether this process has to do what one process can do for all."""
+        return self.is_rank0 or self.moves_together
+
+    def all_reduce_sum(self, tensors: Iterable[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes, in one message."""
+        if self.world_size == 1 or self.moves_together:
+            return
+        tensors = list(tensors)
+        flat = torch.cat([tensor.detach().float().flatten() for tensor in tensors])
+        with name_losses():
+            distributed.all_reduce(flat)
+        for tensor, part in zip(
+            tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True
+        ):
+            tensor.detach().copy_(part.view_as(tensor))
+
+    def all_reduce_max(self, *numbers: float) -> tuple[float, ...]:
+        """Return the largest of each number over all processes, so that all decide alike."""
+        return tuple(self._reduce_numbers(numbers, distributed.ReduceOp.MAX))
+
+    def add_numbers(self, *numbers: float) -> tuple[float, ...]:
+        """Return the sum of each number over all processes."""
+        return tuple(self._reduce_numbers(numbers, distributed.ReduceOp.SUM))
+
+    def _reduce_numbers(self, numbers: tuple[float, ...], operation: Any) -> Iterable[float]:
+        if self.world_size == 1:
+            return numbers
+        shared = torch.tensor(numbers, dtype=torch.float64)
+        with name_losses():
+            distributed.all_reduce(shared, operation)
+        return [float(number) for number in shared.tolist()]
+
+    def broadcast_from_rank0(self, number: float) -> float:
+        """Return the number that rank 0 holds, so that all processes decide alike."""
+        if self.world_size == 1:
+            return number
+        shared = torch.tensor([number], dtype=torch.float64)
+        with name_losses():
+            distributed.broadcast(shared, src=0)
+        return float(shared.item())
+
+    def gather_parts(self, part: T) -> list[T]:
+        """Return the parts of all processes by rank, the same list in each."""
+        if self.world_size == 1:
+            return [part]
+        parts: list[Any] = [None] * self.world_size
+        with name_losses():
+            distributed.all_gather_object(parts, part)
+        return parts
+
+    def close(self) -> None:
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+@contextmanager
+def name_losses() -> Iterator[None]:
+    """Raise LostProcess where another process does not answer any more.
+
+    One that `run_processes` started ends without a word: there the cause is told.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        if RENDEZVOUS in os.environ:
+            time.sleep(SETTLE_SECONDS)
+            raise SystemExit(LOST) from error
+        raise LostProcess(
+            f"another process of this training has ended ({str(error).splitlines()[0]}); the same "
+            "command continues from the last checkpoint"
+        ) from error
+
+
+def is_starter(processes: int | None) -> bool:
+    """Return whether this process is to start others and is none of them itself."""
+    return bool(processes and processes > 1) and "RANK" not in os.environ
+
+
+def run_processes(run: Run, arguments: Sequence[str], processes: int) -> dict[str, Any]:
+    """Run a job with these arguments in several processes; return the result of rank 0.
+
+    Rank 0 reports as a single process does; of the others only the cause of a failure is shown.
+    Where one fails, or this process is told to end, all get a SIGTERM and time for a checkpoint.
+    """
+    with tempfile.TemporaryDirectory(prefix="processes-") as name:
+        folder = Path(name)
+        given = (run, list(arguments), processes, folder)
+        started = multiprocessing.spawn(_run_rank, given, nprocs=processes, join=False)
+        try:
+            while not started.join(grace_period=GRACE_SECONDS):
+                pass
+        except multiprocessing.ProcessExitedException as failed:
+            codes = [process.exitcode or 0 for process in started.processes]
+            raise _build_error(codes, failed.error_index, folder) from None
+        finally:
+            for process in started.processes:
+                process.terminate()
+            for process in started.processes:
+                process.join(GRACE_SECONDS)
+                process.kill()
+        result: dict[str, Any] = json.loads((folder / "0.out").read_text())
+        return result
+
+
+def _run_rank(rank: int, run: Run, arguments: list[str], processes: int, folder: Path) -> None:
+    """Run the job as one of several processes, its result in a file, and end with its exit code."""
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes}
+    os.environ |= {name: str(number) for name, number in places.items()}
+    os.environ[RENDEZVOUS] = f"file://{folder / 'rendezvous'}"
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    files = {1: "out"}
+    if rank:
+        os.environ["AMAZON_ELECTRA_PROGRESS"] = "none"
+        files[2] = "err"
+    for descriptor, kind in files.items():
+        os.dup2(os.open(folder / f"{rank}.{kind}", os.O_WRONLY | os.O_CREAT), descriptor)
+    main(partial(run, arguments))
+
+
+def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseException:
+    """Return the error with which the job ends, by the exit codes of its processes; `first` is the
+    one that was found to have ended badly before all others. Rank 0 has told its own mistake.
+    """
+    causes = [rank for rank, code in enumerate(codes) if code not in (0, LOST, *TERMINATED)]
+    rank = causes[0] if causes else first
+    code = codes[rank] if codes[rank] >= 0 else 128 - codes[rank]
+    if code > 128:
+        return TransientError(
+            f"process {rank + 1} of {len(codes)} was ended by signal {code - 128}; the same "
+            "command continues from the last checkpoint"
+        )
+    if code == LOST:
+        return TransientError(f"the {len(codes)} processes lost each other; run the command again")
+    if rank == 0:
+        return SystemExit(code)
+    log = (folder / f"{rank}.err").read_text(errors="replace")
+    lines = [line for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("error: ")]
+    cause = (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
+    if code == USER_ERROR:
+        return UserError(cause)
+    kind = TransientError if code == os.EX_TEMPFAIL else JobFailed
+    return kind(f"process {rank + 1} of {len(codes)}: {cause}")

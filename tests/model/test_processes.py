@@ -1,0 +1,184 @@
+"""Several processes train as one does, and end together."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from beam_jobs.job.errors import JobFailed, TransientError, UserError
+from model.pretrain import run
+from model.pretraining import checkpoint
+from model.processes import LOST, _build_error
+from model.tracking.metrics_log import read_metrics
+from tests.model.pretraining.adaptation.published import train, write_all
+from tests.model.synthetic_shards import write_shards
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+SETTINGS = ("objective=electra", "head_steps=0.4", "validate_every=6", "checkpoint_every=6")
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = write_all(tmp_path_factory.mktemp("made"))
+    write_shards(folder / "dev", sequences=70, split="dev")
+    return folder
+
+
+def start(made, output, *words, steps=STEPS):
+    """Train with dropout, the head alone first, and measure on dev shards."""
+    return train(made, output, *SETTINGS, "--validation", str(made / "dev"), *words, steps=steps)
+
+
+@pytest.fixture(scope="module")
+def alone(made, tmp_path_factory):
+    """Return what one process makes."""
+    output = tmp_path_factory.mktemp("alone")
+    start(made, output)
+    return output
+
+
+def read_weights(output, step):
+    tensors = load_file(checkpoint.build_path(output / "checkpoints", step) / checkpoint.TENSORS)
+    return {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+
+
+def assert_same_weights(first, second, step):
+    torch.testing.assert_close(
+        read_weights(first, step), read_weights(second, step), atol=1e-5, rtol=0
+    )
+
+
+def test_two_processes_train_as_one_does_which_goes_on_with_what_they_began(made, alone, tmp_path):
+    """Losses, weights and measures on dev shards are the same, with dropout, also once the trunk
+    begins to learn.
+    """
+    assert start(made, tmp_path, "--processes", "2")["sequences"] == 8 * STEPS
+    for step in (6, 12):
+        assert_same_weights(tmp_path, alone, step)
+    logs = [read_metrics(folder) for folder in (tmp_path, alone)]
+    for ours, theirs in zip(*logs, strict=True):
+        names = [name for name in theirs if "loss" in name or name.endswith("accuracy")]
+        assert {n: ours[n] for n in names} == pytest.approx({n: theirs[n] for n in names}, rel=1e-3)
+    for path in checkpoint.build_path(tmp_path / "checkpoints", 12).iterdir():
+        path.unlink()
+    checkpoint.build_path(tmp_path / "checkpoints", 12).rmdir()
+    start(made, tmp_path)
+    assert_same_weights(tmp_path, alone, 12)
+
+
+@pytest.mark.parametrize("part", [2, 4])
+def test_accumulated_parts_equal_the_whole_batch(made, alone, tmp_path, part):
+    start(made, tmp_path / "whole", "dropout=0", steps=6)
+    start(made, tmp_path / "parts", "dropout=0", f"device_batch={part}", steps=6)
+    assert_same_weights(tmp_path / "parts", tmp_path / "whole", 6)
+
+
+def list_words(made, output, steps):
+    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    shape = ("layers=1", "hidden=32", "intermediate=64", "embedding=16", "batch=8", "log_every=5")
+    sets = [f"--set={one}" for one in (*shape, "checkpoint_every=10")]
+    return ["--shards", str(made / "shards"), "--output", str(output), *fixed, *sets]
+
+
+@pytest.mark.slow
+def test_torchrun_starts_them_too(made, tmp_path):
+    run(list_words(made, tmp_path / "one", 10))
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *meeting]
+    words = list_words(made, tmp_path / "two", 10)
+    subprocess.run([*command, "-m", "model.pretrain", *words], env=ENVIRONMENT, check=True)
+    assert_same_weights(tmp_path / "two", tmp_path / "one", 10)
+
+
+@pytest.fixture
+def endless(made, tmp_path):
+    """Return two processes in the middle of a training, and their --output."""
+    command = [sys.executable, "-m", "model.pretrain", *list_words(made, tmp_path, 1_000_000)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([*command, "--processes", "2"], env=ENVIRONMENT, cwd=ROOT, **pipes)
+    while not checkpoint.list_checkpoints(tmp_path / "checkpoints"):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children(recursive=True)
+    ranks = [p for p in children if "spawn_main" in " ".join(p.cmdline())]
+    assert len(ranks) == 2
+    yield process, ranks, tmp_path
+    process.kill()
+    psutil.wait_procs(ranks, timeout=30)
+
+
+def find_second(ranks):
+    """Return the process of rank 1, which is started after rank 0."""
+    return max(ranks, key=lambda p: (p.create_time(), p.pid))
+
+
+def test_when_one_process_is_killed_all_end_and_one_line_says_why(endless):
+    process, ranks, _ = endless
+    find_second(ranks).kill()
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (os.EX_TEMPFAIL, "")
+    told = [line for line in errors.splitlines() if "rror" in line]
+    assert told == [
+        "error: process 2 of 2 was ended by signal 9; the same command continues from the last "
+        "checkpoint"
+    ]
+    assert not any(p.is_running() for p in ranks)
+
+
+@pytest.mark.slow
+def test_told_to_end_they_write_a_checkpoint(endless):
+    process, ranks, output = endless
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert not any(p.is_running() for p in ranks)
+    newest = checkpoint.list_checkpoints(output / "checkpoints")[-1]
+    last = [line["step"] for line in read_metrics(output) if "loss" in line][-1]
+    assert checkpoint.load_state(newest).step == last
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="by prctl, which is Linux's")
+def test_they_end_with_the_process_that_started_them_however_it_ends(endless):
+    process, ranks, _ = endless
+    process.kill()
+    _, alive = psutil.wait_procs(ranks, timeout=60)
+    assert not alive
+
+
+@pytest.mark.parametrize(
+    ("codes", "first", "kind", "told"),
+    [
+        ((143, -9), 1, TransientError, "process 2 of 2 was ended by signal 9"),
+        ((LOST, 2), 0, UserError, "no room"),
+        ((LOST, 1), 0, JobFailed, "process 2 of 2: no room"),
+        ((0, os.EX_TEMPFAIL), 1, TransientError, "process 2 of 2: no room"),
+        ((LOST, LOST), 1, TransientError, "lost each other"),
+        ((2, 2), 1, SystemExit, "2"),
+        ((143, 143), 1, TransientError, "process 2 of 2 was ended by signal 15"),
+    ],
+)
+def test_the_first_cause_is_told_and_a_mistake_of_all_by_the_first_alone(
+    tmp_path, codes, first, kind, told
+):
+    (tmp_path / "1.err").write_text("warning: low\nerror: no room\nTraceback\n")
+    error = _build_error(codes, first, tmp_path)
+    assert type(error) is kind
+    assert told in str(error)
+
+
+def test_what_this_machine_cannot_have_is_refused_before_anything_starts(made, tmp_path):
+    given = [*list_words(made, tmp_path, 20), "--processes"]
+    with pytest.raises(UserError, match="--set batch=8: must be a multiple of the 3 processes"):
+        run([*given, "3"])
+    with pytest.raises(UserError, match="one process drives all cores"):
+        run([*given, "2", "--device", "xla-spmd"])

@@ -72,7 +72,7 @@ def run_graph(
         with follow_run(store, str(flow_run.id), flow_run.name or ""):
             planned = show_plan(graph, parameters, champion, runner)
             if isinstance(maker, PoolStageMaker):
-                maker.check_pools([stage for stage, _ in planned])
+                maker.check_pools(planned)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
             register_model(parameters, maker, lookup.champion, last, tracking)
@@ -110,7 +110,7 @@ def show_plan(
     parameters: Form,
     champion: Champion,
     runner: StageRunner,
-) -> list[tuple[Stage, float | None]]:
+) -> list[Stage]:
     """Show what the graph is going to make; return the stages that are not complete, as far as they
     are known.
 
@@ -127,7 +127,7 @@ def show_plan(
         runner.show_plan(line, page)
         if warning:
             find_run_logger().warning(warning)
-    return [(stage, None) for stage, is_complete in plan.stages if not is_complete]
+    return [stage for stage, is_complete in plan.stages if not is_complete]
 
 
 def tag_run(store: Store) -> dict[str, str]:

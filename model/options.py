@@ -6,7 +6,7 @@ from typing import Literal
 
 from beam_jobs.job.settings import setting
 from model.config import Precision, PresetName
-from model.published.place_forms import FORMS
+from model.encoders.places import FORMS
 
 SMALLEST_VOCABULARY = 200
 """Entries; fewer leave no room for words beside letters."""
@@ -91,8 +91,7 @@ class PretrainOptions:
     )
     start_from: str | None = setting(
         "weights to begin with, which decide the shape: what model.origin wrote, or a published "
-        f"BERT, ELECTRA, DistilBERT or RoBERTa ({FORMS}), or a checkpoint of "
-        "google-research/electra (folder or prefix)",
+        f"BERT, ELECTRA or DistilBERT ({FORMS})",
         None,
         metavar="PLACE",
     )

@@ -12,8 +12,8 @@ from beam_jobs.job.command import main
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder
 from beam_jobs.job.settings import read_options
+from model.encoders.origin import write_origin
 from model.options import OriginOptions
-from model.published.folder import write_origin
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from beam_jobs.job.locks import exclusive_lock
 from beam_jobs.job.settings import parse_assignments, parse_field, read_options
 from model.config import Architecture
 from model.device import open_device
+from model.encoders.config import CHOSEN_HERE
+from model.encoders.origin import ABOUT, GENERATOR, write_origin
+from model.encoders.places import is_named
 from model.options import PretrainOptions
 from model.presets import PRESETS, Preset, apply_settings, check_settings_are_read
 from model.pretraining import checkpoint, loop, outputs
@@ -27,10 +30,6 @@ from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
 from model.processes import is_starter, run_processes
-from model.published.architecture import CHOSEN_HERE
-from model.published.card import ABOUT
-from model.published.folder import GENERATOR, write_origin
-from model.published.places import is_named
 from model.tracking.mirror import mirror_to_mlflow
 
 DESCRIPTION = """Pre-trains ELECTRA on a folder of shards; continues from the last checkpoint in

@@ -7,7 +7,7 @@ from typing import Any
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import OptionParser
-from model.published.place_forms import FORMS
+from model.encoders.places import FORMS
 
 START = "pretraining.start_from="
 

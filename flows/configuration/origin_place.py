@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from flows.configuration.addresses import Address
-from model.published.place_forms import FORMS, find_kind, parse_place
+from model.encoders.places import FORMS, find_kind, parse_place
 
 ELECTRA = "electra"
 SHAPE = (

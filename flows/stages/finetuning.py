@@ -20,15 +20,15 @@ from flows.stages.pretraining import (
     resolve_preset,
 )
 from model.config import FinetuningSettings
-from model.finetuning import VERSION
-from model.finetuning.request import change_settings
-from model.presets import PRESETS
-from model.pretraining.input.sequences import Shards
-from model.pretraining.network.transformers_config import (
+from model.encoders.config import (
     copy_architecture,
     describe_start,
     write_architecture,
 )
+from model.finetuning import VERSION
+from model.finetuning.request import change_settings
+from model.presets import PRESETS
+from model.pretraining.input.sequences import Shards
 
 CACHE = "fine-tuning-cache"
 """Folder of the store where fine-tunings keep what others can use; no stage depends on it."""

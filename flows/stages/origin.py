@@ -20,10 +20,15 @@ from flows.runner.store import Stage, Store
 from flows.servers.mlflow_server import resolve_mlflow_uri
 from flows.stages.external import build_external_stage
 from flows.stages.origin_folder import ENCODER, MODEL_TYPE, TITLE
-from model.published.architecture import read_config
-from model.published.hub import find_transport_error
-from model.published.place_forms import FORMS, Kind, find_kind, parse_place
-from model.published.places import find_in_package
+from model.encoders.config import read_config
+from model.encoders.places import (
+    FORMS,
+    Kind,
+    find_in_package,
+    find_kind,
+    is_download_error,
+    parse_place,
+)
 from model.tracking.mlflow_client import hide_credentials
 from model.tracking.registry import Registry, RegistryAway
 
@@ -150,7 +155,9 @@ def _find_commit(name: str, revision: str, field: str) -> str:
         if isinstance(cached, str):
             return Path(cached).parent.name
         return str(HfApi().model_info(name, revision=revision, timeout=HUB_SECONDS).sha)
-    except (OSError, ValueError, find_transport_error()) as error:
+    except Exception as error:
+        if not is_download_error(error) and not isinstance(error, OSError | ValueError):
+            raise
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{field}: {name} is no folder, not in this machine's cache ({constants.HF_HUB_CACHE}) "

@@ -23,6 +23,7 @@ from flows.configuration.study_file import (
     list_combinations,
 )
 from model.config import FinetuningSettings
+from model.encoders.places import FORMS, find_kind
 from model.finetuning import search
 from model.finetuning.examples import Task
 from model.finetuning.request import change_settings, check_for_task, is_part_of_teacher
@@ -35,7 +36,6 @@ from model.presets import (
     apply_settings,
     check_settings_are_read,
 )
-from model.published.place_forms import FORMS, find_kind
 
 NO_MODEL = "is no model folder"
 """Shards that stages make, by their vocabularies."""

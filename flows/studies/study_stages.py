@@ -34,9 +34,9 @@ from flows.stages.origin import build_origin_stage
 from flows.stages.pretraining import PretrainingRequest, build_equal_stage, build_training_stage
 from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import LoadedStudy
+from model.encoders.places import find_kind
 from model.finetuning import search
 from model.finetuning.request import is_part_of_teacher
-from model.published.place_forms import find_kind
 
 DEV = "dev_shards"
 """Source that measures pre-trainings on shards that stages make."""

@@ -24,12 +24,11 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
 from model.config import FinetuningSettings
 from model.device import Device
+from model.encoders.config import START, TRAINED_LENGTH
 from model.finetuning.examples import Shape, Task
 from model.finetuning.features import Feature, Featurizer, collate_features, cut_prediction_batches
 from model.finetuning.heads import MeanPooledClassifier
 from model.pretraining.network.random_start import draw_start_weights
-from model.pretraining.network.transformers_config import START
-from model.published.architecture import TRAINED_LENGTH
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names architectures give dropout rates in config.json."""

@@ -11,6 +11,8 @@ from torch import nn
 from beam_jobs.job.errors import UserError
 from model.config import PretrainingConfig
 from model.device import Device
+from model.encoders.origin import describe_start
+from model.encoders.vocabulary import read_words
 from model.presets import Preset
 from model.pretraining import loop
 from model.pretraining.adaptation.anchor import Anchor
@@ -33,8 +35,6 @@ from model.pretraining.network.initial_weights import Origin, describe_origin, l
 from model.pretraining.network.masked_prediction import PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
 from model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
-from model.published.card import describe_start
-from model.published.vocabulary import read_words
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
 

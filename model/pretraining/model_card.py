@@ -6,9 +6,9 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+from model.encoders.origin import UNKNOWN
 from model.presets import Preset
 from model.pretraining.input.sequences import Shards
-from model.published.card import UNKNOWN
 
 ROWS = 10  # of the curve
 LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")
@@ -59,7 +59,7 @@ def render_model_card(
     start: Mapping[str, Any],
 ) -> str:
     """Return the card as Markdown; `start` is what is known of the weights it began with
-    (model/published/card.py), empty where they were random.
+    (model/encoders/card.py), empty where they were random.
     """
     head, purpose = _ROLES[role]
     ratio = float(Fraction(identity.get("replay_ratio", "0")))

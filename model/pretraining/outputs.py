@@ -11,18 +11,19 @@ from torch import Tensor
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
-from model import export
+from model.encoders import config as encoder_config
+from model.encoders import export
+from model.encoders.names import map_names
 from model.presets import Preset
 from model.pretraining import loop, model_card
 from model.pretraining.budget import describe_small_budget
 from model.pretraining.input.sequences import Shards
-from model.pretraining.network import transformers_config
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.initial_weights import Origin
 from model.pretraining.validation import describe_collapse
 from model.tracking.metrics_log import read_metrics
 
-_ROLES: Mapping[str, transformers_config.Role] = {"discriminator": "discriminator"}
+_ROLES: Mapping[str, encoder_config.Role] = {"discriminator": "discriminator"}
 """Trunk → role; all others predict masked tokens."""
 MEASURES = ("loss", "auc", "accuracy", "effective_rank", "mean_cosine")
 """Parts of the names of what result.json has of the log."""
@@ -137,14 +138,14 @@ def _write_network(
     shape, role = preset.architecture, _ROLES.get(trunk, "generator")
     if trunk == "generator":
         shape = shape.derive_generator()
-    mapping = export.map_names(role, shape.layers, shape.embedding != shape.hidden, trunk)
-    config = transformers_config.build_transformers_config(
+    mapping = map_names(role, shape.layers, shape.embedding != shape.hidden, trunk)
+    config = encoder_config.build_transformers_config(
         role,
         shape,
         shards.vocabulary_size,
         preset.pretraining.dropout,
         training.trained_length,
-        transformers_config.read_padding_id(shards.vocabulary),
+        encoder_config.read_padding_id(shards.vocabulary),
         _describe_start(preset, trunk, origin),
     )
     weights: dict[str, Tensor] = dict(training.model.named_parameters())
@@ -170,7 +171,7 @@ def _describe_start(preset: Preset, trunk: str, origin: Origin | None) -> dict[s
     own training began with, if it says so.
     """
     if origin is None:
-        return transformers_config.describe_start(preset, trunk)
+        return encoder_config.describe_start(preset, trunk)
     return None if trunk == "generator" else origin.read_start()
 
 

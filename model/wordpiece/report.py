@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, models
 
 from beam_jobs.job.errors import UserError
-from model.published.tokenizer import load_published_tokenizer
+from model.encoders.vocabulary import load_published_tokenizer
 
 UNKNOWN = "[UNK]"
 

@@ -24,11 +24,11 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model.device import Device, open_device
+from model.encoders import config as encoder_config
 from model.presets import PRESETS, Preset, apply_settings
 from model.pretraining import loop
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
-from model.pretraining.network import transformers_config
 from tests.model.synthetic_shards import write_shards
 
 PLAIN_FILL = 0.659
@@ -48,7 +48,7 @@ class Plain:
         self.models = torch.nn.ModuleList(
             kinds[role](
                 ElectraConfig(
-                    **transformers_config.build_transformers_config(
+                    **encoder_config.build_transformers_config(
                         role, shape, size, preset.pretraining.dropout, preset.max_length
                     )
                 )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from beam_jobs.job.errors import UserError
 from model.config import Architecture
-from model.published.architecture import TRAINED_LENGTH, read_architecture, read_config
-from model.published.card import ABOUT
+from model.encoders.config import TRAINED_LENGTH, read_architecture, read_config
+from model.encoders.origin import ABOUT
 
 NEW_HEAD_SETTINGS: Mapping[str, str] = {
     "learning_rate": "2e-3",
@@ -80,18 +80,18 @@ def choose_settings(
     given learning_rate holds for the trunk too.
 
     A masked language model, and every encoder of BERT's family without a discriminator, goes on as
-    a masked language model; a discriminator, or google's checkpoint, as an ELECTRA. Where an
+    a masked language model; a discriminator as an ELECTRA. Where an
     ELECTRA is made of a published discriminator without its generator (`has_generator` says
     whether one is loaded beside), or of another trunk, its first layers become the generator.
     """
-    start = Start.read(folder) if (folder / "config.json").is_file() else None
+    start = Start.read(folder)
     chosen = dict(TEN_PROBES) if is_probed else {}
-    is_discriminator = start is None or start.is_discriminator
+    is_discriminator = start.is_discriminator
     objective = given.get("objective", "electra" if is_discriminator else "mlm")
     if not is_discriminator and objective == "mlm":
         chosen["objective"] = objective
-    is_new_pair = start and objective == "electra" and not has_generator
-    if start and is_new_pair and (start.is_published or not start.is_discriminator):
+    is_new_pair = objective == "electra" and not has_generator
+    if is_new_pair and (start.is_published or not start.is_discriminator):
         chosen |= _choose_generator(start.architecture, given)
     is_published = start is None or start.is_published
     if is_published and objective != "mlm+nsp":

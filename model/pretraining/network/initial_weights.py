@@ -1,6 +1,6 @@
 """Loads start weights into a model: a published encoder's, or those of an earlier training.
 
-model/published reads them, whatever their kind, by the names of transformers' ELECTRA.
+model/encoders reads them, whatever their kind, by the names of transformers' ELECTRA.
 """
 
 import hashlib
@@ -13,39 +13,40 @@ import torch
 from torch import Tensor
 
 from beam_jobs.job.errors import UserError
-from model import export
+from beam_jobs.job.files import hash_file
 from model.config import Architecture
-from model.pretraining.network import transformers_config
+from model.encoders import config as encoder_config
+from model.encoders.export import convert_from_transformers
+from model.encoders.names import Role, map_names
+from model.encoders.vocabulary import fit_vocabulary, read_entries, read_words
+from model.encoders.weights import Weights, count_layers, list_tensor_files, read_weights
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.masked_prediction import PretrainingModel
-from model.published import architecture as published
-from model.published import weights as published_weights
-from model.published.vocabulary import fit_vocabulary, read_entries, read_words
-from model.published.weights import Weights, find_bundle_prefix
 
 COMPARED = ("layers", "heads", "hidden", "intermediate", "embedding", "layer_norm_eps")
 """Fields of Architecture in which two networks must agree."""
+
+
+def _make_error(option: str, folder: Path, text: str) -> UserError:
+    return UserError(f"{option} {folder}: {text}")
 
 
 @dataclass(frozen=True)
 class Origin:
     """The folders that start weights are read from."""
 
-    main: Path  # discriminator, or an MLM model, or google's checkpoint with both networks
+    main: Path  # discriminator, or an MLM model
     generator: Path | None = None
 
     def read_settings(self) -> dict[str, str]:
-        """Return the shape in the folders' config.json as settings of Architecture; google's
-        checkpoints have none.
+        """Return the shape in the folders' config.json as settings of Architecture.
 
         Raise UserError for a network that has no place in ours.
         """
-        if find_bundle_prefix(self.main):
-            return {}
         shape = self._read_shape("--start-from", self.main)
         settings = {name: str(value) for name, value in asdict(shape).items()}
         del settings["generator_multiplier"], settings["generator_layers"]
-        if self.generator and not find_bundle_prefix(self.generator):
+        if self.generator:
             narrow = self._read_shape("--start-generator-from", self.generator)
             settings["generator_multiplier"] = str(narrow.hidden / shape.hidden)
             is_as_deep = narrow.layers == shape.layers
@@ -53,44 +54,27 @@ class Origin:
         return settings
 
     def _read_shape(self, option: str, folder: Path) -> Architecture:
-        def make_error(text: str) -> UserError:
-            return UserError(f"{option} {folder}: {text}")
-
-        return published.read_architecture(published.read_config(folder, make_error), make_error)
+        fail = partial(_make_error, option, folder)
+        return encoder_config.read_architecture(encoder_config.read_config(folder, fail), fail)
 
     def read_trained_length(self, shape: Architecture) -> int:
         """Return how many positions were trained; a folder that does not say trained all."""
-        return transformers_config.read_trained_length(self.main) or shape.max_positions
+        return encoder_config.read_trained_length(self.main) or shape.max_positions
 
     def read_start(self) -> dict[str, Any] | None:
         """Return how the weights were drawn that the training of these began with, if known."""
-        return transformers_config.read_start(self.main)
+        return encoder_config.read_start(self.main)
 
     def compute_fingerprint(self) -> str:
-        """Return a hash of the weight files' names, sizes and first MiB."""
+        """Return a hash of the weight files' names and whole content."""
         digest = hashlib.sha256()
-        for path in (self.main, self.generator):
-            for file in sorted(_list_weight_files(path)) if path else []:
-                digest.update(
-                    f"{file.name} {file.stat().st_size} ".encode() + _read_beginning(file)
-                )
+        files = list_tensor_files(self.main, partial(_make_error, "--start-from", self.main))
+        if self.generator:
+            fail = partial(_make_error, "--start-generator-from", self.generator)
+            files += list_tensor_files(self.generator, fail)
+        for file in files:
+            digest.update(f"{file.name} {hash_file(file)} ".encode())
         return digest.hexdigest()
-
-
-def _read_beginning(file: Path) -> bytes:
-    with file.open("rb") as opened:
-        return opened.read(1 << 20)
-
-
-def _list_weight_files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return [
-            *path.glob("model*.safetensors"),
-            *path.glob("pytorch_model.bin"),
-            *path.glob("*.index"),
-            *path.glob("*.data-*"),
-        ]
-    return list(path.parent.glob(f"{path.name}.*"))
 
 
 @dataclass(frozen=True)
@@ -99,13 +83,13 @@ class Source:
 
     option: str
     folder: Path
-    role: transformers_config.Role
+    role: Role
     trunk: str  # our name of the network
     shape: Architecture
     is_cut: bool = False  # whether the network takes only the first layers there
 
     def make_error(self, text: str) -> UserError:
-        return UserError(f"{self.option} {self.folder}: {text}")
+        return _make_error(self.option, self.folder, text)
 
 
 def load_weights(
@@ -117,12 +101,16 @@ def load_weights(
     """
     loaded: dict[str, Tensor] = {}
     for source in _list_sources(model, shape, origin):
-        weights = _read_weights(source)
-        place = source.folder if source.folder.is_dir() else source.folder.parent
-        old, new = read_entries(place, source.make_error), read_words(vocabulary / "vocab.txt")
-        fitted = fit_vocabulary(weights, old, new, source.make_error)
-        ours = _rename_weights(model, source, fitted)
-        _check_shape(source, weights)
+        fail = source.make_error
+        config = encoder_config.read_config(source.folder, fail)
+        weights = read_weights(source.folder, config, fail)
+        old, new = read_entries(source.folder, fail), read_words(vocabulary / "vocab.txt")
+        encoder = getattr(model, source.trunk)
+        has_project = hasattr(encoder.project, "weight")
+        names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
+        fitted = fit_vocabulary(weights, old, new, fail)
+        ours = convert_from_transformers(fitted, names)
+        _check_shape(source, encoder_config.read_architecture(config, fail), weights)
         _check_trunk(model, source, ours)
         fresh = {name: tensor for name, tensor in ours.items() if name not in loaded}
         _copy_weights(model, fresh, source)
@@ -149,54 +137,22 @@ def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) 
     """Return the sources; the first one wins where two have a weight."""
     main = partial(Source, "--start-from", origin.main)
     if not isinstance(model, Electra):
-        roles: list[transformers_config.Role] = ["generator"]
-        if find_bundle_prefix(origin.main):
-            roles.append("discriminator")
-        return [main(role, "encoder", shape) for role in roles]
+        return [main("generator", "encoder", shape)]
     sources = [main("discriminator", "discriminator", shape)]
     if origin.generator:
         narrow = shape.derive_generator()
         sources.append(
             Source("--start-generator-from", origin.generator, "generator", "generator", narrow)
         )
-    elif find_bundle_prefix(origin.main):
-        sources.append(main("generator", "generator", shape.derive_generator()))
     elif shape.has_wide_generator:
         sources.append(main("generator", "generator", shape.derive_generator(), is_cut=True))
     return sources
 
 
-def _read_weights(source: Source) -> Weights:
-    prefix = find_bundle_prefix(source.folder)
-    if prefix:
-        return published_weights.read_google_weights(prefix, source.role)
-    config = published.read_config(source.folder, source.make_error)
-    return published_weights.read_weights(source.folder, config, source.make_error)
-
-
-def _rename_weights(model: PretrainingModel, source: Source, weights: Weights) -> Weights:
-    """Return the weights by our names."""
-    encoder = getattr(model, source.trunk)
-    mapping = export.map_names(
-        source.role, len(encoder.layers), hasattr(encoder.project, "weight"), source.trunk
-    )
-    ours = export.convert_from_transformers(weights, mapping)
-    if not ours:
-        raise source.make_error("no ELECTRA weights there")
-    return ours
-
-
-def _check_shape(source: Source, weights: Weights) -> None:
-    """Raise UserError if layers, widths or heads differ.
-
-    config.json names them; google's checkpoints have none, so the layers come from the weights.
-    """
-    theirs: dict[str, float] = {}
-    if not find_bundle_prefix(source.folder):
-        config = published.read_config(source.folder, source.make_error)
-        shape = published.read_architecture(config, source.make_error)
-        theirs = {name: getattr(shape, name) for name in COMPARED}
-    theirs["layers"] = published_weights.count_layers(weights)
+def _check_shape(source: Source, shape: Architecture, weights: Weights) -> None:
+    """Raise UserError if layers, widths or heads differ from those there."""
+    theirs: dict[str, float] = {name: getattr(shape, name) for name in COMPARED}
+    theirs["layers"] = count_layers(weights)
     if source.is_cut:
         del theirs["layers"]
     differing = {name: n for name, n in theirs.items() if n != getattr(source.shape, name)}

@@ -30,7 +30,7 @@ from model.evaluation import latency
 from model.tracking.mlflow_run import Tracking
 from tests.flows.made import run_here
 from tests.flows.studies.loaded import write_study_data
-from tests.model.published.checkpoints import write_checkpoint
+from tests.model.encoders.checkpoints import write_checkpoint
 
 SMALL = {"n_dev": 8, "n_test": 16, "epochs": 1, "trials": 2, "seeds": [0]}
 SMALL |= {"pretraining_seeds": [0]}

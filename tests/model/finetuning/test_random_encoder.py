@@ -8,15 +8,17 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from beam_jobs.job.errors import UserError
-from model import export, finetune
+from model import finetune
 from model.device import open_device
+from model.encoders import export
+from model.encoders.config import START, write_architecture
+from model.encoders.names import map_names
 from model.finetuning.network import build_network
 from model.finetuning.tasks import find_task
 from model.presets import PRESETS, Preset, apply_settings
 from model.pretrain import run
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
-from model.pretraining.network.transformers_config import START, write_architecture
 from tests.model.corpora import write_electra
 from tests.model.synthetic_shards import write_shards
 
@@ -37,7 +39,7 @@ def before_step_1(preset: Preset, shards: Shards, folder: Path) -> dict[str, tor
     """Return the encoder of a pre-training that has not made a step."""
     training = build_training(preset, shards, open_device("cpu", "fp32"), folder)
     model, shape = training.model, preset.architecture
-    names = export.map_names(
+    names = map_names(
         "discriminator" if preset.pretraining.objective == "electra" else "generator",
         shape.layers,
         shape.embedding != shape.hidden,

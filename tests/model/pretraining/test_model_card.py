@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 
 from model.origin import run as bring
 from model.pretrain import run
-from tests.model.published.checkpoints import write_checkpoint
+from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.synthetic_shards import write_shards
 
 SHAPE = ("layers=1", "hidden=32", "intermediate=64", "embedding=32", "heads=2")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from model.encoders.config import read_padding_id
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
-from model.pretraining.network.transformers_config import read_padding_id
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2"]

@@ -14,8 +14,8 @@ from model.pretraining.adaptation.recipe import (
     describe_settings,
 )
 from model.tracking.metrics_log import read_metrics
+from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.adaptation.published import train
-from tests.model.published.checkpoints import write_checkpoint
 from tests.model.synthetic_shards import write_shards
 
 SHAPE = {
@@ -58,7 +58,6 @@ def test_what_is_set_wins(made, tmp_path, capsys):
         ("bert", "BertModel", "mlm", NEW_HEAD_SETTINGS),
         ("bert", "BertForPreTraining", "mlm", OLD_HEAD_SETTINGS),
         ("distilbert", "DistilBertForMaskedLM", "mlm", OLD_HEAD_SETTINGS),
-        ("roberta", "RobertaModel", "mlm", NEW_HEAD_SETTINGS),
         ("electra", "ElectraForMaskedLM", "mlm", OLD_HEAD_SETTINGS),
         ("electra", "ElectraForPreTraining", None, OLD_HEAD_SETTINGS),
     ],
@@ -68,10 +67,6 @@ def test_objective_and_rates_by_kind(tmp_path, kind, head, objective, rates):
     folder = write_config(tmp_path / "origin", model_type=kind, architectures=[head])
     chosen = choose_settings(folder, {}, has_generator=True)
     assert chosen == {**({"objective": objective} if objective else {}), **rates}
-
-
-def test_a_checkpoint_without_a_config_is_googles_with_both_networks(tmp_path):
-    assert choose_settings(tmp_path / "model.ckpt-7", {}) == OLD_HEAD_SETTINGS
 
 
 def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_path):

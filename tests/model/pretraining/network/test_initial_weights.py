@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,7 +15,6 @@ from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, load_weights
 from model.tracking.metrics_log import read_metrics
-from tests.model.published.bundle_writer import write_bundle
 from tests.model.synthetic_shards import write_shards
 
 SHAPE = {
@@ -47,73 +45,6 @@ def run_steps(shards, output, *more, steps=3):
     return run(["--shards", str(shards), "--output", str(output), *fixed, *sets, *more])
 
 
-def google_variables(preset, size, rng):
-    """Every variable of a checkpoint of google-research/electra, with its optimizer's."""
-    a = preset.architecture
-    shapes = {
-        "electra/embeddings/word_embeddings": (size, a.embedding),
-        "electra/embeddings/position_embeddings": (a.max_positions, a.embedding),
-        "electra/embeddings/token_type_embeddings": (2, a.embedding),
-        "electra/embeddings/LayerNorm/gamma": (a.embedding,),
-        "electra/embeddings/LayerNorm/beta": (a.embedding,),
-        "discriminator_predictions/dense/kernel": (a.hidden, a.hidden),
-        "discriminator_predictions/dense/bias": (a.hidden,),
-        "discriminator_predictions/dense_1/kernel": (a.hidden, 1),
-        "discriminator_predictions/dense_1/bias": (1,),
-        "generator_predictions/dense/kernel": (a.derive_generator().hidden, a.embedding),
-        "generator_predictions/dense/bias": (a.embedding,),
-        "generator_predictions/LayerNorm/gamma": (a.embedding,),
-        "generator_predictions/LayerNorm/beta": (a.embedding,),
-        "generator_predictions/output_bias": (size,),
-    }
-    for own, shape in (("electra", a), ("generator", a.derive_generator())):
-        h, i = shape.hidden, shape.intermediate
-        if h != a.embedding:
-            shapes[f"{own}/embeddings_project/kernel"] = (a.embedding, h)
-            shapes[f"{own}/embeddings_project/bias"] = (h,)
-        parts = {f"attention/self/{part}": (h, h) for part in ("query", "key", "value")}
-        parts |= {
-            "attention/output/dense": (h, h),
-            "intermediate/dense": (h, i),
-            "output/dense": (i, h),
-        }
-        for n in range(a.layers):
-            for part, kernel in parts.items():
-                shapes[f"{own}/encoder/layer_{n}/{part}/kernel"] = kernel
-                shapes[f"{own}/encoder/layer_{n}/{part}/bias"] = kernel[1:]
-            for part in ("attention/output/LayerNorm", "output/LayerNorm"):
-                shapes[f"{own}/encoder/layer_{n}/{part}/gamma"] = shapes[
-                    f"{own}/encoder/layer_{n}/{part}/beta"
-                ] = (h,)
-    variables = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    moments = {f"{name}/adam_m": np.ones_like(array) for name, array in variables.items()}
-    return variables | moments | {"global_step": np.int64(7)}
-
-
-def test_every_weight_of_a_google_checkpoint_arrives(preset, tmp_path):
-    vocabulary = write_shards(tmp_path / "shards", sequences=2) / "vocabulary"
-    variables = google_variables(preset, 100, np.random.default_rng(0))
-    write_bundle(tmp_path / "model.ckpt-7", variables)
-    (tmp_path / "vocab.txt").write_bytes((vocabulary / "vocab.txt").read_bytes())
-    model = fresh(preset, 100)
-    assert load_weights(model, preset.architecture, Origin(tmp_path), vocabulary) == []
-    weights = dict(model.named_parameters())
-    for own, trunk in (("electra", "discriminator"), ("generator", "generator")):
-        kernels = [
-            variables[f"{own}/encoder/layer_1/attention/self/{p}/kernel"].T
-            for p in ("query", "key", "value")
-        ]
-        np.testing.assert_array_equal(
-            weights[f"{trunk}.layers.1.qkv.weight"].detach(), np.concatenate(kernels)
-        )
-        down = variables[f"{own}/encoder/layer_0/output/dense/kernel"].T
-        np.testing.assert_array_equal(weights[f"{trunk}.layers.0.down.weight"].detach(), down)
-    out = variables["discriminator_predictions/dense_1/kernel"].T
-    np.testing.assert_array_equal(weights["discriminator_head.out.weight"].detach(), out)
-    bias = variables["generator_predictions/output_bias"]
-    np.testing.assert_array_equal(weights["generator_head.bias"].detach(), bias)
-
-
 def test_continuing_from_transformers_folders(tmp_path):
     """What we exported is read back, both networks; the loss goes on where it was."""
     shards = write_shards(tmp_path / "shards")
@@ -130,6 +61,21 @@ def test_continuing_from_transformers_folders(tmp_path):
     started = read_metrics(tmp_path / "first")[0]["generator_loss"]
     assert begun == pytest.approx(ended, abs=0.25)
     assert begun < started - 0.4
+
+
+def test_the_fingerprint_follows_the_last_byte_of_the_weights(made, tmp_path):
+    _, discriminator, _ = made
+    folder = tmp_path / "copy"
+    shutil.copytree(discriminator, folder)
+    assert Origin(folder).compute_fingerprint() == Origin(discriminator).compute_fingerprint()
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.seek(2 << 20)  # a file of more than the first MiB, whose end differs
+        file.write(b"a")
+    grown = Origin(folder).compute_fingerprint()
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.seek(2 << 20)
+        file.write(b"b")
+    assert Origin(folder).compute_fingerprint() != grown
 
 
 def test_a_discriminator_alone_leaves_only_the_generator_new(preset, tmp_path):
@@ -226,15 +172,6 @@ def test_a_generator_of_another_width_is_refused(preset, made):
         )
 
 
-def test_more_layers_than_ours_in_a_google_checkpoint_are_refused(preset, tmp_path):
-    vocabulary = write_shards(tmp_path / "shards", sequences=2) / "vocabulary"
-    deeper = apply_settings(preset, {"layers": "3"})
-    write_bundle(tmp_path / "model.ckpt-7", google_variables(deeper, 100, np.random.default_rng(0)))
-    (tmp_path / "vocab.txt").write_bytes((vocabulary / "vocab.txt").read_bytes())
-    with pytest.raises(UserError, match="layers=3 there, layers=2 in the model here"):
-        load_weights(fresh(preset, 100), preset.architecture, Origin(tmp_path), vocabulary)
-
-
 def without_a_weight(folder):
     held = load_file(folder / "model.safetensors")
     del held["electra.encoder.layer.1.output.dense.bias"]
@@ -252,7 +189,7 @@ def without_a_weight(folder):
             lambda folder: (folder / "model.safetensors").write_bytes(b"junk"),
             "model.safetensors is damaged",
         ),
-        (lambda folder: (folder / "model.safetensors").unlink(), "neither model.safetensors nor"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "put its model.safetensors"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
         (lambda folder: (folder / "config.json").unlink(), "put its config.json beside"),
         (

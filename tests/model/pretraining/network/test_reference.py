@@ -9,14 +9,15 @@ import torch
 from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from model import export
 from model.device import open_device
+from model.encoders import config as encoder_config
+from model.encoders import export
+from model.encoders.names import map_names
 from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import read_special_tokens
 from model.pretraining.input.batches import Batches
 from model.pretraining.input.masking import Replacement
 from model.pretraining.input.sequences import Shards, Stream
-from model.pretraining.network import transformers_config
 from model.pretraining.network.attention import build_attention
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
@@ -78,11 +79,11 @@ def theirs(ours, preset):
             else preset.architecture.derive_generator()
         )
         config = ElectraConfig(
-            **transformers_config.build_transformers_config(role, shape, SIZE, 0.0, LENGTH),
+            **encoder_config.build_transformers_config(role, shape, SIZE, 0.0, LENGTH),
             attn_implementation="eager",
         )
         model = kind(config)
-        mapping = export.map_names(role, shape.layers, shape.embedding != shape.hidden)
+        mapping = map_names(role, shape.layers, shape.embedding != shape.hidden)
         missing, unexpected = model.load_state_dict(
             export.convert_to_transformers(dict(ours.named_parameters()), mapping), strict=False
         )
@@ -146,7 +147,7 @@ def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, pre
             if role == "discriminator"
             else preset.architecture.derive_generator()
         )
-        mapping = export.map_names(role, shape.layers, shape.embedding != shape.hidden)
+        mapping = map_names(role, shape.layers, shape.embedding != shape.hidden)
         expected = {name: p.grad for name, p in model.named_parameters()}
         for name, gradient in export.convert_to_transformers(gradients, mapping).items():
             torch.testing.assert_close(

@@ -32,17 +32,6 @@ KINDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "ELECTRA's discriminator": ("ElectraForPreTraining", SHAPE | {"embedding_size": 16}, "electra"),
     "ELECTRA's generator": ("ElectraForMaskedLM", SHAPE | {"embedding_size": 16}, "electra"),
     "ELECTRA of one width": ("ElectraModel", SHAPE | {"embedding_size": 32}, "electra"),
-    "RoBERTa with its head": (
-        "RobertaForMaskedLM",
-        SHAPE
-        | {
-            "layer_norm_eps": 1e-5,
-            "type_vocab_size": 1,
-            "pad_token_id": 0,
-            "max_position_embeddings": 65,
-        },
-        "roberta",
-    ),
 }
 """Class, fields of config.json and kind, by what it is."""
 

@@ -8,15 +8,15 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from beam_jobs.job.errors import UserError
+from model.encoders.origin import write_origin
+from model.encoders.places import find_published
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.assembly import build_model
 from model.pretraining.network.attention import build_attention
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, load_weights
-from model.published.folder import write_origin
-from model.published.places import find_published
-from tests.model.published.checkpoints import KINDS, SIZE, write_checkpoint
+from tests.model.encoders.checkpoints import KINDS, SIZE, write_checkpoint
 from tests.model.synthetic_shards import write_shards
 
 WITH_HEAD = [name for name in KINDS if "head" in name or "both" in name or "generator" in name]

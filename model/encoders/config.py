@@ -1,24 +1,104 @@
-"""Describes an encoder as transformers does: the config.json of its folder. Imports no torch."""
+"""Reads and writes config.json, which has an encoder's shape; refuses what has no place here.
+
+Imports no torch.
+"""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import link_path, write_json
 from model.config import Architecture
+from model.encoders.names import DEFAULTS, KINDS, OTHER_KINDS, Kind, Role
+from model.encoders.places import Fail
+from model.encoders.vocabulary import read_words
 from model.presets import Preset
 from model.pretraining.input.sequences import Shards
-from model.published.architecture import TRAINED_LENGTH
-from model.published.vocabulary import read_words
 
-Role = Literal["discriminator", "generator"]
+Config = Mapping[str, Any]
+
+TRAINED_LENGTH = "trained_length"  # field of config.json, ours
 START = "pretraining_start"
 """Field of config.json, ours: how the weights were drawn that pre-training began with. Its own
 `initializer_range` is of new heads, which transformers draws.
 """
 HEAD_RANGE = 0.02  # google
 PADDING = "[PAD]"
+EXACT_GELU = ("gelu", "gelu_python")  # gelu_new and others are approximations: other numbers
+LEAST_TYPES = 2
+"""Rows of token types; an encoder with fewer gets copies of its first."""
+CHOSEN_HERE = ("generator_multiplier", "generator_layers", "max_positions")
+"""Fields of Architecture that may be set although the origin has others."""
+_REFUSED = {
+    "auto_map": "code of its own (auto_map), which is never run",
+    "is_decoder": "a decoder (is_decoder)",
+    "is_encoder_decoder": "an encoder with a decoder (is_encoder_decoder)",
+    "add_cross_attention": "cross-attention (add_cross_attention)",
+    "quantization_config": "quantized weights (quantization_config)",
+    "pruned_heads": "layers with fewer heads than others (pruned_heads)",
+}
+
+
+def read_config(folder: Path, fail: Fail) -> Config:
+    """Return config.json with its model_type; old BERTs have none."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        if any(folder.glob("*.index")) or folder.with_name(f"{folder.name}.index").exists():
+            raise fail(
+                "TensorFlow checkpoints are not read; convert it with transformers first, and give "
+                "the folder with config.json and model.safetensors"
+            ) from None
+        raise fail("put its config.json beside the weights") from None
+    except ValueError as error:
+        raise fail(f"config.json is damaged ({error}); copy it again") from None
+    if not isinstance(config, dict):
+        raise fail("config.json is no object of fields; copy it again")
+    if "model_type" not in config and {"hidden_size", "type_vocab_size"} <= set(config):
+        config["model_type"] = "electra" if "embedding_size" in config else "bert"
+    return config
+
+
+def find_kind(config: Config, fail: Fail) -> Kind:
+    """Return the kind of a published encoder; UserError names what has no place in ours."""
+    name = config.get("model_type", "")
+    for field, what in _REFUSED.items():
+        if config.get(field):
+            raise fail(f"this model has {what}, for which our encoder has no place")
+    if name not in KINDS:
+        what = f", {OTHER_KINDS[name]}" if name in OTHER_KINDS else ""
+        raise fail(
+            f"config.json says model_type={name or '(none)'}{what}; give one of {', '.join(KINDS)}"
+        )
+    kind = KINDS[name]
+    activation = config.get(kind.activation, "gelu")
+    if activation not in EXACT_GELU:
+        raise fail(f"its activation is {activation} ({kind.activation}), our encoder has gelu only")
+    positions = config.get("position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise fail(
+            f"it has relative positions (position_embedding_type={positions}), our encoder has "
+            "absolute ones only"
+        )
+    return kind
+
+
+def read_architecture(
+    config: Config, fail: Fail, generator_multiplier: float = 1.0
+) -> Architecture:
+    """Return the shape that config.json describes; `generator_multiplier` is not in it."""
+    kind = find_kind(config, fail)
+    values = {ours: config.get(theirs, DEFAULTS.get(ours)) for ours, theirs in kind.fields.items()}
+    missing = [theirs for ours, theirs in kind.fields.items() if values[ours] is None]
+    if missing:
+        raise fail(f"config.json lacks {', '.join(missing)}; copy it again")
+    values["type_vocabulary_size"] = max(LEAST_TYPES, values.get("type_vocabulary_size") or 0)
+    try:
+        return Architecture(**values, generator_multiplier=generator_multiplier)
+    except (UserError, TypeError) as error:
+        raise fail(f"config.json: {error}") from None
 
 
 def build_transformers_config(
@@ -60,7 +140,7 @@ def build_transformers_config(
     }
 
 
-def read_architecture(config: Mapping[str, Any]) -> Architecture:
+def read_own_architecture(config: Config) -> Architecture:
     """Return the shape that one of our own config.json describes, its generator's included where
     the start weights were drawn after that one's.
     """

@@ -1,7 +1,8 @@
 """Writes a published encoder as one folder: config.json, model.safetensors, its tokenizer, and
-origin.json, which says where it came from.
+origin.json, which says where it came from, what it may be used for and what it was trained on.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -10,26 +11,21 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+import yaml
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_file, write_json
 from model.config import Architecture
-from model.published import weights as published_weights
-from model.published.architecture import (
-    TRAINED_LENGTH,
-    Config,
-    Fail,
-    read_architecture,
-    read_config,
-)
-from model.published.card import ABOUT, read_card, read_origin
-from model.published.places import Found, find_published
-from model.published.tokenizer import load_published_tokenizer
-from model.published.vocabulary import check_entries
+from model.encoders import weights as encoder_weights
+from model.encoders.config import TRAINED_LENGTH, Config, read_architecture, read_config
+from model.encoders.places import Fail, Found, find_published
+from model.encoders.vocabulary import check_entries, load_published_tokenizer
 from model.wordpiece.tokenizer import list_entries, write_tokenizer
 
+ABOUT = "origin.json"
+UNKNOWN = "unknown"
 WEIGHTS = "model.safetensors"
 GENERATOR = "generator"
 """Subfolder of the published generator of an ELECTRA."""
@@ -105,7 +101,7 @@ def _copy_network(place: str, found: Found, folder: Path, fail: Fail) -> dict[st
     config = read_config(found.folder, fail)
     shape = read_architecture(config, fail)
     tokenizer = load_published_tokenizer(found.folder, fail)
-    weights = published_weights.read_weights(found.folder, config, fail)
+    weights = encoder_weights.read_weights(found.folder, config, fail)
     _check_weights(weights, shape, config, tokenizer, fail)
     length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
     write_tokenizer(folder, tokenizer, length)
@@ -122,7 +118,7 @@ def _copy_network(place: str, found: Found, folder: Path, fail: Fail) -> dict[st
             tensor.numel() for name, tensor in weights.items() if name.startswith("electra.")
         ),
         "has_generator": False,
-        "has_mlm_head": published_weights.has_mlm_head(weights),
+        "has_mlm_head": encoder_weights.has_mlm_head(weights),
         "sha256": hash_file(folder / WEIGHTS),
     }
 
@@ -155,14 +151,14 @@ def _check_weights(
     fail: Fail,
 ) -> None:
     """Raise UserError where weights, config.json and vocabulary are not of one network."""
-    rows = len(weights[published_weights.WORDS])
+    rows = len(weights[encoder_weights.WORDS])
     if rows != config.get("vocab_size", rows):
         raise fail(
             f"config.json says vocab_size={config['vocab_size']}, the weights have {rows} rows; "
             "copy both again"
         )
     check_entries(list_entries(tokenizer), rows, fail)
-    layers = published_weights.count_layers(weights)
+    layers = encoder_weights.count_layers(weights)
     if layers != shape.layers:
         raise fail(
             f"config.json says {shape.layers} layers, the weights have {layers}; copy both again"
@@ -171,13 +167,74 @@ def _check_weights(
 
 def _copy_tensors(folder: Path, target: Path, fail: Fail) -> None:
     """Write one model.safetensors with the tensors of a folder as they are there."""
-    files = published_weights.list_tensor_files(folder, fail)
+    files = encoder_weights.list_tensor_files(folder, fail)
     if len(files) == 1 and files[0].suffix == ".safetensors":
         shutil.copyfile(files[0], target)
         return
     tensors = {
         name: tensor.contiguous().clone()
         for file in files
-        for name, tensor in published_weights.load_tensors(file, fail).items()
+        for name, tensor in encoder_weights.load_tensors(file, fail).items()
     }
     save_file(tensors, target, metadata={"format": "pt"})
+
+
+def read_origin(folder: Path) -> dict[str, Any]:
+    """Return the origin.json of a folder; empty where there is none."""
+    return _read_json(folder / ABOUT)
+
+
+def describe_start(folder: Path) -> dict[str, Any]:
+    """Return what is known of start weights, by origin.json, or else by the model card and the
+    config.json beside them.
+
+    What model.pretrain made of a published encoder is known as that one, `through` names its
+    folder; what it made of nothing has `through` alone.
+    """
+    if about := read_origin(folder):
+        return about
+    config = _read_json(folder / "config.json")
+    if TRAINED_LENGTH in config:
+        began: dict[str, Any] = _read_json(folder.parent / "config.json").get("start") or {}
+        return {**began, "through": str(folder)}
+    return {
+        "name": folder.resolve().name,
+        "place": str(folder),
+        "kind": config.get("model_type", "electra"),
+        **read_card(folder),
+    }
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """Return a file's object; empty where there is no file."""
+    told: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return told
+
+
+def read_card(folder: Path) -> dict[str, str]:
+    """Return `license` and `training_data` of a model card, each "unknown" where it says nothing.
+
+    They stand in the YAML at the beginning of README.md, as on the hub.
+    """
+    told = _read_front_matter(folder / "README.md")
+    return {
+        "license": _join(told.get("license") or told.get("license_name")),
+        "training_data": _join(told.get("datasets")),
+    }
+
+
+def _read_front_matter(file: Path) -> dict[str, Any]:
+    text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+    parts = text.split("---\n", 2)
+    if len(parts) < 3 or parts[0].strip():
+        return {}
+    try:
+        told = yaml.safe_load(parts[1])
+    except yaml.YAMLError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _join(value: Any) -> str:
+    values = value if isinstance(value, list) else [value] if value else []
+    return ", ".join(str(one) for one in values) or UNKNOWN

@@ -1,12 +1,16 @@
-"""Holds what distinguishes the kinds of published encoders: fields of config.json, weight names.
+"""Maps the names of weights and of fields of config.json: those of each kind of published encoder
+to transformers' ELECTRA, and these to ours.
 
-Every kind is BERT's post-norm transformer with learned absolute positions, so each is a renaming to
-one set of names, those of transformers' ELECTRA. Sources: transformers' modeling_bert.py,
-modeling_electra.py, modeling_distilbert.py, modeling_roberta.py and their configurations.
+Every kind is BERT's post-norm transformer with learned absolute positions, so each is a renaming.
+Sources: transformers' modeling_bert.py, modeling_electra.py, modeling_distilbert.py and their
+configurations.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["discriminator", "generator"]
 
 _BERT_FIELDS = {
     "layers": "num_hidden_layers",
@@ -18,7 +22,8 @@ _BERT_FIELDS = {
     "type_vocabulary_size": "type_vocab_size",
     "layer_norm_eps": "layer_norm_eps",
 }
-_DEFAULTS = {"max_positions": 512, "type_vocabulary_size": 2, "layer_norm_eps": 1e-12}
+DEFAULTS = {"max_positions": 512, "type_vocabulary_size": 2, "layer_norm_eps": 1e-12}
+"""Of the fields that config.json may lack."""
 _OLD_NORMS = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 UNTIED = "decoder.weight"
 """Our name of an output table that a head has besides the word embeddings."""
@@ -35,10 +40,6 @@ class Kind:
     names: tuple[tuple[str, str], ...] = ()
     """Parts of weight names with what ELECTRA has instead, applied in this order."""
     activation: str = "hidden_act"
-    defaults: Mapping[str, float] = field(default_factory=lambda: _DEFAULTS)
-    """Of the fields that config.json may lack."""
-    counts_from_padding: bool = False
-    """Whether the first position is the one after the padding's id."""
 
 
 _BERT_HEAD = (
@@ -46,18 +47,6 @@ _BERT_HEAD = (
     ("cls.predictions.decoder.bias", "generator_lm_head.bias"),
     ("cls.predictions.decoder.weight", UNTIED),
     ("cls.predictions.bias", "generator_lm_head.bias"),
-)
-_ROBERTA = Kind(
-    "roberta.",
-    _BERT_FIELDS,
-    names=(
-        ("lm_head.dense.", "generator_predictions.dense."),
-        ("lm_head.layer_norm.", "generator_predictions.LayerNorm."),
-        ("lm_head.decoder.bias", "generator_lm_head.bias"),
-        ("lm_head.decoder.weight", UNTIED),
-        ("lm_head.bias", "generator_lm_head.bias"),
-    ),
-    counts_from_padding=True,
 )
 KINDS: Mapping[str, Kind] = {
     "bert": Kind("bert.", _BERT_FIELDS, names=_BERT_HEAD),  # also MiniLM and TinyBERT
@@ -89,11 +78,11 @@ KINDS: Mapping[str, Kind] = {
         ),
         activation="activation",
     ),
-    "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA,
-    "camembert": _ROBERTA,
 }
 OTHER_KINDS = {
+    "roberta": "positions that count from the padding, and a tokenizer of byte pairs",
+    "xlm-roberta": "positions that count from the padding, and a tokenizer of byte pairs",
+    "camembert": "positions that count from the padding, and a tokenizer of byte pairs",
     "albert": "shares one layer's weights among all",
     "deberta": "relative positions",
     "deberta-v2": "relative positions",
@@ -117,3 +106,63 @@ def rename_weight(name: str, kind: Kind) -> str:
     for theirs, ours in (*kind.names, *_OLD_NORMS):
         name = name.replace(theirs, ours)
     return f"electra.{name}" if name.startswith(("embeddings", "encoder.")) else name
+
+
+EMBEDDINGS = {
+    "embeddings.word": "electra.embeddings.word_embeddings.weight",
+    "embeddings.position": "electra.embeddings.position_embeddings.weight",
+    "embeddings.token_type": "electra.embeddings.token_type_embeddings.weight",
+    "embeddings.norm.weight": "electra.embeddings.LayerNorm.weight",
+    "embeddings.norm.bias": "electra.embeddings.LayerNorm.bias",
+}
+_LAYER = {
+    "attention_output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "output_norm": "output.LayerNorm",
+}
+_DISCRIMINATOR_HEAD = {
+    "discriminator_head.dense": "discriminator_predictions.dense",
+    "discriminator_head.out": "discriminator_predictions.dense_prediction",
+}
+
+
+def map_names(
+    role: Role, layers: int, project: bool, trunk: str | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Map each of our parameter names to transformers' names.
+
+    Three names mean that ours stacks theirs (query, key, value). `trunk` is our prefix of the
+    encoder, by default the role; an MLM model exports its `encoder` as a generator.
+    """
+    trunk = trunk or role
+    pairs: list[tuple[str, tuple[str, ...]]] = [
+        (ours, (theirs,)) for ours, theirs in EMBEDDINGS.items()
+    ]
+    for kind in ("weight", "bias"):
+        if project:
+            pairs.append((f"{trunk}.project.{kind}", (f"electra.embeddings_project.{kind}",)))
+        for n in range(layers):
+            theirs = f"electra.encoder.layer.{n}"
+            stacked = tuple(
+                f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value")
+            )
+            pairs.append((f"{trunk}.layers.{n}.qkv.{kind}", stacked))
+            pairs += [
+                (f"{trunk}.layers.{n}.{a}.{kind}", (f"{theirs}.{b}.{kind}",))
+                for a, b in _LAYER.items()
+            ]
+        pairs += [(f"{a}.{kind}", (f"{b}.{kind}",)) for a, b in _list_head_names(role, trunk)]
+    if role == "generator":
+        pairs.append((f"{trunk}_head.bias", ("generator_lm_head.bias",)))
+    return dict(pairs)
+
+
+def _list_head_names(role: Role, trunk: str) -> Iterable[tuple[str, str]]:
+    if role == "discriminator":
+        return _DISCRIMINATOR_HEAD.items()
+    return [
+        (f"{trunk}_head.dense", "generator_predictions.dense"),
+        (f"{trunk}_head.norm", "generator_predictions.LayerNorm"),
+    ]

@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
+from model.encoders.config import read_trained_length, write_architecture
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.attention import build_attention
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.initial_weights import Origin
-from model.pretraining.network.transformers_config import read_trained_length, write_architecture
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "precision": "fp32"}

@@ -1,4 +1,5 @@
-"""Reads the vocabulary of a published encoder, and gives another one vectors made of its own.
+"""Reads vocabulary and tokenizer of an encoder, and gives another vocabulary vectors made of its
+own.
 
 The entries of both keep their vectors, and each new one begins as the mean of the pieces into which
 the old vocabulary would have cut it.
@@ -6,9 +7,12 @@ the old vocabulary would have cut it.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from model.published.architecture import Fail
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from model.encoders.places import Fail
+from model.wordpiece.tokenizer import build_tokenizer_of
 
 if TYPE_CHECKING:  # the flows, which read entries, load no torch
     from torch import Tensor
@@ -19,6 +23,12 @@ BY_ENTRY = {  # weights with one row per vocabulary entry
     "electra.embeddings.word_embeddings.weight",
     "generator_lm_head.bias",
 }
+BERT_PARTS = {
+    "model": (models.WordPiece, "WordPiece"),
+    "normalizer": (normalizers.BertNormalizer, "BertNormalizer"),
+    "pre_tokenizer": (pre_tokenizers.BertPreTokenizer, "BertPreTokenizer"),
+}
+"""What the ids of words can be remembered for (beam_jobs/packing/tokenization.py)."""
 PADDED_TO = 128
 """Rows of a table are at most filled up to a multiple of this, for the speed of matrix products."""
 
@@ -42,13 +52,15 @@ def read_tokenizer_entries(path: Path, fail: Fail) -> list[str]:
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         model, added = told["model"], told.get("added_tokens") or []
-    except (ValueError, KeyError, TypeError) as error:
-        raise fail(f"tokenizer.json is damaged ({error}); copy it again") from None
-    kind = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
+        kind = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
+        ids = {**model["vocab"]} if kind == "WordPiece" else {}
+        ids |= {token["content"]: token["id"] for token in added}
+        entries = sorted(ids, key=lambda entry: int(ids[entry]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = " ".join(str(error).split())
+        raise fail(f"tokenizer.json is damaged ({why}); copy it again") from None
     if kind != "WordPiece":
         raise fail(f"its tokenizer is {kind}; shards are made with WordPiece only")
-    ids = {**model["vocab"], **{token["content"]: token["id"] for token in added}}
-    entries = sorted(ids, key=lambda entry: ids[entry])
     if [ids[entry] for entry in entries] != list(range(len(entries))):
         raise fail("tokenizer.json leaves out ids, or gives one twice; copy it again")
     return entries
@@ -110,3 +122,41 @@ def _average_rows(tensor: "Tensor", rows: list[list[int]]) -> "Tensor":
     import torch
 
     return torch.stack([tensor[row].mean(dim=0) for row in rows])
+
+
+def load_published_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
+    """Return the folder's tokenizer without truncation and padding.
+
+    An old folder has only a vocab.txt: then it is BERT's, which folds case unless
+    tokenizer_config.json says otherwise. Raise UserError unless it is one of BERT's.
+    """
+    file = folder / "tokenizer.json"
+    entries = read_tokenizer_entries(file, fail) if file.is_file() else read_entries(folder, fail)
+    missing = [token for token in NEEDED if token not in entries]
+    if missing:
+        raise fail(f"its vocabulary lacks {', '.join(missing)}; shards need BERT's tokenizer")
+    if not file.is_file():
+        told = _read_tokenizer_config(folder, fail)
+        return build_tokenizer_of(
+            entries, bool(told.get("do_lower_case", True)), told.get("strip_accents")
+        )
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # tokenizers raises no class of its own
+        raise fail(f"tokenizer.json is damaged ({error}); copy it again") from None
+    for part, (kind, name) in BERT_PARTS.items():
+        if not isinstance(getattr(tokenizer, part), kind):
+            other = type(getattr(tokenizer, part)).__name__
+            raise fail(f"the {part} of its tokenizer is {other}; shards need BERT's, {name}")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _read_tokenizer_config(folder: Path, fail: Fail) -> dict[str, Any]:
+    file = folder / "tokenizer_config.json"
+    try:
+        told: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise fail(f"tokenizer_config.json is damaged ({error}); copy it again") from None
+    return told

@@ -1,0 +1,65 @@
+"""Converts weights to and from transformers' ELECTRA; writes the folders that AutoModel loads."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from model.encoders.names import EMBEDDINGS
+
+TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+def convert_to_transformers(
+    weights: Mapping[str, Tensor], mapping: dict[str, tuple[str, ...]]
+) -> dict[str, Tensor]:
+    """Return copies of the weights by transformers' names, on the CPU, in fp32."""
+    converted: dict[str, Tensor] = {}
+    for ours, theirs in mapping.items():
+        tensor = weights[ours].detach().float().cpu()
+        for name, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
+            converted[name] = part.clone().contiguous()
+    return converted
+
+
+def copy_type_row(weights: dict[str, Tensor]) -> None:
+    """Give all token types the vector of type 0, for weights that were trained on no other.
+
+    A row that was never trained is noise as large as a word's vector.
+    """
+    types = weights[EMBEDDINGS["embeddings.token_type"]]
+    types[1:] = types[0].clone()
+
+
+def convert_from_transformers(
+    weights: dict[str, Tensor], mapping: dict[str, tuple[str, ...]]
+) -> dict[str, Tensor]:
+    """Return the weights that are there by our names."""
+    return {
+        ours: torch.cat([weights[name] for name in theirs])
+        for ours, theirs in mapping.items()
+        if all(name in weights for name in theirs)
+    }
+
+
+def write_model_folder(
+    folder: Path, config: dict[str, Any], weights: dict[str, Tensor], vocabulary: Path, card: str
+) -> Path:
+    """Write a transformers folder, whole or not at all, and return it."""
+    temporary = folder.with_name(f"writing-{folder.name}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    (temporary / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
+    for name in TOKENIZER_FILES:
+        shutil.copyfile(vocabulary / name, temporary / name)
+    (temporary / "README.md").write_text(card)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(temporary, folder)
+    return folder

@@ -1,0 +1,179 @@
+"""Finds a published encoder: in a folder, on the hub, in MLflow's registry or in a package."""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from beam_jobs.job.errors import TransientError, UserError, is_network_error
+
+Fail = Callable[[str], UserError]
+"""Makes the error that names option and place."""
+Kind = Literal["folder", "hub", "registry", "package"]
+PATTERNS: Mapping[Kind, re.Pattern[str]] = {
+    "package": re.compile(r"package:(?P<name>[\w.-]+)"),
+    "registry": re.compile(r"models:/(?P<name>[^/@]+)(@(?P<alias>[\w.-]+)|/(?P<version>\d+))"),
+    "hub": re.compile(r"(?P<name>[\w-][\w.-]*/[\w.-]+)(@(?P<revision>[\w./-]+))?"),
+}
+FORMS = (
+    "a folder, a name on the hub (org/name, or org/name@REVISION), models:/NAME@ALIAS or "
+    "package:MODULE"
+)
+DESCRIBED_BY = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md")
+SAFE_WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
+PICKLED_WEIGHTS = ("pytorch_model.bin",)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A transformers folder, and what it is called where it came from."""
+
+    folder: Path
+    name: str
+    revision: str | None = None
+    """Commit on the hub."""
+    version: str | None = None
+    """Of a package or a registered model."""
+
+
+def find_kind(place: str) -> Kind | None:
+    """Return of which kind a place is, or None where it is none that can be meant."""
+    if Path(place).expanduser().is_dir() or place.startswith(("/", ".", "~")):
+        return "folder"
+    return next((kind for kind, form in PATTERNS.items() if form.fullmatch(place)), None)
+
+
+def parse_place(kind: Kind, place: str) -> dict[str, str]:
+    """Return the parts of a place that is no folder: its name, and alias, version or revision,
+    empty where it has none; nothing where it is not written as this kind is.
+    """
+    found = PATTERNS[kind].fullmatch(place)
+    return {name: part or "" for name, part in found.groupdict().items()} if found else {}
+
+
+def find_published(place: str, scratch: Path, fail: Fail) -> Found:
+    """Return the folder of a published model; what is copied from MLflow goes to `scratch`."""
+    kind = find_kind(place)
+    if kind == "package":
+        return find_in_package(parse_place(kind, place)["name"], fail)
+    if kind == "registry":
+        return copy_from_registry(place, scratch, fail)
+    folder = Path(place).expanduser()
+    if folder.is_dir():
+        return Found(folder, folder.resolve().name)
+    if kind == "hub" and not folder.exists():
+        parts = parse_place(kind, place)
+        folder = download_model(parts["name"], parts["revision"] or None, fail)
+        return Found(folder, parts["name"], revision=folder.name)
+    raise fail(f"no such folder; give {FORMS}")
+
+
+def is_named(place: str) -> bool:
+    """Return whether a place has to be looked up first, because it is no path on this disk."""
+    return find_kind(place) not in (None, "folder") and not Path(place).exists()
+
+
+def download_model(name: str, revision: str | None, fail: Fail) -> Path:
+    """Return the folder of a model in the hub's cache, downloaded first if need be; the folder is
+    called as its commit. Pickled weights are downloaded only where there are no others.
+
+    Raise TransientError where the same call may work later.
+    """
+    from huggingface_hub import constants, errors, snapshot_download
+
+    def download(revision: str | None, *patterns: str) -> Path:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
+
+    try:
+        folder = download(revision, *DESCRIBED_BY, *SAFE_WEIGHTS)
+        if not any(folder.glob("model*.safetensors")):
+            download(folder.name, *PICKLED_WEIGHTS)
+    except errors.GatedRepoError:
+        raise fail(
+            "the hub gives it to signed-in users only: accept its terms there, then set HF_TOKEN"
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise fail(f"the hub has no model {name} (or it is private: set HF_TOKEN)") from None
+    except errors.RevisionNotFoundError:
+        raise fail(f"{name} has no revision {revision} on the hub") from None
+    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.HfHubHTTPError):
+        away = fail(
+            "the hub cannot be reached, and its cache on this machine has no such model; on a "
+            f"machine with a network run `hf download {name} --local-dir DIR`, copy DIR here and "
+            "give it instead"
+        )
+        raise (away if constants.HF_HUB_OFFLINE else TransientError(str(away))) from None
+    except Exception as error:
+        if not is_download_error(error):  # for example a full disk
+            raise
+        why = (str(error).splitlines() or ["the server closed the connection"])[0]
+        told = f"the download from the hub broke off ({why}); run the same again"
+        raise TransientError(str(fail(told))) from None
+    return folder
+
+
+def is_download_error(error: Exception) -> bool:
+    """Return whether the hub or the way to it failed; its client sends with httpx or httpx2, and
+    raises an OSError without a number for a file that came short.
+    """
+    is_of_client = type(error).__module__.split(".")[0] in ("httpx", "httpx2")
+    is_short = isinstance(error, OSError) and error.errno is None
+    return is_of_client or is_short or is_network_error(error)
+
+
+def find_in_package(name: str, fail: Fail) -> Found:
+    """Return the one transformers folder in an installed package, none of whose code is run."""
+    module = re.sub(r"[-.]", "_", name)
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise fail(f"no package {module} is installed here: pip install {name.replace('_', '-')}")
+    folder = find_model_folder([Path(place) for place in spec.submodule_search_locations], fail)
+    distributions = importlib.metadata.packages_distributions().get(module, [])
+    version = importlib.metadata.version(distributions[0]) if distributions else None
+    return Found(folder, distributions[0] if distributions else module, version=version)
+
+
+def find_model_folder(roots: list[Path], fail: Fail) -> Path:
+    """Return the one folder below that holds a config.json and weights."""
+    found = sorted(
+        {
+            config.parent
+            for root in roots
+            for config in root.rglob("config.json")
+            for pattern in (*SAFE_WEIGHTS, *PICKLED_WEIGHTS)
+            if any(config.parent.glob(pattern))
+        }
+    )
+    if len(found) != 1:
+        several = ", ".join(str(folder) for folder in found)
+        raise fail(
+            f"several models are there: {several}; give the folder of one"
+            if found
+            else "no folder with config.json and model.safetensors is there"
+        )
+    return found[0]
+
+
+def copy_from_registry(place: str, scratch: Path, fail: Fail) -> Found:
+    """Return a copy of a registered model's folder; MLFLOW_TRACKING_URI names the registry."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    if not uri:
+        raise fail("set MLFLOW_TRACKING_URI to the address of MLflow")
+    parts = parse_place("registry", place)
+    name = parts["name"]
+    from model.tracking.registry import Registry, RegistryAway
+
+    try:
+        folder, number = Registry(uri, name).copy_model(parts["alias"], parts["version"], scratch)
+    except RegistryAway as away:
+        raise TransientError(str(fail(str(away)))) from None
+    except ValueError as error:
+        raise fail(str(error)) from None
+    return Found(find_model_folder([folder], fail), name, version=number)

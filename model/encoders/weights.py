@@ -1,0 +1,86 @@
+"""Reads the weights of a transformers folder by the names that transformers' ELECTRA has for them.
+
+The files are read by name and no transformers model is built: it would draw the heads that a file
+lacks, and here has to be known which heads a file has.
+"""
+
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from model.encoders.config import LEAST_TYPES, Config, find_kind
+from model.encoders.names import UNTIED, rename_weight
+from model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, Fail
+
+Weights = dict[str, Tensor]
+WORDS = "electra.embeddings.word_embeddings.weight"
+TYPES = "electra.embeddings.token_type_embeddings.weight"
+HEAD = "generator_predictions."
+
+
+def read_weights(folder: Path, config: Config, fail: Fail) -> Weights:
+    """Return the weights of a transformers folder, in fp32.
+
+    Token types that are missing are zeros, or copies of the first one. A head whose output table is
+    another than the word embeddings has no place here, and is left out.
+    """
+    kind = find_kind(config, fail)
+    weights = {
+        rename_weight(name, kind): tensor for name, tensor in read_tensors(folder, fail).items()
+    }
+    if WORDS not in weights:
+        raise fail(f"no {config['model_type'].upper()} weights there")
+    types = weights.get(TYPES, torch.zeros(1, weights[WORDS].shape[1]))
+    weights[TYPES] = torch.cat([types, types[:1].expand(max(0, LEAST_TYPES - len(types)), -1)])
+    untied = weights.pop(UNTIED, None)
+    if untied is not None and not torch.equal(untied, weights[WORDS]):
+        weights = {name: t for name, t in weights.items() if not name.startswith(HEAD)}
+        weights.pop("generator_lm_head.bias", None)
+    return weights
+
+
+def has_mlm_head(weights: Mapping[str, Tensor]) -> bool:
+    """Return whether there is a head that predicts masked tokens."""
+    return f"{HEAD}dense.weight" in weights
+
+
+def count_layers(weights: Mapping[str, Tensor]) -> int:
+    """Return how many layers have weights."""
+    found = (re.match(r"electra\.encoder\.layer\.(\d+)\.", name) for name in weights)
+    return max((int(match[1]) for match in found if match), default=-1) + 1
+
+
+def read_tensors(folder: Path, fail: Fail) -> Weights:
+    """Return all tensors of a folder by their own names, in fp32."""
+    return {
+        name: tensor.float()
+        for file in list_tensor_files(folder, fail)
+        for name, tensor in load_tensors(file, fail).items()
+    }
+
+
+def load_tensors(file: Path, fail: Fail) -> Weights:
+    """Return the tensors of a file; code in a pickle is never run."""
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        weights: Weights = torch.load(file, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        cause = str(error).splitlines()[0]
+        raise fail(f"{file.name} is damaged ({cause}); copy it again") from None
+    return weights
+
+
+def list_tensor_files(folder: Path, fail: Fail) -> list[Path]:
+    """Return model.safetensors or its parts, else pytorch_model.bin."""
+    patterns = (*SAFE_WEIGHTS, *PICKLED_WEIGHTS)
+    files = next((found for p in patterns if (found := sorted(folder.glob(p)))), [])
+    if not files:
+        raise fail("put its model.safetensors (or pytorch_model.bin) beside config.json")
+    return files

@@ -1,5 +1,5 @@
 """Dumps that arrive: an event by HTTP names one and has the watcher look; each is added to the
-model before it, once that is made.
+model before it.
 """
 
 import json
@@ -65,9 +65,10 @@ def runs_of(served, flow):
 
 
 def started_by_an_event(served):
-    """The looks of the watcher that were told of a dump."""
-    looks = runs_of(served, "watch-dumps")
-    return {str(run.id) for run in looks if run.parameters.get("announced")}
+    """The looks of the watcher that no schedule asked for."""
+    return {
+        str(run.id) for run in runs_of(served, "watch-dumps") if run.created_by.type == "AUTOMATION"
+    }
 
 
 def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(served):

@@ -1,13 +1,10 @@
-"""`amazon-electra announce`: the watcher hears of a dump, or the user of a mistake."""
-
-from contextlib import suppress
+"""`amazon-electra announce`: the server hears of a dump, or the user of a mistake."""
 
 import pytest
-from prefect.client.orchestration import get_client
-from prefect.exceptions import ObjectNotFound
 
 from flows.cli import main
-from flows.dumps.announcement import WATCHER
+from flows.servers.settings import DUMP_EVENT
+from tests.patience import eventually
 
 
 def announce(*words):
@@ -15,25 +12,24 @@ def announce(*words):
 
 
 def read_announced():
-    """The dumps that runs of the watcher are told of."""
+    """The dumps that events at the server name."""
+    from prefect.client.orchestration import get_client
+
+    wanted = {"filter": {"event": {"name": [DUMP_EVENT]}}}
     with get_client(sync_client=True) as client:
-        return {run.parameters.get("announced") for run in client.read_flow_runs(limit=200)}
+        events = client._client.post("/events/filter", json=wanted).json()["events"]
+    return [event["payload"]["dump"] for event in events]
 
 
-def test_the_watcher_hears_of_the_dump(prefect_home, tmp_path, monkeypatch, capsys):
-    from flows.watch import watch_dumps
-
+def test_the_server_hears_of_the_dump(prefect_home, tmp_path, monkeypatch, capsys):
     (tmp_path / "new.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
-    with get_client(sync_client=True) as client, suppress(ObjectNotFound):
-        client.delete_deployment(client.read_deployment_by_name(WATCHER).id)
-    assert announce("new.json", "--store", prefect_home) == 2
-    assert f"has no deployment {WATCHER}" in capsys.readouterr().err
-    watch_dumps.to_deployment(name=watch_dumps.name).apply()
     assert announce("new.json", "--store", prefect_home) == 0
     assert announce("s3://bucket/new.json", "--store", prefect_home) == 0
     assert f"the watcher looks for {tmp_path}/new.json" in capsys.readouterr().out
-    assert {str(tmp_path / "new.json"), "s3://bucket/new.json"} <= read_announced()
+    eventually(
+        lambda: {str(tmp_path / "new.json"), "s3://bucket/new.json"} <= set(read_announced())
+    )
 
 
 @pytest.mark.parametrize(

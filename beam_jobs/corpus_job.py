@@ -27,13 +27,7 @@ from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.punkt_training import write_punkt
 from beam_jobs.corpus.result import CorpusProgress, finish_corpus, write_totals
 from beam_jobs.corpus.write_pass import WriteUnits
-from beam_jobs.deduplication import (
-    duplicate_buckets,
-    earlier_corpora,
-    held_out,
-    held_out_matches,
-    withholding,
-)
+from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.job.command import main
@@ -52,7 +46,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     engine = beam_options.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
     if corpus.withheld_files:
-        withholding.write_index(
+        evaluation_index.write_index(
             corpus.withheld_files, corpus.folders.withheld, limits=corpus.limits
         )
     progress = CorpusProgress(corpus)
@@ -109,28 +103,23 @@ def search_duplicates(
 ) -> dict[str, beam.PCollection]:
     """Return, by kind, packed row numbers of reviews that do not stay, keyed by their unit."""
     all_counts, prepared = beam.pvalue.AsSingleton(counts), plan.folders.prepared
-    exact = (
+    found = (
         counts
-        | "List buckets" >> beam.FlatMap(duplicate_buckets.list_parts, plan.earlier.reviews)
+        | "List buckets" >> beam.FlatMap(exact.list_parts, plan.earlier.reviews)
         | "Spread buckets" >> beam.Reshuffle()
         | "Find duplicates"
         >> beam.FlatMap(
-            duplicate_buckets.find_exact_duplicates,
-            prepared,
-            all_counts,
-            sort_seen_hashes(pipeline, plan),
-        ).with_outputs(duplicate_buckets.SEEN, main="copies")
+            exact.find_in_part, prepared, all_counts, sort_seen_hashes(pipeline, plan)
+        ).with_outputs(exact.SEEN, main="copies")
     )
-    duplicates = {"exact": exact.copies, "seen": exact[duplicate_buckets.SEEN]}
+    duplicates = {"exact": found.copies, "seen": found[exact.SEEN]}
     if similarity := plan.preparation.near_duplicates:
         duplicates["near"] = (
             counts
-            | "List bands" >> beam.FlatMap(duplicate_buckets.list_bands, similarity)
+            | "List bands" >> beam.FlatMap(near.list_bands, similarity)
             | "Spread bands" >> beam.Reshuffle()
             | "Find near-duplicates"
-            >> beam.FlatMap(
-                duplicate_buckets.find_near_duplicates, prepared, similarity, all_counts
-            )
+            >> beam.FlatMap(near.find_in_band, prepared, similarity, all_counts)
         )
     return duplicates
 
@@ -138,7 +127,7 @@ def search_duplicates(
 def match_held_out(
     pipeline: beam.Pipeline,
     counts: beam.PCollection,
-    near: beam.PCollection | None,
+    near_duplicates: beam.PCollection | None,
     plan: CorpusPlan,
 ) -> Any:
     """Return the files of what reviews share with dev and test reviews as a side input; none if
@@ -156,15 +145,15 @@ def match_held_out(
         )
     return beam.pvalue.AsList(
         counts
-        | "List run buckets" >> beam.FlatMap(held_out_matches.list_run_parts, earlier)
+        | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, earlier)
         | "Spread run buckets" >> beam.Reshuffle()
         | "Match held-out reviews"
         >> beam.Map(
-            held_out_matches.write_matches,
+            held_out.write_matches,
             plan.folders.prepared,
             plan.folders.matches,
             beam.pvalue.AsSingleton(counts),
-            beam.pvalue.AsList(near) if near else (),
+            beam.pvalue.AsList(near_duplicates) if near_duplicates else (),
             earlier,
         )
     )

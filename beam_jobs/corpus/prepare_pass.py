@@ -1,8 +1,8 @@
 """First pass over a unit: reads, cleans and hashes its reviews, and leaves in the work folder:
 
 prepared/0000-00000.arrow    one row a review (Arrow IPC, lz4): what the corpus will hold, its text
-prepared/0000-00000.hashes   exact_duplicates.PACKED_ROW, sorted by text hash
-prepared/0000-00000.bands    signatures (near_duplicates.py), if near-duplicates are dropped
+prepared/0000-00000.hashes   exact.PACKED_ROW, sorted by text hash
+prepared/0000-00000.bands    signatures (near.py), if near-duplicates are dropped
 prepared/0000-00000.runs     runs of words of the reviews that may be trained on (held_out.py)
 prepared/0000-00000.heldout  those of the dev and test reviews
 prepared/0000-00000.rejects  JSON lines; lines count from the unit's start
@@ -21,13 +21,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from beam_jobs.deduplication import (
-    buckets,
-    exact_duplicates,
-    held_out,
-    near_duplicates,
-    withholding,
-)
+from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, near
 from beam_jobs.job import storage
 from beam_jobs.job.command import give_memory_back
 from beam_jobs.job.errors import UserError
@@ -96,7 +90,7 @@ class Batch:
 
     def compute_hashes(self) -> None:
         """Hash the texts as they are now, and what identifies each review."""
-        self.hashes = [exact_duplicates.hash_text(text) for text in self.texts]
+        self.hashes = [exact.hash_text(text) for text in self.texts]
         self.ids = [
             xxhash.xxh3_128_digest((identity + text).encode("utf-8", "surrogatepass"))
             for identity, text in zip(self.identities, self.texts, strict=True)
@@ -151,12 +145,12 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
         for table in reader.read_tables():
             writer.write_table(table)
     keys = np.concatenate(reader.keys) if reader.keys else np.empty(0, np.uint64)
-    packed = exact_duplicates.pack_rows(b"".join(reader.hashes), keys)
+    packed = exact.pack_rows(b"".join(reader.hashes), keys)
     known = {"hashes": buckets.encode_starts(packed["high"].astype(np.uint64))}
     storage.write_bytes(f"{name}.hashes", packed.tobytes())
     if preparation.near_duplicates:
         with storage.atomic_path(f"{name}.bands") as path, open(path, "wb") as file:
-            np.save(file, near_duplicates.concatenate_signatures(reader.signatures))
+            np.save(file, np.concatenate([near.compute_signatures([]), *reader.signatures]))
     if reader.runs:
         known["runs"] = reader.runs.trained.save(f"{name}.runs")
         known["heldout"] = reader.runs.held_out.save(f"{name}.heldout")
@@ -292,14 +286,14 @@ class UnitReader:
                 "other language",
             )
         if preparation.withheld:
-            index = withholding.load_index(preparation.withheld)
-            exact, near = index.find_withheld(batch.texts)
-            self.drop_rows(batch, exact, "withheld (exact)")
-            self.drop_rows(batch, near[~exact], "withheld (near)")
+            index = evaluation_index.load_index(preparation.withheld)
+            equal, alike = index.find_withheld(batch.texts)
+            self.drop_rows(batch, equal, "withheld (exact)")
+            self.drop_rows(batch, alike[~equal], "withheld (near)")
         hashes = b"".join(batch.hashes)
         sides = splits.assign_splits(hashes, preparation.bounds, preparation.seed)
         if preparation.near_duplicates:
-            self.signatures.append(near_duplicates.compute_signatures(batch.texts))
+            self.signatures.append(near.compute_signatures(batch.texts))
         runs = np.zeros(len(sides), np.uint32)
         if self.runs:
             runs = self.runs.add_texts(batch.texts, held_out.mark_held_out(sides))
@@ -310,9 +304,7 @@ class UnitReader:
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((batch.hashes[i].hex(), batch.texts[i]) for i in np.flatnonzero(chosen))
         table = batch.to_table(sides, runs)
-        self.keys.append(
-            exact_duplicates.compute_keys(b"".join(batch.ids), table["stars"], table["verified"])
-        )
+        self.keys.append(exact.compute_keys(b"".join(batch.ids), table["stars"], table["verified"]))
         return table
 
     def mask_personal_data(self, batch: Batch) -> None:

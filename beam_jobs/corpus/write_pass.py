@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from beam_jobs.corpus import parquet_files
 from beam_jobs.corpus.folders import Folders
-from beam_jobs.deduplication.exact_duplicates import ROW_NUMBER
-from beam_jobs.deduplication.held_out_matches import UnitMatches
+from beam_jobs.deduplication.exact import ROW_NUMBER
+from beam_jobs.deduplication.held_out import UnitMatches
 from beam_jobs.job import storage
 from beam_jobs.job.command import give_memory_back
 from beam_jobs.text.sentences import SentenceSplitter, decode_punkt

@@ -14,7 +14,7 @@ four-hundredth of what a new one costs.
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,16 +22,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.deduplication import exact_duplicates
-from beam_jobs.deduplication.buckets import encode_starts, locate_bucket
+from beam_jobs.deduplication.buckets import BucketedFile, encode_starts
+from beam_jobs.deduplication.exact import sort_hashes
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_bytes
 
 PACK_ROWS = 1 << 20
 """Texts read and sorted at once, at least: 16 MiB of hashes, some 100 MiB while they are sorted."""
-SortedHashes = dict[str, Any]
-"""The path of sorted hashes, and where each bucket begins in them."""
 
 
 @dataclass(frozen=True)
@@ -165,17 +163,17 @@ def group_files(files: list[tuple[str, int]]) -> Iterator[tuple[str, ...]]:
         yield tuple(run)
 
 
-def write_sorted_hashes(run: tuple[int, tuple[str, ...]], folder: str) -> SortedHashes:
+def write_sorted_hashes(run: tuple[int, tuple[str, ...]], folder: str) -> BucketedFile:
     """Sort the hashes of a run of files into one file, unless an earlier run has."""
     number, paths = run
     path = storage.join_path(folder, f"{number:05d}.hashes")
-    marker = f"{path}.json"
+    marker = f"{path}.starts"
     if not storage.exists(marker):
-        packed = exact_duplicates.sort_hashes(b"".join(read_text_hashes(file) for file in paths))
+        packed = sort_hashes(b"".join(read_text_hashes(file) for file in paths))
         storage.write_bytes(path, packed.tobytes())
-        content = {"path": path, "starts": encode_starts(packed["high"].astype(np.uint64))}
-        storage.write_bytes(marker, json.dumps(content).encode())
-    return json.loads(storage.read_bytes(marker))
+        starts = encode_starts(packed["high"].astype(np.uint64))
+        storage.write_bytes(marker, starts.encode())
+    return path, storage.read_bytes(marker).decode()
 
 
 def read_text_hashes(path: str) -> bytes:
@@ -185,12 +183,3 @@ def read_text_hashes(path: str) -> bytes:
         np.frombuffer(chunk.buffers()[1], "V16", len(chunk), chunk.offset * 16).tobytes()
         for chunk in column.chunks
     )
-
-
-def read_bucket(bucket: tuple[int, int], packs: Sequence[SortedHashes]) -> np.ndarray:
-    """Return the hashes of one bucket, sorted."""
-    size, parts = exact_duplicates.TEXT_HASH.itemsize, []
-    for one in packs:
-        first, last = locate_bucket(one["starts"], *bucket)
-        parts.append(storage.read_range(one["path"], first * size, last * size))
-    return exact_duplicates.sort_hashes(b"".join(parts))

@@ -1,17 +1,29 @@
-"""Hashes the runs of words of a corpus's reviews, so that no near copy of a dev or test review is
-trained on.
+"""Finds the reviews that nearly repeat a dev or test review, so that none is trained on.
 
-Who has the text leaves files of runs, bucket by bucket (buckets.py), for held_out_matches.py:
+Two texts nearly repeat each other if they share half of their runs of 8 words (overlaps.py). The
+first pass over a unit leaves the runs of its reviews, bucket by bucket (buckets.py):
 
 0000-00000.runs      RUN of the reviews that may be trained on, by row number
 0000-00000.heldout   HELD_RUN of the dev and test reviews, each run once a review
 00000.heldout        those of earlier corpora, which count their dev and test reviews
+
+A bucket has the runs of all reviews that begin with the same bits. Who compares it holds the
+held-out ones and reads the others unit by unit; what both have is counted by pairs of reviews, by
+blocks of a unit's rows, in one file for each part of the buckets. The second pass over a unit adds
+up what the parts say of some blocks. So no worker ever holds more than a bucket or BLOCK_MATCHES
+and the counts of all units, 16 kB each: of 571.5 million reviews 7 million runs, as there are no
+more than MAX_BUCKETS, and 120 MB.
+
+A review is compared with the held-out reviews of its own dump and of earlier ones: a dump that
+comes later changes nothing in what the earlier ones left.
 """
 
+import collections
 import json
 import mmap
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -19,14 +31,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.deduplication.buckets import (
-    MAX_BUCKETS,
-    encode_counts,
-    number_buckets,
-)
-from beam_jobs.deduplication.index_files import RUN
-from beam_jobs.deduplication.overlaps import drop_repeated_runs, list_runs
+from beam_jobs.deduplication import buckets, overlaps
+from beam_jobs.deduplication.buckets import MAX_BUCKETS, Bucket, Part
+from beam_jobs.deduplication.exact import ROW_NUMBER, Counts
+from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
 from beam_jobs.job import storage
+from beam_jobs.text.spans import expand_spans
 from beam_jobs.text.splits import SPLITS
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
@@ -36,9 +46,35 @@ FIRST_DUMP = 1
 """Number of the job's first dump among those that are held out; earlier corpora are 0."""
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("size", "<u4")])
 """A hash, the number of a text that has it, and how many distinct runs the text has."""
-HeldOutFile = dict[str, Any]
-"""The "path" of runs, where each bucket begins in it ("starts"), and how many texts it numbers
-("texts")."""
+MATCH = np.dtype([("row", "<u4"), ("text", "<u4"), ("size", "<u4"), ("shared", "<u4")])
+"""Row number of a review in its unit; number of a held-out one among all, and how many runs it has;
+how many both have in a bucket."""
+BUCKET_RUNS = 1 << 22
+"""Held-out runs of a bucket at most, 64 MiB. There are no more than MAX_BUCKETS: of more than some
+340 million reviews, which have 12.5 such runs each, they have more."""
+COMMON_TEXTS = 100
+"""A run that more held-out reviews have is a phrase ("in exchange for my honest and unbiased
+review") and not compared: the pairs of reviews that share it would grow with the square of the
+dump. GPT-3 (Brown et al. 2020, appendix C) took 10."""
+BLOCK_ROWS = 1 << 12
+"""Rows of a unit between two places where its matches can be cut."""
+BLOCK_MATCHES = 1 << 21
+"""Matches that are added up at once, 32 MiB, unless one block has more."""
+
+
+@dataclass(frozen=True)
+class HeldOutFile:
+    """A file of the runs of held-out reviews."""
+
+    path: str
+    starts: str
+    """Where each bucket begins in it (`buckets.encode_starts`)."""
+    texts: int
+    """How many texts it numbers."""
+    dump: int = 0
+    """Number of their dump; 0 for earlier corpora."""
+    dropped: bytes = b""
+    """Packed row numbers of texts that are not held out."""
 
 
 def mark_held_out(sides: np.ndarray) -> np.ndarray:
@@ -58,16 +94,16 @@ class BucketedRows:
 
     def add_rows(self, rows: np.ndarray) -> None:
         """Add rows with a column "run"."""
-        buckets = number_buckets(rows["run"])
-        self._spool.write(rows.take(np.argsort(buckets, kind="stable")).tobytes())
-        self._counts.append(np.bincount(buckets, minlength=MAX_BUCKETS))
+        numbers = buckets.number_buckets(rows["run"])
+        self._spool.write(rows.take(np.argsort(numbers, kind="stable")).tobytes())
+        self._counts.append(np.bincount(numbers, minlength=MAX_BUCKETS))
 
     def save(self, path: str) -> str:
         """Write the rows, once; return where each bucket begins."""
         counts = np.array(self._counts)
         with self._spool as spool:
             write_columns(spool, counts, self._size, path)
-        return encode_counts(counts.sum(axis=0))
+        return buckets.encode_counts(counts.sum(axis=0))
 
 
 def write_columns(spool: IO[bytes], counts: np.ndarray, size: int, path: str) -> None:
@@ -128,8 +164,9 @@ def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> HeldOut
         for texts in read_held_out_batches(paths):
             hasher.add_texts(texts, np.ones(len(texts), bool))
         starts = hasher.held_out.save(path)
-        storage.write_json(marker, {"path": path, "starts": starts, "texts": hasher.texts})
-    return json.loads(storage.read_bytes(marker))
+        written = HeldOutFile(path, starts, hasher.texts)
+        storage.write_json(marker, {n: getattr(written, n) for n in ("path", "starts", "texts")})
+    return HeldOutFile(**json.loads(storage.read_bytes(marker)))
 
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -139,3 +176,200 @@ def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
             for batch in pq.ParquetFile(file).iter_batches(columns=["split", "sentences"]):
                 chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
                 yield [" ".join(texts) for texts in batch["sentences"].filter(chosen).to_pylist()]
+
+
+def list_run_parts(counts: Counts, earlier: Sequence[HeldOutFile] = ()) -> Iterator[Part]:
+    """Yield the parts of the buckets that are compared."""
+    starts = [*(file.starts for file in earlier), *(unit["heldout"] for unit in counts)]
+    runs = sum(map(buckets.count_rows, starts))
+    reviews = sum(unit["prepared"] for unit in counts)
+    return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
+
+
+def write_matches(
+    part: Part,
+    prepared: str,
+    folder: str,
+    counts: Counts,
+    near: Sequence[tuple[str, bytes]],
+    earlier: Sequence[HeldOutFile],
+) -> str:
+    """Write what the reviews of all units share with held-out ones in a part, once; return the path
+    of MATCH, block by block. Where each block begins is in a file with .starts behind it.
+
+    `near` are packed row numbers by unit of near-duplicates, which are not held out.
+    """
+    path = storage.join_path(folder, f"{part[0]:03d}.matches")
+    marker = f"{path}.starts"
+    if not storage.exists(marker):
+        units = sorted(counts, key=lambda unit: unit["unit"])
+        files = list_held_out_files(prepared, units, near, earlier)
+        runs = [(storage.join_path(prepared, f"{u['unit']}.runs"), u["runs"]) for u in units]
+        held = [(file.path, file.starts) for file in files]
+        blocks = []
+        with (
+            buckets.open_part(part, runs, RUN) as read_runs,
+            buckets.open_part(part, held, HELD_RUN) as read_held,
+            tempfile.TemporaryFile() as spool,
+        ):
+            for bucket in buckets.list_buckets_of(part):
+                held_out = HeldOutRuns(bucket, files, read_held(bucket))
+                found = [np.zeros(0, np.int64)]
+                for unit, rows in zip(units, read_runs(bucket), strict=True):
+                    found.append(np.zeros(count_blocks(unit), np.int64))
+                    for matches in held_out.find_matches(rows, unit["dump"] + FIRST_DUMP):
+                        spool.write(matches.tobytes())
+                        here = matches["row"] // BLOCK_ROWS
+                        found[-1] += np.bincount(here, minlength=len(found[-1]))
+                blocks.append(np.concatenate(found))
+            write_columns(spool, np.array(blocks), MATCH.itemsize, path)
+        starts = buckets.compute_starts(np.array(blocks).sum(axis=0))
+        storage.write_bytes(marker, starts.tobytes())
+    return path
+
+
+def count_blocks(unit: dict[str, Any]) -> int:
+    """Return how many blocks a unit has."""
+    return -(-unit["prepared"] // BLOCK_ROWS)
+
+
+class HeldOutRuns:
+    """The held-out runs of a bucket, by run, and the texts that have them."""
+
+    def __init__(
+        self, bucket: Bucket, files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]
+    ) -> None:
+        """Take the rows of the bucket in each file."""
+        rows = np.concatenate([np.empty(0, HELD_RUN), *number_texts(files, parts)])
+        rows = drop_common_runs(rows.take(np.argsort(rows["run"])))  # 8 times as fast as indexing
+        self._runs, texts, sizes = (
+            np.ascontiguousarray(rows[name]) for name in ("run", "text", "size")
+        )
+        del rows  # 16 bytes for each run; what follows takes as much again
+        self._texts, places, owners = np.unique(texts, return_index=True, return_inverse=True)
+        self._owners, self._sizes = owners.astype(np.uint32), sizes[places]
+        ends = np.cumsum([file.texts for file in files])
+        dumps = np.array([file.dump for file in files], np.int64)
+        self._dumps = dumps[np.searchsorted(ends, self._texts, side="right")]
+        self._skipped_bits = np.uint64(bucket[1].bit_length() - 1)  # which are the bucket's number
+        words = overlaps.count_filter_words(len(self._runs))
+        self._shift = overlaps.compute_shift(words)
+        places = self._find_places(self._runs)
+        self._filter = overlaps.build_filter(self._runs, places, words)
+
+    def find_matches(self, rows: np.ndarray, dump: int) -> Iterator[np.ndarray]:
+        """Yield MATCH of the reviews of a dump, of which `rows` are the RUN of this bucket."""
+        runs = np.ascontiguousarray(rows["run"])
+        maybe = overlaps.select_runs(self._filter, runs, self._find_places(runs))
+        for reviews, held, shared in count_shared_runs(
+            runs[maybe], rows["text"][maybe], self._look_up
+        ):
+            matches = np.empty(len(reviews), MATCH)
+            matches["row"], matches["shared"] = reviews, shared
+            matches["text"], matches["size"] = self._texts[held], self._sizes[held]
+            yield matches[self._dumps[held] <= dump]
+
+    def _find_places(self, runs: np.ndarray) -> np.ndarray:
+        """Return the word of the filter for each run."""
+        return (runs << self._skipped_bits) >> self._shift
+
+    def _look_up(self, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        first = np.searchsorted(self._runs, runs)
+        counts = np.searchsorted(self._runs, runs, side="right") - first
+        return counts, self._owners[expand_spans(first, counts)]
+
+
+def list_held_out_files(
+    prepared: str,
+    units: Counts,
+    near: Sequence[tuple[str, bytes]],
+    earlier: Sequence[HeldOutFile],
+) -> list[HeldOutFile]:
+    """Return all files of held-out runs, in the order of their texts' numbers."""
+    dropped: dict[str, bytes] = collections.defaultdict(bytes)
+    for name, packed in near:
+        dropped[name] += packed
+    return sorted(earlier, key=lambda file: file.path) + [
+        HeldOutFile(
+            storage.join_path(prepared, f"{unit['unit']}.heldout"),
+            unit["heldout"],
+            unit["prepared"],
+            unit["dump"] + FIRST_DUMP,
+            dropped[unit["unit"]],
+        )
+        for unit in units
+    ]
+
+
+def number_texts(files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield the rows of each file that are held out, with the texts' numbers among all."""
+    texts = 0
+    for file, part in zip(files, parts, strict=True):
+        dropped = np.frombuffer(file.dropped, ROW_NUMBER)
+        rows = part[~np.isin(part["text"], dropped)] if len(dropped) else part.copy()
+        rows["text"] += np.uint32(texts)
+        yield rows
+        texts += file.texts
+
+
+def drop_common_runs(rows: np.ndarray) -> np.ndarray:
+    """Return rows, sorted by run, without the runs of more than COMMON_TEXTS texts."""
+    firsts = np.flatnonzero(np.diff(rows["run"], prepend=~rows["run"][:1]))
+    counts = np.diff(firsts, append=len(rows))
+    if not (counts > COMMON_TEXTS).any():
+        return rows
+    return rows.compress(np.repeat(counts <= COMMON_TEXTS, counts))
+
+
+class UnitMatches:
+    """What the reviews of a unit share with held-out ones, added up over all parts."""
+
+    def __init__(self, unit: str, counts: Counts, paths: Sequence[str]) -> None:
+        before = sum(count_blocks(other) for other in counts if other["unit"] < unit)
+        after = sum(count_blocks(other) for other in counts if other["unit"] <= unit)
+        places = 4 * before, 4 * (after + 1)
+        packed = storage.read_each((f"{path}.starts", *places) for path in paths)
+        starts = [np.frombuffer(part, "<u4") for part in packed]
+        self._starts = np.array(starts, np.int64).reshape(len(paths), after + 1 - before)
+        self._paths = paths
+        weights = np.diff(self._starts).sum(axis=0)
+        self._groups = list(overlaps.cut_groups(np.arange(after - before), weights, BLOCK_MATCHES))
+        self._group, self._matches = (0, 0), np.empty(0, MATCH)
+
+    def mark_near(self, first_row: int, sizes: np.ndarray) -> np.ndarray:
+        """Return of the reviews from a row on, which have so many runs, whether each nearly
+        repeats one that is held out; give the rows of a unit in their order.
+        """
+        near, last_row = np.zeros(len(sizes), bool), first_row + len(sizes)
+        if not self._paths:
+            return near
+        for group in self._groups:
+            if group[1] * BLOCK_ROWS <= first_row or group[0] * BLOCK_ROWS >= last_row:
+                continue
+            if group != self._group:
+                self._matches = np.empty(0, MATCH)  # what it held goes before the next is read
+                self._group, self._matches = group, self._add_up(*group)
+            bounds = np.searchsorted(self._matches["row"], [first_row, last_row])
+            matches = self._matches[slice(*bounds)]
+            rows = matches["row"] - first_row
+            near[rows[overlaps.are_near(matches["shared"], sizes[rows], matches["size"])]] = True
+        return near
+
+    def _add_up(self, first_block: int, last_block: int) -> np.ndarray:
+        """Return MATCH of blocks, the last one excluded, over all parts, by row."""
+        size = MATCH.itemsize
+        stretches = zip(
+            self._paths,
+            (size * self._starts[:, first_block]).tolist(),
+            (size * self._starts[:, last_block]).tolist(),
+            strict=True,
+        )
+        matches = np.frombuffer(b"".join(storage.read_each(stretches)), MATCH)
+        matches = matches.take(np.lexsort((matches["text"], matches["row"])))
+        is_first = np.ones(len(matches), bool)
+        is_first[1:] = (np.diff(matches["row"]) != 0) | (np.diff(matches["text"]) != 0)
+        firsts = np.flatnonzero(is_first)
+        summed = matches.take(firsts)
+        if len(firsts):
+            summed["shared"] = np.add.reduceat(matches["shared"], firsts)
+        return summed

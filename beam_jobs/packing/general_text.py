@@ -15,7 +15,7 @@ from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from beam_jobs.deduplication import withholding
+from beam_jobs.deduplication import evaluation_index
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_bytes
@@ -78,7 +78,7 @@ class TextUnit:
         """Return whether each is, or overlaps with, an evaluation text: an empty document then."""
         if not self.withheld:
             return [False] * len(texts)
-        exact, near = withholding.load_index(self.withheld).find_withheld(texts)
+        exact, near = evaluation_index.load_index(self.withheld).find_withheld(texts)
         return (exact | near).tolist()
 
 
@@ -124,7 +124,7 @@ def write_withheld_index(withhold: Sequence[str], corpus: str, output: str, limi
     storage.remove_path(path)
     files = storage.expand_patterns(withhold, "--withhold")
     reviews = corpus_units.read_held_out_texts(corpus) if corpus else ()
-    withholding.write_index(files, path, reviews, limits)
+    evaluation_index.write_index(files, path, reviews, limits)
     return path
 
 

@@ -6,7 +6,7 @@ from model.report.document import Block, Heading, Paragraph, join_names
 from model.report.inputs import ReportInput, StageFacts
 
 COMMON_TEXTS = 100
-"""Of beam_jobs/deduplication/held_out_matches.py, which this package cannot import."""
+"""Of beam_jobs/deduplication/held_out.py, which this package cannot import."""
 
 
 def list_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from beam_jobs.deduplication import buckets
-from beam_jobs.deduplication.index_files import RUN
+from beam_jobs.deduplication.overlaps import RUN
 from beam_jobs.job import storage
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.deduplication import withholding
+from beam_jobs.deduplication import evaluation_index
 from beam_jobs.deduplication.evaluation_texts import read_evaluation_texts
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.limits import Limits
@@ -109,22 +109,16 @@ def test_the_mark_at_the_end_of_subjqas_reviews_is_none_of_their_words(tmp_path)
     )
     texts = list(read_evaluation_texts(str(path)))
     assert {"Great taste and texture", "so so good"} <= set(texts)
-    withholding.write_index([str(path)], str(tmp_path / "index"))
-    index = withholding.load_index(str(tmp_path / "index"))
+    evaluation_index.write_index([str(path)], str(tmp_path / "index"))
+    index = evaluation_index.load_index(str(tmp_path / "index"))
     assert index.find_withheld(["great taste and texture"])[0].tolist() == [True]
 
 
-def test_what_the_report_promises_is_what_is_withheld(tmp_path):
-    from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
-    from model.report import contamination
-
-    said = contamination.describe_withheld_texts(
-        {"arms": [{"name": "own", "held_out": ["t"]}]}, ["t"]
-    )[1].text
-    assert said.startswith(
-        "No text of three words or more that is tested on in t reaches the pre-training of own as a"
-    )
-    assert MIN_WORDS == 3
+def test_texts_of_three_words_are_withheld_as_the_report_says(tmp_path):
+    """model/report/contamination.py says "of three words or more"."""
+    path = tmp_path / "test.txt"
+    path.write_text("one two\nnow one more\n")
+    assert list(read_evaluation_texts(str(path))) == ["now one more"]
 
 
 def test_a_file_that_breaks_off_is_refused(tmp_path):

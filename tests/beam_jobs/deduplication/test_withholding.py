@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from beam_jobs.deduplication import evaluation_texts, withholding
-from beam_jobs.text.cleaning import clean_text
+from beam_jobs.deduplication import evaluation_index, evaluation_texts
+from beam_jobs.text.cleaning import CleaningOptions, clean_text
+from beam_jobs.text.personal_data import mask_personal_data
 from tests.beam_jobs.dumps import review, run_job, shared_data, text_of, texts_in, write_lines
 
 LONG = text_of(1, 6)
@@ -33,30 +34,21 @@ def test_exact_and_near_texts_are_withheld_and_counted(tmp_path):
     assert set(texts_in(tmp_path / "corpus")) == {"Not good at all, sorry", text_of(3, 5)}
 
 
-@pytest.mark.parametrize(
-    "options", [[], ["--mask_personal_data", "false"], ["--repair_run_ons", "false"]]
-)
-def test_a_text_is_withheld_whatever_the_job_makes_of_it(tmp_path, options):
+def test_a_text_is_withheld_whatever_the_job_makes_of_it(tmp_path):
     texts = [
         "Call 555-123-4567 now please",
         "Mail me@example.com for info",
         "Obsessed!It works fine",
     ]
-    (tmp_path / "test.tsv").write_text(
-        "sentence\tlabel\n" + "".join(f"{text}\t1\n" for text in texts)
-    )
-    write_lines(
-        tmp_path / "d.json", [review(i, text) for i, text in enumerate([*texts, text_of(3, 5)])]
-    )
-    result = run_job(
-        tmp_path / "corpus",
-        "--input",
-        tmp_path / "d.json",
-        "--withhold",
-        tmp_path / "test.tsv",
-        *options,
-    )
-    assert result["dropped"] == {"withheld (exact)": 3}
+    index = index_of(tmp_path, *texts)
+    for repair in (True, False):
+        cleaned = [clean_text(text, CleaningOptions(repair)) for text in texts]
+        masked = [mask_personal_data(text)[0] for text in cleaned]
+        assert masked[:2] == ["Call [phone] now please", "Mail [email] for info"]
+        assert index.find_withheld([*cleaned, *masked, text_of(3, 5)])[0].tolist() == [
+            *[True] * 6,
+            False,
+        ]
 
 
 def test_half_of_the_runs_of_the_shorter_text_decide(tmp_path):
@@ -78,10 +70,10 @@ def test_exact_texts_are_not_near_ones_too(tmp_path):
     assert near.tolist() == [False, False, True, False]
 
 
-def index_of(folder, *texts: str) -> withholding.HeldOutIndex:
+def index_of(folder, *texts: str) -> evaluation_index.EvaluationIndex:
     (folder / "held out.txt").write_text("\n".join(texts))
-    withholding.write_index([str(folder / "held out.txt")], str(folder / "index"))
-    return withholding.load_index(str(folder / "index"))
+    evaluation_index.write_index([str(folder / "held out.txt")], str(folder / "index"))
+    return evaluation_index.load_index(str(folder / "index"))
 
 
 FORMS = {
@@ -110,6 +102,7 @@ def test_texts_are_found_in_every_form(tmp_path, name):
         }
 
 
+@pytest.mark.slow
 def test_no_review_of_the_fasttext_test_is_in_a_corpus_made_of_it(tmp_path):
     reviews = shared_data() / "reviews"
     inputs = [reviews / "fasttext" / "test.ft.txt", reviews / "mcauley_2018" / "Pet_Supplies.json"]

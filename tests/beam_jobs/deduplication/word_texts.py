@@ -1,10 +1,13 @@
 """Texts of numbered words, and when two of them overlap, written out for one pair at a time."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 
 
+@lru_cache(5000)
 def list_runs(text):
     """The runs of 8 words; a shorter text of 3 or more is one as a whole."""
     words = text.lower().split()
@@ -15,9 +18,14 @@ def list_runs(text):
 
 def overlap(one, other):
     """Whether a text overlaps with a held-out one."""
-    runs, others = list_runs(one), list_runs(other)
-    shared = len(set(runs) & set(others))
-    return shared > 0 and shared >= min(len(runs), len(set(others))) / 2
+    runs, others = list_runs(one), list_distinct_runs(other)
+    shared = len(others.intersection(runs))
+    return shared > 0 and shared >= min(len(runs), len(others)) / 2
+
+
+@lru_cache(5000)
+def list_distinct_runs(text):
+    return frozenset(list_runs(text))
 
 
 def draw_texts(count, seed, shortest=1, longest=40):

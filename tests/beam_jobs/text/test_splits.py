@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from beam_jobs.deduplication.exact_duplicates import hash_text
+from beam_jobs.deduplication.exact import hash_text
 from beam_jobs.job.errors import UserError
 from beam_jobs.text import splits
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beam_jobs.deduplication import held_out_matches
+from beam_jobs.deduplication import held_out
 from model.report import contamination
 from model.report.contamination import COMMON_TEXTS, describe_withheld_texts
 from model.report.inputs import ReportInput
@@ -84,7 +84,7 @@ def test_the_promise_says_which_phrases_are_not_searched_for():
     arms = [{"name": "ours", "data_known": True, "held_out": TASKS}]
     [_, paragraph] = describe_withheld_texts(describe(arms), TASKS)
     assert "Phrases of eight words, and shorter texts, that more than 100 dev" in paragraph.text
-    assert COMMON_TEXTS == held_out_matches.COMMON_TEXTS
+    assert COMMON_TEXTS == held_out.COMMON_TEXTS
 
 
 def test_without_a_pre_training_there_is_no_statement_and_without_a_withheld_task_no_promise():

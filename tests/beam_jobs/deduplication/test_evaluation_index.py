@@ -1,19 +1,19 @@
-"""The index of held-out texts against its definition, written out for one text at a time."""
+"""The index of evaluation texts against its definition, written out for one text at a time."""
 
 import json
 
 import pytest
 
-from beam_jobs.deduplication import index_files, overlaps, run_filter, withholding
-from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
-from beam_jobs.deduplication.index_files import COLUMNS, is_written
-from beam_jobs.deduplication.withholding import (
-    HeldOutIndex,
+from beam_jobs.deduplication import overlaps
+from beam_jobs.deduplication.evaluation_index import (
+    COLUMNS,
+    EvaluationIndex,
     IndexWriter,
     list_forms,
     load_index,
     write_index,
 )
+from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.word_texts import draw_copies, draw_texts, overlap
 
@@ -32,7 +32,7 @@ def find_overlaps(index, texts):
 def save(writer, folder):
     folder.mkdir(exist_ok=True)
     writer.save(str(folder))
-    return HeldOutIndex(str(folder))
+    return EvaluationIndex(str(folder))
 
 
 def test_what_is_withheld_is_what_the_definition_says(tmp_path, held):
@@ -55,34 +55,21 @@ def test_what_is_withheld_is_what_the_definition_says(tmp_path, held):
     assert 100 < sum(is_near) < 600
     either = [o or e for o, e in zip(is_near, expected[200:900], strict=True)]
     assert find_overlaps(index, copies) == either
-    assert not index.is_empty
 
 
-def test_many_small_reads_find_what_one_finds(tmp_path, held, monkeypatch):
-    """Of a filter that lets much through, of stretches of the index that hold a run or two, and
-    with a few matches counted at once.
-    """
+def test_a_filter_that_lets_much_through_finds_the_same(tmp_path, held, monkeypatch):
+    """With a few matches counted at once."""
+    copies = [*draw_copies(held, 1), *draw_texts(300, 7)]
     writer = IndexWriter()
     writer.add_texts(held)
-    expected = find_overlaps(save(writer, tmp_path / "large"), draw_copies(held, 1))
-    monkeypatch.setattr(run_filter, "MIN_WORDS", 256)
-    monkeypatch.setattr(run_filter, "RUNS_PER_WORD", 64)
-    monkeypatch.setattr(index_files, "STRETCH_RUNS", 1)
-    monkeypatch.setattr(withholding, "BLOCK_RUNS", 16)
+    expected = find_overlaps(save(writer, tmp_path / "large"), copies)
+    monkeypatch.setattr(overlaps, "MIN_FILTER_WORDS", 256)
+    monkeypatch.setattr(overlaps, "RUNS_PER_WORD", 64)
     monkeypatch.setattr(overlaps, "MATCHES", 16)
     writer = IndexWriter()
     writer.add_texts(held)
-    index = save(writer, tmp_path / "small")
-    assert len(index._stretches) > 4096
-    assert find_overlaps(index, draw_copies(held, 1)) == expected
-    assert not any(find_overlaps(index, draw_texts(2000, 7)))
-
-
-def test_an_index_of_an_earlier_version_is_written_again(tmp_path):
-    (tmp_path / "index.json").write_text('{"texts": 0, "bits": "…", "owners": "…"}')
-    assert not is_written(str(tmp_path))
-    save(IndexWriter(), tmp_path)
-    assert is_written(str(tmp_path))
+    assert find_overlaps(save(writer, tmp_path / "small"), copies) == expected
+    assert not any(expected[len(held) :])
 
 
 @pytest.mark.parametrize(("words", "is_near"), [(15, True), (14, True), (13, False)])
@@ -97,7 +84,6 @@ def test_half_of_the_runs_are_enough(tmp_path, words, is_near):
 
 def test_nothing_held_out_withholds_nothing(tmp_path):
     index = save(IndexWriter(), tmp_path)
-    assert index.is_empty
     exact, near = index.find_withheld(["a text of some words that is long enough", ""])
     assert not exact.any()
     assert not near.any()

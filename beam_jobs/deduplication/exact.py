@@ -7,18 +7,35 @@ a dump that comes later changes nothing in what the earlier ones left. Only copi
 field that is kept tie, and then the first in the dump stays.
 
 Texts that earlier corpora kept (`seen`) are 16 bytes each: every review with such a text goes.
+
+Workers share the search by buckets of hashes, each of which is read from all units (buckets.py).
 """
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from apache_beam.pvalue import TaggedOutput
+
+from beam_jobs.deduplication import buckets
+from beam_jobs.deduplication.buckets import Bucket, BucketedFile, Part
+from beam_jobs.engine.run import sort_largest_first
+from beam_jobs.job import storage
 
 PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
 TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])
 ROW_NUMBER = np.dtype("<u4")
 BUCKET_ROWS = 1 << 20
 """Rows of a bucket: 28 MiB, some 100 MiB while it is sorted."""
+SEEN = "seen"
+"""The tag of texts that earlier corpora have."""
+Counts = list[dict[str, Any]]
+Duplicates = tuple[str, bytes]
+"""The name of a unit and packed row numbers."""
 
 
 def hash_text(text: str) -> bytes:
@@ -94,4 +111,46 @@ def find_duplicates(
 
 
 def group_by_unit(units: list[str], unit: np.ndarray, row: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the sorted row numbers of each unit, by its name; `unit` numbers that of each row."""
     return {units[u]: np.sort(row[unit == u]) for u in np.unique(unit)}
+
+
+def list_parts(counts: Counts, seen: int = 0) -> Iterator[Part]:
+    """Yield the parts of the buckets; `seen` counts the texts of earlier corpora."""
+    reviews = sum(c["prepared"] for c in counts) + seen
+    return buckets.list_parts(buckets.count_buckets(reviews, BUCKET_ROWS, reviews))
+
+
+def find_in_part(
+    part: Part, folder: str, counts: Counts, seen: Sequence[BucketedFile]
+) -> Iterator[Duplicates | TaggedOutput]:
+    """Yield copies of what stays and, tagged SEEN, texts that earlier corpora have, from the
+    `.hashes` of all units in a folder.
+
+    Those of the largest units come first: the runner deals them out to its workers in this order.
+    """
+    units = sorted(counts, key=lambda c: c["unit"])
+    names, dumps = [c["unit"] for c in units], [c["dump"] for c in units]
+    files = [(storage.join_path(folder, f"{c['unit']}.hashes"), c["hashes"]) for c in units]
+    copies: dict[str, list[bytes]] = defaultdict(list)
+    known: dict[str, list[bytes]] = defaultdict(list)
+    with buckets.open_part(part, files, PACKED_ROW) as read_hashes:
+        for bucket in buckets.list_buckets_of(part):
+            rows, hashes = list(read_hashes(bucket)), read_seen_bucket(bucket, seen)
+            found = find_duplicates(names, rows, dumps, hashes)
+            for rows_by_unit, kind in zip(found, (copies, known), strict=True):
+                for unit, numbers in rows_by_unit.items():
+                    kind[unit].append(numbers.astype(ROW_NUMBER).tobytes())
+    for largest in sort_largest_first(counts, lambda c: c["prepared"]):
+        unit = largest["unit"]
+        if unit in copies:
+            yield unit, b"".join(copies[unit])
+        if unit in known:
+            yield TaggedOutput(SEEN, (unit, b"".join(known[unit])))
+
+
+def read_seen_bucket(bucket: Bucket, files: Sequence[BucketedFile]) -> np.ndarray:
+    """Return the hashes of one bucket of all files of earlier corpora, sorted."""
+    return sort_hashes(
+        b"".join(storage.read_each(buckets.list_stretches(bucket, files, TEXT_HASH)))
+    )

@@ -7,16 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.deduplication import (
-    buckets,
-    held_out,
-    held_out_matches,
-    overlaps,
-    run_filter,
-)
+from beam_jobs.deduplication import buckets, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
-from beam_jobs.deduplication.held_out import HELD_RUN, RunHasher
-from beam_jobs.deduplication.index_files import RUN
+from beam_jobs.deduplication.held_out import HELD_RUN, HeldOutFile, RunHasher
+from beam_jobs.deduplication.overlaps import RUN
 from beam_jobs.job import storage
 from beam_jobs.text.splits import SPLITS
 from tests.beam_jobs.deduplication.word_texts import draw_copies, draw_texts, list_runs, overlap
@@ -43,7 +37,7 @@ def find_near(folder, units, of, near=(), earlier=()):
     counts = [counts for counts, _ in units]
     (folder / f"matches-{of}").mkdir()
     files = [
-        held_out_matches.write_matches(
+        held_out.write_matches(
             part, str(folder), str(folder / f"matches-{of}"), counts, near, earlier
         )
         for part in reversed(list(buckets.list_parts(of)))
@@ -55,7 +49,7 @@ def find_near(folder, units, of, near=(), earlier=()):
 
 def mark_rows(name, sizes, counts, files):
     """Yield which rows are near copies, a few at a time as they stand in batches."""
-    matches = held_out_matches.UnitMatches(name, counts, files)
+    matches = held_out.UnitMatches(name, counts, files)
     for first in range(0, len(sizes), 70):
         yield from matches.mark_near(first, sizes[first : first + 70]).tolist()
 
@@ -70,18 +64,17 @@ def reviews():
     return texts, rng.random(len(texts)) < 0.3
 
 
-@pytest.mark.parametrize("of", [1, 4, 1024])
-@pytest.mark.parametrize("most_parts", [2, 1024])
+@pytest.mark.parametrize(("of", "most_parts"), [(1, 1024), (4, 2), (64, 1024)])
 def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, most_parts, monkeypatch):
     """Two units; a filter that lets much through, and few matches counted at once."""
     texts, is_held = reviews
     monkeypatch.setattr(buckets, "MAX_PARTS", most_parts)
     if of == 4:
-        monkeypatch.setattr(run_filter, "RUNS_PER_WORD", 1024)
-        monkeypatch.setattr(run_filter, "MIN_WORDS", 1)
+        monkeypatch.setattr(overlaps, "RUNS_PER_WORD", 1024)
+        monkeypatch.setattr(overlaps, "MIN_FILTER_WORDS", 1)
         monkeypatch.setattr(overlaps, "MATCHES", 16)
-        monkeypatch.setattr(held_out_matches, "BLOCK_ROWS", 100)
-        monkeypatch.setattr(held_out_matches, "BLOCK_MATCHES", 3_000)  # two blocks or so
+        monkeypatch.setattr(held_out, "BLOCK_ROWS", 100)
+        monkeypatch.setattr(held_out, "BLOCK_MATCHES", 3_000)  # two blocks or so
     units = [
         write_unit(tmp_path, name, texts[part], is_held[part])
         for name, part in (("u1", slice(600, None)), ("u0", slice(600)))
@@ -98,11 +91,11 @@ def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, most_pa
 
 @pytest.mark.parametrize(("most", "groups"), [(1, 10), (10**9, 1)])
 def test_as_many_matches_are_read_at_once_as_fit(tmp_path, reviews, most, groups, monkeypatch):
-    monkeypatch.setattr(held_out_matches, "BLOCK_ROWS", 100)
-    monkeypatch.setattr(held_out_matches, "BLOCK_MATCHES", most)
+    monkeypatch.setattr(held_out, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(held_out, "BLOCK_MATCHES", most)
     texts, is_held = reviews
     counts, sizes = write_unit(tmp_path, "u0", texts, is_held)
-    path = held_out_matches.write_matches((0, 1, 1), str(tmp_path), str(tmp_path), [counts], (), ())
+    path = held_out.write_matches((0, 1, 1), str(tmp_path), str(tmp_path), [counts], (), ())
     places = []
     read_range = storage.read_range
 
@@ -125,7 +118,7 @@ def test_half_of_the_runs_are_enough(tmp_path, words, is_near):
     [text] = draw_texts(1, 5, 20, 21)
     review = " ".join([*text.split()[:words], *(f"z{i}" for i in range(30))])
     unit = write_unit(tmp_path, "u", [text, review], np.array([True, False]))
-    for of in (1, 1024):
+    for of in (1, 16):
         assert find_near(tmp_path, [unit], of) == {"u": [False, is_near]}
 
 
@@ -166,9 +159,9 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
         pq.write_table(pa.table(table), tmp_path / f"{k}.parquet")
     paths = (str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet"))
     earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))
-    assert earlier["path"] == str(tmp_path / "00007.heldout")
+    assert earlier.path == str(tmp_path / "00007.heldout")
     assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
-    assert earlier["texts"] == 10
+    assert earlier.texts == 10
     near = [("b", np.array([3], "<u4").tobytes()), ("a", np.array([0, 1], "<u4").tobytes())]
     is_held = np.array([True] * 10 + [False] * 40)
     units = [
@@ -189,10 +182,10 @@ def test_matches_of_a_bucket_are_written_once(tmp_path, reviews):
     texts, is_held = reviews
     unit, _ = write_unit(tmp_path, "u", texts, is_held)
     arguments = (0, 2, 2), str(tmp_path), str(tmp_path), [unit], (), ()
-    first = held_out_matches.write_matches(*arguments)
+    first = held_out.write_matches(*arguments)
     (tmp_path / "u.runs").unlink()
-    assert held_out_matches.write_matches(*arguments) == first
-    assert held_out_matches.write_matches((0, 2, 2), *arguments[1:]) == first
+    assert held_out.write_matches(*arguments) == first
+    assert held_out.write_matches((0, 2, 2), *arguments[1:]) == first
 
 
 def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
@@ -226,15 +219,15 @@ def test_many_held_out_runs_make_many_buckets(monkeypatch):
 
     def list_of(runs, reviews=9, earlier=()):
         counts = [{"prepared": reviews, "heldout": buckets.encode_counts(np.array([0, runs]))}]
-        return list(held_out_matches.list_run_parts(counts, earlier))
+        return list(held_out.list_run_parts(counts, earlier))
 
-    most = held_out_matches.BUCKET_RUNS
+    most = held_out.BUCKET_RUNS
     assert list_of(most - 1) == [(0, 1, 1)]
     assert list_of(3 * most) == [(i, 4, 4) for i in range(4)]
     assert list_of(300 * most) == [(i, 128, 512) for i in range(buckets.MAX_PARTS)]
     assert list_of(10_000 * most)[-1] == (127, 128, buckets.MAX_BUCKETS)
     assert len(list_of(9, reviews=buckets.SHARED_REVIEWS)) == buckets.SHARED_BUCKETS
-    earlier = {"starts": buckets.encode_counts(np.array([most, most]))}
+    earlier = HeldOutFile("", buckets.encode_counts(np.array([most, most])), 2)
     assert len(list_of(0, earlier=[earlier])) == 4
 
 

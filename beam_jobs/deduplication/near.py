@@ -5,14 +5,28 @@ Of the reviews that share a band the one with the smallest key in the earliest d
 others whose signatures agree with the leader's in at least the threshold go. Keys are hashes, so
 neither the order within a dump nor the number of workers decides, and the leader of all that hang
 together always stays. Texts of fewer than 3 words have no near-duplicates.
+
+The search (`--near-duplicates`, off by default) reads the signatures of all units for each bucket
+of a band, 512 bytes a review: local ones are mapped, those of a store a worker holds. So from and
+to a store it is for a million reviews or so.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from beam_jobs.deduplication.buckets import count_buckets
+from beam_jobs.deduplication.exact import (
+    BUCKET_ROWS,
+    PACKED_ROW,
+    ROW_NUMBER,
+    Counts,
+    Duplicates,
+)
+from beam_jobs.job import storage
 from beam_jobs.text.word_runs import BATCH_TEXTS, hash_word_runs
 
 if TYPE_CHECKING:
@@ -24,10 +38,13 @@ MAX_BAND_THRESHOLD = 0.98
 """The highest threshold that bands are made for, since it takes two: above they find as much."""
 NO_RUNS = np.uint32(0xFFFFFFFF)
 """Stands first in the signature of a text without runs."""
+BandPart = tuple[int, int, int]
+"""A band, a bucket of it, and how many buckets there are."""
 
 
 @lru_cache(1)
 def make_empty_minhash() -> "MinHash":
+    """Return what the signature of each text is computed in."""
     from datasketch import MinHash  # with scipy: half a second
 
     return MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=int, scheme="affine32")
@@ -45,10 +62,6 @@ def compute_signatures(texts: list[str]) -> np.ndarray:
             signature.update_batch(hashes[start:stop])
             rows[first + owners[start]] = signature.hashvalues
     return rows
-
-
-def concatenate_signatures(parts: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.empty((0, PERMUTATIONS), np.uint32)
 
 
 @lru_cache(4)
@@ -87,20 +100,55 @@ def find_near_copies(
     """Return row numbers that do not stay, by position of the unit in `of_unit`, the signatures."""
     order = np.lexsort((texts.rows, texts.units, texts.keys, texts.dumps, texts.hashes))
     hashes, units, rows = texts.hashes[order], texts.units[order], texts.rows[order]
-    begins = (
-        np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]])
-        if len(hashes)
-        else np.empty(0, np.int64)
-    )
-    ends = np.r_[begins[1:], len(hashes)]
+    begins = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
     gone: dict[int, list[int]] = {}
-    for begin, end in zip(
-        begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True
-    ):
-        if hashes[begin] == 0:
+    for begin, end in pairwise([*begins.tolist(), len(hashes)]):
+        if end - begin < 2 or hashes[begin] == 0:
             continue
         leader = of_unit[units[begin]][rows[begin]]
         for i in range(begin + 1, end):
             if np.mean(of_unit[units[i]][rows[i]] == leader) >= threshold:
                 gone.setdefault(int(units[i]), []).append(int(rows[i]))
     return {unit: np.unique(np.array(numbers, dtype=np.uint32)) for unit, numbers in gone.items()}
+
+
+def list_bands(counts: Counts, threshold: float) -> Iterator[BandPart]:
+    """Yield the buckets of all bands."""
+    of = count_buckets(sum(c["prepared"] for c in counts), BUCKET_ROWS)
+    bands, _ = choose_bands(threshold)
+    return ((band, bucket, of) for band in range(bands) for bucket in range(of))
+
+
+def find_in_band(
+    part: BandPart, folder: str, threshold: float, counts: Counts
+) -> Iterator[Duplicates]:
+    """Yield the near copies that a bucket of a band shows, from the `.bands` and `.hashes` of all
+    units in a folder.
+    """
+    band, bucket, of = part
+    units = sorted(counts, key=lambda c: c["unit"])
+    signatures = [load_signatures(folder, c["unit"]) for c in units]
+    columns: list[tuple[np.ndarray, ...]] = []
+    for i, unit in enumerate(units):
+        hashes = hash_band(signatures[i], band, threshold)
+        here = np.flatnonzero(
+            (hashes >> np.uint64(32)) * np.uint64(of) >> np.uint64(32) == np.uint64(bucket)
+        )
+        path = storage.join_path(folder, f"{unit['unit']}.hashes")
+        packed = np.frombuffer(storage.read_bytes(path), PACKED_ROW)
+        keys = np.empty(len(packed), np.uint64)
+        keys[packed["row"]] = packed["key"]
+        dump, number = (np.full(len(here), value, np.uint32) for value in (unit["dump"], i))
+        columns.append((hashes[here], dump, keys[here], number, here.astype(np.uint32)))
+    texts = BandRows(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+    for i, rows in find_near_copies(texts, signatures, threshold).items():
+        yield units[i]["unit"], rows.astype(ROW_NUMBER).tobytes()
+
+
+def load_signatures(folder: str, unit: str) -> np.ndarray:
+    """Return the signatures of a unit, uint32 [texts, PERMUTATIONS]."""
+    path = storage.join_path(folder, f"{unit}.bands")
+    if not storage.is_remote(path):
+        return np.load(path, mmap_mode="r")
+    with storage.open_bytes(path) as file:
+        return np.load(file)

@@ -1,0 +1,171 @@
+"""Which copy stays, whatever the order and the cut of the dump."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from beam_jobs.deduplication import buckets, exact, near
+from beam_jobs.deduplication.exact import hash_text
+from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+
+NONE_SEEN = exact.sort_hashes(b"")
+
+
+def test_the_smallest_key_stays():
+    hashes = [hash_text(t) for t in ("a", "b", "A", "c", "a")]
+    parts = [packed(hashes[:3], [5, 1, 3]), packed(hashes[3:], [1, 4])]
+    assert lost(parts, dumps=[0, 0]) == ({"u0": [0], "u1": [1]}, {})
+
+
+def test_the_earliest_dump_stays_whatever_the_keys_and_what_was_seen_goes():
+    hashes = [hash_text(t) for t in ("a", "b", "b", "c", "a")]
+    parts = [packed(hashes[:3], [5, 7, 6]), packed(hashes[3:], [1, 4])]
+    assert lost(parts, dumps=[0, 1]) == ({"u0": [1], "u1": [1]}, {})
+    assert lost(parts, dumps=[1, 0]) == ({"u0": [0, 1]}, {})
+    seen = exact.sort_hashes(b"".join(hash_text(t) for t in ("z", "c", "a", "c")))
+    assert lost(parts, [0, 1], seen) == ({"u0": [1]}, {"u0": [0], "u1": [0, 1]})
+
+
+def test_texts_that_share_half_a_hash_are_told_apart():
+    first, second, other = (b"12345678" + end for end in (b"abcdefgh", b"ijklmnop", b"qrstuvwx"))
+    seen = exact.sort_hashes(second + first + first)
+    assert exact.find_known_rows(packed([first, second, other], [1, 2, 3]), seen).tolist() == [
+        True,
+        True,
+        False,
+    ]
+
+
+def packed(hashes: list[bytes], keys: list[int]) -> np.ndarray:
+    return exact.pack_rows(b"".join(hashes), np.array(keys, np.uint64))
+
+
+def lost(
+    parts: list[np.ndarray], dumps: list[int], seen: np.ndarray = NONE_SEEN
+) -> tuple[dict, dict]:
+    copies, known = exact.find_duplicates(["u0", "u1"], parts, dumps, seen)
+    return tuple({unit: rows.tolist() for unit, rows in found.items()} for found in (copies, known))
+
+
+def test_buckets_together_find_what_one_finds():
+    rng = np.random.default_rng(0)
+    hashes = rng.integers(0, 50, (4, 500)).astype(">u8") * np.uint64(0x051EB851EB851EB8)
+    parts = [
+        exact.pack_rows(np.repeat(h, 2).tobytes(), rng.integers(0, 1 << 60, 500)) for h in hashes
+    ]
+    units = [f"u{i}" for i in range(4)]
+    one, _ = exact.find_duplicates(units, parts, [0] * 4, NONE_SEEN)
+    for of in (2, 16):
+        found: dict[str, list[int]] = {}
+        for bucket in range(of):
+            bounds = [buckets.locate_bucket(encode_starts(part), bucket, of) for part in parts]
+            stretches = [
+                part[first:last] for part, (first, last) in zip(parts, bounds, strict=True)
+            ]
+            for unit, rows in exact.find_duplicates(units, stretches, [0] * 4, NONE_SEEN)[
+                0
+            ].items():
+                found.setdefault(unit, []).extend(rows.tolist())
+        assert {u: sorted(r) for u, r in found.items()} == {u: r.tolist() for u, r in one.items()}
+
+
+def test_the_same_copies_stay_in_any_order(tmp_path):
+    """Copies differ in user and stars; the dump is shuffled, its files have the same name."""
+    records = [review(i, text_of(i % 60), reviewerID=f"U{i}") for i in range(200)]
+    kept = []
+    for seed in (0, 1):
+        shuffled = random.Random(seed).sample(records, len(records))
+        paths = []
+        for k in range(1 + seed):
+            folder = tmp_path / f"{seed}-{k}"
+            folder.mkdir()
+            paths.append(write_lines(folder / "dump.json", shuffled[k :: 1 + seed]))
+        result = run_job(tmp_path / f"corpus{seed}", "--input", *paths)
+        assert result["dropped"] == {"duplicate": 140}
+        kept.append(
+            {
+                (r["review_id"], r["stars"], r["split"], *r["sentences"])
+                for r in rows_of(tmp_path / f"corpus{seed}")
+            }
+        )
+    assert kept[0] == kept[1]
+
+
+def test_as_many_buckets_as_all_reviews_need_with_those_of_earlier_corpora():
+    """A bucket has at most 1,048,576 rows on average; their number is a power of two, and 8 where
+    several workers are to share them.
+    """
+    reviews = 3 << 19
+    counts = [{"prepared": reviews - 5}, {"prepared": 5}]
+    assert list(exact.list_parts([{"prepared": 9}])) == [(0, 1, 1)]
+    assert list(exact.list_parts([{"prepared": 99_999}])) == [(0, 1, 1)]
+    assert list(exact.list_parts(counts)) == [(i, 8, 8) for i in range(8)]
+    seen = 8 * reviews
+    assert list(exact.list_parts(counts, seen)) == [(i, 16, 16) for i in range(16)]
+    seen = 400 * reviews
+    assert list(exact.list_parts(counts, seen)) == [(i, 128, 1024) for i in range(128)]
+    assert buckets.count_buckets((1 << 20) - 1, 1 << 20) == 1
+    assert buckets.count_buckets(1 << 20, 1 << 20) == 2
+    assert buckets.count_buckets(1 << 40, 1 << 20) == 1024
+    assert buckets.count_buckets(1, 1 << 20, reviews=buckets.SHARED_REVIEWS) == 8
+
+
+def encode_starts(rows):
+    return buckets.encode_starts(rows["high"].astype(np.uint64))
+
+
+def write_units(folder, texts_of):
+    """The hashes and signatures of units' texts, and their counts, as the first pass leaves them;
+    keys count up over the units.
+    """
+    counts, key = [], 0
+    for dump, (unit, texts) in enumerate(texts_of.items()):
+        rows = packed([hash_text(t) for t in texts], list(range(key, key + len(texts))))
+        key += len(texts)
+        (folder / f"{unit}.hashes").write_bytes(rows.tobytes())
+        with open(folder / f"{unit}.bands", "wb") as file:
+            np.save(file, near.compute_signatures(texts))
+        starts = encode_starts(rows)
+        counts.append({"unit": unit, "dump": dump, "prepared": len(texts), "hashes": starts})
+    return counts
+
+
+def rows_by_unit(found):
+    rows = {}
+    for unit, numbers in found:
+        rows.setdefault(unit, set()).update(np.frombuffer(numbers, "<u4").tolist())
+    return rows
+
+
+@pytest.mark.parametrize(("parts", "of"), [(1, 1), (2, 2), (16, 16), (2, 16)])
+def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, parts, of):
+    texts = {
+        "b": [f"text {i}" for i in range(40)],
+        "a": [f"text {i}" for i in range(20, 60)],
+        "c": ["only here", "text 3"],
+    }
+    counts = write_units(tmp_path, texts)
+    seen = exact.sort_hashes(b"".join(hash_text(f"text {i}") for i in (0, 30, 59)))
+    (tmp_path / "seen").write_bytes(seen.tobytes())
+    files = [(str(tmp_path / "seen"), encode_starts(seen))]
+    copies, known, order = [], [], []
+    for part in range(parts):
+        for found in exact.find_in_part((part, parts, of), str(tmp_path), counts, files):
+            if isinstance(found, tuple):
+                copies.append(found)
+                order.append((part, found[0]))
+            else:
+                assert found.tag == exact.SEEN
+                known.append(found.value)
+    assert rows_by_unit(copies) == {"a": set(range(20)) - {10}, "c": {1}}
+    assert rows_by_unit(known) == {"b": {0, 30}, "a": {10, 39}}
+    assert order == sorted(order), "those of the larger unit first"
+
+
+def test_a_key_is_the_review_id_with_stars_and_verified_in_its_last_five_bits():
+    ids = b"".join(n.to_bytes(8, "big") + bytes(8) for n in (0xFFFF_FFFF_FFFF_FFFF, 0x20, 0x3F))
+    keys = exact.compute_keys(ids, pa.array([5, None, 1], pa.int8()), pa.array([True, None, False]))
+    assert keys.tolist() == [0xFFFF_FFFF_FFFF_FFE0 + 3 * 5 + 2, 0x20 + 0, 0x20 + 3 + 1]
+    assert keys.dtype == np.uint64

@@ -1,0 +1,95 @@
+"""Which near copies stay, whatever the order and the cut of the dump."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from beam_jobs.deduplication import near
+from beam_jobs.text.word_runs import BATCH_TEXTS
+from tests.beam_jobs.deduplication.test_exact import rows_by_unit, write_units
+from tests.beam_jobs.dumps import review, run_job, text_of, write_lines
+
+
+def test_near_duplicates(tmp_path):
+    texts = [text_of(i, 8) for i in range(40)]
+    copies = [f"{text} Really." for text in texts[:10]]
+    write_lines(
+        tmp_path / "d.json",
+        [review(i, text) for i, text in enumerate([*texts, *copies, texts[0].upper()])],
+    )
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json", "--near_duplicates", 0.8)
+    assert result["dropped"] == {"duplicate": 1, "near duplicate": 10}
+    every = run_job(tmp_path / "all", "--input", tmp_path / "d.json", "--withhold-own", "false")
+    assert every["dropped"] == {"duplicate": 1}
+
+
+@pytest.mark.parametrize("of", [1, 2, 8])
+def test_each_near_copy_is_found_in_the_bucket_of_its_band(tmp_path, of):
+    texts = [text_of(i, 8) for i in range(40)]
+    counts = write_units(
+        tmp_path,
+        {
+            "b": texts,
+            "a": [*(f"{text} Really." for text in texts[:30]), "too short", "too short"],
+            "c": [text_of(99, 8), f"{texts[35]} Really."],
+        },
+    )
+    found, of_bucket = [], set()
+    for band, bucket in itertools.product(range(near.choose_bands(0.8)[0]), range(of)):
+        copies = near.find_in_band((band, bucket, of), str(tmp_path), 0.8, counts)
+        for copy in copies:
+            found.append(copy)
+            of_bucket.add(bucket)
+    assert rows_by_unit(found) == {"a": set(range(30)), "c": {1}}
+    assert of_bucket == set(range(of)), "each bucket has its share"
+
+
+def test_as_many_buckets_of_each_band_as_all_reviews_need():
+    counts = [{"prepared": (3 << 19) - 5}, {"prepared": 5}]
+    bands, _ = near.choose_bands(0.8)
+    assert list(near.list_bands(counts, 0.8)) == [
+        (band, bucket, 2) for band in range(bands) for bucket in (0, 1)
+    ]
+
+
+def test_signatures_of_many_texts_are_those_of_each_alone():
+    """More than are hashed at once, and texts without a run of three words among them."""
+    texts = [text_of(i, 3) if i % 3 else "too short" for i in range(BATCH_TEXTS + 20)]
+    together = near.compute_signatures(texts)
+    assert together.shape == (len(texts), 128)
+    for i in (0, 1, BATCH_TEXTS - 1, BATCH_TEXTS, BATCH_TEXTS + 1, BATCH_TEXTS + 19):
+        assert np.array_equal(together[i], near.compute_signatures([texts[i]])[0])
+    assert near.compute_signatures([]).shape == (0, 128)
+
+
+def test_near_copies_agree_with_the_leader_in_the_threshold_at_least():
+    """Rows of ten numbers; 0 leads, having the smallest key of the earliest dump."""
+    signatures = np.zeros((5, 10), np.uint32)
+    signatures[1, :2], signatures[2, :3], signatures[4, :1] = 7, 7, 7
+    texts = near.BandRows(
+        hashes=np.array([9, 9, 9, 9, 8], np.uint64),
+        dumps=np.array([0, 0, 0, 1, 0], np.uint32),
+        keys=np.array([3, 4, 5, 1, 0], np.uint64),
+        units=np.zeros(5, np.uint32),
+        rows=np.arange(5, dtype=np.uint32),
+    )
+    gone = near.find_near_copies(texts, [signatures], 0.8)
+    assert {unit: rows.tolist() for unit, rows in gone.items()} == {0: [1, 3]}
+    without = texts._replace(hashes=np.zeros(5, np.uint64))
+    assert near.find_near_copies(without, [signatures], 0.8) == {}
+
+
+def test_minhash_estimates_the_jaccard_similarity():
+    words = [f"w{i}" for i in range(102)]
+    rows = near.compute_signatures(
+        [" ".join(words), " ".join(words[:52] + [f"x{i}" for i in range(50)]), "too short"]
+    )
+    assert abs(np.mean(rows[0] == rows[1]) - 50 / 150) < 0.12
+    assert rows[2][0] == near.NO_RUNS
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.8, 0.98, 0.99, 1.0])
+def test_every_threshold_has_bands(threshold):
+    bands, width = near.choose_bands(threshold)
+    assert bands * width <= near.PERMUTATIONS

@@ -56,7 +56,6 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     """Base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning → report."""
     arms.check_parameters(p)
     base = increments.resolve_base(p.increment.base, make)
-    p = increments.inherit_settings(p, base)  # of a promised base some dump may have been left out
     labels.check_corpus(p.finetuning.tasks, base.rounds[0].corpus, make.store)
     grown = increments.add_round(p, base, make)
     if grown is base:
@@ -77,16 +76,30 @@ def settle_base(form: Addition, store: Store) -> Addition:
     """
     memory = store.root / "runs" / str(flow_run.id or "") / "base"
     if flow_run.id and memory.exists():
-        base = memory.read_text()
+        form = form.replace_base(memory.read_text())
     else:
-        champion = find_champion_encoder(store) if form.increment.base == "champion" else ""
-        new = dump_stage.build_dump_stage(form.dump, store)
-        base = increments.find_base(form.increment.base, new, store, champion)
+        form = find_base(form, store)
         if flow_run.id:
             memory.parent.mkdir(parents=True, exist_ok=True)
-            memory.write_text(base)
-    find_run_logger().info("%s is added to %s", " ".join(form.dump.paths), base)
-    return form.replace_base(base)
+            memory.write_text(form.increment.base)
+    find_run_logger().info("%s is added to %s", " ".join(form.dump.paths), form.increment.base)
+    return form
+
+
+def find_base(form: Addition, store: Store) -> Addition:
+    """Return the form with the fingerprint of the model that its base means now."""
+    champion = find_champion_encoder(store) if form.increment.base == "champion" else ""
+    new = dump_stage.build_dump_stage(form.dump, store)
+    return form.replace_base(increments.find_base(form.increment.base, new, store, champion))
+
+
+def choose_newest_base(form: Addition, store: Store) -> Addition:
+    """Return the form with the newest model that goes back to its base as its base: so dumps that
+    are added in turn make one chain.
+    """
+    base = find_base(form, store)
+    newest = increments.find_newest_model(store, base.increment.base)
+    return find_base(form.replace_base(newest), store)
 
 
 def find_champion_encoder(store: Store) -> str:

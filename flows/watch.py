@@ -1,41 +1,38 @@
 """Finds new dumps and starts one run for each, once.
 
-Before a run is started a note of it is written, with its place in the order and all its
-parameters; a watcher that dies in between leaves a note without a run, and the next look starts
-exactly that run. Watchers of one store look one at a time. Prefect's idempotency keys make it once
-even where they cannot see each other: the server gives the run of a dump, store and deployment to
-whoever asks a second time. A dump whose run cannot be started does not keep the others waiting: it
-is tried again at every look. The notes are ours because Prefect keeps idempotency keys, but neither
-an order nor a run that could not be created.
+Each look lists the watched places and asks the Prefect server which of the dumps have a run
+already, by idempotency keys: the server gives the run of a key to whoever asks for it a second
+time. So two watchers start one run, and one that dies between two steps starts nothing twice. A
+dump whose run cannot be started does not keep the others waiting; the next look tries again.
 
-Dumps that are added to a model chain: the base of each is what the one before it makes, finished
-or not.
+Dumps that are added to a model are added one after the other: the next addition starts when no
+other one of the store is running or scheduled. Its end has the watcher look again
+(flows/ui/deployments.py).
 """
 
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from prefect import flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.deployments import run_deployment
 from pydantic import Field
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
-from beam_jobs.job.locks import exclusive_lock
 from beam_jobs.job.storage import is_remote
 from flows import add_dump
 from flows.configuration.addresses import Address
 from flows.configuration.parameters import STORE, Addition, AdditionTemplate, RunTemplate
 from flows.configuration.sections import Section, take_fields
 from flows.configuration.settings import list_changes
-from flows.dumps.arrivals import Arrival, find_arrivals
-from flows.dumps.promises import write_promise
+from flows.dumps.arrivals import Arrival, Look, find_arrivals
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.run_log import find_run_logger
 from flows.runner.store import Store
@@ -64,8 +61,8 @@ class Watch(Section):
     )
     each: Literal["whole run", "added"] = Field(
         default="whole run",
-        description="whole run: a model of its own for each dump; added: each is added to the "
-        "model of the one before, the first to increment.base",
+        description="whole run: a model of its own for each dump; added: each is added, after the "
+        "one before, to the newest model that goes back to increment.base",
     )
 
 
@@ -83,18 +80,11 @@ class WatchForm(Section):
     store: str = STORE
 
 
-def fill_template(
-    template: RunTemplate | AdditionTemplate, path: str, store: Store
-) -> dict[str, Any]:
-    """Return the parameters of a run on a dump, without what the form leaves as it is."""
-    chosen = template.model_dump(mode="json", exclude_defaults=True)
-    chosen["dump"] = {**chosen.get("dump", {}), "paths": [path]}
-    return {**chosen, "store": store.address}
-
-
-Note = dict[str, Any]
-"""Of one dump: where it lies, the run that is started for it, and its place in the order."""
 DEPLOYMENTS = {"whole run": "domain-adaptation/domain-adaptation", "added": "add-dump/add-dump"}
+UNFINISHED = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+"""States of a run that others wait for; of one that waits for an approval the model is made."""
+KEYS_AT_ONCE = 200
+"""Prefect's server returns at most so many runs at a time."""
 
 
 class NotStarted(RuntimeError):
@@ -119,47 +109,32 @@ def look_for_dumps(
     """Start what is new and return its paths; raise NotStarted at the end if some failed."""
     check_templates(watch, run, addition)
     restrict_store(store.root)
-    places = [_resolve_place(store, place) for place in watch.places]
     if INBOX in watch.places:
         (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
-    failed: dict[str, str] = {}
-
-    def build_note(arrival: Arrival) -> Note:
+    found = look_at_places(store, watch, announced)
+    deployment, template = DEPLOYMENTS[watch.each], addition if watch.each == "added" else run
+    started, failed = list[str](), dict[str, str]()
+    with get_client(sync_client=True) as client:
+        new = find_new(client, store, found.whole)
+        find_run_logger().info("%d dumps there, %d of them new", len(found.whole), len(new))
+        running = find_running_addition(client, store) if watch.each == "added" and new else None
+    if running:
+        find_run_logger().info("the next one is added when %s is over", running.name)
+        new = []
+    for arrival in new:
+        try:
+            start_run(store, deployment, arrival, fill_template(template, arrival.path, store))
+        except Exception as error:  # what goes wrong with one must not keep the others waiting
+            failed[arrival.path] = " ".join(str(error).split()) or type(error).__name__
+            find_run_logger().error(
+                "%s: its run could not be started: %s", arrival.path, failed[arrival.path]
+            )
+            continue
+        started.append(arrival.path)
         if watch.each == "added":
-            form = Addition(**fill_template(addition, arrival.path, store))
-            return plan_addition(store, form)
-        parameters = fill_template(run, arrival.path, store)
-        return {"parameters": {"preset": run.preset, **parameters}}
-
-    def begin(arrival: Arrival) -> None:
-        start_run(
-            store,
-            write_note(
-                store, arrival, {"deployment": DEPLOYMENTS[watch.each], **build_note(arrival)}
-            ),
-        )
-
-    with hold_watch_lock(store):
-        for note in list_notes(store):
-            if "flow_run" not in note:
-                failed |= try_starting(note["path"], partial(start_run, store, note))
-        at_once = _resolve_place(store, announced) if announced else ""
-        found = find_arrivals(places, watch.settle_seconds, time.time(), read_sizes(store), at_once)
-        write_json(_locate_sizes(store), found.sizes)
-        new = [arrival for arrival in found.whole if not _locate_note(store, arrival.key).exists()]
-        for arrival in new:
-            failed |= try_starting(arrival.path, partial(begin, arrival))
-    for place in found.missing:
-        find_run_logger().warning(
-            "watch.places: there is no %s; relative places lie in the store", place
-        )
-    if found.not_taken:
-        find_run_logger().warning("announced, but not taken: %s: %s", announced, found.not_taken)
-    for path, why in found.left_alone.items():
-        find_run_logger().info("left alone: %s: %s", path, why)
-    find_run_logger().info("%d dumps there, %d of them new", len(found.whole), len(new))
+            break
     raise_failures(found.unreachable, failed)
-    return [arrival.path for arrival in new]
+    return started
 
 
 def check_templates(watch: Watch, run: RunTemplate, addition: AdditionTemplate) -> None:
@@ -171,105 +146,88 @@ def check_templates(watch: Watch, run: RunTemplate, addition: AdditionTemplate) 
         )
 
 
-def raise_failures(unreachable: Sequence[str], failed: Mapping[str, str]) -> None:
+def look_at_places(store: Store, watch: Watch, announced: str) -> Look:
+    """Return what lies in the places, and log what is not taken; remember what is there for the
+    next look. Relative places lie in the store.
+    """
+
+    def resolve(place: str) -> str:
+        return place if is_remote(place) else str(store.root / Path(place).expanduser())
+
+    places, at_once = [resolve(place) for place in watch.places], announced and resolve(announced)
+    memory, log = store.root / "arrivals" / "last_look.json", find_run_logger()
+    before = json.loads(memory.read_text()) if memory.exists() else {}
+    found = find_arrivals(places, watch.settle_seconds, time.time(), before, at_once)
+    write_json(memory, found.seen)
+    for place in found.missing:
+        log.warning("watch.places: there is no %s; relative places lie in the store", place)
+    if found.not_taken:
+        log.warning("announced, but not taken: %s: %s", announced, found.not_taken)
+    for path, why in found.left_alone.items():
+        log.info("left alone: %s: %s", path, why)
+    return found
+
+
+def find_new(client: SyncPrefectClient, store: Store, dumps: Sequence[Arrival]) -> list[Arrival]:
+    """Return the dumps that have no run of either kind yet, in their order."""
+    keys = {compute_idempotency_key(store, one): one for one in dumps}
+    known = set[str | None]()
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        some = {"any_": list(keys)[start : start + KEYS_AT_ONCE]}
+        wanted = FlowRunFilter.model_validate({"idempotency_key": some})
+        runs = client.read_flow_runs(flow_run_filter=wanted, limit=KEYS_AT_ONCE)
+        known |= {run.idempotency_key for run in runs}
+    return [arrival for key, arrival in keys.items() if key not in known]
+
+
+def find_running_addition(client: SyncPrefectClient, store: Store) -> FlowRun | None:
+    """Return an addition to a model of this store that is not over, whoever started it."""
+    runs = client.read_flow_runs(
+        flow_filter=FlowFilter.model_validate({"name": {"any_": ["add-dump"]}}),
+        flow_run_filter=FlowRunFilter.model_validate({"state": {"type": {"any_": UNFINISHED}}}),
+        limit=KEYS_AT_ONCE,
+    )
+    return next((run for run in runs if run.parameters.get("store") == store.address), None)
+
+
+def fill_template(
+    template: RunTemplate | AdditionTemplate, path: str, store: Store
+) -> dict[str, Any]:
+    """Return the parameters of a run on a dump, without what the form leaves as it is."""
+    chosen = template.model_dump(mode="json", exclude_defaults=True)
+    chosen["dump"] = {**chosen.get("dump", {}), "paths": [path]}
+    chosen["store"] = store.address
+    if isinstance(template, RunTemplate):
+        return {"preset": template.preset, **chosen}
+    form = add_dump.choose_newest_base(Addition(**chosen), store)
+    return {**chosen, "increment": form.increment.model_dump(mode="json")}
+
+
+def start_run(
+    store: Store, deployment: str, arrival: Arrival, parameters: Mapping[str, Any]
+) -> None:
+    """Start the run of a dump; one that the server has already stays the only one."""
+    run: Any = run_deployment(
+        deployment,
+        parameters=dict(parameters),
+        idempotency_key=compute_idempotency_key(store, arrival),
+        timeout=0,
+        as_subflow=False,
+        tags=["new-dump"],
+    )
+    find_run_logger().info("new dump %s: started %s", arrival.path, run.name)
+
+
+def compute_idempotency_key(store: Store, arrival: Arrival) -> str:
+    """Return the key of a run: two stores on one server have a run each of the same dump."""
+    identity = json.dumps([store.address, arrival.key])
+    return f"dump-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
+
+
+def raise_failures(unreachable: Iterable[str], failed: Mapping[str, str]) -> None:
     """Raise NotStarted for what went wrong with some places and dumps, after all others."""
     told = [f"{path}: {why}" for path, why in failed.items()]
     if failed:
         told[0] = f"{len(failed)} runs could not be started, the next look tries again: {told[0]}"
     if told := [*unreachable, *told]:
         raise NotStarted("; ".join(told))
-
-
-def _resolve_place(store: Store, place: str) -> str:
-    """Return the address of a place; relative ones lie in the store."""
-    return place if is_remote(place) else str(store.root / Path(place).expanduser())
-
-
-def try_starting(path: str, begin: Callable[[], None]) -> dict[str, str]:
-    """Call `begin`; return why it failed by the dump's path, or nothing.
-
-    What goes wrong with one dump must not keep the others waiting.
-    """
-    try:
-        begin()
-    except Exception as error:
-        why = " ".join(str(error).split()) or type(error).__name__
-        find_run_logger().error("%s: its run could not be started: %s", path, why)
-        return {path: why}
-    return {}
-
-
-@contextmanager
-def hold_watch_lock(store: Store) -> Iterator[None]:
-    """Let one watcher of a store look at a time; the lock dies with the process that holds it."""
-    with exclusive_lock(store.root / "arrivals" / "lock"):
-        yield
-
-
-def plan_addition(store: Store, form: Addition) -> Note:
-    """Return what is to be started for a dump that is added to what the one before it makes.
-
-    The first dump goes to the base that the form names, and so does the first one after the form
-    names another.
-    """
-    chain = form.increment.base
-    before = [note["makes"] for note in list_notes(store) if note.get("chain") == chain]
-    form = form.replace_base(before[-1]) if before else add_dump.settle_base(form, store)
-    parameters = form.model_dump(mode="json", exclude_defaults=True)
-    return {
-        "parameters": {**parameters, "increment": form.increment.model_dump(mode="json")},
-        "chain": chain,
-        "makes": write_promise(store, form),
-    }
-
-
-def write_note(store: Store, arrival: Arrival, wanted: Note) -> Note:
-    """Write down what is to be started, before it is."""
-    number = max((note.get("number", 0) for note in list_notes(store)), default=0) + 1
-    note = {"key": arrival.key, "number": number, **asdict(arrival), **wanted}
-    write_json(_locate_note(store, arrival.key), note)
-    return note
-
-
-def start_run(store: Store, note: Note) -> None:
-    """Start the run of a note; one that the server has already stays the only one."""
-    from prefect.deployments import run_deployment
-
-    run: Any = run_deployment(
-        note["deployment"],
-        parameters=note["parameters"],
-        idempotency_key=compute_idempotency_key(store, note),
-        timeout=0,
-        as_subflow=False,
-        tags=["new-dump"],
-    )
-    write_json(_locate_note(store, note["key"]), {**note, "flow_run": str(run.id)})
-    find_run_logger().info("new dump %s: started %s", note["path"], run.name)
-
-
-def compute_idempotency_key(store: Store, note: Note) -> str:
-    """Return the key of a run: two stores on one server have a run each of the same dump."""
-    identity = json.dumps([store.address, note["deployment"], note["key"]])
-    return f"dump-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
-
-
-def list_notes(store: Store) -> list[Note]:
-    """Return the notes of every dump seen so far, in the order in which their runs were started."""
-    notes = [json.loads(path.read_text()) for path in (store.root / "arrivals").glob("*.json")]
-    return sorted(notes, key=lambda note: note.get("number", 0))
-
-
-def _locate_note(store: Store, key: str) -> Path:
-    return store.root / "arrivals" / f"{key}.json"
-
-
-def read_sizes(store: Store) -> dict[str, str]:
-    """Return what the last look saw; nothing before the first one."""
-    try:
-        return dict(json.loads(_locate_sizes(store).read_text()))
-    except FileNotFoundError:
-        return {}
-
-
-def _locate_sizes(store: Store) -> Path:
-    return store.root / "arrivals" / "last_look"

@@ -6,11 +6,13 @@ from pathlib import Path
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
 from flows.servers.prefect_server import find_running_servers
-from flows.servers.settings import DUMP_EVENT, build_client_environment
+from flows.servers.settings import build_client_environment
+
+WATCHER = "watch-dumps/watch-dumps"
 
 
 def announce_dump(store: Path, dump: str) -> str:
-    """Send the event to the Prefect server; return the address that it names.
+    """Start a run of the watcher that takes this dump; return the dump's address.
 
     The server is the one of PREFECT_API_URL, else the one that is up for the store.
     """
@@ -26,19 +28,14 @@ def announce_dump(store: Path, dump: str) -> str:
             "`amazon-electra up` starts one, or set PREFECT_API_URL"
         )
     os.environ.update(build_client_environment(store, url))
-    send_event(address)
+    from prefect.deployments import run_deployment  # reads the environment when it is imported
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        run_deployment(WATCHER, parameters={"announced": address}, timeout=0, as_subflow=False)
+    except ObjectNotFound:
+        raise UserError(
+            f"announce {dump}: the Prefect server at {url} has no deployment {WATCHER}; "
+            "`amazon-electra up` makes it, elsewhere deploy/deployments.sh"
+        ) from None
     return address
-
-
-def send_event(address: str) -> None:
-    """Send the event that has the watcher look; raise an error unless the server took it."""
-    from prefect.client.orchestration import get_client
-    from prefect.events import Event, Resource
-
-    event = Event(
-        event=DUMP_EVENT,
-        resource=Resource({"prefect.resource.id": "reviews.inbox"}),
-        payload={"dump": address},
-    )
-    with get_client(sync_client=True) as client:
-        client._client.post("/events", json=[event.model_dump(mode="json")]).raise_for_status()

@@ -67,8 +67,8 @@ class Look:
 
     whole: list[Arrival] = field(default_factory=list)
     """Oldest first."""
-    sizes: dict[str, str] = field(default_factory=dict)
-    """Key by path, for the next look."""
+    seen: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """Key and whether it is whole by path, for the next look."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """Why, by path; without those that are unfinished by their name or still empty."""
     unreachable: list[str] = field(default_factory=list)
@@ -83,13 +83,13 @@ def find_arrivals(
     places: Sequence[str],
     settle_seconds: float,
     now: float,
-    before: Mapping[str, str] | None = None,
+    before: Mapping[str, tuple[str, bool]] | None = None,
     announced: str = "",
 ) -> Look:
     """Return what lies in the places, apart from files that are still being written.
 
-    `before` is `sizes` of the last look. `announced` is whole, as somebody says who knows; it must
-    lie in one of the places all the same.
+    `before` is `seen` of the last look; what was whole then and is the same now still is.
+    `announced` is whole, as somebody says who knows; it must lie in one of the places all the same.
     """
     found = Look()
     lying: dict[str, Arrival] = {}
@@ -102,6 +102,10 @@ def find_arrivals(
         if listed is None:
             found.missing.append(place)
         lying |= {arrival.path: arrival for arrival in listed or ()}
+    for path in [path for path in lying if not _is_utf8(path)]:
+        del lying[path]
+        readable = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        found.left_alone[readable] = "its name is not UTF-8, rename it"
     known_whole, found.not_taken = _find_announced(announced, places, lying)
     for path, arrival in sorted(lying.items()):
         name = path.rsplit("/", 1)[-1]
@@ -109,11 +113,12 @@ def find_arrivals(
             if path == known_whole:
                 found.not_taken = "it is empty, or named like what is not whole yet"
             continue
-        found.sizes[path] = arrival.key
-        seen_before = (before or {}).get(path) == arrival.key
-        if why := explain_skip(
-            arrival, 0.0 if path == known_whole else settle_seconds, now, seen_before
-        ):
+        key, was_whole = (before or {}).get(path, ("", False))
+        is_same = key == arrival.key
+        is_known = path == known_whole or (is_same and was_whole)
+        why = explain_skip(arrival, 0.0 if is_known else settle_seconds, now, is_same)
+        found.seen[path] = arrival.key, not why
+        if why:
             found.left_alone[path] = why
         else:
             found.whole.append(arrival)
@@ -140,6 +145,15 @@ def _find_announced(announced: str, places: Iterable[str], lying: Iterable[str])
     if any(wanted.startswith(f"{folder}/") for folder in folders):
         return "", "there is no such file in watch.places"
     return "", "it lies in none of watch.places"
+
+
+def _is_utf8(path: str) -> bool:
+    """Return whether a name can be written anywhere; the bytes of others are surrogates here."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _normalize(address: str) -> str:

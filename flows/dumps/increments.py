@@ -19,8 +19,6 @@ from flows.configuration.parameters import (
     Vocabulary,
 )
 from flows.configuration.settings import validate_form
-from flows.dumps.promises import Promise, compute_ticket
-from flows.runner.processes import JobFailed
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import ExistingStage, Manifest, Stage, Store
@@ -114,13 +112,11 @@ def _read_input(store: Store, manifest: Manifest, name: str) -> Manifest:
 
 
 def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
-    """Return the fingerprint or ticket that `increment.base` means for this dump.
+    """Return the fingerprint of the model that `increment.base` means for this dump.
 
     `champion` is the fingerprint of the registry's, or empty. A model that has seen the dump stands
     for the one before it, so that the same request means the same base again once it was fulfilled.
     """
-    if Promise(store, name):
-        return name
     if name == "champion" and not champion:
         raise UserError(
             "increment.base: there is no champion in the registry; name a model, or last"
@@ -159,13 +155,20 @@ def find_encoder(store: Store, found: Manifest) -> Manifest:
     return found if found["stage"] == "pretraining" else _read_input(store, found, "encoder")
 
 
+def find_newest_model(store: Store, base: str) -> str:
+    """Return the fingerprint of the newest model that goes back to this one, itself included."""
+    made = store.list_manifests()
+    known = {manifest["fingerprint"]: manifest for manifest in made}
+    for model in reversed(made):
+        if model["stage"] == "pretraining" and any(
+            earlier["fingerprint"] == base for _, earlier in store.trace_lineage(model, known)
+        ):
+            return str(model["fingerprint"])
+    return base
+
+
 def resolve_base(base: str, make: StageMaker) -> Base:
-    """Return the model with this fingerprint, or of this ticket: then it is made now if need be."""
-    promise = Promise(make.store, base)
-    if "made" in promise.note:
-        return resolve_base(promise.note["made"], make)
-    if promise:
-        return keep_promise(promise, make)
+    """Return the model with this fingerprint and its history."""
     encoder = make.store.manifest(ExistingStage("pretraining", 0, {}, known=base))
     if encoder is None:
         raise UserError(
@@ -175,57 +178,28 @@ def resolve_base(base: str, make: StageMaker) -> Base:
     return read_history(make.store, encoder)
 
 
-def keep_promise(promise: Promise, make: StageMaker) -> Base:
-    """Return the base that was promised, with its dump added.
-
-    A dump that cannot be used is left out, as it was when its own run failed: it must not keep
-    those after it from being added. One whose job fails is not tried again here; its own run may be
-    started again.
-    """
-    form = Addition.model_validate({**promise.note["form"], "store": make.store.address})
-    before = resolve_base(form.increment.base, make)
-    if "left_out" in promise.note:
-        return before
-    try:
-        return add_round(inherit_settings(form, before), before, make)
-    except (UserError, JobFailed) as failure:
-        if isinstance(failure, JobFailed):
-            if failure.transient:
-                raise
-            promise.add(left_out=str(failure))
-        find_run_logger().warning("left out %s: %s", " ".join(form.dump.paths), failure)
-    return before
-
-
 def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
     """Return the base with the dump added, or the base itself if nothing in the dump is new."""
     reviews = make(dump.list_dump(p.dump, make))
     earlier = [one.corpus for one in base.rounds]
     sentences = make(corpus.build_corpus_stage(p, reviews, make.store, earlier))
-    made = base
     if has_nothing_new(make.store, sentences):
         find_run_logger().warning(
             "nothing in %s is new to the model %s", reviews.result["name"], base.encoder.fingerprint
         )
-    else:
-        fit = make(vocabulary.build_vocabulary_fit_stage(p.increment, sentences, base.vocabulary))
-        sequences = make(shards.build_shards_stage(p, sentences, base.vocabulary))
-        training = continued_pretraining.EarlierTraining(
-            base.encoder,
-            [one.shards for one in base.rounds],
-            count_first_epochs(base),
-            dev=make(shards.build_dev_stage(p, base.rounds[0].corpus, base.vocabulary)),
-            labels=base.rounds[0].corpus if base.origin else None,
-        )
-        encoder = make(
-            continued_pretraining.build_continued_stage(p, p.increment, sequences, training)
-        )
-        added = Round(reviews, sentences, sequences, encoder, fit)
-        made = replace(base, rounds=(*base.rounds, added))
-    promise = Promise(make.store, compute_ticket(p))
-    if promise and make.store.manifest(made.encoder):
-        promise.add(made=made.encoder.fingerprint)
-    return made
+        return base
+    fit = make(vocabulary.build_vocabulary_fit_stage(p.increment, sentences, base.vocabulary))
+    sequences = make(shards.build_shards_stage(p, sentences, base.vocabulary))
+    training = continued_pretraining.EarlierTraining(
+        base.encoder,
+        [one.shards for one in base.rounds],
+        count_first_epochs(base),
+        dev=make(shards.build_dev_stage(p, base.rounds[0].corpus, base.vocabulary)),
+        labels=base.rounds[0].corpus if base.origin else None,
+    )
+    encoder = make(continued_pretraining.build_continued_stage(p, p.increment, sequences, training))
+    added = Round(reviews, sentences, sequences, encoder, fit)
+    return replace(base, rounds=(*base.rounds, added))
 
 
 def has_nothing_new(store: Store, sentences: Stage) -> bool:
@@ -243,7 +217,7 @@ def count_first_epochs(base: Base) -> float:
     return own * first.encoder.result["tokens"] / first.shards.result["tokens"]
 
 
-def inherit_settings(form: Addition | AdditionParameters, base: Base) -> AdditionParameters:
+def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
     """Return the settings of the base, unless the form says otherwise."""
     first, before, asked = base.rounds[0], base.encoder.parameters, form.increment
     shape = asdict(PRESETS[before["preset"]].architecture)

@@ -15,7 +15,7 @@ from flows.runner.cores import give_threads
 from flows.runner.processes import JobFailed, end_children_on_error
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import ACCELERATOR, Manifest, Stage
+from flows.runner.store import ACCELERATOR, Stage
 
 T = TypeVar("T")
 
@@ -50,9 +50,9 @@ retried_task = partial(
 
 
 @retried_task(name="stage")
-def make_stages(runner: StageRunner, chain: Sequence[Stage]) -> Manifest:
-    """Make stages one after the other and return the last manifest."""
-    return runner.complete_chain(chain)
+def make_stages(maker: "PrefectStageMaker", chain: Sequence[Stage]) -> None:
+    """Make stages one after the other."""
+    maker.make_chain(chain)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -129,9 +129,13 @@ class PrefectStageMaker:
 
     def __call__(self, stage: Stage) -> Stage:
         self.stages.append(stage)
-        self._create_task(stage)(self.runner, [stage])
+        self._create_task(stage)(self, [stage])
         self._after_stage()
         return stage
+
+    def make_chain(self, chain: Sequence[Stage]) -> None:
+        """Make stages one after the other, in a task."""
+        self.runner.complete_chain(chain)
 
     def make_side_by_side(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
         """Divide the cores among all chains and make them, each after those that make what it is
@@ -156,11 +160,11 @@ class PrefectStageMaker:
             make_together.with_options(name=name, task_run_name=name, tags={ACCELERATOR})(make)
 
     def _submit_chains(self, chains: Sequence[Sequence[Stage]], at_once: int) -> None:
-        pool: ThreadPoolTaskRunner[Manifest] = ThreadPoolTaskRunner(max_workers=at_once)
+        pool: ThreadPoolTaskRunner[None] = ThreadPoolTaskRunner(max_workers=at_once)
         with pool as task_runner, end_children_on_error():
             futures: dict[str, Any] = {}
             for chain in chains:
-                arguments = {"runner": self.runner, "chain": list(chain)}
+                arguments = {"maker": self, "chain": list(chain)}
                 sources = [
                     source.fingerprint for stage in chain for source in stage.inputs.values()
                 ]

@@ -27,6 +27,7 @@ from beam_jobs.job.files import hash_file, write_json
 from flows.runner.places.cache import CHECKED, MAKER
 from flows.runner.places.local import LocalPlace
 from flows.runner.places.place import MANIFEST, Place
+from flows.runner.references import Referred
 
 log = logging.getLogger("amazon_electra")
 
@@ -103,6 +104,8 @@ class Stage:
     """
     labels: Mapping[str, str] = field(default_factory=dict)
     """Tags of its run in MLflow: by them, not by the fingerprint, people find it."""
+
+    __get_pydantic_core_schema__ = Referred().__get_pydantic_core_schema__
 
     @cached_property
     def fingerprint(self) -> str:

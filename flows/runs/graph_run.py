@@ -25,7 +25,6 @@ from flows.runner.store import Stage, Store
 from flows.runs.champion import Champion, ChampionLookup, find_champion, register_model
 from flows.runs.engine_check import check_engine
 from flows.runs.lost_runs import crash_lost_runs, follow_run
-from flows.runs.placement_check import check_placement
 from flows.runs.run_results import publish_results
 from flows.runs.small_budget import find_small_budget
 from flows.servers import mlflow_server
@@ -73,7 +72,6 @@ def run_graph(
         with follow_run(store, str(flow_run.id), flow_run.name or ""):
             planned = show_plan(graph, parameters, champion, runner)
             if isinstance(maker, PoolStageMaker):
-                check_placement(parameters.engine, store, [stage for stage, _ in planned])
                 maker.check_pools(planned)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
@@ -112,7 +110,7 @@ def show_plan(
     parameters: Form,
     champion: Champion,
     runner: StageRunner,
-) -> list[tuple[Stage, float | None]]:
+) -> list[Stage]:
     """Show what the graph is going to make; return the stages that are not complete, as far as they
     are known.
 
@@ -129,7 +127,7 @@ def show_plan(
         runner.show_plan(line, page)
         if warning:
             find_run_logger().warning(warning)
-    return [(stage, None) for stage, is_complete in plan.stages if not is_complete]
+    return [stage for stage, is_complete in plan.stages if not is_complete]
 
 
 def tag_run(store: Store) -> dict[str, str]:

@@ -18,7 +18,7 @@ from flows.stages.finetuning import (
     build_finetuning_stage,
 )
 from flows.stages.origin_folder import get_name
-from flows.stages.pretraining import describe_training, may_share_cores
+from flows.stages.pretraining import describe_training, shares_cores
 from model.presets import PUBLISHED_FINETUNING
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
@@ -173,8 +173,7 @@ def choose_settings(parameters: Parameters, origin: Stage | None) -> dict[str, s
 def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Stage) -> list[Cell]:
     """Return the cells that a CPU makes while the encoder is pre-trained: they are not made of it.
 
-    A small network does not fill all cores; an accelerator takes one training after the other, also
-    that of a worker which is given both (flows/run_stage.py).
+    A small network does not fill all cores; an accelerator takes one training after the other.
     """
-    is_cpu = may_share_cores(parameters)
+    is_cpu = shares_cores(parameters)
     return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]

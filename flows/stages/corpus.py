@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from flows.configuration.engine import Engine
 from flows.configuration.parameters import Corpus, Parameters
 from flows.runner.store import Stage, Store
 from flows.stages import dump
@@ -38,13 +39,14 @@ def build_corpus_stage(
         },
         {"dump": reviews, **({"earlier": earlier[-1]} if earlier else {})},
         "beam_jobs.corpus_job",
-        partial(format_arguments, parameters, reviews, tuple(earlier), known, options),
+        partial(format_arguments, chosen, parameters.engine, reviews, earlier, known, options),
         on_engine=is_far,
     )
 
 
 def format_arguments(
-    parameters: Parameters,
+    chosen: Corpus,
+    engine: Engine,
     reviews: Stage,
     earlier: Sequence[Stage],
     withheld: Sequence[dump.KnownFile],
@@ -53,16 +55,15 @@ def format_arguments(
     folder: Path,
 ) -> list[str]:
     """Return the command line of the corpus job."""
-    chosen, is_far = parameters.corpus, parameters.engine.is_far
     kept_out = dump.locate_files(withheld, store, "corpus.withhold")
     return [
-        *["--input", *reviews.result["paths"]],
-        *["--output", store.open_output(folder, is_far)],
+        *["--input", *dump.locate_dump(reviews, store)],
+        *["--output", store.open_output(folder, engine.is_far)],
         *["--split", chosen.split, "--seed", str(chosen.seed)],
-        *(["--seen", *(store.open_input(c, is_far) for c in earlier)] if earlier else []),
+        *(["--seen", *(store.open_input(c, engine.is_far) for c in earlier)] if earlier else []),
         *(["--withhold", *kept_out] if kept_out else []),
         *dump.format_options(options),
-        *parameters.engine.list_options(chosen.workers),
+        *engine.list_options(chosen.workers),
     ]
 
 

@@ -15,6 +15,8 @@ from flows.configuration.dump import Dump
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage, Store
 
+SAMPLE = re.compile(r".*/samples/sample-(\d+)\.json\.gz")
+"""Path of a synthetic dump, on any host."""
 READ_AT_ONCE = 1 << 24  # bytes
 KnownFile = tuple[Path, str]
 """A file, and its SHA-256."""
@@ -143,16 +145,21 @@ def write_sample_dump(reviews: int, store: Store) -> Path:
     return path
 
 
-def check_copies(reviews: Stage, store: Store) -> None:
-    """Raise UserError where a file of the dump is not on this host as the run knows it; a sample
-    is written again.
+def locate_dump(reviews: Stage, store: Store) -> list[str]:
+    """Return the paths or addresses of a dump's files; UserError where one is not on this host as
+    the run knows it. A sample is written again.
     """
+    found: list[str] = []
     for path, file in zip(reviews.result["paths"], reviews.parameters["files"], strict=True):
+        sample = SAMPLE.fullmatch(path)
         if storage.is_remote(path):
-            continue
-        if number := re.fullmatch(rf"{re.escape(str(store.root))}/samples/sample-(\d+).*", path):
-            write_sample_dump(int(number[1]), store)
-        locate_files([(Path(path), file["sha256"])], store)
+            found.append(path)
+        elif sample and not Path(path).is_file():
+            written = write_sample_dump(int(sample[1]), store)
+            found += locate_files([(written, file["sha256"])], store)
+        else:
+            found += locate_files([(Path(path), file["sha256"])], store)
+    return found
 
 
 def know_files(paths: Sequence[Path], store: Store) -> tuple[KnownFile, ...]:

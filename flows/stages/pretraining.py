@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 from beam_jobs.job.errors import UserError
 from flows.configuration.parameters import Parameters
 from flows.runner.processes import run_job
+from flows.runner.references import Referred
 from flows.runner.run_log import find_run_logger
 from flows.runner.store import ACCELERATOR, Stage, Store
 from flows.stages.origin_folder import MODEL_TYPE, locate_origin
@@ -95,7 +96,7 @@ def has_accelerator(device: str) -> bool:
 
 
 def shares_cores(parameters: Parameters) -> bool:
-    """Return whether trainings side by side share a CPU, rather than take turns at an accelerator.
+    """Return whether jobs side by side share a CPU, rather than take turns at an accelerator.
 
     Of a worker elsewhere only the form says what it trains on.
     """
@@ -103,12 +104,6 @@ def shares_cores(parameters: Parameters) -> bool:
     if parameters.engine.placement == "pools":
         return device == "cpu"
     return not has_accelerator(device)
-
-
-def may_share_cores(parameters: Parameters) -> bool:
-    """Return whether trainings may come to share a CPU; a worker elsewhere looks what it has."""
-    is_unknown = parameters.engine.placement == "pools" and parameters.pretraining.device == "auto"
-    return is_unknown or shares_cores(parameters)
 
 
 def count_threads(training: PretrainingRequest) -> int:
@@ -187,7 +182,9 @@ def build_equal_stage(
     return build_stage(training, {"shards": shards}, own, partial(count_equal_steps, count))
 
 
-def count_equal_steps(count: Callable[[Store], int], store: Store) -> list[str]:
+def count_equal_steps(
+    count: Annotated[Callable[[Store], int], Referred()], store: Store
+) -> list[str]:
     """Return the option that sets the steps to what `count` says."""
     return ["--steps", str(count(store))]
 
@@ -245,7 +242,7 @@ def list_recipes(origin: Stage, settings: Mapping[str, str]) -> list[dict[str, s
 def format_arguments(
     training: PretrainingRequest,
     inputs: Mapping[str, Stage],
-    list_more: Callable[[Store], list[str]],
+    list_more: Annotated[Callable[[Store], list[str]], Referred()],
     store: Store,
     folder: Path,
 ) -> list[str]:

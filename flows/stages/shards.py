@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from flows.configuration.engine import Engine
 from flows.configuration.parameters import Parameters
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import Stage, Store
@@ -28,13 +29,21 @@ def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage)
         {"max_length": max_length},
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
-        partial(format_arguments, parameters, corpus, vocabulary, max_length),
+        partial(
+            format_arguments,
+            parameters.engine,
+            parameters.corpus.workers,
+            corpus,
+            vocabulary,
+            max_length,
+        ),
         on_engine=is_far,
     )
 
 
 def format_arguments(
-    parameters: Parameters,
+    engine: Engine,
+    workers: int,
     corpus: Stage,
     vocabulary: Stage,
     max_length: int,
@@ -43,17 +52,16 @@ def format_arguments(
 ) -> list[str]:
     """Return the command line of the shards job on a corpus."""
     return [
-        *["--corpus", store.open_input(corpus, parameters.engine.is_far)],
-        *_format_packing(parameters, vocabulary, max_length, store, folder),
-        *parameters.engine.list_options(parameters.corpus.workers),
+        *["--corpus", store.open_input(corpus, engine.is_far)],
+        *_format_packing(engine.is_far, vocabulary, max_length, store, folder),
+        *engine.list_options(workers),
     ]
 
 
 def _format_packing(
-    parameters: Parameters, vocabulary: Stage, max_length: int, store: Store, folder: Path
+    is_far: bool, vocabulary: Stage, max_length: int, store: Store, folder: Path
 ) -> list[str]:
     """Return the options that say with which vocabulary, where to and how long."""
-    is_far = parameters.engine.is_far
     return [
         *["--vocabulary", open_vocabulary(store, vocabulary, is_far)],
         *["--output", store.open_output(folder, is_far)],
@@ -72,13 +80,13 @@ def build_dev_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) ->
         {"max_length": max_length, "sample_reviews": DEV_REVIEWS},
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
-        partial(format_dev_arguments, parameters, corpus, vocabulary, max_length),
+        partial(format_dev_arguments, parameters.engine.is_far, corpus, vocabulary, max_length),
         title="dev shards",
     )
 
 
 def format_dev_arguments(
-    parameters: Parameters,
+    is_far: bool,
     corpus: Stage,
     vocabulary: Stage,
     max_length: int,
@@ -87,7 +95,7 @@ def format_dev_arguments(
 ) -> list[str]:
     """Return the command line of the shards job on the first dev reviews of a corpus."""
     return [
-        *["--corpus", store.open_input(corpus, parameters.engine.is_far)],
+        *["--corpus", store.open_input(corpus, is_far)],
         *["--vocabulary", open_vocabulary(store, vocabulary), "--output", str(folder)],
         *["--max_length", str(max_length), "--split", "dev"],
         *["--sample_reviews", str(DEV_REVIEWS), "--direct_num_workers", "1"],
@@ -142,7 +150,9 @@ def build_general_shards_stage(
         "beam_jobs.shards_job",
         partial(
             format_general_arguments,
-            parameters,
+            parameters.engine,
+            parameters.corpus.workers,
+            max_length,
             read,
             kept_out,
             corpus,
@@ -154,7 +164,9 @@ def build_general_shards_stage(
 
 
 def format_general_arguments(
-    parameters: Parameters,
+    engine: Engine,
+    workers: int,
+    max_length: int,
     texts: Sequence[KnownFile],
     withheld: Sequence[KnownFile],
     corpus: Stage,
@@ -163,13 +175,13 @@ def format_general_arguments(
     folder: Path,
 ) -> list[str]:
     """Return the command line of the shards job on text that is not reviews."""
-    is_far = parameters.engine.is_far
+    is_far = engine.is_far
     kept_out = locate_files(withheld, store, WITHHOLD)
     return [
         *["--general-text", *locate_files(texts, store, "general_text")],
         *["--punkt", f"{store.open_input(corpus, is_far)}/punkt.json"],
-        *_format_packing(parameters, vocabulary, find_length(parameters), store, folder),
+        *_format_packing(is_far, vocabulary, max_length, store, folder),
         *(["--withhold", *kept_out] if kept_out else []),
         *["--withhold-corpus", store.open_input(corpus, is_far)],
-        *parameters.engine.list_options(parameters.corpus.workers),
+        *engine.list_options(workers),
     ]

@@ -37,6 +37,8 @@ class DeploymentSpec:
     """Event that starts it too; empty: none."""
     event_parameters: dict[str, str] = field(default_factory=dict)
     """Names in the event's payload by parameter; a parameter it does not name is empty."""
+    after_flow: str = ""
+    """Flow at the end of whose runs it starts too; empty: none."""
 
     @property
     def triggers(self) -> list[dict[str, Any]]:
@@ -44,21 +46,32 @@ class DeploymentSpec:
 
         The kind of template is named: of a bare one Prefect makes JSON.
         """
-        if not self.event:
-            return []
-        parameters = {
-            name: {"__prefect_kind": "jinja", "template": f"{{{{ event.payload.{key} or '' }}}}"}
-            for name, key in self.event_parameters.items()
-        }
-        return [
-            {
-                "name": f"{self.name} on {self.event}",
-                "enabled": True,
-                "match": {},
-                "expect": [self.event],
-                "parameters": parameters,
+        found: list[dict[str, Any]] = []
+        if self.event:
+            parameters = {
+                name: {
+                    "__prefect_kind": "jinja",
+                    "template": f"{{{{ event.payload.{key} or '' }}}}",
+                }
+                for name, key in self.event_parameters.items()
             }
-        ]
+            name = f"{self.name} on {self.event}"
+            found.append({"name": name, "match": {}, "expect": [self.event]})
+            found[-1]["parameters"] = parameters
+        if self.after_flow:
+            states = ("Completed", "Failed", "Crashed", "Cancelled")
+            found.append(
+                {
+                    "name": f"{self.name} after {self.after_flow}",
+                    "match": {"prefect.resource.id": "prefect.flow-run.*"},
+                    "match_related": {
+                        "prefect.resource.role": "flow",
+                        "prefect.resource.name": self.after_flow,
+                    },
+                    "expect": [f"prefect.flow-run.{state}" for state in states],
+                }
+            )
+        return [{**trigger, "enabled": True} for trigger in found]
 
 
 WAITING = "flows"
@@ -114,6 +127,7 @@ DEPLOYMENTS = (
         cron="*/15 * * * *",
         event=DUMP_EVENT,
         event_parameters={"announced": "dump"},
+        after_flow="add-dump",
     ),
     DeploymentSpec(
         "score",

@@ -1,5 +1,5 @@
 """Dumps that arrive: an event by HTTP names one and has the watcher look; each is added to the
-model before it.
+model before it, once that is made.
 """
 
 import json
@@ -65,10 +65,9 @@ def runs_of(served, flow):
 
 
 def started_by_an_event(served):
-    """The looks of the watcher that no schedule asked for."""
-    return {
-        str(run.id) for run in runs_of(served, "watch-dumps") if run.created_by.type == "AUTOMATION"
-    }
+    """The looks of the watcher that were told of a dump."""
+    looks = runs_of(served, "watch-dumps")
+    return {str(run.id) for run in looks if run.parameters.get("announced")}
 
 
 def test_an_event_has_the_watcher_look_and_dumps_that_arrive_together_chain(served):

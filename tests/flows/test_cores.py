@@ -5,10 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from flows.run_stage import OrderMaker
 from flows.runner.cores import ONE_THREAD, give_threads
-from flows.runner.pools.maker import PoolStageMaker
-from flows.runner.pools.order import Order
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.stage_runner import StageRunner
 from flows.runner.store import Store
@@ -78,15 +75,6 @@ def test_a_worker_of_a_pool_gives_the_threads_of_the_order(tmp_path, prefect_hom
     from prefect import flow
 
     store = Store(tmp_path / "store")
-    with OrderMaker(store) as maker:
-        flow(lambda: maker.make(Order([cell], 2)))()
+    runner = StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db"))
+    flow(lambda: PrefectStageMaker(runner).make_chains([cell], 1))()
     assert read_threads_of_jobs(store, cell) == ["1", "1"]
-
-
-def test_the_cores_are_divided_before_a_run_is_divided_among_pools(tmp_path, monkeypatch, cell):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    given = []
-    monkeypatch.setattr(PoolStageMaker, "make_chains", lambda self, chains, _: given.extend(chains))
-    runner = StageRunner(Store(tmp_path / "store"), [], Tracking(f"sqlite:///{tmp_path}/m.db"))
-    PoolStageMaker(runner, "accelerator").make_side_by_side([cell], 2)
-    assert [stage.environment["OMP_NUM_THREADS"] for chain in given for stage in chain] == ["2"] * 2

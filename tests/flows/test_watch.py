@@ -1,29 +1,33 @@
-"""One run for each new dump, once, whatever happens to the watchers."""
+"""One run for each new dump, once, however many watchers look."""
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.states import Completed, Failed
 from pydantic import ValidationError
 
 from beam_jobs.job.errors import UserError
+from flows import add_dump
 from flows.configuration.comparison import Finetuning, Promotion
 from flows.configuration.dump import Reading
 from flows.configuration.parameters import (
+    Addition,
     AdditionTemplate,
     Increment,
     Pretraining,
     RunTemplate,
 )
+from flows.runner.stage_runner import Plan
 from flows.runner.store import Store
-from flows.watch import NotStarted, Watch, list_notes, look_for_dumps
+from flows.watch import NotStarted, Watch, look_for_dumps
+from tests.beam_jobs.dumps import review
 from tests.flows.dumps.test_arrivals import LONG_AGO, dump
-from tests.flows.made import made_run
+from tests.flows.made import made_run, publish
 
 
 @pytest.fixture
@@ -41,9 +45,6 @@ def store(tmp_path, prefect_home):
 
 def runs(store):
     """The runs that were started for dumps of this store, in the order of their creation."""
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter
-
     started = FlowRunFilter(tags={"all_": ["new-dump"]})
     with get_client(sync_client=True) as client:
         found = client.read_flow_runs(flow_run_filter=started, limit=200)
@@ -77,62 +78,54 @@ def test_an_announced_dump_that_lies_in_the_store_starts_its_run_with_the_first_
     assert paths(runs(store)) == ["a.json"]
 
 
-def test_watchers_that_cannot_see_each_other_start_one_run_for_each(store):
-    """Their notes are lost in between, as on machines that share no file system."""
-    dump(store.root / "inbox" / "a.json")
-    for _ in range(2):
-        look_for_dumps(store, Watch())
-        [note] = (store.root / "arrivals").glob("*.json")
-        note.unlink()
-    assert paths(runs(store)) == ["a.json"]
-
-
-DIES = """
-import os, signal, sys
-import prefect.deployments as deployments
-from flows.runner.store import Store
-from flows.watch import Watch, look_for_dumps
-start = deployments.run_deployment
-def dying(*given, **named):
-    if sys.argv[2] == "after":
-        start(*given, **named)
-    os.kill(os.getpid(), signal.SIGKILL)
-deployments.run_deployment = dying
-look_for_dumps(Store(sys.argv[1]), Watch())
-"""
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_watcher_killed_between_seeing_and_starting(store, moment):
-    """Or between starting and noting it: the next look starts what was left, once, and in the same
-    order.
-    """
-    dump(store.root / "inbox" / "b.json")
-    killed = subprocess.run([sys.executable, "-c", DIES, str(store.root), moment])
-    assert killed.returncode == -signal.SIGKILL
-    assert [note for note in list_notes(store) if "flow_run" in note] == []
-    assert len(runs(store)) == (moment == "after")
-    dump(store.root / "inbox" / "a.json", changed=LONG_AGO - 1)
-    look_for_dumps(store, Watch())
-    assert paths(runs(store)) == ["b.json", "a.json"]
-    assert [str(run.id) for run in runs(store)] == [note["flow_run"] for note in list_notes(store)]
-
-
-def test_dumps_that_are_added_chain_in_the_order_of_their_arrival(store):
+def test_dumps_are_added_in_the_order_of_their_arrival_each_after_the_one_before(store):
     encoder = made_run(store.root)
     added = Watch(each="added")
     dump(store.root / "inbox" / "b.json", "{1}", LONG_AGO + 2)
     dump(store.root / "inbox" / "c.json", "{2}", LONG_AGO + 1)
     look_for_dumps(store, added)
+    assert paths(runs(store)) == ["c.json"]
     dump(store.root / "inbox" / "a.json", "{3}", LONG_AGO)
-    look_for_dumps(store, added)
-    found = runs(store)
-    assert paths(found) == ["c.json", "b.json", "a.json"]
-    assert {run.flow_id for run in found} == {found[0].flow_id}
-    bases = [run.parameters["increment"]["base"] for run in found]
-    assert bases[0] == encoder
-    assert bases[1:] == [note["makes"] for note in list_notes(store)][:2]
-    assert len(set(bases)) == 3
+    assert look_for_dumps(store, added) == [], "one is still to be made"
+    for state in (Failed(), Completed()):
+        end_runs(store, state)
+        look_for_dumps(store, added)
+        assert look_for_dumps(store, added) == []
+    assert paths(runs(store)) == ["c.json", "a.json", "b.json"]
+    bases = {run.parameters["increment"]["base"] for run in runs(store)}
+    assert bases == {encoder}, "none of them has made a model"
+
+
+def test_a_named_base_is_the_first_of_a_chain(store, tmp_path):
+    encoder = made_run(store.root)
+    form = AdditionTemplate(increment=Increment(base=encoder))
+    dump(store.root / "inbox" / "a.json", "{1}")
+    look_for_dumps(store, Watch(each="added"), addition=form)
+    [first] = runs(store)
+    assert first.parameters["increment"]["base"] == encoder
+    model = publish_addition(store, first)
+    end_runs(store, Completed())
+    made_run(store.root, "pretraining.seed=9")  # a newer model, of another chain
+    dump(store.root / "inbox" / "b.json", "{2}", LONG_AGO + 1)
+    look_for_dumps(store, Watch(each="added"), addition=form)
+    assert runs(store)[1].parameters["increment"]["base"] == model
+
+
+def end_runs(store, state):
+    with get_client(sync_client=True) as client:
+        for run in runs(store):
+            client.set_flow_run_state(run.id, state, force=True)
+
+
+def publish_addition(store, run):
+    """Publish what an addition makes, up to its model, and return that one's fingerprint."""
+    plan = Plan(store)
+    add_dump.graph(add_dump.prepare_addition(Addition(**run.parameters), plan), plan)
+    for stage, _ in plan.stages:
+        publish(store, stage)
+        if stage.name == "pretraining":
+            break
+    return stage.fingerprint
 
 
 def test_two_stores_on_one_server_each_have_their_run(store, tmp_path):
@@ -143,21 +136,13 @@ def test_two_stores_on_one_server_each_have_their_run(store, tmp_path):
     assert [paths(runs(one)) for one in (store, other)] == [["a.json"], ["a.json"]]
 
 
-def test_a_note_that_cannot_be_started_keeps_no_other_waiting(store):
-    bad = {
-        "path": "/bad.json",
-        "key": "bad",
-        "number": 1,
-        "deployment": "no-such/deployment",
-        "parameters": {},
-    }
-    (store.root / "arrivals").mkdir(parents=True)
-    (store.root / "arrivals" / "bad.json").write_text(json.dumps(bad))
-    dump(store.root / "inbox" / "a.json")
-    for _ in range(2):
-        with pytest.raises(NotStarted, match=r"1 runs could not be started.*/bad\.json: "):
-            look_for_dumps(store, Watch())
-    assert paths(runs(store)) == ["a.json"]
+def test_a_dump_whose_run_cannot_be_started_keeps_no_other_waiting(store):
+    first = dump(store.root / "inbox" / "a.json", json.dumps(review(1)))
+    dump(store.root / "inbox" / "b.json", "{1}")
+    made_run(store.root, dump=first)
+    with pytest.raises(NotStarted, match=r"1 runs could not .*a\.json: .*began with this dump"):
+        look_for_dumps(store, Watch(each="added"))
+    assert paths(runs(store)) == ["b.json"]
 
 
 def test_a_look_tells_of_its_places_at_the_end(store, heard):
@@ -182,7 +167,10 @@ def test_without_a_model_to_add_to_nothing_is_started(store):
     with pytest.raises(NotStarted, match=r"increment\.base: last is no model in"):
         look_for_dumps(store, Watch(each="added"))
     assert runs(store) == []
-    assert list_notes(store) == []
+    encoder = made_run(store.root)
+    look_for_dumps(store, Watch(each="added"))
+    [run] = runs(store)
+    assert run.parameters["increment"]["base"] == encoder
 
 
 def test_runs_are_started_with_the_settings_of_the_form(store):

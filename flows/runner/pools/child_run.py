@@ -1,34 +1,36 @@
 """Has a worker of a pool make stages: starts a run of the deployment `run-stage-POOL`, a subflow of
-the task that calls, and waits for it. Where the same pool makes what comes next, that run stays and
-takes further orders: a process of its own for each stage would cost seconds.
+the task that calls, and waits for it. A run whose worker is lost is Crashed by Prefect; then the
+task that called is tried again (flows/runner/prefect_tasks.py), in a new run.
 """
 
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import WorkerStatus
 from prefect.context import TaskRunContext
 from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 from prefect.states import Cancelling, Crashed
 
 from beam_jobs.job.errors import NETWORK_ERRORS, TransientError, UserError
-from flows.runner.pools.messages import choose_pause, has_answer, post_order
-from flows.runner.pools.order import Order, remove_order, write_order
-from flows.runner.pools.worker_watch import WorkerWatch
+from flows.runner.pools.order import Order
 from flows.runner.processes import JobFailed, refuse_when_ending
 from flows.runner.run_log import find_run_logger
-from flows.runner.store import Store
 
-LOSSES = 10
-"""So many workers in turn may be lost with an order before that is a failure, tried again later."""
+PAUSE_SECONDS = 1.0
+"""Between two questions to the server, each of which costs it 22 ms of CPU."""
+QUEUE_SECONDS = 60.0
+"""After which a run's log says that no worker has taken what it waits for."""
+PENDING_SECONDS = 180.0
+"""From a worker's word that it takes a run to the run's own; from then on it has heartbeats."""
 
 
 class PoolRunFailed(JobFailed):
@@ -44,68 +46,43 @@ def name_deployment(pool: str) -> str:
     return f"run-stage/run-stage-{pool}"
 
 
-@dataclass
-class WorkerRun:
-    """A worker's run that makes stages of this run, and the number of its last order."""
+def check_pool(pool: str) -> None:
+    """Raise UserError if a pool is not there, cannot make stages, or has no worker that lives."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_work_pool(pool)
+            client.read_deployment_by_name(name_deployment(pool))
+        except ObjectNotFound:
+            raise UserError(
+                f"engine.placement=pools: the Prefect server at {client.api_url} knows no pool "
+                f"{pool} that makes stages: tell it of ours (sh deploy/deployments.sh)"
+            ) from None
+        workers = client.read_workers_for_work_pool(pool)
+    if not any(worker.status == WorkerStatus.ONLINE for worker in workers):
+        raise UserError(
+            f"engine.placement=pools: no worker of the pool {pool} is alive: start one "
+            f"(prefect worker start --type process --pool {pool})"
+        )
 
-    id: UUID
-    number: int = 1
 
-
-def make_in_pool(store: Store, pool: str, order: Order, staying: dict[str, WorkerRun]) -> None:
-    """Return once a worker of the pool has made what the order says; one that is lost is replaced.
-
-    `staying` are the workers' runs, by pool, that wait for another order.
-    """
+def make_in_pool(pool: str, order: Order) -> None:
+    """Return once a worker of the pool has made what the order says; raise what it failed of."""
     task = TaskRunContext.get()
     attempt = task.task_run.run_count if task else 0
-    first = order.stages[0].fingerprint if order.chains else "check"
-    name = f"{flow_run.id}-{flow_run.run_count}-{pool}-{first}-{attempt}"
-    write_order(store, name, order)
-    try:
-        worker = staying.pop(pool, None)
-        if not worker or not has_made_another(worker, name, pool, order):
-            worker = make_in_new_run(store, name, pool, order)
-        if order.stays:
-            staying[pool] = worker
-    finally:
-        with suppress(OSError, TransientError):
-            remove_order(store, name)
-
-
-def make_in_new_run(store: Store, name: str, pool: str, order: Order) -> WorkerRun:
-    """Return the worker's run that has made an order. Where one is lost, another is started at
-    once, for whichever worker is free: the store has what the lost one made.
-    """
-    for losses in range(LOSSES + 1):
-        worker = start_run(store, name, losses, pool, order)
-        if wait_for_run(worker, pool, order):
-            return worker
-    raise TransientError(f"{order.title}: {losses + 1} workers of the pool {pool} were lost")
-
-
-def start_run(store: Store, name: str, losses: int, pool: str, order: Order) -> WorkerRun:
-    """Start a run that a worker of the pool takes."""
+    name = order.make[0] if order.make else "check"
     run: Any = run_deployment(
         name_deployment(pool),
-        parameters={"order": name, "title": order.title, "store": store.address},
-        idempotency_key=f"{name}-{losses}",  # a request that is sent twice starts one run
+        parameters=order.model_dump(mode="json", exclude_defaults=True),
+        # a request that is sent twice starts one run
+        idempotency_key=f"{flow_run.id}-{flow_run.run_count}-{pool}-{name}-{attempt}",
         timeout=0,
         as_subflow=True,
     )
     find_run_logger().info("%s: a worker of the pool %s makes it", order.title, pool)
-    return WorkerRun(run.id)
-
-
-def has_made_another(worker: WorkerRun, name: str, pool: str, order: Order) -> bool:
-    """Return whether a worker's run that stayed has made this order too; it may have ended when the
-    order came.
-    """
-    worker.number += 1
-    with cancel_on_error(worker.id), get_client(sync_client=True) as client:
-        post_order(client, worker.id, worker.number, name)
-    find_run_logger().info("%s: the same worker of the pool %s makes it", order.title, pool)
-    return wait_for_run(worker, pool, order)
+    with cancel_on_error(run.id):
+        state = wait_for_run(run.id, pool, order.title)
+    if not state.is_completed():
+        raise_failure(state, pool, order.title)
 
 
 @contextmanager
@@ -121,41 +98,27 @@ def cancel_on_error(run: UUID) -> Iterator[None]:
         raise
 
 
-def wait_for_run(worker: WorkerRun, pool: str, order: Order) -> bool:
-    """Return whether a worker's run has made its last order; it has not where it was over before,
-    or was lost. Raise what it failed of.
-    """
-    watch, began = WorkerWatch(pool, order.title), time.monotonic()
-    with cancel_on_error(worker.id), get_client(sync_client=True) as client:
+def wait_for_run(run: UUID, pool: str, title: str) -> Any:
+    """Return the last state of a run. One that a worker took and never began is Crashed."""
+    queued, pending = time.monotonic(), 0.0
+    with get_client(sync_client=True) as client:
         while True:
             refuse_when_ending()
             try:
-                if (is_made := look_at_run(client, worker, pool, order, watch)) is not None:
-                    return is_made
+                state: Any = client.read_flow_run(run).state
+                if state.is_final():
+                    return state
+                now = time.monotonic()
+                if state.is_scheduled() and now - queued > QUEUE_SECONDS:
+                    find_run_logger().warning("%s: no worker of the pool %s is free", title, pool)
+                    queued = now + 3600.0  # told once an hour
+                pending = (pending or now) if state.is_pending() else 0.0
+                if pending and now - pending > PENDING_SECONDS:
+                    lost: Any = Crashed(message="the worker that took it never began it")
+                    client.set_flow_run_state(run, lost, force=True)
             except httpx.HTTPError as away:  # that stops no worker
                 find_run_logger().warning("the Prefect server does not answer: %s", away)
-            time.sleep(choose_pause(time.monotonic() - began))
-
-
-def look_at_run(
-    client: Any, worker: WorkerRun, pool: str, order: Order, watch: WorkerWatch
-) -> bool | None:
-    """Return what `wait_for_run` does, or None while it is not known yet."""
-    run = client.read_flow_run(worker.id)
-    if (order.stays or run.state.is_completed()) and has_answer(client, worker.id, worker.number):
-        return True
-    if run.state.is_completed():
-        return worker.number == 1
-    if run.state.is_crashed() and run.start_time:
-        loss = f"its worker of the pool {pool} was lost: {run.state.message}"
-    elif run.state.is_final():
-        raise_failure(run.state, pool, order.title)
-    elif loss := watch.find_loss(client, run):
-        client.set_flow_run_state(worker.id, Crashed(message=loss), force=True)
-    if not loss:
-        return None
-    find_run_logger().warning("%s: %s; another one makes it", order.title, loss)
-    return False
+            time.sleep(PAUSE_SECONDS)
 
 
 def raise_failure(state: Any, pool: str, title: str) -> NoReturn:

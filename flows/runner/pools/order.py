@@ -1,107 +1,184 @@
-"""An order: the stages that a run has a worker of another pool make. It lies in the store while
-that worker needs it, which also shows that both see the same store.
+"""An order: the stages that a run has a worker of a pool make, as plain values.
+
+It is the form of the deployment that workers of a pool take (flows/run_stage.py). Each stage is
+known by its folder. The store tells the worker what a complete stage without a job is, as a dump;
+everything else is in the order. No code is sent, and none is named but that of the table in
+flows/runner/pools/functions.py.
 """
 
-import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from beam_jobs.job.errors import UserError
-from flows.runner.pools.stage_json import decode_stages, encode_stages
-from flows.runner.store import Stage, Store, read_code_version
+from flows.configuration.parameters import STORE
+from flows.configuration.sections import Section
+from flows.runner.pools.functions import FUNCTIONS, read_call, write_call
+from flows.runner.store import ExistingStage, Stage, Store, list_nothing, read_code_version
 
-FOLDER = "orders"
-"""Of the store."""
-Chains = Sequence[Sequence[Stage]]
-
-
-@dataclass(frozen=True)
-class Order:
-    """What is to be made, and what whoever makes it has to know of the run."""
-
-    chains: Chains = ()
-    """Each is made in its order; empty: only whether this host could make something."""
-    at_once: int = 1
-    """How many chains are made side by side."""
-    device: str = ""
-    """What it trains on; empty: nothing is trained."""
-    stays: bool = False
-    """Whether who makes it waits for another order."""
-    tags: dict[str, str] = field(default_factory=dict)
-    """Of the runs in MLflow."""
-    mlflow: str = ""
-    """Address of the MLflow server, as the run sees it."""
-    mlflow_run: str = ""
-    """The run of MLflow that the stages are nested in."""
-
-    @property
-    def stages(self) -> list[Stage]:
-        return [stage for chain in self.chains for stage in chain]
-
-    @property
-    def title(self) -> str:
-        """Return what it makes, in a few words."""
-        if not self.chains:
-            return "check"
-        more = f" and {len(self.chains) - 1} beside" if len(self.chains) > 1 else ""
-        return f"{self.stages[0].label}{more}"
+PATH = re.compile(r"[a-z]+(-[a-z]+)*/[0-9a-f]{16}")
+"""Of a stage's folder in a store."""
 
 
-def write_order(store: Store, name: str, order: Order) -> None:
-    """Put an order into the store; `remove_order` takes it out again."""
-    about = {
-        "code": read_code_version(),
-        "fingerprints": [stage.fingerprint for stage in order.stages],
-        "chains": [len(chain) for chain in order.chains],
-        **encode_stages(order.stages, store.root),
-        **{name: getattr(order, name) for name in PLAIN},
-    }
-    store.place.write(f"{FOLDER}/{name}/order.json", json.dumps(about).encode())
+class StageData(BaseModel):
+    """A stage (flows/runner/store.py) as plain values."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    inputs: dict[str, str]
+    """Folders by name."""
+    known: bool = False
+    """Whether the store tells the rest."""
+    version: int = 0
+    parameters: dict[str, Any] = {}
+    call: dict[str, Any] = {}
+    """The function that writes the job's command line, with its values; empty: nobody makes it."""
+    result: dict[str, Any] = {}
+    title: str = ""
+    environment: dict[
+        Literal["OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM"], str
+    ] = {}
+    written_last: Literal["", "metrics.json"] = ""
+    scratch: list[Literal["checkpoints"]] = []
+    tracked: bool = False
+    shared: bool = False
+    on_engine: bool = False
+    labels: dict[str, str] = {}
 
 
-PLAIN = ("at_once", "device", "stays", "tags", "mlflow", "mlflow_run")
-"""Fields that are JSON as they are."""
+PLAIN = ("version", "parameters", "result", "title", "environment", "written_last", "labels")
+FLAGS = ("tracked", "shared", "on_engine")
 
 
-def remove_order(store: Store, name: str) -> None:
-    store.place.remove(f"{FOLDER}/{name}")
+class Order(Section):
+    """What a worker of a pool is asked to make."""
+
+    title: str = Field(default="stage", description="What it makes")
+    make: list[str] = Field(
+        default=[], description="Folders of the stages to make, in order; runs fill this in"
+    )
+    stages: dict[str, StageData] = Field(
+        default={}, description="By folder: those stages, and what they are made of"
+    )
+    device: str = Field(default="", description="That must be there; empty: any will do")
+    code: dict[str, str] = Field(default={}, description="Version of the run that waits")
+    tags: dict[str, str] = Field(default={}, description="Of the runs in MLflow")
+    mlflow: str = Field(default="", description="Address of the run's MLflow server")
+    mlflow_run: str = Field(
+        default="", description="Run of MLflow that those of the stages are nested in"
+    )
+    store: str = STORE
 
 
-def read_order(store: Store, name: str) -> Order:
-    """Return an order; UserError where it is not in the store that this host sees, or where this
-    host's code would make something else.
+def write_order(chain: Sequence[Stage], store: Store, **more: Any) -> Order:
+    """Return the order to make stages one after the other; `more` are fields of it. Of no stage it
+    asks whether the host could make some.
     """
-    content = store.place.read(f"{FOLDER}/{name}/order.json")
-    if content is None:
-        raise UserError(
-            f"store {store.address}: this host does not see what the run wrote there: all need "
-            "the same bucket, or a folder that they share"
-        )
-    told = json.loads(content)
+    writer = _Writer(store)
+    return Order(
+        title=chain[0].label if chain else "check",
+        make=[writer.add(stage, is_made=True) for stage in chain],
+        stages=writer.stages,
+        code=read_code_version(),
+        store=store.address,
+        **more,
+    )
+
+
+class _Writer:
+    def __init__(self, store: Store):
+        self._store = store
+        self.stages: dict[str, StageData] = {}
+
+    def add(self, stage: Stage, is_made: bool = False) -> str:
+        """Return the folder of a stage, which is described once."""
+        if stage.path in self.stages and not is_made:
+            return stage.path
+        inputs = {name: self.add(one) for name, one in stage.inputs.items()}
+        if not stage.module and self._store.manifest(stage):
+            self.stages[stage.path] = StageData(inputs=inputs, known=True)
+            return stage.path
+        call = self.write(stage.arguments) if is_made else {}
+        plain: dict[str, Any] = {name: getattr(stage, name) for name in (*PLAIN, *FLAGS)}
+        plain["scratch"] = list(stage.scratch)
+        self.stages[stage.path] = StageData(inputs=inputs, call=call, **plain)
+        return stage.path
+
+    def write(self, value: Any) -> Any:
+        """Return a stage or a function inside of the values of another one."""
+        return self.add(value) if isinstance(value, Stage) else write_call(value, self)
+
+
+def read_order(order: Order, store: Store) -> list[Stage]:
+    """Return the stages to make; UserError where this host's code or its store is another one than
+    the run's.
+    """
+    here, there = read_code_version(), order.code
+    if {**there, **here} != {**here, **there}:
+        raise _describe_difference(order, "the run is of another version")
+    reader = _Reader(order, store)
     try:
-        stages = iter(decode_stages(told, store.root))
+        return [reader.find(path) for path in order.make]
     except ValidationError as unknown:
         first = unknown.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise describe_difference(told, f"{unknown.title}: {where}: {first['msg']}") from None
+        raise _describe_difference(order, f"{unknown.title}: {where}: {first['msg']}") from None
     except (KeyError, TypeError, ValueError) as unknown:
-        raise describe_difference(told, " ".join(str(unknown).split())) from None
-    chains = [[next(stages) for _ in range(length)] for length in told["chains"]]
-    order = Order(chains, **{name: told[name] for name in PLAIN})
-    for stage, fingerprint in zip(order.stages, told["fingerprints"], strict=True):
-        if stage.fingerprint != fingerprint:
-            raise describe_difference(
-                told, f"{stage.label} is {stage.fingerprint} here and {fingerprint} there"
+        raise _describe_difference(order, " ".join(str(unknown).split())) from None
+
+
+class _Reader:
+    def __init__(self, order: Order, store: Store):
+        self._order, self._store = order, store
+        self._found: dict[str, Stage] = {}
+
+    def find(self, path: str) -> Stage:
+        """Return the stage of a folder."""
+        if path not in self._found:
+            if not PATH.fullmatch(path):
+                raise ValueError(f"{path!r} is no folder of a stage")
+            self._found[path] = self._build(path, self._order.stages[path])
+        return self._found[path]
+
+    def _build(self, path: str, told: StageData) -> Stage:
+        name, _, fingerprint = path.partition("/")
+        inputs = {one: self.find(source) for one, source in told.inputs.items()}
+        if told.known:
+            manifest = self._store.read_manifest(name, fingerprint)
+            if manifest is None:
+                raise UserError(
+                    f"store {self._store.address}: this host does not see {path}, which the run "
+                    "wrote there: all need the same bucket, or a folder that they share"
+                )
+            parameters, result = manifest["parameters"], manifest["result"]
+            return ExistingStage(
+                name, manifest["version"], parameters, inputs, result=result, known=fingerprint
             )
-    return order
+        call, module = list_nothing, ""
+        if told.call:
+            call, module = self.read(told.call), FUNCTIONS[told.call["function"]].module
+        stage = Stage(
+            name,
+            inputs=inputs,
+            module=module,
+            arguments=call,
+            scratch=tuple(told.scratch),
+            **{field: getattr(told, field) for field in (*PLAIN, *FLAGS)},
+        )
+        if stage.path != path:
+            raise ValueError(f"{stage.label} is {stage.path} here and {path} there")
+        return stage
+
+    def read(self, told: Any) -> Any:
+        """Return a stage or a function inside of the values of another one."""
+        return self.find(told) if isinstance(told, str) else read_call(told, self)
 
 
-def describe_difference(told: dict[str, Any], what: str) -> UserError:
+def _describe_difference(order: Order, what: str) -> UserError:
     """Return the error of a host with other code than the run's."""
-    here, there = (" ".join(code.values()) for code in (read_code_version(), told["code"]))
+    here, there = (" ".join(code.values()) for code in (read_code_version(), order.code))
     return UserError(
         f"this worker's code ({here}) is not the run's ({there}): {what}; install the same version"
     )

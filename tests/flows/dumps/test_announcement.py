@@ -1,10 +1,13 @@
-"""`amazon-electra announce`: the server hears of a dump, or the user of a mistake."""
+"""`amazon-electra announce`: the watcher hears of a dump, or the user of a mistake."""
+
+from contextlib import suppress
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.exceptions import ObjectNotFound
 
 from flows.cli import main
-from flows.servers.settings import DUMP_EVENT
-from tests.patience import eventually
+from flows.dumps.announcement import WATCHER
 
 
 def announce(*words):
@@ -12,24 +15,25 @@ def announce(*words):
 
 
 def read_announced():
-    """The dumps that events at the server name."""
-    from prefect.client.orchestration import get_client
-
-    wanted = {"filter": {"event": {"name": [DUMP_EVENT]}}}
+    """The dumps that runs of the watcher are told of."""
     with get_client(sync_client=True) as client:
-        events = client._client.post("/events/filter", json=wanted).json()["events"]
-    return [event["payload"]["dump"] for event in events]
+        return {run.parameters.get("announced") for run in client.read_flow_runs(limit=200)}
 
 
-def test_the_server_hears_of_the_dump(prefect_home, tmp_path, monkeypatch, capsys):
+def test_the_watcher_hears_of_the_dump(prefect_home, tmp_path, monkeypatch, capsys):
+    from flows.watch import watch_dumps
+
     (tmp_path / "new.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
+    with get_client(sync_client=True) as client, suppress(ObjectNotFound):
+        client.delete_deployment(client.read_deployment_by_name(WATCHER).id)
+    assert announce("new.json", "--store", prefect_home) == 2
+    assert f"has no deployment {WATCHER}" in capsys.readouterr().err
+    watch_dumps.to_deployment(name=watch_dumps.name).apply()
     assert announce("new.json", "--store", prefect_home) == 0
     assert announce("s3://bucket/new.json", "--store", prefect_home) == 0
     assert f"the watcher looks for {tmp_path}/new.json" in capsys.readouterr().out
-    eventually(
-        lambda: {str(tmp_path / "new.json"), "s3://bucket/new.json"} <= set(read_announced())
-    )
+    assert {str(tmp_path / "new.json"), "s3://bucket/new.json"} <= read_announced()
 
 
 @pytest.mark.parametrize(

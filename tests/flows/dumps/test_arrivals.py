@@ -41,9 +41,9 @@ def test_what_is_still_being_written_is_left_alone(tmp_path):
     assert [os.path.basename(path) for path in first.left_alone] == ["growing.json"], (
         "it is seen for the first time"
     )
-    assert len(find_arrivals([str(tmp_path)], 1, now, first.sizes).whole) == 3
+    assert len(find_arrivals([str(tmp_path)], 1, now, first.seen).whole) == 3
     dump(tmp_path / "growing.json", text="{} {}", changed=now - 5)
-    assert len(find_arrivals([str(tmp_path)], 1, now, first.sizes).whole) == 2, (
+    assert len(find_arrivals([str(tmp_path)], 1, now, first.seen).whole) == 2, (
         "an upload that had stalled went on"
     )
 
@@ -57,6 +57,8 @@ def test_an_announced_dump_is_taken_at_once_and_no_other(tmp_path):
         found = find_arrivals([str(inbox)], 60, now, None, name)
         assert [arrival.path for arrival in found.whole] == [announced]
         assert (list(found.left_alone), found.not_taken) == ([other], "")
+        later = find_arrivals([str(inbox)], 60, now, found.seen)
+        assert [arrival.path for arrival in later.whole] == [announced], "it stays known as whole"
 
 
 def test_an_announced_object_is_known_by_its_address():
@@ -122,6 +124,16 @@ def test_what_lies_beside_dumps_is_left_alone_and_it_is_said_why(tmp_path):
         "ahead.json",
     }
     assert "in the future; set its time" in found.left_alone[ahead]
+
+
+def test_a_name_that_is_not_utf8_is_told_and_keeps_no_other_waiting(tmp_path):
+    other = dump(tmp_path / "a.json")
+    (tmp_path / os.fsdecode(b"caf\xe9.json")).write_text("{}")
+    found = find_arrivals([str(tmp_path)], 60, time.time())
+    assert [arrival.path for arrival in found.whole] == [other]
+    assert found.left_alone == {
+        f"{tmp_path}/caf\\xe9.json": "its name is not UTF-8, rename it",
+    }
 
 
 def test_a_link_is_what_it_leads_to(tmp_path):

@@ -16,16 +16,15 @@ from flows.configuration.dump import Dump
 from flows.configuration.parameters import Addition
 from flows.configuration.settings import fill_form, fill_parameters
 from flows.dumps import increments
-from flows.dumps.promises import Promise, write_promise
 from flows.partial_flows import encoder_graph
-from flows.runner.processes import JobFailed
-from flows.runner.stage_runner import Plan, StageRunner
+from flows.runner import stage_runner
+from flows.runner.stage_runner import StageRunner
 from flows.runner.store import Store
 from flows.stages import dump as dump_stage
 from model.tracking.metrics_log import read_metrics
 from model.tracking.mlflow_run import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
-from tests.flows.made import made_run
+from tests.flows.made import run_here
 
 REVIEWS = {"zebra": range(300), "apple": range(250, 400), "mango": range(350, 450)}
 """The numbers of the texts in each dump, in the order of arrival: 50 of apple's are zebra's, 50 of
@@ -72,8 +71,14 @@ def form_of(root, path, base):
 @pytest.fixture(scope="module")
 def turns(tmp_path_factory):
     """The store, the three dumps, and what was made of them in turn; each dump is gone before the
-    next arrives.
+    next arrives. The jobs run in this process.
     """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage_runner, "run_job", run_here)
+        yield make_turns(tmp_path_factory)
+
+
+def make_turns(tmp_path_factory):
     at = tmp_path_factory.mktemp("turns")
     make, kept = Making(at / "store"), {}
     (at / "kept").mkdir()
@@ -195,55 +200,6 @@ def test_a_dump_with_nothing_new_leaves_the_model_as_it_is(turns, tmp_path):
     assert increments.add_round(p, bases[-1], make) is bases[-1]
 
 
-def test_promised_additions_are_made_by_whoever_needs_them_and_unusable_dumps_are_left_out(
-    turns, tmp_path
-):
-    make, kept, bases = turns
-    (tmp_path / "garbage.json").write_text("no review at all\n" * 30)
-    arrived = [kept["apple"], tmp_path / "garbage.json", kept["mango"]]
-    ticket = bases[0].encoder.fingerprint
-    tickets = []
-    for path in arrived:
-        ticket = write_promise(make.store, form_of(make.store.root, path, ticket))
-        tickets.append(ticket)
-    made = increments.resolve_base(tickets[-1], make)
-    assert made.encoder.fingerprint == bases[-1].encoder.fingerprint
-    assert (
-        increments.resolve_base(tickets[1], make).encoder.fingerprint
-        == bases[1].encoder.fingerprint
-    )
-    assert Promise(make.store, tickets[0]).note["made"] == bases[1].encoder.fingerprint
-    form = form_of(make.store.root, arrived[1], bases[1].encoder.fingerprint)
-    with pytest.raises(UserError, match="its format is not known"):
-        increments.add_round(increments.inherit_settings(form, bases[1]), bases[1], make)
-
-
-def test_an_addition_whose_job_fails_keeps_no_other_waiting(tmp_path):
-    store = Store(tmp_path / "store")
-    encoder = made_run(store.root)
-    dump = write_lines(tmp_path / "new.json", [review(1)])
-    ticket = write_promise(store, form_of(store.root, dump, encoder))
-    started = []
-
-    class Failing(Plan):
-        transient = True
-
-        def __call__(self, stage):
-            if stage.name == "corpus":
-                started.append(stage)
-                raise JobFailed(
-                    "corpus", 1, "ZeroDivisionError: a bug", tmp_path / "log.txt", self.transient
-                )
-            return stage
-
-    with pytest.raises(JobFailed):
-        increments.resolve_base(ticket, Failing(store))
-    Failing.transient = False
-    for _ in range(2):
-        assert increments.resolve_base(ticket, Failing(store)).encoder.fingerprint == encoder
-    assert len(started) == 2, "what failed for good is not tried again"
-
-
 def test_a_base_by_its_name(turns):
     make, kept, bases = turns
     store, encoders = make.store, [base.encoder.fingerprint for base in bases]
@@ -256,6 +212,7 @@ def test_a_base_by_its_name(turns):
     assert named("last", other) == encoders[-1]
     assert named(encoders[1][:9], other) == encoders[1]
     assert named("champion", other, champion=encoders[0]) == encoders[0]
+    assert increments.find_newest_model(store, encoders[0]) == encoders[-1]
     assert named("last", kept["mango"]) == encoders[1], "the same request again means the same base"
     assert named(encoders[-1], kept["apple"]) == encoders[0]
     later = store.folder(bases[-1].rounds[-1].corpus) / "manifest.json"

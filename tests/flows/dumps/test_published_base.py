@@ -8,7 +8,7 @@ from beam_jobs.job.errors import UserError
 from flows import add_dump
 from flows.configuration.parameters import Addition
 from flows.configuration.settings import fill_form
-from flows.runner.pools.stage_json import decode_stages, encode_stages
+from flows.runner.pools.order import read_order, write_order
 from flows.runner.stage_runner import Plan
 from tests.flows.made import RESULTS, publish
 
@@ -104,7 +104,7 @@ def test_an_adapted_encoder_is_gone_on_with_at_its_trunks_rate_and_probed(
     assert read_sets(words)["warmup"] == "0.1"
     labelled = stages["corpus"]
     assert training.inputs["corpus"].fingerprint == labelled.fingerprint, "the first dump's"
-    [crossed] = decode_stages(encode_stages([training], store.root), store.root)
+    [crossed] = read_order(write_order([training], store), store)
     assert crossed.arguments(store, tmp_path) == words, "on another host too"
     assert words[words.index("--probe") + 1] == str(store.folder(labelled))
 

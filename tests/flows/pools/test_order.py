@@ -1,20 +1,39 @@
 """What a worker of a pool is told, and what it refuses, in one line."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from beam_jobs.job.errors import UserError
+from flows.configuration.settings import fill_parameters
+from flows.domain_adaptation import graph
 from flows.run_stage import check_sources
-from flows.runner.pools.order import FOLDER, Order, read_order, remove_order, write_order
+from flows.runner.cores import ONE_THREAD
+from flows.runner.pools.order import Order, read_order, write_order
+from flows.runner.stage_runner import Plan
 from flows.runner.store import Stage, Store
 from flows.stages import dump
 from flows.stages.external import build_external_stage
-from tests.flows.pools.test_stage_json import plan
+
+HERE = {"dump", "origin", "report"}
+"""Stages that no other host makes."""
 
 
-@pytest.fixture
-def order(tmp_path):
-    [corpus, words, *_] = plan(tmp_path / "store")
-    return Order([[corpus], [words]], 2, "cpu", True, {"tag": "x"}, "http://127.0.0.1:1", "id")
+def plan(store, *settings):
+    """The stages of a run that other hosts make; the dump is complete."""
+    parameters = fill_parameters(settings, dump={"paths": ["sample:50"]}, store=str(store))
+    found = Plan(Store(store))
+    graph(parameters, found)
+    for stage, _ in found.stages:
+        if stage.name == "dump":
+            found.store.publish(stage, stage.result)
+    return [stage for stage, _ in found.stages if stage.name not in HERE]
+
+
+def send(chain, here):
+    """The order as Prefect passes it on."""
+    return json.loads(write_order(chain, here).model_dump_json(exclude_defaults=True))
 
 
 @pytest.fixture
@@ -22,46 +41,92 @@ def store(tmp_path):
     return Store(tmp_path / "store")
 
 
-def change(store, name, old, new):
-    file = store.root / FOLDER / name / "order.json"
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
+def test_every_stage_keeps_its_fingerprint_and_its_command_line(store):
+    stages = plan(store.root, "pretraining.steps=5")
+    for one in stages:
+        told = send([one], store)
+        [other] = read_order(Order(**told), store)
+        assert (other.fingerprint, other.module) == (one.fingerprint, one.module)
+        assert len(json.dumps(told)) < 10_000, "Prefect takes half a megabyte"
+        looked = ("label", "tracked", "environment", "scratch", "written_last", "labels")
+        assert [getattr(other, name) for name in looked] == [getattr(one, name) for name in looked]
+        if one.name != "finetuning":  # it looks into the folder of shards, which is not made here
+            words = one.arguments(store, store.folder(one))
+            assert other.arguments(store, store.folder(other)) == words
+    chain = [stage for stage in stages if stage.label.startswith("pre-trained · stars · seed 0")]
+    crossed = read_order(Order(**send(chain, store)), store)
+    assert [one.fingerprint for one in crossed] == [one.fingerprint for one in chain]
 
 
-def test_an_order_is_read_as_it_was_written_and_leaves_nothing(store, order):
-    write_order(store, "one", order)
-    told = read_order(store, "one")
-    assert [s.fingerprint for s in told.stages] == [s.fingerprint for s in order.stages]
-    assert [len(chain) for chain in told.chains] == [1, 1]
-    assert (told.at_once, told.device, told.stays, told.tags, told.mlflow, told.mlflow_run) == (
-        (2, "cpu", True, {"tag": "x"}, "http://127.0.0.1:1", "id")
+def test_a_published_start_crosses_with_its_generator_and_general_text(
+    list_stages, encoder, tmp_path
+):
+    (tmp_path / "general.txt").write_text("An encyclopaedia.\n")
+    start = [f"pretraining.{name}={encoder}" for name in ("start_from", "start_generator_from")]
+    store, stages = list_stages(*start, f"pretraining.general_text={tmp_path / 'general.txt'}")
+    for one in (stages["general-text shards"], stages["pre-training"]):
+        [other] = read_order(Order(**send([one], store)), store)
+        assert one.fingerprint == other.fingerprint
+        folder = store.folder(one)
+        assert other.arguments(store, folder) == one.arguments(store, folder)
+
+
+def test_a_worker_gives_jobs_the_threads_of_the_run(store):
+    cell = next(stage for stage in plan(store.root) if stage.name == "finetuning")
+    [other] = read_order(
+        Order(**send([replace(cell, environment=ONE_THREAD | {"OMP_NUM_THREADS": "7"})], store)),
+        store,
     )
-    assert told.title == "corpus and 1 beside"
-    remove_order(store, "one")
-    assert list((store.root / FOLDER).iterdir()) == []
+    assert other.environment["OMP_NUM_THREADS"] == "7"
 
 
-def test_a_host_with_another_store_says_so(tmp_path, store, order):
-    write_order(store, "one", order)
-    other = Store(tmp_path / "other")
-    with pytest.raises(UserError, match=r"other: this host does not see what the run wrote there"):
-        read_order(other, "one")
+def test_a_host_with_another_store_says_so(tmp_path, store):
+    [corpus, *_] = plan(store.root)
+    with pytest.raises(UserError, match=r"other: this host does not see dump/\w+, which the run"):
+        read_order(Order(**send([corpus], store)), Store(tmp_path / "other"))
+
+
+def change(told, old, new):
+    text = json.dumps(told)
+    assert old in text
+    return Order(**json.loads(text.replace(old, new)))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "why"),
     [
-        ('"version": 7', '"version": 8', "corpus is [0-9a-f]{16} here and [0-9a-f]{16} there"),
+        ('"version": 7', '"version": 8', "corpus is corpus/[0-9a-f]{16} here and corpus/"),
         ('"near_duplicates": 0.0', '"near_copies": 0.0', "near_copies"),
-        ("corpus:format_arguments", "corpus:format_later", "no flows.stages.corpus:format_later"),
+        ('"function": "corpus"', '"function": "corpus-later"', "no function corpus-later"),
+        ('"function": "corpus"', '"function": "os.system"', "no function os.system"),
+        ('"corpus/', '"../corpus/', "no folder of a stage"),
+        ('"version": "', '"version": "1', "the run is of another version"),
     ],
 )
-def test_a_host_with_other_code_says_so_before_it_makes_anything(store, order, old, new, told):
-    write_order(store, "one", order)
-    change(store, "one", old, new)
-    with pytest.raises(UserError, match=rf"^this worker's code \(.*\) is not the run's .*{told}"):
-        read_order(store, "one")
+def test_a_host_with_other_code_says_so_before_it_makes_anything(store, old, new, why):
+    [corpus, *_] = plan(store.root, "corpus.seed=3")
+    told = send([corpus], store)
+    told["stages"][corpus.path]["call"]["values"]["chosen"]["near_duplicates"] = 0.0
+    order = change(told, old, new)
+    with pytest.raises(UserError, match=rf"^this worker's code \(.*\) is not the run's .*{why}"):
+        read_order(order, store)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("environment", {"LD_PRELOAD": "x.so"}), ("scratch", [".."]), ("module", "os")],
+)
+def test_an_order_holds_nothing_else(store, field, value):
+    [corpus, *_] = plan(store.root)
+    told = send([corpus], store)
+    told["stages"][corpus.path][field] = value
+    with pytest.raises(ValueError, match=field):
+        Order(**told)
+
+
+def test_a_function_that_is_not_in_the_table_is_sent_to_nobody(store):
+    with pytest.raises(AttributeError):
+        write_order([Stage("corpus", 1, {}, arguments=lambda store, folder: [])], store)
 
 
 def test_a_sample_is_written_again_on_the_other_host_and_other_files_are_told(tmp_path, store):
@@ -70,17 +135,19 @@ def test_a_sample_is_written_again_on_the_other_host_and_other_files_are_told(tm
     [path] = (store.root / "samples").iterdir()
     whole = path.read_bytes()
     path.unlink()
-    dump.check_copies(reviews, store)
-    assert path.read_bytes() == whole
+    other = Store(tmp_path / "other")
+    [there] = dump.locate_dump(reviews, other)
+    assert there == str(other.root / "samples" / path.name)
     path.write_bytes(whole[:-1])
     with pytest.raises(UserError, match="is another file on this host"):
-        dump.check_copies(reviews, store)
+        dump.locate_dump(reviews, store)
     file = tmp_path / "reviews.json"
     file.write_text('{"reviewText": "good", "overall": 5}')
     reviews = dump.build_dump_stage(dump.Dump(paths=[str(file)]), store)
+    assert dump.locate_dump(reviews, store) == [str(file)]
     file.unlink()
     with pytest.raises(UserError, match=r"reviews\.json is not on this host; put it into s3://"):
-        dump.check_copies(reviews, store)
+        dump.locate_dump(reviews, store)
 
 
 def test_files_that_texts_are_withheld_for_are_the_same_on_the_other_host(tmp_path, store):
@@ -110,3 +177,14 @@ def test_what_a_study_takes_from_elsewhere_is_the_same_on_the_other_host(tmp_pat
     folder.rmdir()
     with pytest.raises(UserError, match=r"task is not on this host; put it into a folder that all"):
         check_sources(cell, store)
+
+
+@pytest.mark.usefixtures("prefect_home")
+def test_a_worker_finds_what_is_complete_and_refuses_what_no_run_asked_for(store):
+    from flows.run_stage import run_stage
+
+    [corpus, *_] = plan(store.root)
+    store.publish(corpus, {"read": 50})
+    assert run_stage(**send([corpus], store)) == [corpus.path]
+    with pytest.raises(UserError, match="runs start it"):
+        run_stage(store=str(store.root))

@@ -3,7 +3,6 @@ labels after few steps. Its jobs are the real ones, run within this process, whi
 starts.
 """
 
-import importlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.runner import stage_runner
 from flows.runner.pools.maker import choose_pool
-from flows.runner.pools.stage_json import decode_stages, encode_stages
-from flows.runner.processes import FinishedJob
+from flows.runner.pools.order import Order, read_order, write_order
 from flows.runner.stage_runner import Plan, StageRunner
 from flows.runner.store import Stage, Store
 from flows.studies.study_reading import (
@@ -30,6 +28,7 @@ from flows.studies.study_reading import (
 from flows.study import build_study_graph
 from model.evaluation import latency
 from model.tracking.mlflow_run import Tracking
+from tests.flows.made import run_here
 from tests.flows.studies.loaded import write_study_data
 from tests.model.encoders.checkpoints import write_checkpoint
 
@@ -75,16 +74,10 @@ class Maker(Plan):
     def _cross(self, chain: Sequence[Stage]) -> list[Stage]:
         if not choose_pool(chain[0], "accelerator"):
             return list(chain)
-        told = json.dumps(encode_stages(list(chain), self.store.root))
-        crossed = decode_stages(json.loads(told), self.store.root)
+        told = write_order(chain, self.store).model_dump_json(exclude_defaults=True)
+        crossed = read_order(Order(**json.loads(told)), self.store)
         assert [one.fingerprint for one in crossed] == [one.fingerprint for one in chain]
         return crossed
-
-
-def run_here(module, arguments, log, environment, follow, name):
-    """Run a job as `run_job` does, in this process."""
-    result = importlib.import_module(module).run([str(word) for word in arguments])
-    return FinishedJob(json.loads(json.dumps(result or {}, default=str)), 0.1, 0.1, 1.0)
 
 
 @pytest.fixture(scope="module")

@@ -83,16 +83,9 @@ def test_what_a_run_leaves(shards, tmp_path):
 
 
 def test_it_learns(shards, tmp_path):
-    run(arguments(shards, tmp_path, "--set", "learning_rate=5e-3", steps=200))
+    run(arguments(shards, tmp_path, "--set", "learning_rate=1e-2", steps=80))
     losses = [line["generator_loss"] for line in read_metrics(tmp_path) if "generator_loss" in line]
     assert losses[-1] < losses[0] - 0.3
-
-
-def test_running_again_changes_nothing(shards, tmp_path):
-    first = run(arguments(shards, tmp_path))
-    before = digest(tmp_path)
-    assert run(arguments(shards, tmp_path)) == first
-    assert digest(tmp_path) == before
 
 
 def newest_step(output):
@@ -100,12 +93,12 @@ def newest_step(output):
 
 
 def test_terminated_it_leaves_a_checkpoint_and_continues_to_the_same_weights(shards, tmp_path):
-    run(arguments(shards, tmp_path / "whole", steps=150))
+    run(arguments(shards, tmp_path / "whole", steps=30))
     with terminated_at(8), pytest.raises(SystemExit) as stopped:
-        run(arguments(shards, tmp_path / "cut", steps=150))
+        run(arguments(shards, tmp_path / "cut", steps=30))
     assert stopped.value.code == EXIT_TERMINATED
     assert newest_step(tmp_path / "cut") in (8, 9)
-    run(arguments(shards, tmp_path / "cut", steps=150))
+    run(arguments(shards, tmp_path / "cut", steps=30))
     assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
     steps = [line["step"] for line in read_metrics(tmp_path / "cut")]
     assert len(steps) == len(set(steps))
@@ -115,36 +108,19 @@ def cut_tensors(path):
     (path / checkpoint.TENSORS).write_bytes((path / checkpoint.TENSORS).read_bytes()[:1000])
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        cut_tensors,
-        lambda path: (path / checkpoint.NUMBERS).write_text(""),
-        lambda path: (path / "state.json").unlink(),
-    ],
-)
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
-    shards, tmp_path, capsys, damage
+def test_run_again_it_writes_the_same_also_where_its_last_checkpoint_is_damaged(
+    shards, tmp_path, capsys
 ):
-    run(arguments(shards, tmp_path))
+    first = run(arguments(shards, tmp_path))
     before = digest(tmp_path)
-    damage(tmp_path / "checkpoints" / "step-00000020")
+    assert run(arguments(shards, tmp_path)) == first
+    assert digest(tmp_path) == before
+    cut_tensors(tmp_path / "checkpoints" / "step-00000020")
     run(arguments(shards, tmp_path))
     assert "step-00000020 is damaged" in capsys.readouterr().err
     assert digest(tmp_path) == before
     kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert kept == ["damaged-step-00000020", "step-00000018", "step-00000020"]
-
-
-def test_where_every_checkpoint_is_damaged_that_is_said_before_anything_begins_anew(
-    shards, tmp_path
-):
-    run(arguments(shards, tmp_path))
-    for path in checkpoint.list_checkpoints(tmp_path / "checkpoints"):
-        cut_tensors(path)
-    with pytest.raises(UserError, match="every checkpoint was damaged"):
-        run(arguments(shards, tmp_path))
-    assert run(arguments(shards, tmp_path))["steps"] == 20
 
 
 def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, tmp_path):
@@ -162,20 +138,18 @@ def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, 
     assert run_step(training, arrays) is not None
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm"])
-def test_validation_changes_no_weight(shards, tmp_path, objective):
+def test_validation_changes_no_weight(shards, tmp_path):
     dev = write_shards(tmp_path / "dev", sequences=40, split="dev")
-    own = ["--set", f"objective={objective}"]
-    results = [
-        run(arguments(shards, tmp_path / name, *own, *more))
-        for name, more in (("without", []), ("with", ["--validation", str(dev)]))
+    without = run(arguments(shards, tmp_path / "without", steps=10))
+    result = run(arguments(shards, tmp_path / "with", "--validation", str(dev), steps=10))
+    weights = [
+        Path(made["encoder"], "model.safetensors").read_bytes() for made in (without, result)
     ]
-    weights = [Path(result["encoder"], "model.safetensors").read_bytes() for result in results]
     assert weights[0] == weights[1]
     validated = [
         line["step"] for line in read_metrics(tmp_path / "with") if "validation_loss" in line
     ]
-    assert validated == list(range(2, 21, 2))
+    assert validated == list(range(1, 11))
 
 
 def test_validation_of_a_run_that_does_not_say_how_often_is_cheap(shards, tmp_path):
@@ -216,28 +190,24 @@ def test_the_best_state_is_kept_besides_the_newest(shards, tmp_path):
     assert kept == {best, 20}
 
 
-@pytest.mark.parametrize("change", ["dropout=0.3", "learning_rate=1", "seed=2", "hidden=64"])
-def test_continuing_with_another_setting_is_refused_by_name(shards, tmp_path, change):
+def test_what_would_continue_another_run_is_refused_by_name(shards, tmp_path):
+    """Other settings, other shards, other code."""
     run(arguments(shards, tmp_path, steps=5))
-    with pytest.raises(UserError, match=change.split("=")[0]):
-        run(arguments(shards, tmp_path, "--set", change, steps=5))
-
-
-def test_continuing_with_other_code_is_refused(shards, tmp_path):
-    run(arguments(shards, tmp_path, steps=5))
+    for change in ("dropout=0.3", "learning_rate=1", "seed=2", "hidden=64"):
+        with pytest.raises(UserError, match=change.split("=")[0]):
+            run(arguments(shards, tmp_path, "--set", change, steps=5))
+    other = write_shards(tmp_path / "other", sequences=100, seed=5)
+    with pytest.raises(UserError, match="shards was"):
+        run(arguments(other, tmp_path, steps=5))
+    words = write_shards(tmp_path / "words", sequences=100, size=400)
+    with pytest.raises(UserError, match="vocabulary was"):
+        run(arguments(words, tmp_path, steps=5))
     state = checkpoint.list_checkpoints(tmp_path / "checkpoints")[-1] / checkpoint.NUMBERS
     numbers = json.loads(state.read_text())
     numbers["identity"]["computation"] = 0
     state.write_text(json.dumps(numbers))
     with pytest.raises(UserError, match="computation was 0 and is"):
         run(arguments(shards, tmp_path, steps=5))
-
-
-def test_continuing_on_other_shards_is_refused(shards, tmp_path):
-    run(arguments(shards, tmp_path / "out", steps=5))
-    other = write_shards(tmp_path / "other", sequences=100, seed=5)
-    with pytest.raises(UserError, match="shards was"):
-        run(arguments(other, tmp_path / "out", steps=5))
 
 
 def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(shards, tmp_path):
@@ -262,13 +232,6 @@ def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
     other = write_shards(tmp_path / "other", sequences=20, split=split)
     with pytest.raises(UserError, match=f"{option} {other}: made of the split {split}"):
         run(arguments(shards, tmp_path / "out", option, str(other)))
-
-
-def test_continuing_with_another_vocabulary_is_refused(tmp_path):
-    run(arguments(write_shards(tmp_path / "shards", sequences=100), tmp_path / "out", steps=5))
-    other = write_shards(tmp_path / "other", sequences=100, size=400)
-    with pytest.raises(UserError, match="vocabulary was"):
-        run(arguments(other, tmp_path / "out", steps=5))
 
 
 @pytest.mark.parametrize(

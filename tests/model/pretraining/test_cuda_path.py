@@ -51,12 +51,12 @@ def training(shards, kind, folder, **settings):
     return build_training(preset, shards, open_device(kind, preset.pretraining.precision), folder)
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm"])
-def test_the_step_is_one_graph(shards, tmp_path, objective):
+@pytest.mark.slow
+def test_the_step_of_a_masked_language_model_is_one_graph(shards, tmp_path):
     """fullgraph: a break would raise. Dropout as on a GPU, by torch's own draws; without it the
     losses are equal.
     """
-    run = training(shards, "cpu", tmp_path, objective=objective, dropout="0.1")
+    run = training(shards, "cpu", tmp_path, objective="mlm", dropout="0.1", layers="1")
     run.model.noise.pooled = False
     batch = put_batch(run.device, next(run.batches.iterate_steps(0)))
     run.model.train()
@@ -82,24 +82,17 @@ def attend_by_document(query, key, value, starts, starts_key, longest, longest_k
     return mixed.transpose(0, 1)
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm"])
-def test_the_step_with_the_fused_kernel_is_one_graph(shards, tmp_path, monkeypatch, objective):
-    """The branch that CUDA takes compiles without a break and gives what the dense way gives; a
-    stand-in has the kernel's signature.
-    """
+def test_the_fused_kernel_is_given_what_makes_the_dense_attention(shards, tmp_path, monkeypatch):
+    """The branch that CUDA takes gives the same loss; a stand-in has the kernel's signature."""
     varlen = pytest.importorskip("torch.nn.attention.varlen")
-    run = training(shards, "cpu", tmp_path, objective=objective, dropout="0")
+    run = training(shards, "cpu", tmp_path, dropout="0")
     arrays = next(run.batches.iterate_steps(0))
     dense = run.model(put_batch(run.device, arrays)).loss
     monkeypatch.setattr(varlen, "varlen_attn", attend_by_document)
     monkeypatch.setattr(Device, "has_document_attention", True)
     batch = put_batch(run.device, arrays)
     assert BOUNDARIES in batch
-    torch._dynamo.reset()
-    loss = torch.compile(run.model, backend="aot_eager", fullgraph=True, dynamic=False)(batch).loss
-    torch.testing.assert_close(loss, dense, atol=1e-4, rtol=1e-5)
-    loss.backward()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in run.model.parameters())
+    torch.testing.assert_close(run.model(batch).loss, dense, atol=1e-4, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [DenseAttention, DocumentAttention])
@@ -108,11 +101,11 @@ def test_attention_has_a_hash_before_it_has_its_tensors(kind):
     assert isinstance(hash(object.__new__(kind)), int)
 
 
-@pytest.mark.parametrize("head_steps", [0.0, 0.4])
-def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
-    shards, tmp_path, monkeypatch, head_steps
-):
-    """The steps of a run with its optimizer; in one the trunk begins to learn in the third step."""
+@pytest.mark.slow
+def test_compiled_steps_are_those_that_are_not_and_break_nowhere(shards, tmp_path, monkeypatch):
+    """The branch that CUDA takes; a stand-in has the fused kernel's signature. The trunk begins to
+    learn in the third step.
+    """
     varlen = pytest.importorskip("torch.nn.attention.varlen")
     monkeypatch.setattr(varlen, "varlen_attn", attend_by_document)
     monkeypatch.setattr(Device, "has_document_attention", True)
@@ -122,12 +115,11 @@ def test_compiled_steps_are_those_that_are_not_and_break_nowhere(
     states = []
     for compiles in (False, True):
         monkeypatch.setattr(Device, "compiles", compiles)
-        run = training(
-            shards, "cpu", tmp_path / str(compiles), dropout="0", steps="5", weight_decay="0.1"
-        )
-        run = replace(run, adaptation=AdaptationConfig(head_steps=head_steps))
+        settings = {"dropout": "0", "steps": "5", "weight_decay": "0.1", "layers": "1"}
+        run = training(shards, "cpu", tmp_path / str(compiles), **settings)
+        run = replace(run, adaptation=AdaptationConfig(head_steps=0.4))
         assert (run.forward is not run.model) == compiles
-        for arrays in islice(run.batches.iterate_steps(0), 5):
+        for arrays in islice(run.batches.iterate_steps(0), 4):
             loop.run_step(run, arrays)
             run.totals.step += 1
         states.append(loop.copy_state(run).tensors)

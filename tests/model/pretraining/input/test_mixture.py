@@ -127,10 +127,10 @@ def test_a_continued_run_replays_and_resumes_to_the_bit(folders, tmp_path):
 
     def continued(output):
         replay = ["--replay", str(old), str(older), "--replay-ratio", "0.4"]
-        return [*arguments(new, output, 60), *replay, *base]
+        return [*arguments(new, output, 24), *replay, *base]
 
     run(continued(tmp_path / "whole"))
-    with terminated_at(40), pytest.raises(SystemExit) as stopped:
+    with terminated_at(15), pytest.raises(SystemExit) as stopped:
         run(continued(tmp_path / "cut"))
     assert stopped.value.code == EXIT_TERMINATED
     run(continued(tmp_path / "cut"))

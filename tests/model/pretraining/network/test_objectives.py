@@ -68,12 +68,11 @@ def start(shards, output, *more, **settings):
     )
 
 
-@pytest.mark.parametrize("objective", ["mlm", "mlm+nsp"])
-def test_the_control_trains_and_exports(shards, tmp_path, objective):
-    result = start(shards, tmp_path, "--steps", "60", objective=objective, learning_rate="5e-3")
+def test_the_control_trains_and_exports(shards, tmp_path):
+    result = start(shards, tmp_path, "--steps", "40", objective="mlm+nsp", learning_rate="1e-2")
     lines = read_metrics(tmp_path)
     assert lines[-1]["mlm_loss"] < lines[0]["mlm_loss"] - 0.2
-    assert ("nsp_loss" in lines[-1]) == (objective == "mlm+nsp")
+    assert "nsp_loss" in lines[-1]
     _, info = ElectraForMaskedLM.from_pretrained(result["encoder"], output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
@@ -96,7 +95,7 @@ def test_a_batch_without_a_masked_token_is_no_loss_and_no_nan(shards, objective)
 
 def test_equal_flops(shards, tmp_path):
     """The control is given what ELECTRA used, and uses it to within one step."""
-    electra = start(shards, tmp_path / "electra", "--steps", "10")
+    electra = start(shards, tmp_path / "electra", "--steps", "5")
     mlm = start(
         shards, tmp_path / "mlm", "--budget", f"{electra['matrix_flops']}flops", objective="mlm"
     )
@@ -132,27 +131,6 @@ def test_pairs(shards):
     assert rebuilt > 0.7 * (used & (pairs.not_next == 0)).sum()
 
 
-def test_validation_is_the_same_each_time_and_written_down(shards, dev, tmp_path):
-    start(shards, tmp_path, "--steps", "20", "--validation", str(dev), validate_every="10")
-    lines = [line for line in read_metrics(tmp_path) if "validation_loss" in line]
-    assert [line["step"] for line in lines] == [10, 20]
-    names = {
-        "generator_loss",
-        "generator_accuracy",
-        "discriminator_loss",
-        "discriminator_precision",
-    }
-    names |= {
-        "discriminator_recall",
-        "discriminator_auc",
-        "fixed_loss",
-        "fixed_auc",
-        "fixed_recall",
-        "loss",
-    }
-    assert {f"validation_{name}" for name in names} <= set(lines[0])
-
-
 def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards, dev, tmp_path):
     preset = apply_settings(PRESETS["tiny"], SETTINGS)
     opened = Shards.open(shards)
@@ -166,6 +144,10 @@ def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards
     state = torch.random.get_rng_state()
     first, second = (training.validation(training.model, training.device) for _ in range(2))
     assert first == second
+    parts = ("loss", "precision", "recall", "auc")
+    names = {f"{kind}_{part}" for kind in ("discriminator", "fixed") for part in parts}
+    names |= {"loss", "generator_loss", "generator_accuracy"}
+    assert {f"validation_{name}" for name in names} <= set(first)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert training.model.training
     assert first["validation_generator_loss"] == pytest.approx(math.log(100), abs=0.2)

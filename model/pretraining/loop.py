@@ -215,7 +215,7 @@ def _add_gradients(training: Training, arrays: Arrays) -> Sums | None:
     parts = split_batch(arrays, size)
     first = device.rank * len(arrays["input_ids"])
     for i, part in enumerate(parts):
-        if i and training.stopping and not training.shares_batches:
+        if i and training.stopping and device.world_size == 1:
             training.optimizer.zero_grad(set_to_none=True)
             return None
         which, start = divmod(first + i * size, training.part)
@@ -244,7 +244,8 @@ def _halve_device_batch(training: Training) -> None:
         raise UserError(
             "one sequence does not fit into the device's memory: take a smaller preset or shards"
         )
-    half = sequences // 2
+    share = training.config.batch // training.device.world_size
+    half = next(n for n in range(sequences // 2, 0, -1) if share % n == 0)
     if training.shares_batches:
         raise UserError(
             f"{sequences} sequences at once do not fit into the memory of a device: run the same "

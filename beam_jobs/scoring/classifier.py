@@ -19,6 +19,7 @@ from beam_jobs.job import storage
 from beam_jobs.job.command import keep_freed_memory
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import hash_bytes
+from beam_jobs.scoring.score_files import ScoredUnit
 
 MOST_TEXTS = 4096
 """Of a batch: what the program was exported for."""
@@ -55,7 +56,7 @@ class Classifier:
     """Of a GPU: its memory is for one batch."""
 
 
-class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
+class UnitScorer(ModelHandler[dict[str, Any], ScoredUnit, Classifier]):
     """Scores prepared units; an element is the counts of one, its texts lie in a file."""
 
     def __init__(self, folder: str, texts: str, sha256: str = ""):
@@ -91,13 +92,9 @@ class UnitScorer(ModelHandler[dict[str, Any], dict[str, Any], Classifier]):
         batch: Sequence[dict[str, Any]],
         model: Classifier,
         inference_args: dict[str, Any] | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[ScoredUnit]:
         for counts in batch:
-            yield {
-                "counts": counts,
-                "labels": model.labels,
-                "probabilities": self._score_unit(counts, model),
-            }
+            yield ScoredUnit(counts, model.labels, self._score_unit(counts, model))
 
     def _score_unit(self, counts: dict[str, Any], model: Classifier) -> np.ndarray:
         """Return probabilities [reviews, classes] of a unit, in its order."""

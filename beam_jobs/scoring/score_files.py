@@ -1,6 +1,7 @@
 """The scores of a unit as a Parquet file, and the totals of all units."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,20 @@ SCHEMA = pa.schema(
 )
 
 
-def write_scores(scored: dict[str, Any], folders: Folders, model_version: str) -> None:
+@dataclass(frozen=True)
+class ScoredUnit:
+    """The probabilities of a unit's reviews, in their order."""
+
+    counts: dict[str, Any]
+    """What preparing the unit counted: beam_jobs/corpus/unit_counts.py."""
+    labels: list[str]
+    probabilities: np.ndarray
+    """Float32 [reviews, classes]."""
+
+
+def write_scores(scored: ScoredUnit, folders: Folders, model_version: str) -> None:
     """Write the scores of a unit as Parquet, then its counts."""
-    counts, probabilities = scored["counts"], scored["probabilities"]
+    counts, probabilities = scored.counts, scored.probabilities
     path = storage.join_path(folders.prepared, f"{counts['unit']}.arrow")
     with storage.open_bytes(path) as stream:
         reviews = pa.ipc.open_file(stream).read_all()
@@ -34,7 +46,7 @@ def write_scores(scored: dict[str, Any], folders: Folders, model_version: str) -
     columns = [
         reviews["review_id"],
         reviews["stars"],
-        pa.array([scored["labels"][label] for label in best], pa.string()),
+        pa.array([scored.labels[label] for label in best], pa.string()),
         pa.array(probabilities[np.arange(len(best)), best], pa.float32()),
         pa.array(list(probabilities), pa.list_(pa.float32())),
         pa.array([model_version] * len(best), pa.string()),

@@ -114,9 +114,8 @@ def _predict_examples(
     model, head, tokenizer = network.load_finetuned(folder)
     features = list(load_features(head.make_featurizer(tokenizer), examples, cache))
     target = open_device(device, settings.precision)
-    return predict_features(
-        model.to(target.torch), features, examples, target, task, head.threshold
-    )
+    network.prepare_network(model, head, target)
+    return predict_features(model, features, examples, target, task, head.threshold)
 
 
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:

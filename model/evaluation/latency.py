@@ -21,7 +21,7 @@ from beam_jobs.job.files import write_json
 from beam_jobs.job.settings import read_options
 from model.device import open_device
 from model.finetuning.examples import Example, Sampling, load_examples
-from model.finetuning.network import load_finetuned, predict_logits
+from model.finetuning.network import load_finetuned, predict_logits, prepare_network
 from model.finetuning.tasks import find_task
 from model.options import LatencyOptions
 
@@ -50,7 +50,8 @@ def measure_latency(
     torch.set_num_threads(threads)
     target = open_device(device, "auto")
     model, head, tokenizer = load_finetuned(folder)
-    model, encode = model.to(target.torch), head.make_featurizer(tokenizer)
+    prepare_network(model, head, target)
+    encode = head.make_featurizer(tokenizer)
     examples = load_examples(find_task(name, data, head.labels), data, "test", Sampling(REVIEWS))
 
     def answer(part: Sequence[Example]) -> None:

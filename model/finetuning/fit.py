@@ -36,7 +36,6 @@ from model.finetuning.distillation import DistillationLoss, Teacher, cut_teacher
 from model.finetuning.examples import Example, Split, Task, load_examples
 from model.finetuning.feature_cache import load_features
 from model.finetuning.features import Feature, Featurizer, PackedFeatures
-from model.finetuning.heads import replace_last_layer
 from model.finetuning.losses import balance_class_weights
 from model.finetuning.network import Head
 from model.finetuning.request import Request, Start, choose_sampling
@@ -246,27 +245,14 @@ def _begin(
     request: Request, prepared: PreparedData, training: Training, teacher: Teacher | None
 ) -> tuple[nn.Module, nn.Module | None]:
     """Return the network as every training of this seed begins, and a teacher's loss."""
-    settings, head, device = request.settings, prepared.head, training.device
+    settings, device = request.settings, training.device
     torch.manual_seed(request.seed)
     model = build_start_network(request.start, request.task, settings)
     compares_states = teacher is not None and settings.hidden_weight + settings.attention_weight > 0
-    prepare_network(model, head, device, needs_states=compares_states)
+    network.prepare_network(model, prepared.head, device, needs_states=compares_states)
     if teacher is None:
         return model, None
     return model, DistillationLoss(teacher, model, prepared.featurizer.tokenizer, training)
-
-
-def prepare_network(
-    model: nn.Module, head: Head, device: Device, needs_states: bool = False
-) -> None:
-    """Move the network to the device, and let it compute what the head reads as fast as it can;
-    with `needs_states` all layers give the states of all tokens.
-    """
-    if network.is_judged_by_first(head) and not needs_states:
-        replace_last_layer(model)
-    if device.kind == "cpu" and head.max_length <= network.UNFUSED_ATTENTION_TOKENS:
-        network.use_unfused_attention(model)
-    model.to(device.torch)
 
 
 def _score_dev(

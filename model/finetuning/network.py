@@ -27,7 +27,7 @@ from model.device import Device
 from model.encoders.config import START, TRAINED_LENGTH
 from model.finetuning.examples import Shape, Task
 from model.finetuning.features import Feature, Featurizer, collate_features, cut_prediction_batches
-from model.finetuning.heads import MeanPooledClassifier
+from model.finetuning.heads import MeanPooledClassifier, replace_last_layer
 from model.pretraining.network.random_start import draw_start_weights
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -93,6 +93,19 @@ def build_network(
     if is_mean_pooled(task.shape, pooling):
         return MeanPooledClassifier(model, config.num_labels)
     return model
+
+
+def prepare_network(
+    model: nn.Module, head: Head, device: Device, needs_states: bool = False
+) -> None:
+    """Move the network to the device, and let it compute what the head reads as fast as it can;
+    with `needs_states` all layers give the states of all tokens.
+    """
+    if is_judged_by_first(head) and not needs_states:
+        replace_last_layer(model)
+    if device.kind == "cpu" and head.max_length <= UNFUSED_ATTENTION_TOKENS:
+        use_unfused_attention(model)
+    model.to(device.torch)
 
 
 def use_unfused_attention(model: nn.Module) -> None:

@@ -16,9 +16,8 @@ from model.finetuning.fit import (
     build_start_network,
     make_training,
     prepare_data,
-    prepare_network,
 )
-from model.finetuning.network import predict_logits
+from model.finetuning.network import predict_logits, prepare_network
 from model.finetuning.request import Request, Start
 from model.finetuning.tasks import find_task
 from model.finetuning.training import train

@@ -143,35 +143,12 @@ def test_hidden_states_of_choices(made):
             for i in range(n)
         ]
         (made / "swag" / f"{split}.csv").write_text("\n".join([header, *rows]))
-    swag = [
-        "--task",
-        "swag",
-        "--data",
-        str(made / "swag"),
-        "--set",
-        "max_length=32",
-        "--learning_rate",
-        "1e-3",
-    ]
-    finetune.run(
-        [
-            *SHORT,
-            "--encoder",
-            str(made / "electra"),
-            "--output",
-            str(made / "chooser"),
-            *swag,
-        ]
-    )
+    swag = ["--task", "swag", "--data", str(made / "swag"), "--learning_rate", "1e-3"]
+    words = ["--encoder", str(made / "electra"), "--output", str(made / "chooser")]
+    finetune.run([*SHORT, *words, *swag])
     inside = ["--set", "hidden_weight=1.0", "--set", "attention_weight=1.0"]
-    student = [
-        "--encoder",
-        "half",
-        "--teacher",
-        str(made / "chooser"),
-        "--output",
-        str(made / "chosen"),
-    ]
+    student = ["--encoder", "half", "--teacher", str(made / "chooser")]
+    student += ["--output", str(made / "chosen")]
     assert finetune.run([*SHORT, *student, *swag, *inside])["dev"]["accuracy"] >= 0
 
 

@@ -13,9 +13,8 @@ from transformers import (
 )
 
 from model.device import open_device
-from model.finetuning.fit import prepare_network
 from model.finetuning.heads import FirstTokenLayer
-from model.finetuning.network import Head, open_autocast
+from model.finetuning.network import Head, open_autocast, prepare_network
 
 SHAPE = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 SHAPE |= {"intermediate_size": 32, "max_position_embeddings": 300}

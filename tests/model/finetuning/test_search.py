@@ -10,6 +10,7 @@ import torch
 from beam_jobs.job.errors import UserError
 from model.finetuning import search
 from tests.model.corpora import write_corpus, write_electra
+from tests.model.finetuning.few_steps import format_settings
 
 optuna = pytest.importorskip("optuna")
 
@@ -36,23 +37,11 @@ def made(tmp_path_factory):
 
 def look(made, name, trials, *more, space=None):
     (made / "space.json").write_text(json.dumps(space or SPACE))
-    places = [
-        "--encoder",
-        str(made / "electra"),
-        "--task",
-        "polarity",
-        "--data",
-        str(made / "corpus"),
-    ]
-    settings = [part for setting in SETTINGS for part in ("--set", setting)]
-    output = [
-        "--output",
-        str(made / name),
-        "--space",
-        str(made / "space.json"),
-        "--trials",
-        str(trials),
-    ]
+    places = ["--encoder", str(made / "electra"), "--task", "polarity"]
+    places += ["--data", str(made / "corpus")]
+    settings = format_settings(*SETTINGS)
+    output = ["--output", str(made / name), "--space", str(made / "space.json")]
+    output += ["--trials", str(trials)]
     return search.run([*places, *settings, *output, *more])
 
 
@@ -180,15 +169,9 @@ def test_a_search_is_taught_too(made, monkeypatch):
     from model import finetune
     from model.finetuning import distillation
 
-    settings = [part for setting in SETTINGS for part in ("--set", setting)]
-    places = [
-        "--task",
-        "polarity",
-        "--data",
-        str(made / "corpus"),
-        "--output",
-        str(made / "teacher"),
-    ]
+    settings = format_settings(*SETTINGS)
+    places = ["--task", "polarity", "--data", str(made / "corpus")]
+    places += ["--output", str(made / "teacher")]
     finetune.run(["--encoder", str(made / "electra"), *places, *settings])
     asked = []
     forward = distillation.DistillationLoss.forward
@@ -256,23 +239,9 @@ def test_files_that_are_no_space(tmp_path):
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(UserError, match="not JSON"):
         search.read_space(tmp_path / "bad.json", distils=False)
+    words = "--encoder e --task t --data d --output o --space s --trials 0"
     with pytest.raises(UserError, match="--trials 0"):
-        search.run(
-            [
-                "--encoder",
-                "e",
-                "--task",
-                "t",
-                "--data",
-                "d",
-                "--output",
-                "o",
-                "--space",
-                "s",
-                "--trials",
-                "0",
-            ]
-        )
+        search.run(words.split())
 
 
 def test_where_every_trial_diverges_one_line_says_so(made, monkeypatch):

@@ -13,6 +13,7 @@ from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassif
 from beam_jobs.job.errors import UserError
 from model import evaluate, finetune
 from tests.model.corpora import BAD, GOOD, THINGS, write_bert, write_electra
+from tests.model.finetuning.few_steps import format_settings
 
 SETTINGS = ("epochs=12", "max_length=48", "layer_decay=1.0", "batch=16", "n_dev=60")
 SPANS = (*SETTINGS, "stride=16")
@@ -29,31 +30,12 @@ def made(tmp_path_factory):
 
 
 def learn(made, task, data, encoder="electra", name="model", chosen=SETTINGS):
+    """Fine-tune and evaluate on test; return the model folder and the value of each metric."""
     output = made / f"{name}-{task.split(':')[0]}"
-    settings = [part for setting in chosen for part in ("--set", setting)]
-    arguments = [
-        "--encoder",
-        str(made / encoder),
-        "--task",
-        task,
-        "--data",
-        str(data),
-        "--output",
-        str(output),
-    ]
-    finetune.run([*arguments, *settings, "--learning_rate", "4e-3"])
-    result = evaluate.run(
-        [
-            "--model",
-            str(output),
-            "--task",
-            task,
-            "--data",
-            str(data),
-            "--output",
-            str(output / "test"),
-        ]
-    )
+    words = ["--encoder", str(made / encoder), "--task", task, "--data", str(data)]
+    words += [*format_settings(*chosen), "--learning_rate", "4e-3", "--output", str(output)]
+    finetune.run([*words, "--evaluation", str(output / "test")])
+    result = json.loads((output / "test" / "metrics.json").read_text())
     return output, {name: metric["value"] for name, metric in result["metrics"].items()}
 
 
@@ -120,11 +102,7 @@ def test_the_best_state_is_chosen_at_its_own_best_threshold(made):
         paragraphs.append({"context": " ".join(words), "qas": qas})
     (data / "all.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
     arguments = ["--task", "squad2", "--data", str(data)]
-    settings = [
-        part
-        for s in (*SPANS, "epochs=3", "evaluations_per_epoch=2", "precision=fp32")
-        for part in ("--set", s)
-    ]
+    settings = format_settings(*SPANS, "epochs=3", "evaluations_per_epoch=2", "precision=fp32")
     folders = ["--encoder", str(made / "electra"), "--output", str(output)]
     result = finetune.run([*folders, *arguments, *settings, "--learning_rate", "3e-4"])
     on_dev = ["--output", str(output / "dev"), "--split", "dev"]
@@ -195,16 +173,8 @@ def test_a_pair_with_a_glue_submission(made):
         (data / f"{split}.tsv").write_text("\n".join(rows) + "\n")
     output, metrics = learn(made, "rte", data)
     assert metrics["accuracy"] > 0.9
-    arguments = [
-        "--model",
-        str(output),
-        "--task",
-        "rte",
-        "--data",
-        str(data),
-        "--output",
-        str(made / "submission"),
-    ]
+    arguments = ["--model", str(output), "--task", "rte", "--data", str(data)]
+    arguments += ["--output", str(made / "submission")]
     result = evaluate.run([*arguments, "--split", "submission"])
     assert result["submission"] == {str(made / "submission" / "RTE.tsv"): 7}
     lines = (made / "submission" / "RTE.tsv").read_text().splitlines()
@@ -239,16 +209,8 @@ def test_a_model_of_mnli_is_measured_on_both_dev_sets(made):
     assert metrics["accuracy"] > 0.9
     left_out = json.loads((output / "result.json").read_text())["left_out"]
     assert sorted(left_out.values(), key=len) == [{}, {"input also in a later split": 1}]
-    arguments = [
-        "--model",
-        str(output),
-        "--task",
-        "mnli-mm",
-        "--data",
-        str(data),
-        "--output",
-        str(made / "mm"),
-    ]
+    arguments = ["--model", str(output), "--task", "mnli-mm", "--data", str(data)]
+    arguments += ["--output", str(made / "mm")]
     mismatched = evaluate.run(arguments)
     assert (mismatched["task"], mismatched["n"]) == ("mnli-mm", 50)
     assert mismatched["metrics"]["accuracy"]["value"] > 0.9

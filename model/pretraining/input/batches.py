@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from model.pretraining.input import masking
 from model.pretraining.input.mixture import Mixture
 from model.pretraining.input.next_sentence import make_pairs
-from model.pretraining.input.segments import draw_types
 from model.pretraining.input.sequences import Rows, Stream
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -124,6 +123,35 @@ def number_positions(document_starts: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the position of each token in its own document."""
     places = np.arange(document_starts.shape[1], dtype=np.int64)
     return places - np.maximum.accumulate(np.where(document_starts, places, 0), axis=1)
+
+
+def draw_types(
+    rng: np.random.Generator,
+    rows: Rows,
+    documents: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    probability: float,
+) -> NDArray[np.int64]:
+    """Return 1 for the tokens of segments B, 0 elsewhere, [sequences, length], so that the second
+    row of the type embeddings is trained.
+
+    google-research/electra, build_pretraining_dataset.py, fills half of an example and then begins
+    B; one example in ten is A alone. Here nothing but the types changes, so that rows keep their
+    length.
+
+    A document is cut with `probability`, at any of its later sentence starts alike. `documents` and
+    `positions` are those of number_documents and number_positions.
+    """
+    sequences, length = documents.shape
+    numbers = documents + np.arange(sequences)[:, None] * (length + 1)
+    cuts = rows.sentence_starts & (positions > 1) & (documents > 0)
+    places = rng.permutation(np.flatnonzero(cuts))
+    cut_documents, first = np.unique(numbers.ravel()[places], return_index=True)
+    is_cut = rng.random(len(cut_documents)) < probability
+    second_starts = np.full(sequences * (length + 1), length)
+    second_starts[cut_documents[is_cut]] = places[first][is_cut] % length
+    in_second = np.arange(length) >= second_starts[numbers]
+    return (in_second & (documents > 0)).astype(np.int64)
 
 
 def sum_squared_lengths(documents: NDArray[np.int64]) -> int:

@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import uvicorn
-from prefect.server.api import server
 from prefect.settings import PREFECT_SERVER_CORS_ALLOWED_ORIGINS
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -146,6 +145,8 @@ def build_content_policy(origins: Iterable[str]) -> str:
 
 def create_app() -> ASGIApp:
     """Return Prefect's application behind the guards; its own services reach it directly."""
+    from prefect.server.api import server
+
     return guard_app(server.create_app(), list_host_names(), read_allowed_origins())
 
 

@@ -77,4 +77,4 @@ def build_run_address(uri: str, experiment_id: str, run_id: str) -> str:
 
 
 if __name__ == "__main__":
-    create_database(sys.argv[1])
+    create_client(sys.argv[1])

@@ -3,12 +3,13 @@
 Options that exclude each other are refused here too, so whoever holds options holds good ones.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.limits import Limits
-from beam_jobs.job.settings import setting
+from beam_jobs.job.settings import Settings
 from beam_jobs.reading import fields, layout
 from beam_jobs.text import languages, splits
 
@@ -21,19 +22,19 @@ Patterns = tuple[str, ...]
 Split = Literal["pretrain", "train", "dev", "test"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LimitOptions:
+class LimitOptions(Settings):
     """How much a file that somebody else made may hold."""
 
-    max_record_bytes: int = setting(
-        "longer records are rejected unread, and end a file of --withhold",
-        Limits.max_record_bytes,
+    max_record_bytes: int = Field(
+        default=Limits.max_record_bytes,
         ge=1,
+        description="longer records are rejected unread, and end a file of --withhold",
     )
-    max_expansion: float = setting(
-        "times its size that a packed dump, or file of --withhold, may expand to; 0: any",
-        Limits.max_expansion,
+    max_expansion: float = Field(
+        default=Limits.max_expansion,
         ge=0,
+        description="times its size that a packed dump, or file of --withhold, may expand to; 0: "
+        "any",
     )
 
     @property
@@ -41,51 +42,53 @@ class LimitOptions:
         return Limits(self.max_record_bytes, self.max_expansion)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DumpOptions(LimitOptions):
     """The dump."""
 
-    input: tuple[Patterns, ...] = setting(
-        "files, folders or globs; gs:// and s3:// too. Given again: another dump, a later one",
-        metavar="GLOB",
+    input: tuple[Patterns, ...] = Field(
+        description="files, folders or globs; gs:// and s3:// too. Given again: another dump, a "
+        "later one"
     )
-    output: str = setting("folder of the result", metavar="DIR")
-    format: layout.Format | None = setting("instead of finding it out from the content", None)
-    columns: str | None = setting(
-        "columns of a format of your own, for example text=body,stars=score: "
+    output: str = Field(description="folder of the result")
+    format: layout.Format | None = Field(
+        default=None, description="instead of finding it out from the content"
+    )
+    columns: str | None = Field(
+        default=None,
+        description="columns of a format of your own, for example text=body,stars=score: "
         + ", ".join(fields.FIELDS),
-        None,
-        metavar="FIELD=NAME,…",
     )
-    records: str | None = setting(
-        "key of the list of reviews, in a file that is one JSON object around it, for example "
-        "reviews or data.reviews",
-        None,
-        metavar="KEY",
+    records: str | None = Field(
+        default=None,
+        description="key of the list of reviews, in a file that is one JSON object around it, for "
+        "example reviews or data.reviews",
     )
-    encoding: str = setting(
-        "of the text; what does not follow it is read as cp1252 and counted", "utf-8"
+    encoding: str = Field(
+        default="utf-8",
+        description="of the text; what does not follow it is read as cp1252 and counted",
     )
-    keep_raw_rejects: bool = setting(
-        "write the bytes of records that cannot be read, names and ids of reviewers included, "
-        "into rejects/",
-        False,
+    keep_raw_rejects: bool = Field(
+        default=False,
+        description="write the bytes of records that cannot be read, names and ids of reviewers "
+        "included, into rejects/",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextOptions(DumpOptions):
     """The texts."""
 
-    repair_run_ons: bool = setting('"great!It" becomes "great! It"', True)
-    mask_personal_data: bool = setting("mask e-mail addresses and telephone numbers", True)
-    min_words: int = setting("shorter texts are dropped", 1, ge=0)
-    max_characters: int = setting("longer texts are dropped", 20_000, ge=1)
-    languages: tuple[str, ...] = setting(
-        "keep only reviews in these, for example en; empty: all. Slow", (), metavar="CODE"
+    repair_run_ons: bool = Field(default=True, description='"great!It" becomes "great! It"')
+    mask_personal_data: bool = Field(
+        default=True, description="mask e-mail addresses and telephone numbers"
+    )
+    min_words: int = Field(default=1, ge=0, description="shorter texts are dropped")
+    max_characters: int = Field(default=20_000, ge=1, description="longer texts are dropped")
+    languages: tuple[str, ...] = Field(
+        default=(), description="keep only reviews in these, for example en; empty: all. Slow"
     )
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check_text(self) -> Self:
         if self.languages and (wrong := set(self.languages) - languages.list_languages()):
             codes = " ".join(sorted(wrong))
             raise UserError(f"--languages {codes}: codes of two letters, such as en")
@@ -93,90 +96,93 @@ class TextOptions(DumpOptions):
             "".encode(self.encoding)
         except (LookupError, UnicodeError):
             raise UserError(f"--encoding {self.encoding}: not an encoding Python knows") from None
+        return self
 
 
-@dataclass(frozen=True, kw_only=True)
 class CorpusOptions(TextOptions):
     """Options of beam_jobs.corpus_job."""
 
-    seen: Patterns = setting("earlier corpora: what is in them is left out", (), metavar="DIR")
-    near_duplicates: float = setting(
-        "drop texts this similar to an earlier one too, for example 0.8; 0: none",
-        0,
+    seen: Patterns = Field(default=(), description="earlier corpora: what is in them is left out")
+    near_duplicates: float = Field(
+        default=0,
         ge=0,
         le=1,
-        metavar="SIMILARITY",
+        description="drop texts this similar to an earlier one too, for example 0.8; 0: none",
     )
-    withhold: Patterns = setting(
-        "files of evaluation texts that must never reach pre-training", (), metavar="GLOB"
+    withhold: Patterns = Field(
+        default=(), description="files of evaluation texts that must never reach pre-training"
     )
-    withhold_own: bool = setting(
-        "drop pretrain and train reviews that nearly repeat a dev or test review; a quarter more "
-        "CPU time of the corpus job",
-        True,
+    withhold_own: bool = Field(
+        default=True,
+        description="drop pretrain and train reviews that nearly repeat a dev or test review; a "
+        "quarter more CPU time of the corpus job",
     )
-    punkt: str | None = setting(
-        "punkt.json of a corpus, or NLTK's …/punkt_tab/english, instead of training",
-        None,
-        metavar="PATH",
+    punkt: str | None = Field(
+        default=None,
+        description="punkt.json of a corpus, or NLTK's …/punkt_tab/english, instead of training",
     )
-    punkt_sample_bytes: int = setting("text to train Punkt on, at most", MAX_SAMPLE_BYTES, ge=1)
-    split: str = setting("shares of the distinct texts in each split", splits.DEFAULT_SHARES)
-    seed: int = setting("decides which text falls into which split", 0)
+    punkt_sample_bytes: int = Field(
+        default=MAX_SAMPLE_BYTES, ge=1, description="text to train Punkt on, at most"
+    )
+    split: str = Field(
+        default=splits.DEFAULT_SHARES, description="shares of the distinct texts in each split"
+    )
+    seed: int = Field(default=0, description="decides which text falls into which split")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @model_validator(mode="after")
+    def _check_corpus(self) -> Self:
         if self.seen and self.near_duplicates:
             raise UserError(
                 "--near-duplicates with --seen: an earlier corpus keeps no signatures of its "
                 "texts, only their hashes; give 0, or all dumps in one call"
             )
+        return self
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScoringOptions(TextOptions):
     """Options of beam_jobs.scoring_job."""
 
-    scorer: str = setting("folder made by model.scorer", metavar="DIR")
-    scorer_sha256: str = setting(
-        "digest that scorer.pt2 must have (default: scorer.json's)", "", metavar="HEX"
+    scorer: str = Field(description="folder made by model.scorer")
+    scorer_sha256: str = Field(
+        default="", description="digest that scorer.pt2 must have (default: scorer.json's)"
     )
-    model_version: str = setting("written beside every label", "")
+    model_version: str = Field(default="", description="written beside every label")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShardsOptions(LimitOptions):
     """Options of beam_jobs.shards_job."""
 
-    corpus: str = setting("folder that corpus_job wrote", "", metavar="DIR")
-    general_text: Patterns = setting(
-        "instead: text files, plain or packed, one document a block", (), metavar="GLOB"
+    corpus: str = Field(default="", description="folder that corpus_job wrote")
+    general_text: Patterns = Field(
+        default=(), description="instead: text files, plain or packed, one document a block"
     )
-    punkt: str | None = setting(
-        "of --general-text: Punkt parameters, punkt.json of a corpus; else trained on the text",
-        None,
-        metavar="PATH",
+    punkt: str | None = Field(
+        default=None,
+        description="of --general-text: Punkt parameters, punkt.json of a corpus; else trained on "
+        "the text",
     )
-    withhold: Patterns = setting(
-        "of --general-text: evaluation files whose texts must not get in", (), metavar="GLOB"
+    withhold: Patterns = Field(
+        default=(), description="of --general-text: evaluation files whose texts must not get in"
     )
-    withhold_corpus: str = setting(
-        "of --general-text: corpus whose dev and test reviews must not get in", "", metavar="DIR"
+    withhold_corpus: str = Field(
+        default="",
+        description="of --general-text: corpus whose dev and test reviews must not get in",
     )
-    vocabulary: str = setting("folder that model.vocabulary wrote", metavar="DIR")
-    output: str = setting("folder of the shards", metavar="DIR")
-    max_length: int = setting(
-        "tokens of a sequence", 128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE
+    vocabulary: str = Field(description="folder that model.vocabulary wrote")
+    output: str = Field(description="folder of the shards")
+    max_length: int = Field(
+        default=128, ge=SHORTEST_SEQUENCE, le=LONGEST_SEQUENCE, description="tokens of a sequence"
     )
-    split: Split = setting("side of the corpus", "pretrain")
-    sample_reviews: int = setting(
-        "of --corpus: pack about so many reviews of the split, those that come first; there may be "
-        "none at all then. 0: all",
-        0,
+    split: Split = Field(default="pretrain", description="side of the corpus")
+    sample_reviews: int = Field(
+        default=0,
         ge=0,
+        description="of --corpus: pack about so many reviews of the split, those that come first; "
+        "there may be none at all then. 0: all",
     )
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check_shards(self) -> Self:
         if bool(self.corpus) == bool(self.general_text):
             raise UserError("give one of --corpus and --general-text")
         if self.general_text and self.split != "pretrain":
@@ -192,12 +198,14 @@ class ShardsOptions(LimitOptions):
             raise UserError(f"--withhold-corpus: the splits of a corpus share no text; {for_text}")
         if self.corpus and self.withhold:
             raise UserError(f"--withhold: corpus_job has it for a corpus; {for_text}")
+        return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleOptions:
+class SampleOptions(Settings):
     """Options of beam_jobs.sample.sample_dump."""
 
-    reviews: int = setting("lines to write, messy ones included", 20_000, ge=1)
-    seed: int = setting("the same seed gives the same bytes", 0)
-    output: str = setting("file to write, gzip if it ends in .gz", "sample.json.gz", metavar="FILE")
+    reviews: int = Field(default=20_000, ge=1, description="lines to write, messy ones included")
+    seed: int = Field(default=0, description="the same seed gives the same bytes")
+    output: str = Field(
+        default="sample.json.gz", description="file to write, gzip if it ends in .gz"
+    )

@@ -26,11 +26,12 @@ from pydantic import Field
 
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import write_json
+from beam_jobs.job.settings import Settings
 from beam_jobs.job.storage import is_remote
 from flows import add_dump
 from flows.configuration.addresses import Address
 from flows.configuration.parameters import STORE, Addition, AdditionTemplate, RunTemplate
-from flows.configuration.sections import Section, take_fields
+from flows.configuration.sections import take_fields
 from flows.configuration.settings import list_changes
 from flows.dumps.arrivals import Arrival, Look, find_arrivals
 from flows.runner.failures import FAILURE_HOOKS
@@ -42,7 +43,7 @@ INBOX = "inbox/*"
 """Of the store, and there as soon as somebody looks."""
 
 
-class Watch(Section):
+class Watch(Settings):
     """Where new dumps appear, and when one is taken for whole."""
 
     places: list[Address] = Field(
@@ -66,7 +67,7 @@ class Watch(Section):
     )
 
 
-class WatchForm(Section):
+class WatchForm(Settings):
     """What the watcher is asked to do."""
 
     watch: Watch = Watch()

@@ -5,17 +5,15 @@ Sources, by their short names below:
   google   google-research/electra: configure_pretraining.py, configure_finetuning.py,
            util/training_utils.py and README
   bert     Devlin et al. 2019, arXiv 1810.04805
-
-Only the standard library: a GPU machine has no pydantic for certain. `flows` makes its forms of
-the same fields.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import LARGEST_SEED, check_settings, setting
+from beam_jobs.job.settings import LARGEST_SEED, Settings
 
 Objective = Literal["electra", "mlm", "mlm+nsp"]
 Precision = Literal["auto", "fp32", "bf16"]
@@ -25,38 +23,34 @@ PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
 AUTO_PRECISION = "arithmetic; auto: bf16 where the device is fast at multiplying it"
 
-ELECTRA = {"objective": ("electra",)}
-VALIDATION = {"dev shards": ("given",)}
-CLASSIFICATION = {"shape": ("classification",)}
-SPAN = {"shape": ("span",)}
-DISTILLATION = {"teacher": ("given",)}
-"""What settings need to be read at all."""
 
-
-@dataclass(frozen=True)
-class Architecture:
+class Architecture(Settings):
     """Shape of the discriminator (or of the MLM trunk); the generator is derived from it."""
 
-    layers: int = setting("transformer layers", ge=1)
-    hidden: int = setting("width of the hidden states", ge=1)
-    intermediate: int = setting("width inside the feed-forward blocks", ge=1)
-    heads: int = setting("attention heads", ge=1)
-    embedding: int = setting("width of the token embeddings", ge=1)
-    generator_multiplier: float = setting(
-        "width of the generator as a fraction of `hidden`; 1: all widths and heads alike",
-        needs=ELECTRA,
+    layers: int = Field(ge=1, description="transformer layers")
+    hidden: int = Field(ge=1, description="width of the hidden states")
+    intermediate: int = Field(ge=1, description="width inside the feed-forward blocks")
+    heads: int = Field(ge=1, description="attention heads")
+    embedding: int = Field(ge=1, description="width of the token embeddings")
+    generator_multiplier: float = Field(
+        description="width of the generator as a fraction of `hidden`; 1: all widths and heads "
+        "alike"
     )
-    max_positions: int = setting("longest sequence, in tokens (google)", 512, ge=1)
-    type_vocabulary_size: int = setting("kinds of segments (google)", 2, ge=1)
-    layer_norm_eps: float = setting(
-        "added to the variance in every LayerNorm (google)", LAYER_NORM_EPSILON, gt=0
+    max_positions: int = Field(
+        default=512, ge=1, description="longest sequence, in tokens (google)"
     )
-    generator_layers: int = setting(
-        "of the generator; 0: as many as the discriminator (google)", 0, ge=0, needs=ELECTRA
+    type_vocabulary_size: int = Field(default=2, ge=1, description="kinds of segments (google)")
+    layer_norm_eps: float = Field(
+        default=LAYER_NORM_EPSILON,
+        gt=0,
+        description="added to the variance in every LayerNorm (google)",
+    )
+    generator_layers: int = Field(
+        default=0, ge=0, description="of the generator; 0: as many as the discriminator (google)"
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
+    @model_validator(mode="after")
+    def _check_architecture(self) -> Self:
         _check_field(
             self.hidden % self.heads == 0,
             "hidden",
@@ -69,6 +63,7 @@ class Architecture:
             self.generator_layers,
             f"at most layers={self.layers}",
         )
+        return self
 
     @property
     def has_wide_generator(self) -> bool:
@@ -82,7 +77,7 @@ class Architecture:
         """
         layers = self.generator_layers or self.layers
         if self.has_wide_generator:
-            return replace(self, layers=layers, generator_layers=0)
+            return self.replace(layers=layers, generator_layers=0)
         hidden = round(self.hidden * self.generator_multiplier)
         heads = max(1, hidden // 64)
         expected = (
@@ -91,8 +86,7 @@ class Architecture:
         )
         is_possible = hidden >= 1 and hidden % heads == 0
         _check_field(is_possible, "generator_multiplier", self.generator_multiplier, expected)
-        return replace(
-            self,
+        return self.replace(
             layers=layers,
             hidden=hidden,
             intermediate=4 * hidden,
@@ -107,71 +101,90 @@ def _check_field(holds: bool, name: str, value: Any, expected: str) -> None:
         raise UserError(f"{name}={value}: must be {expected}")
 
 
-@dataclass(frozen=True)
-class PretrainingConfig:
+class PretrainingConfig(Settings):
     """Everything that decides what a pre-training run computes; stored beside its output."""
 
-    steps: int = setting("optimizer steps", ge=1)
-    batch: int = setting("sequences in one optimizer step, over all devices", ge=1)
-    learning_rate: float = setting("its peak, after the warm-up", gt=0)
-    mask_probability: float = setting(
-        "share of the tokens that are not special (paper: of all; masking.py)", 0.15, gt=0, le=1
+    steps: int = Field(ge=1, description="optimizer steps")
+    batch: int = Field(ge=1, description="sequences in one optimizer step, over all devices")
+    learning_rate: float = Field(gt=0, description="its peak, after the warm-up")
+    mask_probability: float = Field(
+        default=0.15,
+        gt=0,
+        le=1,
+        description="share of the tokens that are not special (paper: of all; masking.py)",
     )
-    segment_probability: float = setting(
-        "that a document is cut into A and B (google: an example, 0.9)",
-        0.5,
+    segment_probability: float = Field(
+        default=0.5,
         ge=0,
         le=1,
-        needs={"objective": ("electra", "mlm")},
+        description="that a document is cut into A and B (google: an example, 0.9)",
     )
-    warmup: float = setting("share of the steps (google: 10,000 of 1,000,000)", 0.01, ge=0, le=1)
-    objective: Objective = setting("what is learnt", "electra")
-    discriminator_weight: float = setting("of its loss (paper)", 50.0, ge=0, needs=ELECTRA)
-    generator_weight: float = setting("of the generator's loss (paper)", 1.0, ge=0, needs=ELECTRA)
-    mask_token_fraction: float = setting(
-        "share of the chosen positions that become [MASK], the rest keeps its token (google); MLM "
-        "has bert's 80/10/10",
-        0.85,
+    warmup: float = Field(
+        default=0.01, ge=0, le=1, description="share of the steps (google: 10,000 of 1,000,000)"
+    )
+    objective: Objective = Field(default="electra", description="what is learnt")
+    discriminator_weight: float = Field(default=50.0, ge=0, description="of its loss (paper)")
+    generator_weight: float = Field(
+        default=1.0, ge=0, description="of the generator's loss (paper)"
+    )
+    mask_token_fraction: float = Field(
+        default=0.85,
         ge=0,
         le=1,
-        needs=ELECTRA,
+        description="share of the chosen positions that become [MASK], the rest keeps its token "
+        "(google); MLM has bert's 80/10/10",
     )
-    dropout: float = setting("of hidden states and attention (paper)", 0.1, ge=0, lt=1)
-    weight_decay: float = setting("not of LayerNorm and biases (paper)", 0.01, ge=0)
-    adam_beta1: float = setting("Adam's first decay rate (paper)", 0.9, ge=0, lt=1)
-    adam_beta2: float = setting("Adam's second decay rate (paper)", 0.999, ge=0, lt=1)
-    adam_epsilon: float = setting("Adam's epsilon (paper)", 1e-6, gt=0)
-    clip: float = setting("largest global norm of the gradient (google)", 1.0, gt=0)
-    initializer_range: float = setting(
-        "deviation of the start weights (google, for widths from 256)", 0.02, gt=0
+    dropout: float = Field(
+        default=0.1, ge=0, lt=1, description="of hidden states and attention (paper)"
     )
-    seed: int = setting(
-        "of the weights, the order of the sequences and the masked positions",
-        0,
+    weight_decay: float = Field(
+        default=0.01, ge=0, description="not of LayerNorm and biases (paper)"
+    )
+    adam_beta1: float = Field(
+        default=0.9, ge=0, lt=1, description="Adam's first decay rate (paper)"
+    )
+    adam_beta2: float = Field(
+        default=0.999, ge=0, lt=1, description="Adam's second decay rate (paper)"
+    )
+    adam_epsilon: float = Field(default=1e-6, gt=0, description="Adam's epsilon (paper)")
+    clip: float = Field(
+        default=1.0, gt=0, description="largest global norm of the gradient (google)"
+    )
+    initializer_range: float = Field(
+        default=0.02,
+        gt=0,
+        description="deviation of the start weights (google, for widths from 256)",
+    )
+    seed: int = Field(
+        default=0,
         ge=0,
         le=LARGEST_SEED,
+        description="of the weights, the order of the sequences and the masked positions",
     )
-    precision: Precision = setting(AUTO_PRECISION, "auto")
-    device_batch: int = setting(
-        "sequences a device takes at once, accumulated; 0: its whole share. Halved where they do "
-        "not fit into its memory",
-        0,
+    precision: Precision = Field(default="auto", description=AUTO_PRECISION)
+    device_batch: int = Field(
+        default=0,
         ge=0,
+        description="sequences a device takes at once, accumulated; 0: its whole share. Halved "
+        "where they do not fit into its memory",
     )
-    log_every: int = setting("steps from one line of metrics to the next", 50, ge=1)
-    validate_every: int = setting("steps; 0: ten times in all", 0, ge=0, needs=VALIDATION)
-    validate_sequences: int = setting("the first of the dev shards", 1024, ge=1, needs=VALIDATION)
-    checkpoint_every: int = setting("steps from one checkpoint to the next", 500, ge=1)
-    keep_checkpoints: int = setting(
-        "the newest ones, besides the best; a stage keeps none once it is complete, unless this "
-        "is set",
-        2,
+    log_every: int = Field(
+        default=50, ge=1, description="steps from one line of metrics to the next"
+    )
+    validate_every: int = Field(default=0, ge=0, description="steps; 0: ten times in all")
+    validate_sequences: int = Field(default=1024, ge=1, description="the first of the dev shards")
+    checkpoint_every: int = Field(
+        default=500, ge=1, description="steps from one checkpoint to the next"
+    )
+    keep_checkpoints: int = Field(
+        default=2,
         ge=1,
+        description="the newest ones, besides the best; a stage keeps none once it is complete, "
+        "unless this is set",
     )
-    compile: bool = setting("torch.compile, on the devices where it pays (CUDA)", True)
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    compile: bool = Field(
+        default=True, description="torch.compile, on the devices where it pays (CUDA)"
+    )
 
     @property
     def has_segments(self) -> bool:
@@ -179,150 +192,155 @@ class PretrainingConfig:
         return self.objective == "mlm+nsp" or self.segment_probability > 0
 
 
-@dataclass(frozen=True)
-class FinetuningSettings:
+class FinetuningSettings(Settings):
     """Everything that decides what a fine-tuning computes; every arm of a comparison gets the same.
 
     The defaults are google's for base; the presets have others.
     """
 
-    learning_rates: tuple[float, ...] = setting(
-        "each is trained from the same start, the best on dev is kept", (1e-4,), ge=1e-8, le=1
+    learning_rates: tuple[Annotated[float, Field(ge=1e-8, le=1)], ...] = Field(
+        default=(1e-4,), description="each is trained from the same start, the best on dev is kept"
     )
-    epochs: float = setting("passes through the training examples", 3.0, ge=0.01, le=1000)
-    batch: int = setting("examples in one step (paper)", 32, ge=1, le=65_536)
-    warmup: float = setting("share of the steps (google)", 0.1, ge=0, le=1)
-    weight_decay: float = setting(
-        "not of LayerNorm and biases (paper; google's code: 0.01)", 0.0, ge=0, le=1
+    epochs: float = Field(
+        default=3.0, ge=0.01, le=1000, description="passes through the training examples"
     )
-    dropout: float | None = setting(
-        "of hidden states and attention; none: as the encoder's config.json", None, ge=0, le=0.95
+    batch: int = Field(default=32, ge=1, le=65_536, description="examples in one step (paper)")
+    warmup: float = Field(default=0.1, ge=0, le=1, description="share of the steps (google)")
+    weight_decay: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="not of LayerNorm and biases (paper; google's code: 0.01)",
     )
-    layer_decay: float = setting(
-        "a layer's learning rate over that of the layer above it: 0.8 for small and base, 0.9 for "
-        "large (paper)",
-        0.8,
+    dropout: float | None = Field(
+        default=None,
+        ge=0,
+        le=0.95,
+        description="of hidden states and attention; none: as the encoder's config.json",
+    )
+    layer_decay: float = Field(
+        default=0.8,
         ge=0.1,
         le=1,
+        description="a layer's learning rate over that of the layer above it: 0.8 for small and "
+        "base, 0.9 for large (paper)",
     )
-    clip: float = setting("largest global norm of the gradient", 1.0, ge=0, le=1000)
-    pooling: Pooling = setting(
-        "what a text is judged by: the [CLS] vector through the architecture's own head, or the "
-        "mean over its tokens, 2–5 points better for little-trained encoders",
-        "cls",
+    clip: float = Field(
+        default=1.0, ge=0, le=1000, description="largest global norm of the gradient"
     )
-    max_length: int | None = setting(
-        "tokens; longer texts are cut, questions with passages into overlapping windows; none: "
-        "128, for questions with passages 384, at most those the encoder was trained at",
-        None,
+    pooling: Pooling = Field(
+        default="cls",
+        description="what a text is judged by: the [CLS] vector through the architecture's own "
+        "head, or the mean over its tokens, 2–5 points better for little-trained encoders",
+    )
+    max_length: int | None = Field(
+        default=None,
         ge=8,
         le=8192,
+        description="tokens; longer texts are cut, questions with passages into overlapping "
+        "windows; none: 128, for questions with passages 384, at most those the encoder was "
+        "trained at",
     )
-    untrained_positions: bool = setting(
-        "let max_length be more than the tokens the encoder was trained at", False
+    untrained_positions: bool = Field(
+        default=False,
+        description="let max_length be more than the tokens the encoder was trained at",
     )
-    empty_windows: float | None = setting(
-        "windows without an answer that are trained on for each with one, drawn by the seed; "
-        "none: all; of questions with passages",
-        1.0,
+    empty_windows: float | None = Field(
+        default=1.0,
         ge=0,
         le=1000,
-        needs=SPAN,
+        description="windows without an answer that are trained on for each with one, drawn by "
+        "the seed; none: all; of questions with passages",
     )
-    stride: int = setting(
-        "tokens two neighbouring windows of a passage share, at most half of those a question "
-        "leaves to it",
-        64,
+    stride: int = Field(
+        default=64,
         ge=0,
         le=8192,
-        needs=SPAN,
+        description="tokens two neighbouring windows of a passage share, at most half of those a "
+        "question leaves to it",
     )
-    n_train: int | None = setting(
-        "training examples at most, chosen by a hash; none: all. The defaults take all of every "
-        "published set and keep a dump of hundreds of millions of reviews out of memory",
-        500_000,
+    n_train: int | None = Field(
+        default=500_000,
         ge=2,
+        description="training examples at most, chosen by a hash; none: all. The defaults take "
+        "all of every published set and keep a dump of hundreds of millions of reviews out of "
+        "memory",
     )
-    n_dev: int | None = setting(
-        "examples at most that choose rate and epoch; none: all", 1000, ge=2
+    n_dev: int | None = Field(
+        default=1000, ge=2, description="examples at most that choose rate and epoch; none: all"
     )
-    n_test: int | None = setting("test examples at most; none: all", 50_000, ge=2)
-    sampling: Literal["balanced", "natural"] = setting(
-        "of the training examples; dev and test are natural unless `balanced_test`",
-        "natural",
+    n_test: int | None = Field(default=50_000, ge=2, description="test examples at most; none: all")
+    sampling: Literal["balanced", "natural"] = Field(
+        default="natural",
+        description="of the training examples; dev and test are natural unless `balanced_test`",
     )
-    balanced_test: bool = setting("balance dev and test too", False)
-    sample_seed: int = setting("chooses dev and test, the same for all arms and seeds", 0)
-    loss: Literal["cross_entropy", "focal"] = setting(
-        "focal (Lin et al. 2017, arXiv 1708.02002): of classification, tokens and choice",
-        "cross_entropy",
-        needs={"shape": ("classification", "tokens", "choice")},
+    balanced_test: bool = Field(default=False, description="balance dev and test too")
+    sample_seed: int = Field(
+        default=0, description="chooses dev and test, the same for all arms and seeds"
     )
-    focal_alpha: tuple[float, ...] = setting(
-        "the weight of each class in focal loss; one number: of the second of two classes, the "
-        "first has the rest to 1 (eq. 5); empty: none (eq. 4)",
-        (),
-        ge=0,
-        le=1,
-        needs={"shape": ("classification", "tokens"), "loss": ("focal",)},
+    loss: Literal["cross_entropy", "focal"] = Field(
+        default="cross_entropy",
+        description="focal (Lin et al. 2017, arXiv 1708.02002): of classification, tokens and "
+        "choice",
     )
-    focal_gamma: float = setting("of focal loss", 2.0, ge=0, le=100, needs={"loss": ("focal",)})
-    class_weights: Literal["none", "balanced"] = setting(
-        "balanced: inverse to a class's frequency; of classification", "none", needs=CLASSIFICATION
+    focal_alpha: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
+        default=(),
+        description="the weight of each class in focal loss; one number: of the second of two "
+        "classes, the first has the rest to 1 (eq. 5); empty: none (eq. 4)",
     )
-    temperature: float = setting(
-        "of the teacher's and the student's probabilities in distillation",
-        2.0,
+    focal_gamma: float = Field(default=2.0, ge=0, le=100, description="of focal loss")
+    class_weights: Literal["none", "balanced"] = Field(
+        default="none", description="balanced: inverse to a class's frequency; of classification"
+    )
+    temperature: float = Field(
+        default=2.0,
         ge=0.01,
         le=1000,
-        needs=DISTILLATION,
+        description="of the teacher's and the student's probabilities in distillation",
     )
-    soft_weight: float = setting(
-        "of the teacher's outputs in distillation, the labels have the rest",
-        0.5,
+    soft_weight: float = Field(
+        default=0.5,
         ge=0,
         le=1,
-        needs=DISTILLATION,
+        description="of the teacher's outputs in distillation, the labels have the rest",
     )
-    hidden_weight: float = setting(
-        "of the teacher's hidden states in distillation (TinyBERT)",
-        0.0,
+    hidden_weight: float = Field(
+        default=0.0,
         ge=0,
         le=1_000_000,
-        needs=DISTILLATION,
+        description="of the teacher's hidden states in distillation (TinyBERT)",
     )
-    attention_weight: float = setting(
-        "of the teacher's attention in distillation (TinyBERT)",
-        0.0,
+    attention_weight: float = Field(
+        default=0.0,
         ge=0,
         le=1_000_000,
-        needs=DISTILLATION,
+        description="of the teacher's attention in distillation (TinyBERT)",
     )
-    patience: int | None = setting(
-        "evaluations on dev without an improvement after which a learning rate is given up; none: "
-        "train to the end",
-        None,
+    patience: int | None = Field(
+        default=None,
         ge=1,
+        description="evaluations on dev without an improvement after which a learning rate is "
+        "given up; none: train to the end",
     )
-    evaluations_per_epoch: int | None = setting(
-        "on dev; none: five in all, at most one an epoch", None, ge=1, le=1000
+    evaluations_per_epoch: int | None = Field(
+        default=None, ge=1, le=1000, description="on dev; none: five in all, at most one an epoch"
     )
-    length_grouped: bool = setting(
-        "batches of texts of like length, padded to their longest; else every batch is padded to "
-        "max_length",
-        True,
+    length_grouped: bool = Field(
+        default=True,
+        description="batches of texts of like length, padded to their longest; else every batch "
+        "is padded to max_length",
     )
-    precision: Precision = setting(AUTO_PRECISION, "auto")
-    clean: Literal["none", "letters"] = setting(
-        "letters: without numbers and punctuation; of classification and regression",
-        "none",
-        needs={"shape": ("classification", "regression")},
+    precision: Precision = Field(default="auto", description=AUTO_PRECISION)
+    clean: Literal["none", "letters"] = Field(
+        default="none",
+        description="letters: without numbers and punctuation; of classification and regression",
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
+    @model_validator(mode="after")
+    def _check_finetuningsettings(self) -> Self:
         if not self.learning_rates:
             raise UserError("learning_rates is empty, give at least one")
+        return self
 
     @classmethod
     def from_run(cls, run: Mapping[str, Any]) -> "FinetuningSettings":

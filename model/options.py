@@ -1,10 +1,11 @@
 """What the command line of each job takes, with meanings, units, bounds and defaults."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from beam_jobs.job.settings import setting
+from pydantic import Field
+
+from beam_jobs.job.settings import Settings
 from model.config import Precision, PresetName
 from model.encoders.places import FORMS
 
@@ -19,210 +20,215 @@ DEVICE = "where it is computed: auto takes a GPU where there is one; xla is one 
 TASK = "its name: model/finetuning/tasks/README.md, or table:text=…,label=…"
 
 
-@dataclass(frozen=True, kw_only=True)
-class VocabularyOptions:
+class VocabularyOptions(Settings):
     """Options of model.vocabulary."""
 
-    corpus: Path = setting("what corpus_job wrote", metavar="DIR")
-    output: Path = setting("where vocab.txt and tokenizer.json go", metavar="DIR")
-    size: int = setting("entries, special ones included", 50_000, ge=SMALLEST_VOCABULARY)
-    lower_case: bool = setting("fold case and accents", True)
-    strip_accents: bool | None = setting("remove accents; none: as --lower-case says", None)
-    unused: int = setting("[unused…] slots kept free for later", 100, ge=0)
-    sample_reviews: int = setting("train on about so many reviews", 1_000_000, ge=1)
-    compare: tuple[str, ...] = setting(
-        "other vocabularies to measure on the dev split: vocab.txt files or folders with a "
-        "tokenizer.json",
-        (),
-        metavar="PLACE",
+    corpus: Path = Field(description="what corpus_job wrote")
+    output: Path = Field(description="where vocab.txt and tokenizer.json go")
+    size: int = Field(
+        default=50_000, ge=SMALLEST_VOCABULARY, description="entries, special ones included"
+    )
+    lower_case: bool = Field(default=True, description="fold case and accents")
+    strip_accents: bool | None = Field(
+        default=None, description="remove accents; none: as --lower-case says"
+    )
+    unused: int = Field(default=100, ge=0, description="[unused…] slots kept free for later")
+    sample_reviews: int = Field(
+        default=1_000_000, ge=1, description="train on about so many reviews"
+    )
+    compare: tuple[str, ...] = Field(
+        default=(),
+        description="other vocabularies to measure on the dev split: vocab.txt files or folders "
+        "with a tokenizer.json",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class VocabularyFitOptions:
+class VocabularyFitOptions(Settings):
     """Options of model.vocabulary_fit."""
 
-    corpus: Path = setting("what corpus_job made of a new dump", metavar="DIR")
-    vocabulary: Path = setting("what model.vocabulary wrote", metavar="DIR")
-    output: Path = setting("where fit.json goes", metavar="DIR")
-    split: str = setting("side of the corpus", "pretrain")
-    reviews: int = setting("measure about so many", DEV_REVIEWS, ge=1)
-    unknown_rate: float = setting(
-        "warn when the vocabulary's share of unknown words in the new dump is higher than it was "
-        "in the first one by more than this",
-        0.005,
+    corpus: Path = Field(description="what corpus_job made of a new dump")
+    vocabulary: Path = Field(description="what model.vocabulary wrote")
+    output: Path = Field(description="where fit.json goes")
+    split: str = Field(default="pretrain", description="side of the corpus")
+    reviews: int = Field(default=DEV_REVIEWS, ge=1, description="measure about so many")
+    unknown_rate: float = Field(
+        default=0.005,
         ge=0,
         le=1,
+        description="warn when the vocabulary's share of unknown words in the new dump is higher "
+        "than it was in the first one by more than this",
     )
-    tokens_per_word: float = setting(
-        "warn when tokens per word are more than they were by this share of it", 0.1, ge=0, le=10
+    tokens_per_word: float = Field(
+        default=0.1,
+        ge=0,
+        le=10,
+        description="warn when tokens per word are more than they were by this share of it",
     )
-    new_size: int = setting(
-        "measure a new vocabulary of so many entries too, trained on the corpus; 0: none", 0, ge=0
+    new_size: int = Field(
+        default=0,
+        ge=0,
+        description="measure a new vocabulary of so many entries too, trained on the corpus; 0: "
+        "none",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class OriginOptions:
+class OriginOptions(Settings):
     """Options of model.origin."""
 
-    place: str = setting(f"the published encoder: {FORMS}", metavar="PLACE")
-    generator: str | None = setting(
-        "the published generator of an ELECTRA, likewise", None, metavar="PLACE"
+    place: str = Field(description=f"the published encoder: {FORMS}")
+    generator: str | None = Field(
+        default=None, description="the published generator of an ELECTRA, likewise"
     )
-    output: Path = setting("where its folder goes", metavar="DIR")
+    output: Path = Field(description="where its folder goes")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PretrainOptions:
+class PretrainOptions(Settings):
     """Options of model.pretrain."""
 
-    shards: Path = setting("folder made by beam_jobs.shards_job", metavar="DIR")
-    replay: tuple[Path, ...] = setting("earlier shards to mix in", (), metavar="DIR")
-    replay_ratio: str = setting("share of the sequences taken from the earlier shards", "0.5")
-    output: Path = setting("checkpoints, metrics.jsonl and the model folders", metavar="DIR")
-    preset: PresetName = setting("size of the model and length of its training")
-    steps: int | None = setting("optimizer steps, instead of the preset's", None, ge=1)
-    budget: str | None = setting(
-        "instead of steps: a time (30min), or operations in matrix products (1.5e15flops)", None
+    shards: Path = Field(description="folder made by beam_jobs.shards_job")
+    replay: tuple[Path, ...] = Field(default=(), description="earlier shards to mix in")
+    replay_ratio: str = Field(
+        default="0.5", description="share of the sequences taken from the earlier shards"
     )
-    validation: Path | None = setting(
-        "shards of the dev split, measured every validate_every steps", None, metavar="DIR"
+    output: Path = Field(description="checkpoints, metrics.jsonl and the model folders")
+    preset: PresetName = Field(description="size of the model and length of its training")
+    steps: int | None = Field(
+        default=None, ge=1, description="optimizer steps, instead of the preset's"
     )
-    start_from: str | None = setting(
-        "weights to begin with, which decide the shape: what model.origin wrote, or a published "
-        f"BERT, ELECTRA or DistilBERT ({FORMS})",
-        None,
-        metavar="PLACE",
+    budget: str | None = Field(
+        default=None,
+        description="instead of steps: a time (30min), or operations in matrix products "
+        "(1.5e15flops)",
     )
-    start_generator_from: Path | None = setting(
-        "the generator's transformers folder, if --start-from has none beside it",
-        None,
-        metavar="DIR",
+    validation: Path | None = Field(
+        default=None, description="shards of the dev split, measured every validate_every steps"
     )
-    probe: Path | None = setting(
-        "with --start-from: a corpus on whose train and dev labels the loaded weights and those "
-        "that training makes of them are compared; the loaded ones are written where these are "
-        "worse",
-        None,
-        metavar="DIR",
+    start_from: str | None = Field(
+        default=None,
+        description="weights to begin with, which decide the shape: what model.origin wrote, "
+        f"or a published BERT, ELECTRA or DistilBERT ({FORMS})",
     )
-    device: PretrainingDevice = setting(f"{DEVICE}, xla-spmd all of them", "auto")
-    processes: int | None = setting(
-        "processes of this machine that share each batch: one for each GPU, or for some cores of "
-        "the CPU; none: one",
-        None,
+    start_generator_from: Path | None = Field(
+        default=None,
+        description="the generator's transformers folder, if --start-from has none beside it",
+    )
+    probe: Path | None = Field(
+        default=None,
+        description="with --start-from: a corpus on whose train and dev labels the loaded weights "
+        "and those that training makes of them are compared; the loaded ones are written where "
+        "these are worse",
+    )
+    device: PretrainingDevice = Field(default="auto", description=f"{DEVICE}, xla-spmd all of them")
+    processes: int | None = Field(
+        default=None,
         ge=1,
         le=256,
+        description="processes of this machine that share each batch: one for each GPU, or for "
+        "some cores of the CPU; none: one",
     )
-    threads: int | None = setting(
-        "threads of the CPU in each process; none: all cores, shared by --processes", None, ge=1
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="threads of the CPU in each process; none: all cores, shared by --processes",
     )
-    tensorboard: bool = setting("also write TensorBoard files at the end", False, is_flag=True)
-    settings: tuple[str, ...] = setting(
-        "any field of PretrainingConfig or Architecture (model/config.py), or AdaptationConfig "
-        "(model/pretraining/adaptation/config.py); may be repeated",
-        (),
-        option="--set",
-        metavar="FIELD=VALUE",
+    tensorboard: bool = Field(default=False, description="also write TensorBoard files at the end")
+    set: tuple[str, ...] = Field(
+        default=(),
+        description="any field of PretrainingConfig or Architecture (model/config.py), or "
+        "AdaptationConfig (model/pretraining/adaptation/config.py); may be repeated",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class FinetuneOptions:
+class FinetuneOptions(Settings):
     """Options of the fine-tuning."""
 
-    encoder: str = setting(
-        "model folder or hub name; `random` (with --architecture); `half` or `layers:N`: layers of "
-        "--teacher",
-        metavar="DIR|random|half|layers:N",
+    encoder: str = Field(
+        description="model folder or hub name; `random` (with --architecture); `half` or "
+        "`layers:N`: layers of --teacher"
     )
-    architecture: str | None = setting(
-        "for `random`: folder whose config and tokenizer to use", None, metavar="DIR"
+    architecture: str | None = Field(
+        default=None, description="for `random`: folder whose config and tokenizer to use"
     )
-    initializer_range: float | None = setting(
-        "for `random`: deviation of its start weights, drawn as transformers does; none: as the "
-        "pre-training of the architecture began, where its config.json says how",
-        None,
+    initializer_range: float | None = Field(
+        default=None,
         gt=0,
+        description="for `random`: deviation of its start weights, drawn as transformers does; "
+        "none: as the pre-training of the architecture began, where its config.json says how",
     )
-    teacher: Path | None = setting(
-        "distil: learn from this fine-tuned folder's outputs too", None, metavar="DIR"
+    teacher: Path | None = Field(
+        default=None, description="distil: learn from this fine-tuned folder's outputs too"
     )
-    cache: Path | None = setting(
-        "where tokens and teachers' outputs are kept for other fine-tunings; none: nowhere",
-        None,
-        metavar="DIR",
+    cache: Path | None = Field(
+        default=None,
+        description="where tokens and teachers' outputs are kept for other fine-tunings; none: "
+        "nowhere",
     )
-    task: str = setting(TASK, metavar="NAME")
-    data: Path = setting("the task's data", metavar="DIR")
-    output: Path = setting("the fine-tuned model folder", metavar="DIR")
-    evaluation: Path | None = setting(
-        "also evaluate on test and write it here", None, metavar="DIR"
+    task: str = Field(description=TASK)
+    data: Path = Field(description="the task's data")
+    output: Path = Field(description="the fine-tuned model folder")
+    evaluation: Path | None = Field(
+        default=None, description="also evaluate on test and write it here"
     )
-    seed: int = setting("head, order, dropout, training examples", 0)
-    preset: PresetName | None = setting("start from this preset's fine-tuning defaults", None)
-    learning_rate: tuple[float, ...] = setting("the grid; best on dev is kept", (), metavar="RATE")
-    device: Device = setting(DEVICE, "auto")
-    settings: tuple[str, ...] = setting(
-        "any field of FinetuningSettings (model/config.py); may be repeated",
-        (),
-        option="--set",
-        metavar="FIELD=VALUE",
+    seed: int = Field(default=0, description="head, order, dropout, training examples")
+    preset: PresetName | None = Field(
+        default=None, description="start from this preset's fine-tuning defaults"
+    )
+    learning_rate: tuple[float, ...] = Field(
+        default=(), description="the grid; best on dev is kept"
+    )
+    device: Device = Field(default="auto", description=DEVICE)
+    set: tuple[str, ...] = Field(
+        default=(), description="any field of FinetuningSettings (model/config.py); may be repeated"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluateOptions:
+class EvaluateOptions(Settings):
     """Options of model.evaluate."""
 
-    model: Path = setting("a folder made by model.finetune", metavar="DIR")
-    task: str = setting(TASK, metavar="NAME")
-    data: Path = setting("the task's data", metavar="DIR")
-    output: Path = setting("folder of predictions and metrics", metavar="DIR")
-    split: Literal["train", "dev", "test", "submission"] = setting(
-        "`submission` (GLUE) writes the file the official site takes, from the test set without "
-        "labels",
-        "test",
+    model: Path = Field(description="a folder made by model.finetune")
+    task: str = Field(description=TASK)
+    data: Path = Field(description="the task's data")
+    output: Path = Field(description="folder of predictions and metrics")
+    split: Literal["train", "dev", "test", "submission"] = Field(
+        default="test",
+        description="`submission` (GLUE) writes the file the official site takes, from the test "
+        "set without labels",
     )
-    device: Device = setting(DEVICE, "auto")
+    device: Device = Field(default="auto", description=DEVICE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScorerOptions:
+class ScorerOptions(Settings):
     """Options of model.scorer."""
 
-    model: Path = setting("a folder made by model.finetune", metavar="DIR")
-    output: Path = setting("folder of the exported program", metavar="DIR")
-    precision: Precision = setting(
-        "type of weights and states; auto: bf16 if this CPU is fast at multiplying it, else fp32",
-        "auto",
+    model: Path = Field(description="a folder made by model.finetune")
+    output: Path = Field(description="folder of the exported program")
+    precision: Precision = Field(
+        default="auto",
+        description="type of weights and states; auto: bf16 if this CPU is fast at multiplying "
+        "it, else fp32",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class SearchOptions(FinetuneOptions):
     """Options of model.finetuning.search."""
 
-    space: Path = setting("JSON: setting → choices or range", metavar="FILE")
-    trials: int = setting("fine-tunings tried; bad ones are pruned", 20, ge=1)
+    space: Path = Field(description="JSON: setting → choices or range")
+    trials: int = Field(default=20, ge=1, description="fine-tunings tried; bad ones are pruned")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LatencyOptions:
+class LatencyOptions(Settings):
     """Options of model.evaluation.latency."""
 
-    model: Path = setting("a folder made by model.finetune", metavar="DIR")
-    task: str = setting(TASK, metavar="NAME")
-    data: Path = setting("the task's data", metavar="DIR")
-    output: Path = setting("JSON with the result", metavar="FILE")
-    threads: int = setting("threads of the CPU", 1, ge=1)
-    device: Device = setting(DEVICE, "auto")
+    model: Path = Field(description="a folder made by model.finetune")
+    task: str = Field(description=TASK)
+    data: Path = Field(description="the task's data")
+    output: Path = Field(description="JSON with the result")
+    threads: int = Field(default=1, ge=1, description="threads of the CPU")
+    device: Device = Field(default="auto", description=DEVICE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(Settings):
     """Options of model.report.report."""
 
-    study: Path = setting("JSON: stages and evaluated cells", metavar="FILE")
-    output: Path = setting("folder of the report", metavar="DIR")
+    study: Path = Field(description="JSON: stages and evaluated cells")
+    output: Path = Field(description="folder of the report")

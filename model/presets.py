@@ -10,11 +10,12 @@ Sources, by their short names below:
   ours     measured in this project on two CPU cores
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import find_unread, replace_settings
+from beam_jobs.job.settings import Settings, replace_settings
 from model.config import (
     Architecture,
     FinetuningSettings,
@@ -48,6 +49,11 @@ class Preset:
     finetuning: FinetuningSettings  # every arm of a comparison gets the same ones
     adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
     """Read where training starts from loaded weights."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return all of it as JSON takes it."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {n: v.model_dump() if isinstance(v, Settings) else v for n, v in told.items()}
 
     def __post_init__(self) -> None:
         if self.pretraining.objective == "electra":
@@ -108,8 +114,7 @@ PRESETS: Mapping[str, Preset] = {
                 initializer_range=0.07,
                 log_every=20,
             ),
-            finetuning=replace(
-                _FINETUNING,
+            finetuning=_FINETUNING.replace(
                 learning_rates=(1e-3, 4e-3),
                 epochs=10,
                 batch=16,
@@ -128,7 +133,7 @@ PRESETS: Mapping[str, Preset] = {
             pretraining=PretrainingConfig(
                 steps=1_000_000, batch=128, learning_rate=5e-4, warmup=10_000 / 1_000_000
             ),
-            finetuning=replace(_FINETUNING, learning_rates=(3e-4,)),
+            finetuning=_FINETUNING.replace(learning_rates=(3e-4,)),
         ),
         # paper table 6 and google: base, 766K steps of 256 × 512 tokens.
         Preset(
@@ -139,7 +144,7 @@ PRESETS: Mapping[str, Preset] = {
             pretraining=PretrainingConfig(
                 steps=766_000, batch=256, learning_rate=2e-4, warmup=10_000 / 766_000
             ),
-            finetuning=replace(_FINETUNING, learning_rates=(1e-4,)),
+            finetuning=_FINETUNING.replace(learning_rates=(1e-4,)),
         ),
         # paper table 6 and google: large (ELECTRA-400K), 25% masked.
         Preset(
@@ -154,7 +159,7 @@ PRESETS: Mapping[str, Preset] = {
                 warmup=10_000 / 400_000,
                 mask_probability=0.25,
             ),
-            finetuning=replace(_FINETUNING, learning_rates=(5e-5,), layer_decay=0.9),
+            finetuning=_FINETUNING.replace(learning_rates=(5e-5,), layer_decay=0.9),
         ),
         # amazon: base on reviews.
         Preset(
@@ -165,7 +170,7 @@ PRESETS: Mapping[str, Preset] = {
             pretraining=PretrainingConfig(
                 steps=250_000, batch=1_024, learning_rate=2e-4, warmup=0.1
             ),
-            finetuning=replace(_FINETUNING, learning_rates=(1e-4,)),
+            finetuning=_FINETUNING.replace(learning_rates=(1e-4,)),
         ),
     )
 }
@@ -182,30 +187,3 @@ def apply_settings(preset: Preset, settings: Mapping[str, str]) -> Preset:
     return replace(
         preset, architecture=architecture, pretraining=pretraining, adaptation=adaptation
     )
-
-
-UNSTARTED: Mapping[str, str] = {"dev shards": "given", "--start-from": "none", "--probe": "none"}
-"""What a stage that begins with nothing has of what settings need: dev shards alone."""
-PUBLISHED_START: Mapping[str, str] = dict.fromkeys(UNSTARTED, "given")
-"""What a stage that begins with a published encoder has: the probe on dev labels validates too."""
-UNKNOWN_START: Mapping[str, str] = {}
-"""What a form knows of a stage whose base is named later: what nobody says is not asked."""
-
-
-def find_unread_settings(
-    preset: Preset, names: Iterable[str], facts: Mapping[str, str] = UNSTARTED
-) -> Iterator[str]:
-    """Yield why nothing reads one of these settings of a pre-training.
-
-    `facts` say whether there are dev shards, loaded weights and a probe: `given` or `none`.
-    """
-    configs = [preset.architecture, preset.pretraining, preset.adaptation]
-    yield from find_unread(configs, names, facts)
-
-
-def check_settings_are_read(
-    preset: Preset, names: Iterable[str], facts: Mapping[str, str] = UNSTARTED
-) -> None:
-    """Raise UserError for the first of these settings that no pre-training like this one reads."""
-    for mistake in find_unread_settings(preset, names, facts):
-        raise UserError(mistake)

@@ -21,7 +21,7 @@ from model.encoders.config import CHOSEN_HERE
 from model.encoders.origin import ABOUT, GENERATOR, write_origin
 from model.encoders.places import is_named
 from model.options import PretrainOptions
-from model.presets import PRESETS, Preset, apply_settings, check_settings_are_read
+from model.presets import PRESETS, Preset, apply_settings
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.recipe import choose_settings, describe_settings
 from model.pretraining.assembly import build_training, check_batch
@@ -40,7 +40,7 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
     """Return the preset with what is set; the shape is that of the origin where there is one."""
     if arguments.steps is not None and arguments.budget is not None:
         raise UserError("--steps and --budget: give one of them")
-    settings = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
+    settings = parse_assignments("--set", arguments.set, "FIELD=VALUE")
     shape = origin.read_settings() if origin else {}
     recipe = choose_for_start(arguments, origin, settings) if origin else {}
     try:
@@ -48,7 +48,6 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
         if arguments.steps is not None:
             settings["steps"] = str(arguments.steps)
         preset = apply_settings(PRESETS[arguments.preset], recipe | shape | settings)
-        check_settings_are_read(preset, settings, list_facts(arguments))
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None
     return preset
@@ -65,7 +64,7 @@ def check_processes(arguments: PretrainOptions) -> None:
     gpus = torch.cuda.device_count() if arguments.device != "cpu" else 0
     if processes > gpus and (gpus or arguments.device == "cuda"):
         raise UserError(f"--processes {processes}: {gpus} GPUs here, and each takes one process")
-    given = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
+    given = parse_assignments("--set", arguments.set, "FIELD=VALUE")
     batch = int(given.get("batch", PRESETS[arguments.preset].pretraining.batch))
     check_batch(batch, processes)
 
@@ -75,16 +74,6 @@ def count_threads(arguments: PretrainOptions) -> int | None:
     if arguments.threads or not arguments.processes or arguments.processes == 1:
         return arguments.threads
     return max(1, (os.cpu_count() or 1) // arguments.processes)
-
-
-def list_facts(arguments: PretrainOptions) -> dict[str, str]:
-    """Return what settings may need besides other settings, `given` or `none` each."""
-    folders = {
-        "dev shards": arguments.validation or arguments.probe,
-        "--start-from": arguments.start_from,
-        "--probe": arguments.probe,
-    }
-    return {name: "given" if folder else "none" for name, folder in folders.items()}
 
 
 def check_agreement(
@@ -150,7 +139,7 @@ def choose_for_start(
 def print_recipe(arguments: PretrainOptions, origin: Origin | None) -> None:
     """Say on stderr what the start weights decide, if anything."""
     if origin:
-        given = parse_assignments("--set", arguments.settings, "FIELD=VALUE")
+        given = parse_assignments("--set", arguments.set, "FIELD=VALUE")
         told = describe_settings(origin.main, choose_for_start(arguments, origin, given))
         print(told, end="\n" if told else "", file=sys.stderr)
 

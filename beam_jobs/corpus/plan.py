@@ -1,7 +1,7 @@
 """Everything the corpus job will do, decided once from its options before any work begins."""
 
 import itertools
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -150,7 +150,9 @@ def plan_text_preparation(args: TextOptions, folders: Folders) -> Preparation:
 
 def list_settings(args: TextOptions) -> dict[str, Any]:
     """Return what decides the bytes of the corpus beside the dump."""
-    return {name: v for name, v in asdict(args).items() if name not in {"input", "output", "seen"}}
+    return {
+        name: v for name, v in args.model_dump().items() if name not in {"input", "output", "seen"}
+    }
 
 
 def list_shared_settings(

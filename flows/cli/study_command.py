@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import list_settings, parse_assignments
+from beam_jobs.job.settings import parse_assignments
 from flows.cli.options import add_command, add_dump_options, add_start_option, build_store
 from flows.ui import terminal
 
@@ -92,7 +92,7 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Any, Any]:
 
     if not 1 <= arguments.at_once <= MOST_AT_ONCE:
         raise UserError(f"--at-once {arguments.at_once}: must be from 1 to {MOST_AT_ONCE}")
-    known = {"seeds", "pretraining_seeds", *list_settings(FinetuningSettings)}
+    known = {"seeds", "pretraining_seeds", *FinetuningSettings.model_fields}
     stages, settings, variables = list[str](), dict[str, str](), dict[str, str]()
     texts = parse_assignments("--set", arguments.settings, "--set NAME=VALUE")
     for path, value in texts.items():

@@ -5,15 +5,14 @@ may lie: beam_jobs/job/hosts.py.
 """
 
 import re
-from typing import Annotated, LiteralString
+from typing import Annotated
 
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
+from beam_jobs.job.settings import SECRET
 from beam_jobs.job.variables import read_names
 
-SECRET: LiteralString = "secret"
-"""Kind of the error whose input is not to be shown."""
 SECRET_PARAMETER = re.compile(
     r"[?&;#](x-(amz|goog)-(signature|credential|security-token)|sig|signature|\w*token|jwt"
     r"|pwd|pass|\w*passwo?r?d|\w*secret|auth|authorization|\w*credentials?"

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from beam_jobs.job.settings import Settings
 from flows.configuration.addresses import Address
-from flows.configuration.sections import MOST_AT_ONCE, Section
+from flows.configuration.sections import MOST_AT_ONCE
 from flows.configuration.study_file import Seed
 from model.finetuning.tasks import corpus
 
@@ -27,11 +28,10 @@ Task = Annotated[
     str, AfterValidator(_check_task), Field(json_schema_extra={"enum": list(OF_CORPUS)})
 ]
 """A task that needs no data but the dump's; studies take every task."""
-REGISTERED: dict[str, Any] = {"needs": {"mode": ["automatic", "ask"]}}
 HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 
 
-class Finetuning(Section):
+class Finetuning(Settings):
     """The study: arms × tasks × seeds, each with the same care."""
 
     arms: list[Arm] = Field(
@@ -44,7 +44,6 @@ class Finetuning(Section):
     published: Address = Field(
         default="",
         description="Of the arm `published`: a transformers folder, or a hub name in the cache",
-        json_schema_extra={"needs": {"arms": ["published"]}},
     )
     tasks: list[Task] = Field(
         default=["polarity", "stars"],
@@ -126,7 +125,7 @@ class Comparison(Finetuning):
             raise ValueError("finetuning.published is empty: name the model of the arm `published`")
 
 
-class Promotion(Section):
+class Promotion(Settings):
     """Whether the model of this run may become the champion of the MLflow registry."""
 
     mode: Literal["off", "automatic", "ask"] = Field(
@@ -138,14 +137,12 @@ class Promotion(Section):
         default=["polarity"],
         min_length=1,
         description="It must be better than the champion on each of these",
-        json_schema_extra=REGISTERED,
     )
     margin: float = Field(
         default=0.0,
         ge=0,
         le=100,
         description="Points of accuracy; more than 0: not worse by more than that is enough",
-        json_schema_extra=REGISTERED,
     )
 
 

@@ -7,16 +7,17 @@ from pydantic import Field, field_validator
 
 from beam_jobs.config import CorpusOptions
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import Settings
 from beam_jobs.reading import fields
 from flows.configuration.addresses import Address
-from flows.configuration.sections import Section, make_form_field
+from flows.configuration.sections import make_form_field
 
 Format = Literal[
     "", "json_lines", "json_objects", "python_lines", "delimited", "fasttext", "snap", "parquet"
 ]
 
 
-class Files(Section):
+class Files(Settings):
     """Where the reviews lie."""
 
     paths: list[Address] = Field(
@@ -40,7 +41,7 @@ class Files(Section):
         return paths
 
 
-class Reading(Section):
+class Reading(Settings):
     """How the files of a dump are read."""
 
     columns: str = make_form_field(CorpusOptions, "columns", default="")

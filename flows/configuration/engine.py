@@ -1,27 +1,27 @@
 """Where stages are made, which engine runs the Beam jobs, and what each needs to be told."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from flows.configuration.sections import Section
+from beam_jobs.job.settings import Settings
 
 HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"
 WORKER_IDLE_MILLISECONDS = 10_000
 """A Python worker waits so long for the job's next stage: to start one takes CPU seconds. Flink
 waits longer before it starts tasks again (deploy/flink/config.yaml): it would get a dead one.
 """
+OWN = {
+    "flink": ("job_endpoint", "flink_master"),
+    "dataflow": ("project", "region", "temp_location"),
+}
 REQUIRED = {
     "flink": ("job_endpoint", "flink_master"),
     "dataflow": ("project", "region", "temp_location"),
 }
 
 
-def _needs(*kinds: str) -> dict[str, Any]:
-    return {"needs": {"kind": list(kinds)}}
-
-
-class Engine(Section):
+class Engine(Settings):
     """Where stages are made. They have the same bytes and fingerprints anywhere."""
 
     placement: Literal["one process tree", "pools"] = Field(
@@ -32,7 +32,6 @@ class Engine(Section):
     training_pool: Literal["accelerator", "tpu"] = Field(
         default="accelerator",
         description="Of pools: the work pool whose workers train, fine-tune and evaluate",
-        json_schema_extra={"needs": {"placement": ["pools"]}},
     )
 
     kind: Literal["local", "flink", "dataflow"] = Field(
@@ -44,37 +43,31 @@ class Engine(Section):
         default="",
         pattern=HOST_AND_PORT,
         description="Of flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
-        json_schema_extra=_needs("flink"),
     )
     worker_address: str = Field(
         default="localhost:50000",
         pattern=HOST_AND_PORT,
         description="Of flink: HOST:PORT of the pool of Python workers, as the engine sees it; the "
         "default is a sidecar of each TaskManager",
-        json_schema_extra=_needs("flink"),
     )
     flink_master: str = Field(
         default="",
         pattern=HOST_AND_PORT,
         description="Of flink: HOST:PORT of the JobManager's REST address, which tells how the job "
         "is and cancels it with its run",
-        json_schema_extra=_needs("flink"),
     )
     project: str = Field(
         default="",
         description="Of dataflow: the Google Cloud project",
-        json_schema_extra=_needs("dataflow"),
     )
     region: str = Field(
         default="",
         description="Of dataflow: for example europe-west4",
-        json_schema_extra=_needs("dataflow"),
     )
     temp_location: str = Field(
         default="",
         pattern=r"^(gs://[\w.-]+(/.*)?)?$",
         description="Of dataflow: folder in gs:// for what it keeps meanwhile",
-        json_schema_extra=_needs("dataflow"),
     )
     workers: int = Field(
         default=0,
@@ -82,7 +75,6 @@ class Engine(Section):
         le=4096,
         description="Slots of Flink, or workers of Dataflow at most; 0: as the engine says. Of "
         "local it is corpus.workers",
-        json_schema_extra=_needs("flink", "dataflow"),
     )
 
     @model_validator(mode="after")
@@ -90,6 +82,12 @@ class Engine(Section):
         for name in REQUIRED.get(self.kind, ()):
             if not getattr(self, name):
                 raise ValueError(f"engine.kind={self.kind} needs engine.{name}")
+        for kind, names in OWN.items():
+            for name in names:
+                if kind != self.kind and getattr(self, name):
+                    raise ValueError(f"engine.{name} is for engine.kind={kind}, not {self.kind}")
+        if self.workers and self.kind == "local":
+            raise ValueError("engine.workers is not for engine.kind=local: give corpus.workers")
         return self
 
     @property

@@ -6,12 +6,12 @@ preset says", because forms have no way to say nothing. Sections and fields appe
 written here.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from beam_jobs.config import CorpusOptions, ShardsOptions
+from beam_jobs.job.settings import Settings
 from flows.configuration.addresses import Address
 from flows.configuration.comparison import (
     Arm,
@@ -23,7 +23,7 @@ from flows.configuration.comparison import (
 from flows.configuration.dump import Dump, Reading
 from flows.configuration.engine import Engine
 from flows.configuration.origin_place import Place, find_contradictions
-from flows.configuration.sections import Section, make_form_field, make_preset_field
+from flows.configuration.sections import make_form_field, make_preset_field
 from flows.configuration.study_file import Seed
 from model.config import PresetName, PretrainingConfig
 from model.options import (
@@ -36,11 +36,7 @@ from model.options import (
 )
 from model.presets import (
     PRESETS,
-    PUBLISHED_START,
-    UNKNOWN_START,
-    UNSTARTED,
     apply_settings,
-    check_settings_are_read,
 )
 
 STORE: Any = Field(
@@ -50,7 +46,7 @@ STORE: Any = Field(
 )
 
 
-class Corpus(Section):
+class Corpus(Settings):
     """How reviews become sentences, and who may see them."""
 
     split: str = Field(
@@ -86,7 +82,7 @@ class Corpus(Section):
         return split
 
 
-class Vocabulary(Section):
+class Vocabulary(Settings):
     """WordPiece, trained on the pretrain split, or that of the encoder which is adapted."""
 
     source: Literal["auto", "keep", "new"] = Field(
@@ -103,13 +99,13 @@ class Vocabulary(Section):
     lower_case: bool = make_form_field(VocabularyOptions, "lower_case")
 
 
-class Shards(Section):
+class Shards(Settings):
     """Reviews packed into sequences of token ids."""
 
     max_length: int = make_preset_field(ShardsOptions, "max_length", le=512)
 
 
-class Pretraining(Section):
+class Pretraining(Settings):
     """ELECTRA: a generator proposes tokens, the discriminator tells which were replaced. Of a
     published encoder what suits its weights.
     """
@@ -158,7 +154,7 @@ class Pretraining(Section):
         return "xla" if self.device == "xla-spmd" else self.device
 
 
-class Increment(Section):
+class Increment(Settings):
     """What a new dump is added to, and how training goes on."""
 
     base: str = Field(
@@ -180,7 +176,6 @@ class Increment(Section):
         ge=0,
         le=1000,
         description="How often the new dump is gone through; 0: as often as the first was",
-        json_schema_extra={"needs": {"steps": [0]}},
     )
     steps: int = Field(
         default=0, ge=0, le=10_000_000, description="Optimizer steps; 0: as many as the epochs need"
@@ -207,22 +202,26 @@ class Increment(Section):
     unknown_rate: float = make_form_field(VocabularyFitOptions, "unknown_rate")
     tokens_per_word: float = make_form_field(VocabularyFitOptions, "tokens_per_word")
 
+    @model_validator(mode="after")
+    def _check_length(self) -> Self:
+        if self.steps and self.epochs:
+            raise ValueError("give steps or epochs, not both")
+        return self
+
 
 def check_trainer_settings(
     preset: PresetName,
     chosen: "Pretraining | Increment",
     section: str,
-    facts: Mapping[str, str],
 ) -> None:
-    """Raise ValueError for settings of the trainer that are wrong, that the form has a field of
-    its own for, or that nothing reads, by what is known of the start (model/presets.py).
+    """Raise ValueError for settings of the trainer that are wrong, or that the form has a field of
+    its own for.
     """
     for name in chosen.settings:
         if name in type(chosen).model_fields:
             raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
     try:
-        resolved = apply_settings(PRESETS[preset], chosen.settings)
-        check_settings_are_read(resolved, chosen.settings, facts)
+        apply_settings(PRESETS[preset], chosen.settings)
     except ValueError as wrong:
         raise ValueError(f"{section}.settings: {wrong}") from None
 
@@ -238,7 +237,7 @@ def check_shared_batch(preset: PresetName, chosen: "Pretraining") -> None:
         )
 
 
-class RunTemplate(Section):
+class RunTemplate(Settings):
     """What a whole run is asked to do, whatever the dump."""
 
     dump: Reading = Reading()
@@ -258,8 +257,7 @@ class RunTemplate(Section):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        facts = PUBLISHED_START if self.pretraining.start_from else UNSTARTED
-        check_trainer_settings(self.preset, self.pretraining, "pretraining", facts)
+        check_trainer_settings(self.preset, self.pretraining, "pretraining")
         check_shared_batch(self.preset, self.pretraining)
         for mistake in find_contradictions(self):
             raise ValueError(mistake)
@@ -285,7 +283,7 @@ class Parameters(RunTemplate):
     store: str = STORE
 
 
-class AdditionTemplate(Section):
+class AdditionTemplate(Settings):
     """What a run that adds a dump is asked to do, whatever the dump; all else is the base's."""
 
     dump: Reading = Reading()
@@ -296,8 +294,7 @@ class AdditionTemplate(Section):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        # the base may say otherwise, and what it began with
-        check_trainer_settings("tiny", self.increment, "increment", UNKNOWN_START)
+        check_trainer_settings("tiny", self.increment, "increment")  # the base may say otherwise
         check_promotion(self.finetuning.arms, self.finetuning, self.promotion)
         return self
 
@@ -327,8 +324,7 @@ class AdditionParameters(Parameters):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        facts = PUBLISHED_START if self.from_published else UNSTARTED
-        check_trainer_settings(self.preset, self.pretraining, "increment", facts)
+        check_trainer_settings(self.preset, self.pretraining, "increment")
         return self
 
     @property

@@ -4,9 +4,10 @@ from typing import Any
 
 from pydantic import Field
 
+from beam_jobs.job.settings import Settings
 from flows.configuration.dump import Dump
 from flows.configuration.parameters import STORE
-from flows.configuration.sections import Section, make_form_field
+from flows.configuration.sections import make_form_field
 from model.config import Precision
 from model.options import ScorerOptions
 
@@ -18,7 +19,7 @@ def offer_aliases(schema: dict[str, Any]) -> None:
     schema["enum"] = list(ALIASES)
 
 
-class ScoringModel(Section):
+class ScoringModel(Settings):
     """Which model of the registry labels the reviews."""
 
     alias: str = Field(
@@ -33,7 +34,7 @@ class ScoringModel(Section):
     )
 
 
-class Scoring(Section):
+class Scoring(Settings):
     """All of it."""
 
     model: ScoringModel = ScoringModel()

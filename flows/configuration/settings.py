@@ -7,12 +7,16 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import describe_unknown, parse_assignments, parse_structure
-from flows.configuration.addresses import SECRET
+from beam_jobs.job.settings import (
+    Settings,
+    describe_unknown,
+    format_mistakes,
+    parse_assignments,
+    parse_text,
+)
 from flows.configuration.parameters import Increment, Parameters, Pretraining
-from flows.configuration.sections import Section
 
-Form = TypeVar("Form", bound=Section)
+Form = TypeVar("Form", bound=Settings)
 
 
 def fill_parameters(settings: Sequence[str] = (), **given: Any) -> Parameters:
@@ -37,10 +41,10 @@ def validate_form(form: type[Form], values: Mapping[str, Any]) -> Form:
     try:
         return form.model_validate(values)
     except ValidationError as invalid:
-        raise UserError(_format_mistakes(invalid)) from None
+        raise UserError(format_mistakes(invalid)) from None
 
 
-def list_changes(form: Section) -> list[str]:
+def list_changes(form: Settings) -> list[str]:
     """Return `section.field=value` for every field of a section that is not its default.
 
     `fill_form` reads them back.
@@ -48,7 +52,7 @@ def list_changes(form: Section) -> list[str]:
     texts = []
     for section, field in type(form).model_fields.items():
         chosen, default = getattr(form, section), field.default
-        for name in type(chosen).model_fields if isinstance(chosen, Section) else ():
+        for name in type(chosen).model_fields if isinstance(chosen, Settings) else ():
             value = getattr(chosen, name)
             if value == getattr(default, name):
                 continue
@@ -61,7 +65,7 @@ def list_changes(form: Section) -> list[str]:
 
 
 def _fill_field(
-    form: type[Section], values: dict[str, Any], section: str, name: str, text: str
+    form: type[Settings], values: dict[str, Any], section: str, name: str, text: str
 ) -> None:
     """Set a field; `pretraining.anything` that is no field of the form is one of the trainer's."""
     path, group = f"--set {section}.{name}", values.setdefault(section, {})
@@ -74,29 +78,17 @@ def _fill_field(
             raise UserError(f"{path}: {describe_unknown(name, model.model_fields)}")
         group.setdefault("settings", {})[name] = text
         return
-    is_list = "list" in str(model.model_fields[name].annotation)
     try:
-        group[name] = parse_structure(text, is_list)
+        group[name] = parse_text(model.model_fields[name].annotation, text)
     except UserError as mistake:
         raise UserError(f"{path}={text}: {mistake}") from None
 
 
-def list_sections(form: type[Section]) -> dict[str, type[Section]]:
+def list_sections(form: type[Settings]) -> dict[str, type[Settings]]:
     """Return the sections of a form by their names."""
     fields = {name: field.annotation for name, field in form.model_fields.items()}
     return {
         n: kind
         for n, kind in fields.items()
-        if isinstance(kind, type) and issubclass(kind, Section)
+        if isinstance(kind, type) and issubclass(kind, Settings)
     }
-
-
-def _format_mistakes(invalid: ValidationError) -> str:
-    """Return every wrong field with what was given and what is expected."""
-    lines = []
-    for error in invalid.errors():
-        where = ".".join(str(part) for part in error["loc"])
-        message = error["msg"].removeprefix("Value error, ")
-        given = "" if error["type"] == SECRET else f" (given: {error['input']!r})"
-        lines.append(f"{where}: {message}{given}" if where else message)
-    return "; ".join(lines)

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import format_value
+from beam_jobs.job.settings import Settings, format_value
 from flows.configuration.addresses import Address
-from flows.configuration.sections import MOST_AT_ONCE, Section
+from flows.configuration.sections import MOST_AT_ONCE
 from model.finetuning.request import is_part_of_teacher
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
@@ -241,7 +241,7 @@ def list_pairs(study: Study) -> list[tuple[str, str]]:
     return found
 
 
-class StudyChoice(Section):
+class StudyChoice(Settings):
     """Which comparison is made."""
 
     file: str = Field(

@@ -6,7 +6,7 @@ fingerprint of each stage contains those before it, so a model's fingerprint sta
 history, and the history is read from the manifests alone: the earlier dumps may be gone.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from beam_jobs.job.errors import UserError
@@ -22,8 +22,8 @@ from flows.configuration.settings import validate_form
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.runner.store import ExistingStage, Manifest, Stage, Store
-from flows.stages import continued_pretraining, corpus, dump, pretraining, shards, vocabulary
-from model.presets import PRESETS, PUBLISHED_START, UNSTARTED, find_unread_settings
+from flows.stages import continued_pretraining, corpus, dump, shards, vocabulary
+from model.presets import PRESETS
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def count_first_epochs(base: Base) -> float:
 def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
     """Return the settings of the base, unless the form says otherwise."""
     first, before, asked = base.rounds[0], base.encoder.parameters, form.increment
-    shape = asdict(PRESETS[before["preset"]].architecture)
+    shape = PRESETS[before["preset"]].architecture.model_dump()
     if before.get("preset.architecture", shape) != shape:
         raise UserError(
             f"increment.base: the preset {before['preset']} has another shape by now than that "
@@ -232,18 +232,13 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             f"increment.base: put back {gone[0]}; its texts were withheld from the base, and must "
             "be again"
         )
-    made, trainer = first.corpus.parameters, pretraining.resolve_preset(base.encoder)
+    made = first.corpus.parameters
     if made.get("near_duplicates"):
         raise UserError(
             "increment.base: its corpus is without near duplicates (corpus.near_duplicates), and "
             "keeps nothing to tell by whether a new text is one; run all dumps anew"
         )
-    facts = PUBLISHED_START if base.origin else UNSTARTED
-    inherited = {
-        name: text
-        for name, text in before["settings"].items()
-        if not any(find_unread_settings(trainer, [name], facts))
-    }
+    inherited = dict(before["settings"])
     if base.origin:
         inherited = continued_pretraining.inherit_rates(inherited)
     return validate_form(

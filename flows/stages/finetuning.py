@@ -4,7 +4,7 @@ encoder, one task, one seed.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def format_finetuning_arguments(chosen: Finetuning, store: Store, folder: Path) 
 def describe_finetuning(chosen: Finetuning) -> dict[str, Any]:
     """Return what decides a fine-tuning besides the stages that it is made of."""
     start, told = chosen.start, {"task": chosen.task, "seed": chosen.seed}
-    settings = {"settings": asdict(chosen.resolved)}
+    settings = {"settings": chosen.resolved.model_dump()}
     if start.kind == "trained":
         return {**told, **settings}
     own_shape = start.encoder and has_preset_shape(start.encoder)
@@ -161,7 +161,7 @@ def describe_network(encoder: Stage) -> dict[str, Any]:
     """Return what config.json takes of a pre-training: all that a random encoder shares with it."""
     preset = resolve_preset(encoder)
     training = {name: getattr(preset.pretraining, name) for name in ("dropout", "objective")}
-    return {"architecture": asdict(preset.architecture) | training}
+    return {"architecture": preset.architecture.model_dump() | training}
 
 
 def describe_beginning(encoder: Stage) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -198,7 +198,7 @@ def build_stage(
     """Return what all pre-trainings share; `own` and `list_more` are this one's."""
     origin = training.origin
     preset = PRESETS[training.preset]
-    shape = {} if origin else {"preset.architecture": asdict(preset.architecture)}
+    shape = {} if origin else {"preset.architecture": preset.architecture.model_dump()}
     begun, measured = {"origin": origin}, {"dev_shards": training.dev}
     inputs = {**inputs, **{n: stage for n, stage in (begun | measured).items() if stage}}
     corpus = inputs["shards"].inputs.get("corpus") if origin else None
@@ -213,7 +213,7 @@ def build_stage(
         {
             "preset": training.preset,
             **shape,
-            "preset.pretraining": asdict(preset.pretraining),
+            "preset.pretraining": preset.pretraining.model_dump(),
             **own,
             "seed": training.seed,
             "settings": deciding,

@@ -221,7 +221,7 @@ def make_training(request: Request, prepared: PreparedData, device: Device) -> T
     return Training(
         features=prepared.train_features,
         shape=task.shape,
-        settings=replace(request.settings, max_length=prepared.head.max_length),
+        settings=request.settings.replace(max_length=prepared.head.max_length),
         seed=request.seed,
         device=device,
         score_dev=lambda model: _score_dev(model, request, prepared, device),

@@ -4,12 +4,12 @@ setting. Brings no torch: flows check a study with it.
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import find_unread, format_value, parse_assignments, replace_settings
+from beam_jobs.job.settings import format_value, parse_assignments, replace_settings
 from model.config import FinetuningSettings
 from model.finetuning import VERSION
 from model.finetuning.examples import Sampling, Split, Task
@@ -71,7 +71,7 @@ class Request:
             "initializer_range": self.start.initializer_range,
             "teacher": str(self.start.teacher) if self.start.teacher else None,
             "data": str(self.data),
-            "settings": asdict(self.settings),
+            "settings": self.settings.model_dump(),
         }
 
     def list_sources(self) -> list[Path]:
@@ -86,7 +86,7 @@ def make_request(options: FinetuneOptions) -> Request:
     and then by the options. A UserError names a wrong option.
     """
     base = PRESETS[options.preset].finetuning if options.preset else FinetuningSettings()
-    texts = parse_assignments("--set", options.settings, "FIELD=VALUE")
+    texts = parse_assignments("--set", options.set, "FIELD=VALUE")
     if options.learning_rate:
         texts["learning_rates"] = format_value(options.learning_rate)
     try:
@@ -109,12 +109,30 @@ def change_settings(base: FinetuningSettings, texts: Mapping[str, str]) -> Finet
     return changed
 
 
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    "loss": ("classification", "tokens", "choice"),
+    "focal_alpha": ("classification", "tokens"),
+    "class_weights": ("classification",),
+    "clean": ("classification", "regression"),
+    "empty_windows": ("span",),
+    "stride": ("span",),
+}
+"""Setting → the shapes of task that read it; all others are read by every shape."""
+OF_FOCAL_LOSS = ("focal_alpha", "focal_gamma")
+OF_DISTILLATION = ("temperature", "soft_weight", "hidden_weight", "attention_weight")
+
+
 def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) -> None:
     """Raise a UserError for a setting that the task would silently pass over."""
-    given = [f.name for f in fields(settings) if getattr(settings, f.name) != f.default]
-    facts = {"shape": task.shape, "teacher": "given" if has_teacher else "none"}
-    for mistake in find_unread([settings], given, facts):
-        raise UserError(mistake)
+    for name in sorted(settings.model_fields_set):
+        if getattr(settings, name) == FinetuningSettings.model_fields[name].default:
+            continue
+        if task.shape not in READ_BY.get(name, (task.shape,)):
+            raise UserError(f"{name} has no effect on {task.name}: leave it out")
+        if name in OF_FOCAL_LOSS and settings.loss != "focal":
+            raise UserError(f"{name} has no effect without loss=focal")
+        if name in OF_DISTILLATION and not has_teacher:
+            raise UserError(f"{name} has no effect without a teacher")
     alphas, classes = len(settings.focal_alpha), len(task.labels)
     if alphas and alphas != classes and (alphas, classes) != (1, 2):
         raise UserError(

@@ -17,7 +17,7 @@ from beam_jobs.job.errors import UserError
 from beam_jobs.job.files import make_writable_folder, write_json
 from beam_jobs.job.settings import describe_unknown, format_value, read_options
 from model.config import FinetuningSettings
-from model.finetuning.request import Request, change_settings, make_request
+from model.finetuning.request import OF_DISTILLATION, Request, change_settings, make_request
 from model.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ DATA_SETTINGS = (
 )
 """Settings of the examples, which are read and tokenized once: every trial must meet the same ones.
 """
-TEACHER_SETTINGS = ("temperature", "soft_weight", "hidden_weight", "attention_weight")
 
 
 EXAMPLE = '{"batch": [16, 32], "learning_rate": {"low": 1e-4, "high": 3e-3, "log": true}}'
@@ -113,7 +112,7 @@ class Objective:
         settings = self.request.settings
         drawn = make_settings(draw_settings(trial, self.space))
         drawn["learning_rates"] = tuple(drawn.get("learning_rates", settings.learning_rates))
-        request = replace(self.request, settings=replace(settings, **drawn))
+        request = replace(self.request, settings=settings.replace(**drawn))
         request.check()
         report = make_reporter(trial, f"dev_{request.task.metrics[0]}")
         device = open_device(self.device, request.settings.precision)
@@ -200,12 +199,12 @@ def _check_name(name: str, distils: bool) -> str:
         return "a trial has one rate: write learning_rate"
     if name in DATA_SETTINGS:
         return "has no effect in a search, whose trials all meet the same examples: set it for all"
-    if name in TEACHER_SETTINGS and not distils:
+    if name in OF_DISTILLATION and not distils:
         return "has no effect without a teacher"
-    if name != "learning_rate" and name not in FinetuningSettings.__dataclass_fields__:
+    if name != "learning_rate" and name not in FinetuningSettings.model_fields:
         known = [
             n
-            for n in FinetuningSettings.__dataclass_fields__
+            for n in FinetuningSettings.model_fields
             if n not in (*DATA_SETTINGS, "learning_rates")
         ]
         return describe_unknown(name, ["learning_rate", *known])
@@ -245,7 +244,7 @@ def _check_values(name: str, values: list[Any]) -> str:
 
 def drop_teacher_settings(space: Space) -> dict[str, Any]:
     """Return the space without the settings that only a teacher gives an effect."""
-    return {name: choices for name, choices in space.items() if name not in TEACHER_SETTINGS}
+    return {name: choices for name, choices in space.items() if name not in OF_DISTILLATION}
 
 
 def draw_settings(trial: Any, space: Space) -> dict[str, Any]:

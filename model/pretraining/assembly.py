@@ -1,7 +1,7 @@
 """Builds a run from its preset, shards, device and budget."""
 
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +57,7 @@ def build_training(
     if budget and budget.flops:
         sequence = estimate_sequence_flops(preset, shards, device.has_document_attention)
         steps = count_affordable_steps(budget.flops, sequence * preset.pretraining.batch)
-        preset = replace(preset, pretraining=replace(preset.pretraining, steps=steps))
+        preset = replace(preset, pretraining=preset.pretraining.replace(steps=steps))
     _check_preset(preset, shards, device)
     config = preset.pretraining
     shape, size = preset.architecture, shards.vocabulary_size
@@ -101,7 +101,7 @@ def build_training(
     if dev:
         training.validation = build_validation(config, shards, dev)
     if origin:
-        training.identity |= asdict(preset.adaptation)
+        training.identity |= preset.adaptation.model_dump()
         training.identity["probe"] = training.probe.compute_fingerprint() if training.probe else ""
     return training
 
@@ -177,7 +177,7 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
     if not config.validate_every:
         affordable = VALIDATED_SHARE * config.steps * config.batch / VALIDATIONS
         sequences = min(sequences, round(affordable))
-    batches = build_batches(replace(config, batch=size, seed=0), dev)
+    batches = build_batches(config.replace(batch=size, seed=0), dev)
     return Validation(batches, max(1, sequences // size), seed=0)
 
 

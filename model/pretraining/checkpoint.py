@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def identify_run(preset: Preset, shards: Shards) -> Identity:
     """Return what must be the same for a checkpoint to be continued, but for what else a run reads:
     start weights, replayed shards, a time.
     """
-    settings = asdict(preset.architecture) | asdict(preset.pretraining)
+    settings = preset.architecture.model_dump() | preset.pretraining.model_dump()
     return {
         "computation": COMPUTATION_VERSION,
         "vocabulary": shards.vocabulary_fingerprint,

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,7 @@ def _halve_device_batch(training: Training) -> None:
         )
     training.optimizer.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
-    training.config = replace(training.config, device_batch=half)
+    training.config = training.config.replace(device_batch=half)
     print(
         f"warning: {sequences} sequences at once do not fit into the memory of the device; "
         f"device_batch is {half} from here",

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -100,9 +99,11 @@ def render_model_card(
         "```json",
         json.dumps(
             {
-                "architecture": asdict(preset.architecture),
-                "pretraining": asdict(preset.pretraining),
-                **({"adaptation": asdict(preset.adaptation)} if identity.get("origin") else {}),
+                "architecture": preset.architecture.model_dump(),
+                "pretraining": preset.pretraining.model_dump(),
+                **(
+                    {"adaptation": preset.adaptation.model_dump()} if identity.get("origin") else {}
+                ),
             },
             indent=1,
         ),

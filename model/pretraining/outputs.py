@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ MEASURES = ("loss", "auc", "accuracy", "effective_rank", "mean_cosine")
 def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, Any]) -> None:
     """Write the resolved configuration beside what it produces."""
     resolved = (
-        asdict(preset)
+        preset.describe()
         | {"shards": str(shards.folder), "shards_fingerprint": shards.fingerprint}
         | more
     )

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from importlib.util import find_spec
 
 from model.presets import Preset
@@ -22,8 +21,8 @@ def mirror_to_mlflow(training: Training, preset: Preset) -> Iterator[None]:
 
     parameters = {
         "preset": preset.name,
-        **asdict(preset.architecture),
-        **asdict(preset.pretraining),
+        **preset.architecture.model_dump(),
+        **preset.pretraining.model_dump(),
     }
     tags = {"vocabulary": training.identity["vocabulary"], "shards": training.identity["shards"]}
     tracking = Tracking(uri)

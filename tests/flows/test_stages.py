@@ -222,14 +222,14 @@ def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):
     monkeypatch.setitem(
         presets.PRESETS,
         "tiny",
-        replace(tiny, finetuning=replace(tiny.finetuning, n_train=77)),
+        replace(tiny, finetuning=tiny.finetuning.replace(n_train=77)),
     )
     assert changed(before, fingerprints()) == {"pre-trained", "random", "report"}
-    start = replace(tiny, pretraining=replace(tiny.pretraining, initializer_range=0.05))
+    start = replace(tiny, pretraining=tiny.pretraining.replace(initializer_range=0.05))
     monkeypatch.setitem(presets.PRESETS, "tiny", start)
     everything = {"pre-training", "pre-trained", "random", "report"}
     assert changed(before, fingerprints()) == everything
     monkeypatch.setitem(
-        presets.PRESETS, "tiny", replace(tiny, pretraining=replace(tiny.pretraining, steps=77))
+        presets.PRESETS, "tiny", replace(tiny, pretraining=tiny.pretraining.replace(steps=77))
     )
     assert changed(before, fingerprints()) == {"pre-training", "pre-trained", "report"}

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from beam_jobs.job.errors import UserError
+from beam_jobs.job.settings import Settings
 from flows.configuration.parameters import STORE
-from flows.configuration.sections import Section
 from flows.runner.pools.functions import FUNCTIONS, read_call, write_call
 from flows.runner.store import ExistingStage, Stage, Store, list_nothing, read_code_version
 
@@ -52,7 +52,7 @@ PLAIN = ("version", "parameters", "result", "title", "environment", "written_las
 FLAGS = ("tracked", "shared", "on_engine")
 
 
-class Order(Section):
+class Order(Settings):
     """What a worker of a pool is asked to make."""
 
     title: str = Field(default="stage", description="What it makes")

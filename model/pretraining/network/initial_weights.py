@@ -4,7 +4,7 @@ model/encoders reads them, whatever their kind, by the names of transformers' EL
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class Origin:
         Raise UserError for a network that has no place in ours.
         """
         shape = self._read_shape("--start-from", self.main)
-        settings = {name: str(value) for name, value in asdict(shape).items()}
+        settings = {name: str(value) for name, value in shape.model_dump().items()}
         del settings["generator_multiplier"], settings["generator_layers"]
         if self.generator:
             narrow = self._read_shape("--start-generator-from", self.generator)

@@ -1,15 +1,15 @@
 """The files of the Flex Templates say what the jobs' options say."""
 
-import dataclasses
 import json
 import re
 import runpy
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
 
 from beam_jobs.config import CorpusOptions, ShardsOptions
-from beam_jobs.job.settings import find_mistake, list_choices, list_settings, parse_value
+from beam_jobs.job.settings import parse_field, strip_none
 
 ROOT = Path(__file__).parents[3]
 DATAFLOW = ROOT / "deploy" / "dataflow"
@@ -20,20 +20,19 @@ KEYS = {"name", "label", "helpText", "regexes", "isOptional", "defaultValue"}
 @pytest.mark.parametrize("job", OPTIONS)
 def test_the_metadata_follow_the_options(job):
     parameters = json.loads((DATAFLOW / f"{job}.json").read_text())["parameters"]
-    options = list_settings(OPTIONS[job])
-    fields = {field.name: field for field in dataclasses.fields(OPTIONS[job])}
+    fields = OPTIONS[job].model_fields
     for parameter in parameters:
         assert set(parameter) <= KEYS
-        hint, setting = options[parameter["name"]]
+        field = fields[parameter["name"]]
         default = [parameter["defaultValue"]] if "defaultValue" in parameter else []
         for text in default:
-            value = parse_value(hint, text)
-            assert value == fields[parameter["name"]].default
-            assert find_mistake(hint, setting, value) == ""
-        values = [*map(str, list_choices(hint)), *default]
+            assert parse_field(OPTIONS[job], parameter["name"], text) == field.default
+        kind = strip_none(field.annotation)
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        values = [*map(str, choices), *default]
         assert all(re.fullmatch(regex, value) for regex in parameter["regexes"] for value in values)
-    required = {n for n, field in fields.items() if field.default is dataclasses.MISSING}
-    required |= {"corpus"} & set(options)
+    required = {name for name, field in fields.items() if field.is_required()}
+    required |= {"corpus"} & set(fields)
     assert required == {p["name"] for p in parameters if not p.get("isOptional")}
 
 

@@ -60,5 +60,5 @@ def test_what_the_warning_advises_is_an_option_of_the_commands_that_print_it(tmp
     [option] = set(re.findall(r"--[a-z-]+", warning))
     parsed = build_parser().parse_args(["run", "--dump", "x", option, "somewhere"])
     assert "pretraining.start_from=somewhere" in parsed.settings
-    assert option.strip("-").replace("-", "_") in PretrainOptions.__dataclass_fields__
+    assert option.strip("-").replace("-", "_") in PretrainOptions.model_fields
     fill_parameters(["pretraining.start_from=package:somewhere"])

@@ -60,11 +60,14 @@ def space(**choices):
             {"settings": {"epoch": 1}},
             "here: settings.epoch: no such field; there are learning_rates",
         ),
-        ({"settings": {"epochs": "many"}}, "here: settings.epochs: epochs=many: expected a number"),
-        ({"settings": {"epochs": 0}}, "here: settings.epochs: epochs=0.0: must be from 0.01"),
+        (
+            {"settings": {"epochs": "many"}},
+            "here: settings.epochs: epochs=many: must be a valid number",
+        ),
+        ({"settings": {"epochs": 0}}, "here: settings.epochs: epochs=0: must be greater"),
         (
             {"settings": {"loss": "focall"}},
-            "here: settings.loss: loss=focall: expected cross_entropy or focal",
+            "here: settings.loss: loss=focall: must be 'cross_entropy' or 'focal'",
         ),
         (
             {"tasks": [{"task": "stars", "data": "d", "settings": {"n_trian": 5}}]},
@@ -72,10 +75,10 @@ def space(**choices):
         ),
         (
             arms({**TWO, "settings": {"batch": -3}}),
-            r"here: arms\[1\].settings.batch: batch=-3: must be from 1",
+            r"here: arms\[1\].settings.batch: batch=-3: must be greater",
         ),
         ({"grid": {"batch": []}}, "here: grid.batch: no values"),
-        ({"grid": {"batch": [16, 0]}}, "here: grid.batch: batch=0: must be from 1"),
+        ({"grid": {"batch": [16, 0]}}, "here: grid.batch: batch=0: must be greater"),
         ({"grid": {"bath": [16]}}, "here: grid.bath: no such field"),
         (
             space(learnin_rate=[1e-3]),
@@ -96,9 +99,9 @@ def space(**choices):
         ),
         (
             {"settings": {"loss": "focal"}, "tasks": [{"task": "squad2", "data": "d"}]},
-            "here: one on squad2: loss has no effect where shape is span",
+            "here: one on squad2: loss has no effect on squad2",
         ),
-        (space(loss=["focall"]), "here: search.space.loss: loss=focall: expected"),
+        (space(loss=["focall"]), "here: search.space.loss: loss=focall: must be"),
         (space(max_length=[64]), "here: search.space.max_length: has no effect in a search"),
         (
             space(batch=[8, 16]) | arms({**TWO, "settings": {"batch": 8}}),
@@ -139,7 +142,7 @@ def test_mistakes_are_named(changes, words):
         ({"pretraining": {**SHARDS, "set": {"step": 1}}}, "pretraining.set: step: no such field"),
         (
             {"pretraining": {**SHARDS, "set": {"steps": "few"}}},
-            "pretraining.set: steps=few: expected a whole number",
+            "pretraining.set: steps=few: must be a valid integer",
         ),
         (
             {"pretraining": {**SHARDS, "same_flops_as": "y"}},
@@ -319,7 +322,7 @@ def test_what_is_not_yaml_is_told_in_one_line(tmp_path):
 
 
 def test_a_setting_of_the_command_line_is_checked_too():
-    with pytest.raises(UserError, match=r"losses: settings.epochs: epochs=0.0: must be from 0.01"):
+    with pytest.raises(UserError, match="epochs=0: must be greater than"):
         read_shipped("losses", {"encoder": "e", "corpus": "c"}, {"epochs": "0"})
 
 

@@ -93,7 +93,7 @@ def choose_settings(
     is_new_pair = objective == "electra" and not has_generator
     if is_new_pair and (start.is_published or not start.is_discriminator):
         chosen |= _choose_generator(start.architecture, given)
-    is_published = start is None or start.is_published
+    is_published = start.is_published
     if is_published and objective != "mlm+nsp":
         is_bare = start and objective == "mlm" and not start.has_lm_head
         chosen |= NEW_HEAD_SETTINGS if is_bare else OLD_HEAD_SETTINGS

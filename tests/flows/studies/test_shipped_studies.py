@@ -1,6 +1,5 @@
-"""Every shipped study from a dump to its report: with all its arms, tasks and comparisons, on few
-labels after few steps. Its jobs are the real ones, run within this process, which saves two hundred
-starts.
+"""Every shipped study is read, checked and planned as it is; one goes from a dump to its report, on
+few labels after few steps, by the real jobs in this process.
 """
 
 import json
@@ -11,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from flows.configuration.parameters import Parameters
 from flows.configuration.settings import fill_parameters
-from flows.configuration.study_file import StudyChoice
+from flows.configuration.study_file import StudyChoice, expand_grid, list_pairs
 from flows.runner import stage_runner
 from flows.runner.pools.maker import choose_pool
 from flows.runner.pools.order import Order, read_order, write_order
@@ -26,7 +26,6 @@ from flows.studies.study_reading import (
     read_yaml,
 )
 from flows.study import build_study_graph
-from model.evaluation import latency
 from model.tracking.mlflow_run import Tracking
 from tests.flows.made import run_here
 from tests.flows.studies.loaded import write_study_data
@@ -86,20 +85,14 @@ def place(tmp_path_factory) -> Path:
     return write_study_data(tmp_path_factory.mktemp("shipped"))
 
 
-@pytest.mark.parametrize("name", list_shipped_studies())
-def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch):
-    monkeypatch.setattr(stage_runner, "run_job", run_here)
-    monkeypatch.setattr(latency, "BATCHES", 3)
-    written = shrink(read_yaml(find_study_file(name)))
-    file = tmp_path / f"{name}.yaml"
-    file.write_text(yaml.safe_dump(written, allow_unicode=True))
-    variables = set(list_variables(written))
+def ask(name: str, file: Path, place: Path) -> tuple[Parameters, StudyChoice]:
+    """Return form and choice of a study in a file, with whatever its variables need."""
+    variables = set(list_variables(read_yaml(file)))
     own = {task: str(place / task) for task in ("epqa", "imdb", "sst2", "subjqa")}
     own = {task: data for task, data in own.items() if task in variables}
     general = [str(place / "general.txt")] if "general_shards" in variables else []
     choice = StudyChoice(file=str(file), variables=own, general_text=general, at_once=1)
-    pretrains = bool({"shards", "encoder"} & variables)
-    settings = ["shards.max_length=96"] if pretrains else []
+    settings = ["shards.max_length=96"] if {"shards", "encoder"} & variables else []
     if "origin" in variables:
         published = write_checkpoint(
             place / "published", max_position_embeddings=128, num_hidden_layers=3
@@ -110,25 +103,44 @@ def test_it_goes_from_the_dump_to_its_report(name, place, tmp_path, monkeypatch)
     if {"steps", "encoder"} & variables:
         settings.append("pretraining.steps=2")
     store = str(place / "store")
-    parameters = fill_parameters(settings, dump={"paths": ["sample:1200"]}, store=store)
-    maker = Maker(Store(store))
-    made = build_study_graph(load_study(parameters, choice))(parameters, maker)
+    return fill_parameters(settings, dump={"paths": ["sample:1200"]}, store=store), choice
 
-    report = json.loads((maker.store.folder(made) / "report.json").read_text())
-    arms, tasks = (
-        [one["name"] for one in written["arms"]],
-        [t.get("title", t["task"]) for t in written["tasks"]],
-    )
+
+@pytest.mark.parametrize("name", list_shipped_studies())
+def test_a_shipped_study_is_planned_with_all_its_cells(name, place):
+    file = find_study_file(name)
+    parameters, choice = ask(name, file, place)
+    loaded = load_study(parameters, choice)
+    plan = Plan(Store(parameters.store))
+    made = build_study_graph(loaded)(parameters, plan)
+    study = loaded.study
+    assert not loaded.left_out
+    cells = {s.label.partition(" · seed ")[0] for s, _ in plan.stages if s.name == "evaluation"}
+    arms = {arm.name for arm in expand_grid(study)}
+    assert {f"{arm} · {task.name}" for arm in arms for task in study.tasks} <= cells
+    assert {a for pair in list_pairs(study) for a in pair} <= arms
+    assert (made.name, plan.stages[-1][0].name) == ("study", "study")
+
+
+def test_a_study_goes_from_the_dump_to_its_report(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(stage_runner, "run_job", run_here)
+    written = shrink(read_yaml(find_study_file("adapt_quickly")))
+    file = tmp_path / "adapt_quickly.yaml"
+    file.write_text(yaml.safe_dump(written, allow_unicode=True))
+    parameters, choice = ask("adapt_quickly", file, place)
+    maker = Maker(Store(parameters.store))
+    made = build_study_graph(load_study(parameters, choice))(parameters, maker)
+    folder = maker.store.folder(made)
+    report = json.loads((folder / "report.json").read_text())
+    tasks = [task["title"] for task in written["tasks"]]
     assert {(row["arm"], row["task"]) for row in report["results"]} == {
-        (arm, task) for arm in arms for task in tasks
+        (arm, task) for arm in ("adapted", "as published") for task in tasks
     }
-    pairs = written.get("comparisons") or [[arms[0], arm] for arm in arms[1:]]
-    assert {(d["a"], d["b"], d["task"]) for d in report["differences"]} == {
-        (*pair, task) for pair in pairs for task in tasks
-    }
-    assert (maker.store.folder(made) / "report.html").stat().st_size > 10_000
-    if "origin" in variables:
-        text = (maker.store.folder(made) / "report.md").read_text()
-        assert ("tokens per word" in text) == pretrains
-        assert "nobody here can tell whether texts that are tested on were among it" in text
-        assert "was trained on is unknown" not in text, "a student's encoder is its teacher's"
+    assert [(d["a"], d["b"], d["task"]) for d in report["differences"]] == [
+        ("adapted", "as published", task) for task in tasks
+    ]
+    assert (folder / "report.html").stat().st_size > 10_000
+    text = (folder / "report.md").read_text()
+    assert "tokens per word" in text
+    assert "They may include test texts, so the results of adapted, as published may be" in text
+    assert "Nothing is known of the texts" not in text

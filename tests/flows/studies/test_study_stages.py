@@ -211,12 +211,9 @@ def test_a_report_names_every_pre_training_of_an_arm(made, tmp_path):
         numbers = dict.fromkeys(("tokens", "matrix_flops", "flops", "seconds"), 1)
         (folder / "result.json").write_text(json.dumps(numbers))
         stages.store.publish(stage, numbers)
-    told = describe_arm(stages, stages.study.arms[0], stages.study, {})
+    told = describe_arm(stages, stages.study.arms[0], stages.study)
     first, second = (stage.fingerprint for _, _, stage in stages.pretrainings)
-    assert told["pretrainings"] == [
-        {"seed": 3, "fingerprint": first},
-        {"seed": 4, "fingerprint": second},
-    ]
+    assert told.fingerprints == {3: first, 4: second}
 
 
 def _pretraining(shards, **settings):

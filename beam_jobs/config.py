@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.limits import Limits
 from beam_jobs.job.settings import Settings
-from beam_jobs.reading import fields, layout
+from beam_jobs.reading import fields, formats
 from beam_jobs.text import languages, splits
 
 MAX_SAMPLE_BYTES = 1_000_000
@@ -50,7 +50,7 @@ class DumpOptions(LimitOptions):
         "later one"
     )
     output: str = Field(description="folder of the result")
-    format: layout.Format | None = Field(
+    format: formats.FormatName | None = Field(
         default=None, description="instead of finding it out from the content"
     )
     columns: str | None = Field(

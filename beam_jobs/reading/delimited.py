@@ -1,19 +1,24 @@
 """Reads CSV and TSV: Customer Reviews, Kaggle's files, any with a header and a text column."""
 
 import csv
+import io
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
+    GIVE_UP_FACTOR,
     Reject,
     Stream,
     Tally,
     decode_text,
+    find_line_end,
     make_reject,
     read_line_blocks,
 )
 
+DELIMITERS = "\t,;|"
 TOO_LONG, BROKEN = "record too long", "broken CSV"
 LOOK_BACK_LINES = 64  # so many lines of one record are checked for being records of their own
 csv.field_size_limit(
@@ -179,3 +184,61 @@ def _weigh_line(line: bytes, layout: Layout) -> int:
 
 def _has_mostly_records(weights: list[int]) -> bool:
     return sum(map(bool, weights)) * 4 >= len(weights) * 3
+
+
+def recognize(start: bytes) -> bool:
+    """Return whether the first line has a delimiter."""
+    return any(delimiter.encode() in start.split(b"\n", 1)[0] for delimiter in DELIMITERS)
+
+
+def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
+    """Choose the delimiter and quoting with which most records have as many fields as the header.
+
+    In a tab-separated file without quotes at its beginning, later quotes have no meaning.
+    """
+    whole = head[: head.rfind(b"\n") + 1] or head
+    text = decode_text(whole, Tally(), found.encoding).lstrip("\ufeff")
+    first = text.split("\n", 1)[0].rstrip("\r").replace("\r", " ")
+    delimiter = max(DELIMITERS, key=first.count)
+    tries = []
+    for quoted, escaped in ((True, False), (False, False), (True, True)):
+        candidate = replace(found, delimiter=delimiter, has_quotes=quoted, has_escapes=escaped)
+        header = next(csv.reader([first], **make_dialect(candidate)))
+        candidate = replace(candidate, columns=tuple(name.strip() for name in header))
+        records = list(
+            read_delimited(
+                io.BytesIO(whole), replace(candidate, max_record_bytes=len(whole)), Tally()
+            )
+        )
+        good = sum(not isinstance(record, Reject) for record in records)
+        as_published = (
+            not quoted and delimiter == "\t" and ("marketplace" in header or b'"' not in whole)
+        )
+        tries.append((as_published, 2 * good - len(records), candidate))
+    return max(tries, key=lambda tried: tried[:2])[2]
+
+
+def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
+    """Return the first end of a line, outside quotes if there are any, at or after `least`."""
+    if layout.has_quotes:
+        at = _find_line_end_outside_quotes(stretch, least, layout)
+        if 0 <= at <= GIVE_UP_FACTOR * least or len(stretch) < GIVE_UP_FACTOR * least:
+            return at
+    return find_line_end(stretch, least)
+
+
+def _find_line_end_outside_quotes(stretch: bytes, least: int, layout: Layout) -> int:
+    inside = _count_quotes(stretch, 0, least, layout) % 2 == 1
+    position = least
+    while (end := stretch.find(b"\n", position)) >= 0:
+        inside ^= _count_quotes(stretch, position, end, layout) % 2 == 1
+        if not inside:
+            return end + 1
+        position = end + 1
+    return -1
+
+
+def _count_quotes(stretch: bytes, start: int, stop: int, layout: Layout) -> int:
+    return stretch.count(b'"', start, stop) - (
+        stretch.count(b'\\"', start, stop) if layout.has_escapes else 0
+    )

@@ -1,10 +1,6 @@
 """Detects the format of a dump file from its first bytes; `--format` and `--columns` overrule."""
 
-import csv
 import io
-import itertools
-import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,25 +13,15 @@ from beam_jobs.reading import (
     delimited,
     fields,
     json_records,
-    layout,
-    marked_text,
     parquet_records,
     wrapped_records,
 )
 from beam_jobs.reading.compression import Compression, open_uncompressed, refuse_unless_text
+from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Stream, Tally, decode_text
+from beam_jobs.reading.lines import Reject, Stream, Tally
 
 HEAD_BYTES = 1 << 18
-DELIMITERS = "\t,;|"
-SNAP_KEY = re.compile(rb"[A-Za-z]+/[A-Za-z]+: ")
-READERS = {
-    "json_lines": json_records.read_json_lines,
-    "json_objects": json_records.read_json_objects,
-    "python_lines": json_records.read_python_lines,
-    "fasttext": marked_text.read_fasttext,
-    "snap": marked_text.read_snap,
-}
 
 
 def read_records(
@@ -47,19 +33,21 @@ def read_records(
     """
     if found.name == "delimited":
         return delimited.read_delimited(stream, found, tally, header)
+    read = FORMATS[found.name].read
+    assert read, f"{found.name} is not read from a stream"
     if found.prefix and header:
         left = len(found.prefix)
         while left and (block := stream.read(left)):
             left -= len(block)
         tally.lines = found.prefix.count(b"\n")
-    return READERS[found.name](stream, found, tally)
+    return read(stream, found, tally)
 
 
 def detect_layout(
     path: str,
     compression: Compression,
     member: str,
-    name: layout.Format | None,
+    name: str | None,
     overrides: dict[str, str],
     defaults: Layout,
 ) -> Layout:
@@ -122,69 +110,29 @@ def inspect_head(
     """
     if "json" not in found.name and b"\n" not in head and b"\r" in head.strip():
         raise UserError(f"{shown}: its lines end with CR alone; convert them first: tr '\\r' '\\n'")
-    if found.name == "delimited":
-        found = detect_delimited_layout(head, found)
+    if inspect := FORMATS[found.name].inspect:
+        found = inspect(head, found)
+    if found.columns:
         return found, found.columns
-    if found.name == "fasttext":
-        found = replace(found, **marked_text.detect_labels_and_titles(head, found.encoding))
     if found.name == "json_objects" and not whole:
         objects = json_records.find_whole_objects(head, len(found.prefix))
         head = head[: max((stop for _, stop in objects), default=0)]
     return found, collect_columns(head, found)
 
 
-def detect_format(head: bytes, shown: str) -> layout.Format:
+def detect_format(head: bytes, shown: str) -> str:
+    """Return the name of the first format that recognizes the beginning of a file."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if start.startswith(b"__label__"):
-        return "fasttext"
-    if SNAP_KEY.match(start):
-        return "snap"
-    if start.startswith((b"{", b"[")):
-        return detect_json_format(start)
     if not start:
         return "json_lines"  # an empty file has no records in any format
+    for name, one in FORMATS.items():
+        if one.recognize(start):
+            return name
     refuse_unless_text(head, shown)
-    first = start.split(b"\n", 1)[0]
-    if any(delimiter.encode() in first for delimiter in DELIMITERS):
-        return "delimited"
     raise UserError(
-        f"{shown}: its format is not known ({', '.join(layout.FORMATS)}); "
+        f"{shown}: its format is not known ({', '.join(FORMATS)}); "
         "name it with --format, or leave the file out"
     )
-
-
-def detect_json_format(start: bytes) -> layout.Format:
-    """Tell one object per line, whatever stands around it, from objects in any layout."""
-    lines = [line.strip(json_records.AROUND) for line in start.split(b"\n")[:50]]
-    whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"}")]
-    if not whole:
-        return "json_objects"
-    if any(_is_object(line) for line in whole):
-        return "json_lines" if _has_one_object_per_line(lines) else "json_objects"
-    if re.match(rb"\{\s*'", whole[0]):
-        return "python_lines"
-    objects = itertools.islice(json_records.find_whole_objects(start), 50)
-    return "json_objects" if any(_is_object(start[a:b]) for a, b in objects) else "json_lines"
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _has_one_object_per_line(lines: list[bytes]) -> bool:
-    """Return False if lines begin objects without ending them; the last may be cut off."""
-    return all(
-        line.endswith(b"}") for line in lines[:-1] if line.startswith(b"{")
-    ) or _are_mostly_objects(lines)
-
-
-def _are_mostly_objects(lines: list[bytes]) -> bool:
-    return sum(_is_object(line) for line in lines) * 2 > len(lines)
 
 
 def collect_columns(head: bytes, found: Layout) -> set[str]:
@@ -196,30 +144,3 @@ def collect_columns(head: bytes, found: Layout) -> set[str]:
         if not isinstance(item, Reject):
             columns |= item[1].keys()
     return columns
-
-
-def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
-    """Choose the delimiter and quoting with which most records have as many fields as the header.
-
-    In a tab-separated file without quotes at its beginning, later quotes have no meaning.
-    """
-    whole = head[: head.rfind(b"\n") + 1] or head
-    text = decode_text(whole, Tally(), found.encoding).lstrip("\ufeff")
-    first = text.split("\n", 1)[0].rstrip("\r").replace("\r", " ")
-    delimiter = max(DELIMITERS, key=first.count)
-    tries = []
-    for quoted, escaped in ((True, False), (False, False), (True, True)):
-        candidate = replace(found, delimiter=delimiter, has_quotes=quoted, has_escapes=escaped)
-        header = next(csv.reader([first], **delimited.make_dialect(candidate)))
-        candidate = replace(candidate, columns=tuple(name.strip() for name in header))
-        records = list(
-            delimited.read_delimited(
-                io.BytesIO(whole), replace(candidate, max_record_bytes=len(whole)), Tally()
-            )
-        )
-        good = sum(not isinstance(record, Reject) for record in records)
-        as_published = (
-            not quoted and delimiter == "\t" and ("marketplace" in header or b'"' not in whole)
-        )
-        tries.append((as_published, 2 * good - len(records), candidate))
-    return max(tries, key=lambda tried: tried[:2])[2]

@@ -5,6 +5,7 @@ real dumps contain: NaN, lone surrogates, bytes that are not UTF-8, a BOM.
 """
 
 import ast
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import orjson
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
     BLOCK_BYTES,
+    GIVE_UP_FACTOR,
     Reject,
     Stream,
     Tally,
@@ -224,3 +226,45 @@ def _find_nested_objects(buffer: bytes, start: int) -> tuple[list[tuple[int, int
         return nested, following.end() - 1
     objects = [first for first in opened[1:] if buffer[first : first + 1] == b"{"]
     return nested, max([*objects[-1:], *(stop for _, stop in nested[-1:])], default=len(buffer))
+
+
+def find_object_boundary(stretch: bytes, least: int, layout: Layout) -> int:
+    """Return the first end of an object at or after `least`, or -1."""
+    first = len(layout.prefix) if stretch.startswith(layout.prefix) else 0
+    objects = find_whole_objects(stretch, first)
+    at = next((stop for _, stop in objects if stop >= least), -1)
+    if at >= 0 or len(stretch) < GIVE_UP_FACTOR * least:
+        return at
+    return find_next_object(stretch, least)
+
+
+def detect_json_format(start: bytes) -> str:
+    """Tell one object per line, whatever stands around it, from objects in any layout."""
+    lines = [line.strip(AROUND) for line in start.split(b"\n")[:50]]
+    whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"}")]
+    if not whole:
+        return "json_objects"
+    if any(_is_object(line) for line in whole):
+        return "json_lines" if _has_one_object_per_line(lines) else "json_objects"
+    if re.match(rb"\{\s*'", whole[0]):
+        return "python_lines"
+    objects = itertools.islice(find_whole_objects(start), 50)
+    return "json_objects" if any(_is_object(start[a:b]) for a, b in objects) else "json_lines"
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _has_one_object_per_line(lines: list[bytes]) -> bool:
+    """Return False if lines begin objects without ending them; the last may be cut off."""
+    return all(
+        line.endswith(b"}") for line in lines[:-1] if line.startswith(b"{")
+    ) or _are_mostly_objects(lines)
+
+
+def _are_mostly_objects(lines: list[bytes]) -> bool:
+    return sum(_is_object(line) for line in lines) * 2 > len(lines)

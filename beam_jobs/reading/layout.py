@@ -5,25 +5,12 @@ from typing import Literal
 
 from beam_jobs.job.limits import Limits
 
-Format = Literal[
-    "json_lines", "json_objects", "python_lines", "delimited", "fasttext", "snap", "parquet"
-]
-FORMATS: tuple[Format, ...] = (
-    "json_lines",
-    "json_objects",
-    "python_lines",
-    "delimited",
-    "fasttext",
-    "snap",
-    "parquet",
-)
-
 Labels = Literal["polarity", "stars", "unknown"]
 
 
 @dataclass(frozen=True)
 class Layout:
-    name: Format
+    name: str  # of the format, a key of formats.FORMATS
     mapping: tuple[tuple[str, str], ...] = ()  # Review field, column
     unused: tuple[tuple[str, str], ...] = ()  # column that gives no field, closest Review field
     columns: tuple[str, ...] = ()  # of a delimited file, from its header

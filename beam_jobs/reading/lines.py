@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 BLOCK_BYTES = 1 << 20
+GIVE_UP_FACTOR = 4
+"""A stretch without a boundary for so many times its size is cut where a record may begin."""
 RAW_REJECT_BYTES = 1 << 16
 
 
@@ -97,3 +99,8 @@ def decode_text(raw: bytes, tally: Tally, encoding: str = "utf-8") -> str:
     except UnicodeDecodeError:
         tally.notes["decoded_as_cp1252"] += 1
         return raw.decode("cp1252", errors="replace")
+
+
+def find_line_end(stretch: bytes, least: int) -> int:
+    """Return the first place at or after `least` behind the end of a line, or -1."""
+    return stretch.find(b"\n", max(least - 1, 0)) + 1 or -1

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 from beam_jobs.reading.layout import Labels, Layout
 from beam_jobs.reading.lines import (
@@ -22,6 +22,7 @@ STARS_BY_LABELS: dict[Labels, dict[str, int]] = {
     "unknown": {},
 }
 LABEL = re.compile(r"__label__\S*")
+SNAP_KEY = re.compile(rb"[A-Za-z]+/[A-Za-z]+: ")
 MIN_TITLED_SHARE = 0.9  # of the lines begin with a title: those of Kaggle's file do all
 MAX_TITLE_CHARACTERS = 200  # characters
 
@@ -30,16 +31,16 @@ class UnexpectedLabel(ValueError):
     """A label that contradicts what the labels at the beginning of the file were taken for."""
 
 
-def detect_labels_and_titles(head: bytes, encoding: str) -> dict[str, Any]:
-    """Detect `labels` and `has_titles` of a Layout from the first lines of a fastText file."""
+def detect_labels_and_titles(head: bytes, layout: Layout) -> Layout:
+    """Detect `labels` and `has_titles` from the first lines of a fastText file."""
     whole = head[: head.rfind(b"\n") + 1] or head
     lines = [
         line
-        for line in decode_text(whole, Tally(), encoding).lstrip("\ufeff").split("\n")
+        for line in decode_text(whole, Tally(), layout.encoding).lstrip("\ufeff").split("\n")
         if LABEL.match(line)
     ]
     seen = {line.split(None, 1)[0] for line in lines}
-    labels = (
+    labels: Labels = (
         "polarity"
         if seen <= POLARITY_STARS.keys()
         else "stars"
@@ -47,7 +48,8 @@ def detect_labels_and_titles(head: bytes, encoding: str) -> dict[str, Any]:
         else "unknown"
     )
     titled = sum(line.find(": ", 0, MAX_TITLE_CHARACTERS) > 0 for line in lines)
-    return {"labels": labels, "has_titles": titled >= MIN_TITLED_SHARE * len(lines)}
+    has_titles = titled >= MIN_TITLED_SHARE * len(lines)
+    return replace(layout, labels=labels, has_titles=has_titles)
 
 
 def read_fasttext(
@@ -124,3 +126,13 @@ def _number_lines(
             yield block.line, block
         else:
             yield from enumerate(block[1], block[0])
+
+
+def find_blank_line_end(stretch: bytes, least: int, layout: Layout) -> int:
+    """Return the first place at or after `least` behind an empty line, or -1."""
+    ends = [
+        at + len(mark)
+        for mark in (b"\n\n", b"\n\r\n")
+        if (at := stretch.find(mark, max(least - 2, 0))) >= 0
+    ]
+    return min(ends, default=-1)

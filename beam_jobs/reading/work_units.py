@@ -22,7 +22,7 @@ import pyarrow as pa
 from beam_jobs.config import DumpOptions
 from beam_jobs.job import storage
 from beam_jobs.job.errors import UserError
-from beam_jobs.reading import boundaries, detection, fields, layout, parquet_records
+from beam_jobs.reading import detection, fields, parquet_records
 from beam_jobs.reading.compression import (
     Compression,
     PlainStream,
@@ -30,6 +30,7 @@ from beam_jobs.reading.compression import (
     list_zip_members,
     open_uncompressed,
 )
+from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
 
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
@@ -103,7 +104,7 @@ def list_dump_files(options: DumpOptions) -> list[DumpFile]:
 
 def inspect_files(
     paths: list[str],
-    format_name: layout.Format | None,
+    format_name: str | None,
     overrides: dict[str, str],
     defaults: Layout,
     max_expansion: float,
@@ -212,16 +213,21 @@ def _cut_byte_ranges(whole: Unit, size: int) -> Iterator[Unit]:
         yield replace(whole, piece=piece, start=start, stop=stop, plain_size=width)
 
 
+def find_boundary(stretch: bytes, least: int, detected: Layout) -> int:
+    """Return the first boundary at or after `least` in bytes that begin with a record, or -1."""
+    return FORMATS[detected.name].find_boundary(stretch, least, detected)
+
+
 def _find_boundary(stream: PlainStream, start: int, size: int, detected: Layout) -> int | None:
     """Return the first boundary at or after `start` + `size`, or None if the file ends before."""
     least = size
-    if boundaries.is_stateless(detected):
+    if FORMATS[detected.name].is_stateless(detected):
         # two bytes before, to see a line end or blank line just there
         start, least = start + size - 2, 2
     stream.seek(start)
     stretch = b"".join(_read_at_least(stream, least + 1))
     while len(stretch) > least:
-        if (at := boundaries.find_boundary(stretch, least, detected)) >= 0:
+        if (at := find_boundary(stretch, least, detected)) >= 0:
             return start + at
         if not (more := b"".join(_read_at_least(stream, len(stretch)))):
             break
@@ -262,7 +268,7 @@ def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[
         read = b"".join(_read_at_least(stream, wanted))
         ended, rest = not read, rest + read
         del read  # which is large
-        while len(rest) > size and (at := boundaries.find_boundary(rest, size, detected)) >= 0:
+        while len(rest) > size and (at := find_boundary(rest, size, detected)) >= 0:
             stretch, rest, first = rest[:at], rest[at:], False
             yield stretch, ""
             del stretch

@@ -1,7 +1,7 @@
 """The form's section of the dump: where its files lie and how they are read."""
 
 import codecs
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator
 
@@ -9,12 +9,14 @@ from beam_jobs.config import CorpusOptions
 from beam_jobs.job.errors import UserError
 from beam_jobs.job.settings import Settings
 from beam_jobs.reading import fields
+from beam_jobs.reading.formats import FORMATS
 from flows.configuration.addresses import Address
 from flows.configuration.sections import make_form_field
 
-Format = Literal[
-    "", "json_lines", "json_objects", "python_lines", "delimited", "fasttext", "snap", "parquet"
-]
+if TYPE_CHECKING:
+    Format = str
+else:
+    Format = Literal["", *FORMATS]
 
 
 class Files(Settings):

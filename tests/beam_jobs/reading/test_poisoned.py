@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from beam_jobs.corpus import prepare_pass
 from beam_jobs.reading import detection, fields, work_units
-from beam_jobs.reading.layout import FORMATS, Layout
+from beam_jobs.reading.formats import FORMATS
+from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import BLOCK_BYTES, Reject, Tally
 from tests.beam_jobs.dumps import rejects_of, review, run_job, texts_in, write_lines
 

@@ -287,9 +287,9 @@ def test_a_stretch_without_boundaries_is_not_searched_again_and_again(
     path = write(tmp_path / "d.json", content, packed)
     file = replace(look_at(path), layout=Layout("json_objects"))
     searched = []
-    search = work_units.boundaries.find_boundary
+    search = work_units.find_boundary
     monkeypatch.setattr(
-        work_units.boundaries,
+        work_units,
         "find_boundary",
         lambda b, *rest: searched.append(len(b)) or search(b, *rest),
     )

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from beam_jobs.config import SHORTEST_SEQUENCE
 from beam_jobs.job.errors import UserError
-from beam_jobs.reading import layout
+from beam_jobs.reading.formats import FORMATS
 from flows.configuration import study_file
 from flows.configuration.dump import Format
 from flows.configuration.parameters import Addition, Parameters, PresetName, Settings
@@ -21,7 +21,7 @@ from model.presets import PRESETS
 
 def test_the_presets_of_the_form_are_the_models():
     assert get_args(PresetName) == tuple(PRESETS)
-    assert get_args(Format) == ("", *layout.FORMATS)
+    assert get_args(Format) == ("", *FORMATS)
 
 
 def test_every_field_of_the_form_has_a_description_and_a_default():

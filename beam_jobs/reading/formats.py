@@ -1,0 +1,79 @@
+"""The table of formats: to add one, write its module and name it here.
+
+A format says how its beginning looks, how its records are read and where a file may be cut.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from beam_jobs.reading import delimited, json_records, marked_text
+from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.lines import Reject, Stream, Tally, find_line_end
+
+Item = tuple[int, dict[str, Any]] | Reject
+
+
+def find_end_of_line(stretch: bytes, least: int, layout: Layout) -> int:
+    """Return the first place at or after `least` where a line ends."""
+    return find_line_end(stretch, least)
+
+
+@dataclass(frozen=True)
+class Format:
+    """What is known of a format."""
+
+    recognize: Callable[[bytes], bool]
+    """Whether a file is in it, by its beginning without a BOM and white space. The first format of
+    the table that says yes is taken."""
+    read: Callable[[Stream, Layout, Tally], Iterator[Item]] | None = None
+    """Yields (line, record) or a reject; none for what is no stream of records."""
+    find_boundary: Callable[[bytes, int, Layout], int] = find_end_of_line
+    """Returns the first place at or after `least` in bytes that begin with a record where a file
+    may be cut, or -1."""
+    is_stateless: Callable[[Layout], bool] = lambda layout: True
+    """Whether a boundary can be recognized without reading from the previous one on."""
+    inspect: Callable[[bytes, Layout], Layout] | None = None
+    """Completes the layout by the beginning of a file."""
+
+
+def recognize_json(name: str) -> Callable[[bytes], bool]:
+    """Return what tells one way to write JSON from the others."""
+    return lambda start: (
+        start.startswith((b"{", b"[")) and json_records.detect_json_format(start) == name
+    )
+
+
+FORMATS: dict[str, Format] = {
+    "json_lines": Format(recognize_json("json_lines"), json_records.read_json_lines),
+    "json_objects": Format(
+        recognize_json("json_objects"),
+        json_records.read_json_objects,
+        json_records.find_object_boundary,
+        is_stateless=lambda layout: False,
+    ),
+    "python_lines": Format(recognize_json("python_lines"), json_records.read_python_lines),
+    "fasttext": Format(
+        lambda start: start.startswith(b"__label__"),
+        marked_text.read_fasttext,
+        inspect=marked_text.detect_labels_and_titles,
+    ),
+    "snap": Format(
+        lambda start: bool(marked_text.SNAP_KEY.match(start)),
+        marked_text.read_snap,
+        marked_text.find_blank_line_end,
+    ),
+    "parquet": Format(lambda start: start.startswith(b"PAR1")),
+    "delimited": Format(
+        delimited.recognize,
+        delimited.read_delimited,
+        delimited.find_record_end,
+        is_stateless=lambda layout: not layout.has_quotes,
+        inspect=delimited.detect_delimited_layout,
+    ),
+}
+if TYPE_CHECKING:
+    FormatName = str
+else:
+    FormatName = Literal[tuple(FORMATS)]
+"""What `--format` takes."""

@@ -139,8 +139,6 @@ def test_what_cannot_be_probed_is_refused_at_once(made, tmp_path):
     words = ["--shards", str(made / "shards"), "--output", str(tmp_path / "c")]
     with pytest.raises(UserError, match=r"--probe .* give --start-from too"):
         run([*words, "--preset", "tiny", "--probe", str(made / "corpus")])
-    with pytest.raises(UserError, match="probe_dev has no effect where --probe is none"):
-        train(made, tmp_path / "d", "probe_dev=10")
     budget = ["--preset", "tiny", "--budget", "10s", "--start-from", str(made / "bert")]
     with pytest.raises(UserError, match="give --set validate_every=STEPS"):
         run([*words, *budget, "--probe", str(made / "corpus")])

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from beam_jobs.job.errors import UserError
-from model.pretrain import run
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import (
@@ -81,11 +80,3 @@ def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):
 
 
 PROBE = "probe_accuracy"
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_refused_where_training_begins_with_nothing(made, tmp_path, name):
-    words = ["--shards", str(made / "shards"), "--output", str(tmp_path), "--preset", "tiny"]
-    with pytest.raises(UserError, match=f"--set {name} has no effect where --start-from is none"):
-        run([*words, "--set", f"{name}={EACH[name]}"])
-    assert not list(tmp_path.iterdir())

@@ -7,9 +7,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.limits import Limits
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.limits import Limits
+from beam_jobs.core.settings import Settings
 from beam_jobs.reading import fields, formats
 from beam_jobs.text import languages, splits
 

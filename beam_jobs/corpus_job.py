@@ -22,6 +22,9 @@ from typing import Any
 import apache_beam as beam
 
 from beam_jobs.config import CorpusOptions
+from beam_jobs.core.command import main
+from beam_jobs.core.progress import track_progress
+from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan, prepare_pass
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.punkt_training import write_punkt
@@ -30,9 +33,6 @@ from beam_jobs.corpus.write_pass import WriteUnits
 from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
-from beam_jobs.job.command import main
-from beam_jobs.job.progress import track_progress
-from beam_jobs.job.settings import read_known_options
 from beam_jobs.reading import work_units
 
 DESCRIPTION = "Review dumps to a corpus of clean, distinct sentences; any Beam option may follow."

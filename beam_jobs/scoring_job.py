@@ -19,12 +19,12 @@ import apache_beam as beam
 from apache_beam.ml.inference.base import RunInference
 
 from beam_jobs.config import ScoringOptions
+from beam_jobs.core.command import main
+from beam_jobs.core.progress import track_progress
+from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import prepare_pass, unit_counts
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import run_beam_graph
-from beam_jobs.job.command import main
-from beam_jobs.job.progress import track_progress
-from beam_jobs.job.settings import read_known_options
 from beam_jobs.reading import work_units
 from beam_jobs.scoring.classifier import UnitScorer
 from beam_jobs.scoring.plan import SCORE_FILES, ScoringPlan, plan_scoring

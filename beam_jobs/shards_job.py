@@ -20,11 +20,11 @@ from typing import Any
 import apache_beam as beam
 
 from beam_jobs.config import ShardsOptions
+from beam_jobs.core.command import main
+from beam_jobs.core.progress import track_progress
+from beam_jobs.core.settings import read_known_options
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
-from beam_jobs.job.command import main
-from beam_jobs.job.progress import track_progress
-from beam_jobs.job.settings import read_known_options
 from beam_jobs.packing.plan import ShardsPlan, plan_shards
 from beam_jobs.packing.result import finish_shards, update_bar, write_totals
 from beam_jobs.packing.shard_files import PackIntoShards, remove_strays

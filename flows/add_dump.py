@@ -19,12 +19,12 @@ from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import Plan, StageMaker
-from flows.runner.store import Stage, Store
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run, read_flow_parameter
 from flows.servers import mlflow_server
 from flows.stages import arms, report
 from flows.stages import dump as dump_stage
+from flows.store.store import Stage, Store
 from model.tracking.registry import Registry
 
 

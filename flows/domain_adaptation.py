@@ -16,12 +16,12 @@ from flows.configuration.sections import take_fields
 from flows.dumps import labels
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import Stage
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run_by_preset
 from flows.stages import arms, corpus, pretraining, report, shards, vocabulary
 from flows.stages.dump import list_dump
 from flows.stages.origin import make_origin
+from flows.store.store import Stage
 
 
 def graph(p: Parameters, make: StageMaker) -> Stage:

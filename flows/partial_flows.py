@@ -8,7 +8,6 @@ from flows.configuration.parameters import Parameters
 from flows.configuration.sections import take_fields
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import Stage
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run_by_preset
 from flows.stages import corpus as corpus_stage
@@ -17,6 +16,7 @@ from flows.stages import shards as shards_stage
 from flows.stages import vocabulary as vocabulary_stage
 from flows.stages.dump import list_dump
 from flows.stages.origin import make_origin
+from flows.store.store import Stage
 
 OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards")
 

@@ -10,18 +10,18 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.sections import take_fields
 from flows.runner.pools.order import Order, read_order
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import Stage, Store
 from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
 from flows.servers.settings import PART_FLOW
 from flows.stages.external import check_place
 from flows.stages.pretraining import check_device
+from flows.store.store import Stage, Store
 from flows.ui.artifacts import PrefectRun
 from model.tracking.mlflow_run import Tracking
 

@@ -11,11 +11,11 @@ from flows.configuration.sections import take_fields
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import ExistingStage, Stage, Store
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run, read_flow_parameter
 from flows.servers import mlflow_server
 from flows.stages import dump as dump_stage
+from flows.store.store import ExistingStage, Stage, Store
 from model.tracking.registry import Registry
 
 

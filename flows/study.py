@@ -18,7 +18,6 @@ from flows.dumps import labels
 from flows.runner.cores import give_threads
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import Stage
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run
 from flows.stages import corpus as corpus_stage
@@ -28,6 +27,7 @@ from flows.stages import vocabulary as vocabulary_stage
 from flows.stages.dump import list_dump, list_files
 from flows.stages.external import list_place_files
 from flows.stages.origin import make_origin
+from flows.store.store import Stage
 from flows.studies.study_reading import (
     LoadedStudy,
     find_wanted_stages,

@@ -24,10 +24,10 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.deployments import run_deployment
 from pydantic import Field
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
-from beam_jobs.job.settings import Settings
-from beam_jobs.job.storage import is_remote
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
+from beam_jobs.core.settings import Settings
+from beam_jobs.core.storage import is_remote
 from flows import add_dump
 from flows.configuration.addresses import Address
 from flows.configuration.parameters import STORE, Addition, AdditionTemplate, RunTemplate
@@ -36,8 +36,8 @@ from flows.configuration.settings import list_changes
 from flows.dumps.arrivals import Arrival, Look, find_arrivals
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.run_log import find_run_logger
-from flows.runner.store import Store
 from flows.servers.access import restrict_store
+from flows.store.store import Store
 
 INBOX = "inbox/*"
 """Of the store, and there as soon as somebody looks."""

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import LARGEST_SEED, Settings
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import LARGEST_SEED, Settings
 
 Objective = Literal["electra", "mlm", "mlm+nsp"]
 Precision = Literal["auto", "fp32", "bf16"]

@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from beam_jobs.job.command import keep_freed_memory, main
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.command import keep_freed_memory, main
+from beam_jobs.core.errors import UserError
 from model.processes import Rank
 
 CUDA_PEAK_FLOPS = {  # dense bf16, NVIDIA's data sheets; the first name that fits counts

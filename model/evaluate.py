@@ -7,8 +7,8 @@ interval, confusion matrix, slices) and mistakes.jsonl (the hundred worst, with 
 
 from typing import Any
 
-from beam_jobs.job.command import main
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.settings import read_options
 from model.evaluation.evaluate import evaluate_model, write_submission
 from model.finetuning.network import read_task_head
 from model.finetuning.tasks import find_task

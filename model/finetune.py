@@ -7,9 +7,9 @@ same care for every arm of a comparison, a random encoder included.
 
 from typing import Any
 
-from beam_jobs.job.command import main
-from beam_jobs.job.files import make_writable_folder
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.files import make_writable_folder
+from beam_jobs.core.settings import read_options
 from model.evaluation.evaluate import evaluate_model
 from model.finetuning.fit import finetune, read_current_result
 from model.finetuning.request import make_request

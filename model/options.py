@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.settings import Settings
 from model.config import Precision, PresetName
 from model.encoders.places import FORMS
 

@@ -8,10 +8,10 @@ beam_jobs.shards_job.
 
 from typing import Any
 
-from beam_jobs.job.command import main
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import make_writable_folder
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import make_writable_folder
+from beam_jobs.core.settings import read_options
 from model.encoders.origin import write_origin
 from model.options import OriginOptions
 

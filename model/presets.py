@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import Settings, replace_settings
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings, replace_settings
 from model.config import (
     Architecture,
     FinetuningSettings,

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from beam_jobs.job.command import main
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import make_writable_folder
-from beam_jobs.job.locks import exclusive_lock
-from beam_jobs.job.settings import parse_assignments, parse_field, read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import make_writable_folder
+from beam_jobs.core.locks import exclusive_lock
+from beam_jobs.core.settings import parse_assignments, parse_field, read_options
 from model.config import Architecture
 from model.device import open_device
 from model.encoders.config import CHOSEN_HERE

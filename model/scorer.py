@@ -13,10 +13,10 @@ import torch
 from tokenizers import Tokenizer, normalizers
 from torch import Tensor, nn
 
-from beam_jobs.job.command import main
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_file, write_json
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_file, write_json
+from beam_jobs.core.settings import read_options
 from model.device import has_fast_bf16_products
 from model.finetuning.features import NOT_LETTERS
 from model.finetuning.heads import replace_last_layer

@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer, trainers
 
-from beam_jobs.job.command import main
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_file, write_json
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_file, write_json
+from beam_jobs.core.settings import read_options
 from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyOptions
 from model.wordpiece import report as vocabulary_report
 from model.wordpiece.tokenizer import (

@@ -17,10 +17,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from beam_jobs.job.command import main
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
+from beam_jobs.core.settings import read_options
 from model.options import VocabularyFitOptions
 from model.vocabulary import ReviewSample, train_tokenizer
 from model.wordpiece import report as vocabulary_report

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-GROUND_FLOOR = "beam_jobs.job"
+GROUND_FLOOR = "beam_jobs.core"
 MAY_NOT_IMPORT = {
     "beam_jobs": {"torch", "transformers", "prefect", "mlflow", "model", "flows"},
     "model": {"prefect", "apache_beam", "flows", "beam_jobs"},

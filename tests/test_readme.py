@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.cli import main, run_commands
 
 ROOT = Path(__file__).parent.parent

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from beam_jobs.job import storage
+from beam_jobs.core import storage
 
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""

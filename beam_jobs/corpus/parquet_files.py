@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.job import storage
+from beam_jobs.core import storage
 
 KEY = b"amazon_electra"
 COMPRESSION = "zstd"

@@ -7,14 +7,14 @@ from typing import Any
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_jobs.config import CorpusOptions, TextOptions
+from beam_jobs.core import storage
+from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.limits import Limits
 from beam_jobs.corpus.folders import UNIT_NAME, Folders
 from beam_jobs.corpus.prepare_pass import Preparation
 from beam_jobs.deduplication import earlier_corpora, evaluation_texts
 from beam_jobs.deduplication.earlier_corpora import EarlierCorpora
 from beam_jobs.engine import beam_options
-from beam_jobs.job import storage
-from beam_jobs.job.files import hash_bytes
-from beam_jobs.job.limits import Limits
 from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from beam_jobs.core import storage
+from beam_jobs.core.command import give_memory_back
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, near
-from beam_jobs.job import storage
-from beam_jobs.job.command import give_memory_back
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_bytes
 from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.lines import Reject, Tally, make_reject
 from beam_jobs.reading.marked_text import UnexpectedLabel

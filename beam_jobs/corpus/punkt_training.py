@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from beam_jobs.core import storage
 from beam_jobs.corpus.folders import Folders
-from beam_jobs.job import storage
 from beam_jobs.text import sentences
 
 

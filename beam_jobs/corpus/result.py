@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.progress import Progress
 from beam_jobs.corpus import unit_counts
 from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.progress import Progress
 from beam_jobs.reading import fields
 
 WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld (own)")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from beam_jobs.job import storage
+from beam_jobs.core import storage
 
 
 def list_finished(folder: str) -> list[str]:

@@ -10,12 +10,12 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from beam_jobs.core import storage
+from beam_jobs.core.command import give_memory_back
 from beam_jobs.corpus import parquet_files
 from beam_jobs.corpus.folders import Folders
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.held_out import UnitMatches
-from beam_jobs.job import storage
-from beam_jobs.job.command import give_memory_back
 from beam_jobs.text.sentences import SentenceSplitter, decode_punkt
 from beam_jobs.text.splits import SPLITS
 

@@ -18,7 +18,7 @@ from typing import IO
 
 import numpy as np
 
-from beam_jobs.job import storage
+from beam_jobs.core import storage
 
 MAX_BUCKETS = 1024
 MAX_PARTS = 128

@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication.buckets import BucketedFile, encode_starts
 from beam_jobs.deduplication.exact import sort_hashes
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_bytes
 
 PACK_ROWS = 1 << 20
 """Texts read and sorted at once, at least: 16 MiB of hashes, some 100 MiB while they are sorted."""

@@ -26,11 +26,11 @@ from typing import BinaryIO
 
 import numpy as np
 
+from beam_jobs.core import storage
+from beam_jobs.core.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.deduplication import overlaps
 from beam_jobs.deduplication.evaluation_texts import read_evaluation_texts
 from beam_jobs.deduplication.overlaps import RUN, drop_repeated_runs, list_runs
-from beam_jobs.job import storage
-from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.text.cleaning import clean_text
 from beam_jobs.text.personal_data import mask_personal_data
 from beam_jobs.text.spans import drop_repeats, expand_spans

@@ -17,10 +17,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from beam_jobs.job import parquet, storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
-from beam_jobs.job.nesting import list_strings
+from beam_jobs.core import parquet, storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.limits import DEFAULT_LIMITS, Limits
+from beam_jobs.core.nesting import list_strings
 from beam_jobs.reading.compression import (
     Compression,
     detect_compression,

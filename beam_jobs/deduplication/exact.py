@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 import xxhash
 from apache_beam.pvalue import TaggedOutput
 
+from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import Bucket, BucketedFile, Part
 from beam_jobs.engine.run import sort_largest_first
-from beam_jobs.job import storage
 
 PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
 TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])

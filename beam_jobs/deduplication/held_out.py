@@ -31,11 +31,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets, overlaps
 from beam_jobs.deduplication.buckets import MAX_BUCKETS, Bucket, Part
 from beam_jobs.deduplication.exact import ROW_NUMBER, Counts
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
-from beam_jobs.job import storage
 from beam_jobs.text.spans import expand_spans
 from beam_jobs.text.splits import SPLITS
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from beam_jobs.core import storage
 from beam_jobs.deduplication.buckets import count_buckets
 from beam_jobs.deduplication.exact import (
     BUCKET_ROWS,
@@ -26,7 +27,6 @@ from beam_jobs.deduplication.exact import (
     Counts,
     Duplicates,
 )
-from beam_jobs.job import storage
 from beam_jobs.text.word_runs import BATCH_TEXTS, hash_word_runs
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from apache_beam.options.pipeline_options import (
     TestOptions,
 )
 
+from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.engine import flink, staged_package
-from beam_jobs.job.errors import TransientError, UserError
 
 LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}
 """Values of --runner that mean FnApiRunner."""

@@ -32,10 +32,10 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
 )
 
+from beam_jobs.core.errors import JobFailed, TransientError, UserError
+from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.progress import announce_job
 from beam_jobs.engine.failures import AGAIN, describe_failure
-from beam_jobs.job.errors import JobFailed, TransientError, UserError
-from beam_jobs.job.files import hash_bytes
-from beam_jobs.job.progress import announce_job
 
 CONNECT_SECONDS = 5.0
 SETTLE_SECONDS = 6.0

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import apache_beam as beam
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_bytes
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes
 
 PROBE = ".seen-by-workers.tmp"
 """File in the output folder that the workers must find; its name is cleared like any temporary."""

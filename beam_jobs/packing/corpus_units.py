@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes, hash_stream
 from beam_jobs.deduplication.held_out import HELD_OUT_SPLITS
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_bytes, hash_stream
 
 TARGET_UNITS = 64
 """Enough to keep many workers evenly busy, between the two bounds."""

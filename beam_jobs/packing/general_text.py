@@ -15,11 +15,11 @@ from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.deduplication import evaluation_index
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_bytes
-from beam_jobs.job.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.packing import corpus_units
 from beam_jobs.reading.compression import (
     Compression,

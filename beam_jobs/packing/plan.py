@@ -9,11 +9,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tokenizers import Tokenizer
 
 from beam_jobs.config import ShardsOptions
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import evaluation_texts
 from beam_jobs.engine import beam_options
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_bytes
 from beam_jobs.packing import corpus_units, general_text
 from beam_jobs.packing.corpus_units import CorpusUnit
 from beam_jobs.packing.general_text import TextUnit

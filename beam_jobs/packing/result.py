@@ -5,10 +5,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.progress import Progress
 from beam_jobs.corpus import parquet_files
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.progress import Progress
 from beam_jobs.packing.packing import SPECIALS, Counts
 from beam_jobs.packing.plan import ShardsPlan
 from beam_jobs.packing.shard_files import list_shards, parse_counts

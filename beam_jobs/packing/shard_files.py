@@ -11,8 +11,8 @@ import apache_beam as beam
 import pyarrow as pa
 from tokenizers import Tokenizer
 
+from beam_jobs.core import storage
 from beam_jobs.corpus import parquet_files
-from beam_jobs.job import storage
 from beam_jobs.packing.packing import Counts, Tokens, pack_documents
 from beam_jobs.packing.plan import Packing, Unit
 from beam_jobs.packing.tokenization import WordIds

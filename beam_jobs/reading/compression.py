@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.limits import UNLIMITED_BYTES, Limits
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.limits import UNLIMITED_BYTES, Limits
 
 deflate: Any = zlib
 with suppress(ImportError):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from beam_jobs.reading import (
     delimited,
     fields,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "text": (

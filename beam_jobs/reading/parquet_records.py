@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.job import storage
-from beam_jobs.job.limits import Limits
-from beam_jobs.job.parquet import BoundedParquet
+from beam_jobs.core import storage
+from beam_jobs.core.limits import Limits
+from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally, make_reject
 

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from beam_jobs.config import DumpOptions
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from beam_jobs.reading import detection, fields, parquet_records
 from beam_jobs.reading.compression import (
     Compression,

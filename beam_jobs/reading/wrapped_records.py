@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields, json_records
 from beam_jobs.reading.layout import Layout
 

@@ -30,10 +30,10 @@ from random import Random
 from typing import IO, Any, cast
 
 from beam_jobs.config import SampleOptions
-from beam_jobs.job import storage
-from beam_jobs.job.command import main
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import read_options
+from beam_jobs.core import storage
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import read_options
 from beam_jobs.sample.lexicon import (
     ACCENTS,
     ASPECTS,

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.ml.inference.base import ModelHandler
 
-from beam_jobs.job import storage
-from beam_jobs.job.command import keep_freed_memory
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_bytes
+from beam_jobs.core import storage
+from beam_jobs.core.command import keep_freed_memory
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes
 from beam_jobs.scoring.score_files import ScoredUnit
 
 MOST_TEXTS = 4096

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_jobs.config import ScoringOptions
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_bytes
 from beam_jobs.corpus import plan as corpus_plan
 from beam_jobs.corpus.folders import UNIT_NAME, Folders
 from beam_jobs.corpus.prepare_pass import Preparation
 from beam_jobs.engine import beam_options
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_bytes
 from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.scoring.classifier import check_digest

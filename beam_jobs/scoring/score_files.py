@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from beam_jobs.core import storage
 from beam_jobs.corpus import unit_counts
 from beam_jobs.corpus.folders import Folders
 from beam_jobs.corpus.write_pass import write_rejects
-from beam_jobs.job import storage
 
 SCHEMA = pa.schema(
     [

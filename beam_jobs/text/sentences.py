@@ -29,8 +29,8 @@ from nltk.tokenize.punkt import (
     PunktTrainer,
 )
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from beam_jobs.text.spans import (
     build_strings,
     cut_strings,

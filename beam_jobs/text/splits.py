@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 
 SPLITS = ("pretrain", "train", "dev", "test")
 DEFAULT_SHARES = "pretrain=80,train=8,dev=4,test=8"

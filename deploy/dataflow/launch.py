@@ -5,7 +5,7 @@ as its options.
 import importlib
 import os
 
-from beam_jobs.job.command import main
+from beam_jobs.core.command import main
 
 if __name__ == "__main__":
     main(importlib.import_module(f"beam_jobs.{os.environ['JOB']}").run)

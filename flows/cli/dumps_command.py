@@ -34,7 +34,7 @@ def add_dump_commands(commands: Any) -> None:
 
 
 def list_dumps(arguments: argparse.Namespace) -> None:
-    from beam_jobs.job.errors import UserError
+    from beam_jobs.core.errors import UserError
     from flows.dumps.public_dumps import read_releases
 
     releases = read_releases()

@@ -10,8 +10,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from beam_jobs.job.errors import TransientError, UserError
-from beam_jobs.job.settings import OptionParser
+from beam_jobs.core.errors import TransientError, UserError
+from beam_jobs.core.settings import OptionParser
 from flows.cli import dumps_command, run_commands, server_commands, store_commands, study_command
 from flows.cli.options import find_store_root
 from model.presets import PRESETS

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import OptionParser
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import OptionParser
 from model.encoders.places import FORMS
 
 START = "pretraining.start_from="
@@ -88,7 +88,7 @@ def find_store_root(arguments: argparse.Namespace) -> Path:
 
 def build_store(arguments: argparse.Namespace) -> Any:
     """Return the store, which need not be there yet."""
-    from flows.runner.store import Store
+    from flows.store.store import Store
 
     return Store(arguments.store)
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.cli.options import (
     START,
     add_command,
@@ -22,7 +22,7 @@ from flows.ui import terminal
 from model.presets import PRESETS
 
 if TYPE_CHECKING:
-    from flows.runner.store import Store
+    from flows.store.store import Store
 
 
 def add_run_commands(commands: Any) -> None:
@@ -136,8 +136,8 @@ def print_plan(form: Any) -> None:
     from flows import add_dump, domain_adaptation
     from flows.configuration.parameters import Addition
     from flows.runner.stage_runner import Plan
-    from flows.runner.store import Store
     from flows.stages.dump import build_dump_stage
+    from flows.store.store import Store
     from flows.ui.plan_page import list_lines
 
     plan = Plan(Store(form.store))
@@ -164,8 +164,8 @@ def execute_graph(form: Any) -> None:
     """Run the graph here."""
     from flows.dumps import labels
     from flows.runner.stage_runner import Plan
-    from flows.runner.store import Store
     from flows.stages.origin import make_origin
+    from flows.store.store import Store
 
     tasks = form.finetuning.tasks if hasattr(form, "corpus") else []  # an addition's need no stars
     store = Store(form.store)
@@ -217,8 +217,8 @@ def build_scoring_form(arguments: argparse.Namespace) -> Any:
 def score_dump(arguments: argparse.Namespace) -> None:
     """Label the reviews of a dump, and copy the scores where they are wanted; or print the plan."""
     from flows.configuration.parameters import Parameters
-    from flows.runner.store import Store
     from flows.stages.dump import build_dump_stage
+    from flows.store.store import Store
 
     form = build_scoring_form(arguments)
     parameters = Parameters(dump=form.dump, store=form.store)
@@ -246,8 +246,8 @@ def score_dump(arguments: argparse.Namespace) -> None:
 def print_scoring_plan(form: Any, parameters: Any, version: dict[str, str]) -> None:
     """Print the model that would label, the resolved settings as JSON, then a line per stage."""
     from flows.runner.stage_runner import Plan
-    from flows.runner.store import Store
     from flows.score import build_scoring_graph
+    from flows.store.store import Store
     from flows.ui.plan_page import list_lines
 
     plan = Plan(Store(form.store))

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.cli.options import add_command, build_store, find_store_root, open_registry, open_store
 
 

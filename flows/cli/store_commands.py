@@ -5,12 +5,12 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.cli.options import add_command, open_registry, open_store
 
 if TYPE_CHECKING:
-    from flows.runner.store import Manifest, Store
-    from flows.runner.store_usage import Run
+    from flows.store.store import Manifest, Store
+    from flows.store.usage import Run
 
 SHOWN_LINES = 20
 """Of `show`: lineage, result and settings; --json has all of it."""
@@ -66,7 +66,7 @@ def add_store_commands(commands: Any) -> None:
 
 def print_runs(arguments: argparse.Namespace) -> None:
     """Print a line per run, or per stage."""
-    from flows.runner.store_usage import list_begun_runs, list_runs, measure_folder
+    from flows.store.usage import list_begun_runs, list_runs, measure_folder
     from flows.ui.summary import summarize_manifest
 
     store = open_store(arguments)
@@ -118,7 +118,7 @@ def format_bytes(size: float) -> str:
 
 def print_differences(arguments: argparse.Namespace) -> None:
     """Print the fields in which two stages differ, ten at most."""
-    from flows.runner.difference import find_differences
+    from flows.store.difference import find_differences
 
     store = open_store(arguments)
     given = arguments.first, arguments.second
@@ -153,7 +153,7 @@ def show_stage(arguments: argparse.Namespace) -> None:
 def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
     """Return at most twenty lines: lineage first, then the result, then the settings."""
     from flows.runner.stage_runner import flatten_parameters
-    from flows.runner.store_usage import name_folder
+    from flows.store.usage import name_folder
 
     lines = [
         f"{'   ' * depth}{origin['title']}  {origin['fingerprint']}  {origin['finished']}"
@@ -176,7 +176,7 @@ def format_stage(store: "Store", manifest: "Manifest") -> list[str]:
 
 def print_usage(arguments: argparse.Namespace) -> None:
     """Print what takes room: by kind of stage, checkpoints apart, then by run."""
-    from flows.runner.store_usage import list_runs, measure_folder, measure_kinds
+    from flows.store.usage import list_runs, measure_folder, measure_kinds
 
     store = open_store(arguments)
     kinds = measure_kinds(store)
@@ -191,7 +191,7 @@ def print_usage(arguments: argparse.Namespace) -> None:
 
 def prune_store(arguments: argparse.Namespace) -> None:
     """List what may go, or remove it."""
-    from flows.runner.store_usage import list_prunable, measure_removal, remove_names
+    from flows.store.usage import list_prunable, measure_removal, remove_names
 
     store = open_store(arguments)
     names = list_prunable(store, arguments.keep, list_registered(arguments, store))

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import parse_assignments
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import parse_assignments
 from flows.cli.options import add_command, add_dump_options, add_start_option, build_store
 from flows.ui import terminal
 
@@ -72,8 +72,8 @@ def check_files(parameters: Any, loaded: Any) -> None:
     where tasks need them, before a server is started.
     """
     from flows.dumps import labels
-    from flows.runner.store import Store
     from flows.stages.dump import list_files
+    from flows.store.store import Store
 
     store = Store(parameters.store)
     store.place.check_access()
@@ -118,7 +118,7 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Any, Any]:
 def print_plan(parameters: Any, loaded: Any) -> None:
     """Print a line per stage and cell: complete or to do."""
     from flows.runner.stage_runner import Plan
-    from flows.runner.store import Store
+    from flows.store.store import Store
     from flows.study import build_study_graph
     from flows.ui.plan_page import list_lines
 

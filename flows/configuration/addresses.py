@@ -1,7 +1,7 @@
 """Addresses that users and events give: of which kinds, and without secrets.
 
 They are shown, logged and kept with every result, so no secret may be in one. On which hosts they
-may lie: beam_jobs/job/hosts.py.
+may lie: beam_jobs/core/hosts.py.
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import Annotated
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from beam_jobs.job.settings import SECRET
-from beam_jobs.job.variables import read_names
+from beam_jobs.core.settings import SECRET
+from beam_jobs.core.variables import read_names
 
 SECRET_PARAMETER = re.compile(
     r"[?&;#](x-(amz|goog)-(signature|credential|security-token)|sig|signature|\w*token|jwt"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.settings import Settings
 from flows.configuration.addresses import Address
 from flows.configuration.sections import MOST_AT_ONCE
 from flows.configuration.study_file import Seed

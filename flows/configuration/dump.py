@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, field_validator
 
 from beam_jobs.config import CorpusOptions
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings
 from beam_jobs.reading import fields
 from beam_jobs.reading.formats import FORMATS
 from flows.configuration.addresses import Address

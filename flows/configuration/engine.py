@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.settings import Settings
 
 HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"
 WORKER_IDLE_MILLISECONDS = 10_000

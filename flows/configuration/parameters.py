@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from beam_jobs.config import CorpusOptions, ShardsOptions
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.settings import Settings
 from flows.configuration.addresses import Address
 from flows.configuration.comparison import (
     Arm,

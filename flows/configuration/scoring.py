@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.settings import Settings
 from flows.configuration.dump import Dump
 from flows.configuration.parameters import STORE
 from flows.configuration.sections import make_form_field

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from beam_jobs.job.settings import Settings, list_bounds
+from beam_jobs.core.settings import Settings, list_bounds
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_AT_ONCE = 64

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import (
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import (
     Settings,
     describe_unknown,
     format_mistakes,

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import Settings, format_value
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings, format_value
 from flows.configuration.addresses import Address
 from flows.configuration.sections import MOST_AT_ONCE
 from model.finetuning.request import is_part_of_teacher

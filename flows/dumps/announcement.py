@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from flows.servers.prefect_server import find_running_servers
 from flows.servers.settings import build_client_environment
 

@@ -13,9 +13,9 @@ from glob import has_magic
 from pathlib import PurePosixPath
 from typing import Any
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import TransientError, UserError
-from beam_jobs.job.hosts import check_host
+from beam_jobs.core import storage
+from beam_jobs.core.errors import TransientError, UserError
+from beam_jobs.core.hosts import check_host
 from flows.configuration.addresses import explain_refusal
 
 TEXTS = ("json", "jsonl", "ndjson", "csv", "tsv", "txt", "parquet", "pq")

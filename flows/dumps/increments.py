@@ -9,7 +9,7 @@ history, and the history is read from the manifests alone: the earlier dumps may
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.parameters import (
     Addition,
     AdditionParameters,
@@ -21,8 +21,8 @@ from flows.configuration.parameters import (
 from flows.configuration.settings import validate_form
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import ExistingStage, Manifest, Stage, Store
 from flows.stages import continued_pretraining, corpus, dump, shards, vocabulary
+from flows.store.store import ExistingStage, Manifest, Stage, Store
 from model.presets import PRESETS
 
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
 from flows.configuration.dump import Dump
 from flows.dumps.preview import Preview, list_files, read_preview
 from flows.runner.stage_runner import Plan, StageMaker
-from flows.runner.store import Stage, Store
 from flows.stages.dump import build_dump_stage
+from flows.store.store import Stage, Store
 from model.finetuning.tasks.corpus import POLARITY, STARS
 
 CLASSES = {"polarity": POLARITY, "stars": STARS}

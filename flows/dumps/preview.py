@@ -13,7 +13,7 @@ from beam_jobs.reading.compression import open_uncompressed
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from flows.configuration.dump import Dump
-from flows.runner.store import Stage
+from flows.store.store import Stage
 
 PREVIEW_BYTES = 1 << 20
 """Uncompressed bytes of a file that are looked at."""

@@ -22,11 +22,11 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
-from beam_jobs.job.errors import JobFailed, TransientError, UserError
-from beam_jobs.job.files import hash_file
-from beam_jobs.job.hosts import CheckedRedirects, check_host
-from beam_jobs.job.locks import try_lock
-from beam_jobs.job.progress import track_progress
+from beam_jobs.core.errors import JobFailed, TransientError, UserError
+from beam_jobs.core.files import hash_file
+from beam_jobs.core.hosts import CheckedRedirects, check_host
+from beam_jobs.core.locks import try_lock
+from beam_jobs.core.progress import track_progress
 from flows.configuration.addresses import explain_refusal
 
 HUB = "hf://datasets/"

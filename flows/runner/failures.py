@@ -8,8 +8,8 @@ and its log say the same.
 import time
 from typing import Any, TypedDict
 
-from beam_jobs.job.errors import UserError
-from flows.runner.store import Store
+from beam_jobs.core.errors import UserError
+from flows.store.store import Store
 
 
 def log_failure(flow: Any, flow_run: Any, state: Any) -> None:

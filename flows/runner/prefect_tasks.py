@@ -10,12 +10,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.core.errors import TransientError, UserError
 from flows.runner.cores import give_threads
 from flows.runner.processes import JobFailed, end_children_on_error
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import ACCELERATOR, Stage
+from flows.store.store import ACCELERATOR, Stage
 
 T = TypeVar("T")
 

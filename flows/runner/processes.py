@@ -2,7 +2,7 @@
 
 Every stage is a job of its own (`python -m …`), so that a crash of a trainer is an exit code here,
 that its memory is returned, and that it can be ended. A group lives no longer than the flow: see
-beam_jobs/job/guard.py.
+beam_jobs/core/guard.py.
 """
 
 import json
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from beam_jobs.job.errors import NETWORK_ERRORS, UserError
-from beam_jobs.job.guard import GRACE_SECONDS, guard_command
+from beam_jobs.core.errors import NETWORK_ERRORS, UserError
+from beam_jobs.core.guard import GRACE_SECONDS, guard_command
 
 POLL_SECONDS = 0.1
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
@@ -226,7 +226,7 @@ class Child:
                     if line.startswith(b"PROGRESS "):
                         with suppress(ValueError):
                             yield json.loads(line.removeprefix(b"PROGRESS "))
-                    elif line.startswith(b"JOB "):  # beam_jobs.job.progress.announce_job
+                    elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
                         yield {"link": line.removeprefix(b"JOB ").decode()}
                 if ended:
                     return

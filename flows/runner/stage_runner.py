@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.core.errors import TransientError, UserError
 from flows.runner.processes import JobFailed, run_job
-from flows.runner.store import Manifest, Stage, Store, read_result_of_earlier_job
+from flows.store.store import Manifest, Stage, Store, read_result_of_earlier_job
 from model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
 
 log = logging.getLogger("amazon_electra")

@@ -26,8 +26,8 @@ from flows.configuration.comparison import Promotion
 from flows.configuration.parameters import Parameters
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.runner.run_log import find_run_logger
-from flows.runner.store import ExistingStage, Stage, Store
 from flows.stages.arms import ADAPTED, AS_PUBLISHED
+from flows.store.store import ExistingStage, Stage, Store
 from model.report.document import escape_markdown
 from model.tracking.mlflow_client import hide_credentials
 from model.tracking.mlflow_run import Tracking

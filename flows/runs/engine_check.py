@@ -1,8 +1,8 @@
 """Checks, before anything is made, that the engine of a run is there and can do what is asked."""
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.hosts import check_host
-from beam_jobs.job.storage import is_remote
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.hosts import check_host
+from beam_jobs.core.storage import is_remote
 from flows.configuration.engine import Engine
 from flows.configuration.parameters import Parameters
 

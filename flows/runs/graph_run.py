@@ -21,7 +21,6 @@ from flows.runner.stage_runner import (
     StageRunner,
     flatten_parameters,
 )
-from flows.runner.store import Stage, Store
 from flows.runs.champion import Champion, ChampionLookup, find_champion, register_model
 from flows.runs.engine_check import check_engine
 from flows.runs.lost_runs import crash_lost_runs, follow_run
@@ -31,6 +30,7 @@ from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
 from flows.servers.settings import PAUSED_EVENT
 from flows.stages import dump, pretraining
+from flows.store.store import Stage, Store
 from flows.ui import artifacts, plan_page
 from model.tracking.mlflow_run import FLOW_RUN, Tracking
 

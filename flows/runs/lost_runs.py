@@ -11,12 +11,12 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
-from beam_jobs.job.locks import exclusive_lock, try_lock
+from beam_jobs.core.locks import exclusive_lock, try_lock
 from flows.runner.cancellation import watch_for_cancellation
 from flows.runner.processes import end_children_on_error
 from flows.runner.run_log import find_run_logger
-from flows.runner.store import Store
-from flows.runner.store_usage import RUN_MARK, list_run_marks
+from flows.store.store import Store
+from flows.store.usage import RUN_MARK, list_run_marks
 
 
 @contextmanager

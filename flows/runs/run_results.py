@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.runner.stage_runner import flatten_numbers
-from flows.runner.store import Manifest, Stage, Store
+from flows.store.store import Manifest, Stage, Store
 from flows.ui import artifacts, summary
 from model.tracking.mlflow_run import Tracking
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Stage
 from flows.stages.pretraining import resolve_preset
+from flows.store.store import Stage
 from model.presets import apply_settings
 from model.pretraining.budget import describe_small_budget
 

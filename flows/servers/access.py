@@ -5,7 +5,7 @@ import os
 import pwd
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 
 GROUP_VARIABLE = "AMAZON_ELECTRA_STORE_GROUP"
 """Environment variable: `true` lets the store's group read and write too."""

@@ -10,11 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.runner.processes import PYTHON_ENVIRONMENT, Child
-from flows.runner.store import Store
 from flows.servers.prefect_server import find_running_servers, set_database_driver
 from flows.servers.settings import HOST, NO_TELEMETRY
+from flows.store.store import Store
 from model.tracking.mlflow_client import is_new_database
 
 

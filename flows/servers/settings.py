@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 
 HOST = "127.0.0.1"
 TAG = "amazon-electra"

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
 from flows.runner.processes import PYTHON_ENVIRONMENT, Child
 from flows.servers import health, settings
 from flows.servers.access import check_passwords

@@ -5,10 +5,9 @@ and their cells.
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.comparison import Arm
 from flows.configuration.parameters import Parameters
-from flows.runner.store import Stage, Store
 from flows.stages.external import build_external_stage
 from flows.stages.finetuning import (
     Cell,
@@ -19,6 +18,7 @@ from flows.stages.finetuning import (
 )
 from flows.stages.origin_folder import get_name
 from flows.stages.pretraining import describe_training, shares_cores
+from flows.store.store import Stage, Store
 from model.presets import PUBLISHED_FINETUNING
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"

@@ -6,13 +6,13 @@ from functools import partial
 from math import ceil
 
 from flows.configuration.parameters import Increment, Parameters
-from flows.runner.store import Manifest, Stage, Store
 from flows.stages.pretraining import (
     PretrainingRequest,
     build_stage,
     describe_training,
     locate_exported_folder,
 )
+from flows.store.store import Manifest, Stage, Store
 from model.pretraining.adaptation.recipe import OLD_HEAD_SETTINGS
 
 OF_A_NEW_HEAD = ("head_steps", "head_tokens", "trunk_learning_rate")

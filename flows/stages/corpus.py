@@ -7,8 +7,8 @@ from typing import Any
 
 from flows.configuration.engine import Engine
 from flows.configuration.parameters import Corpus, Parameters
-from flows.runner.store import Stage, Store
 from flows.stages import dump
+from flows.store.store import Stage, Store
 
 
 def build_corpus_stage(

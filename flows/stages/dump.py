@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.hosts import check_host
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.hosts import check_host
 from flows.configuration.dump import Dump
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import Stage, Store
+from flows.store.store import Stage, Store
 
 SAMPLE = re.compile(r".*/samples/sample-(\d+)\.json\.gz")
 """Path of a synthetic dump, on any host."""

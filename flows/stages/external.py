@@ -4,10 +4,10 @@ import hashlib
 import json
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
-from flows.runner.store import Stage, Store
+from beam_jobs.core.errors import UserError
 from flows.stages.origin_folder import locate_origin
 from flows.stages.pretraining import locate_exported_folder
+from flows.store.store import Stage, Store
 
 INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "README.md"}
 """Files that say how a folder came about, not what it holds."""

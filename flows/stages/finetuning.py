@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.files import write_json
-from beam_jobs.job.settings import format_value
+from beam_jobs.core.files import write_json
+from beam_jobs.core.settings import format_value
 from flows.runner.cores import ONE_THREAD
-from flows.runner.store import ACCELERATOR, Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
 from flows.stages.origin_folder import locate_origin
 from flows.stages.pretraining import (
     locate_shards,
     resolve_preset,
 )
+from flows.store.store import ACCELERATOR, Stage, Store
 from model.config import FinetuningSettings
 from model.encoders.config import (
     copy_architecture,

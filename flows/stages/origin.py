@@ -12,14 +12,14 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.origin_place import name_origin
 from flows.configuration.parameters import Parameters
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import Stage, Store
 from flows.servers.mlflow_server import resolve_mlflow_uri
 from flows.stages.external import build_external_stage
 from flows.stages.origin_folder import ENCODER, MODEL_TYPE, TITLE
+from flows.store.store import Stage, Store
 from model.encoders.config import read_config
 from model.encoders.places import (
     FORMS,

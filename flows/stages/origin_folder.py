@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from flows.runner.store import Stage, Store
+from flows.store.store import Stage, Store
 
 ENCODER = "encoder"
 """Folder of the encoder in that of its stage, which has the job's log too."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.parameters import Parameters
 from flows.runner.processes import run_job
 from flows.runner.references import Referred
 from flows.runner.run_log import find_run_logger
-from flows.runner.store import ACCELERATOR, Stage, Store
 from flows.stages.origin_folder import MODEL_TYPE, locate_origin
+from flows.store.store import ACCELERATOR, Stage, Store
 from model.finetuning.tasks.corpus import POLARITY
 from model.presets import PRESETS, Preset, apply_settings
 from model.pretraining.adaptation.recipe import (

@@ -7,10 +7,10 @@ from typing import Any
 
 from flows.configuration.parameters import Addition, Parameters
 from flows.configuration.settings import list_changes
-from flows.runner.store import Manifest, Stage, Store
 from flows.stages.external import locate_encoder
 from flows.stages.finetuning import Cell
 from flows.stages.origin_folder import get_name, read_origin
+from flows.store.store import Manifest, Stage, Store
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
 
 

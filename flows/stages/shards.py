@@ -7,9 +7,9 @@ from pathlib import Path
 from flows.configuration.engine import Engine
 from flows.configuration.parameters import Parameters
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import Stage, Store
 from flows.stages.dump import KnownFile, know_files, list_files, locate_files
 from flows.stages.origin_folder import open_vocabulary
+from flows.store.store import Stage, Store
 from model.presets import PRESETS
 
 DEV_SHARDS = "dev-shards"

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from flows.configuration.parameters import Increment, Parameters
-from flows.runner.store import Stage, Store
 from flows.stages.origin_folder import open_vocabulary
+from flows.store.store import Stage, Store
 from model.presets import PRESETS
 
 

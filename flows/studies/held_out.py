@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.files import hash_file
+from beam_jobs.core.files import hash_file
 from flows.configuration.study_file import Arm, find_teacher, is_without_folder
 
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from flows.runner.store import Stage, Store
 from flows.stages.pretraining import locate_shards, resolve_preset
+from flows.store.store import Stage, Store
 from model.presets import Preset, apply_settings
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import format_value
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import format_value
 from flows.configuration.origin_place import SHAPE
 from flows.configuration.study_file import (
     Arm,

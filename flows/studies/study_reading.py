@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.nesting import list_strings
-from beam_jobs.job.settings import parse_field
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.nesting import list_strings
+from beam_jobs.core.settings import parse_field
 from flows.configuration.parameters import Parameters
 from flows.configuration.settings import list_changes
 from flows.configuration.study_file import (

@@ -14,7 +14,6 @@ from flows.configuration.study_file import (
     is_without_folder,
     list_pairs,
 )
-from flows.runner.store import Stage, Store
 from flows.stages.external import locate_encoder, locate_stage
 from flows.stages.report import (
     describe_dump,
@@ -23,6 +22,7 @@ from flows.stages.report import (
     list_changed_settings,
     list_written_steps,
 )
+from flows.store.store import Stage, Store
 from flows.studies import held_out
 from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
 from flows.studies.study_stages import StudyCell, StudyStages

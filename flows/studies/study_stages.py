@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import format_value
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import format_value
 from flows.configuration.study_file import (
     Arm,
     StudyTask,
@@ -20,7 +20,6 @@ from flows.configuration.study_file import (
     find_teacher,
     is_without_folder,
 )
-from flows.runner.store import Stage, Store
 from flows.stages.external import build_external_stage
 from flows.stages.finetuning import (
     Finetuning,
@@ -32,6 +31,7 @@ from flows.stages.finetuning import (
 )
 from flows.stages.origin import build_origin_stage
 from flows.stages.pretraining import PretrainingRequest, build_equal_stage, build_training_stage
+from flows.store.store import Stage, Store
 from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import LoadedStudy
 from model.encoders.places import find_kind

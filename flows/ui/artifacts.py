@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from beam_jobs.job.progress import format_report
+from beam_jobs.core.progress import format_report
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import flatten_numbers
-from flows.runner.store import Manifest, Stage
+from flows.store.store import Manifest, Stage
 from flows.ui.summary import summarize_manifest
 
 UPDATE_SECONDS = 2.0

@@ -19,7 +19,6 @@ from prefect.states import Cancelled, Crashed
 from pydantic import SecretStr
 
 from flows.runner import failures as failures_log
-from flows.runner.store import ACCELERATOR
 from flows.servers.settings import (
     LOST_PART_SECONDS,
     LOST_SECONDS,
@@ -27,6 +26,7 @@ from flows.servers.settings import (
     PAUSED_EVENT,
     TAG,
 )
+from flows.store.store import ACCELERATOR
 
 OUR_RUNS: dict[str, str | list[str]] = {
     "prefect.resource.role": "tag",

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from flows.runner.store import Store
+from beam_jobs.core.errors import UserError
 from flows.servers.settings import CLIENT, DUMP_EVENT, TAG
+from flows.store.store import Store
 
 log = logging.getLogger("amazon_electra")
 

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Stage
 from flows.runs.small_budget import count_training, find_small_budget
+from flows.store.store import Stage
 
 NAMES = {"pretraining": "pre-training", "finetuning": "fine-tuning"}
 

@@ -9,10 +9,10 @@ from typing import Any
 from prefect.exceptions import TerminationSignal
 from prefect.runner import Runner
 
-from beam_jobs.job.errors import UserError
-from flows.runner.store import Store
+from beam_jobs.core.errors import UserError
 from flows.runs.lost_runs import crash_lost_runs
 from flows.servers.settings import READY_FILE, read_run_limit
+from flows.store.store import Store
 from flows.ui import automations
 from flows.ui.deployments import build_deployments
 

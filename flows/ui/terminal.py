@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from beam_jobs.job.progress import Bars, format_report
+from beam_jobs.core.progress import Bars, format_report
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from flows.configuration.parameters import Addition, Parameters
-    from flows.runner.store import Manifest, Stage
+    from flows.store.store import Manifest, Stage
 
 LINE_SECONDS = 10.0
 """Time between two plain lines about the same stage."""
@@ -100,8 +100,8 @@ def run_in_terminal(
     form: "Parameters | Addition", run: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return what `run` returns: it imports and calls a flow, once the Prefect server is known."""
-    from flows.runner.store import Store
     from flows.servers import health, prefect_server
+    from flows.store.store import Store
 
     store = Store(form.store)
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import link_path, write_json
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import link_path, write_json
 from model.config import Architecture
 from model.encoders.names import DEFAULTS, KINDS, OTHER_KINDS, Kind, Role
 from model.encoders.places import Fail

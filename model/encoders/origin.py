@@ -15,8 +15,8 @@ import yaml
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_file, write_json
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_file, write_json
 from model.config import Architecture
 from model.encoders import weights as encoder_weights
 from model.encoders.config import TRAINED_LENGTH, Config, read_architecture, read_config

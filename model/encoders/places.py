@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from beam_jobs.job.errors import TransientError, UserError, is_network_error
+from beam_jobs.core.errors import TransientError, UserError, is_network_error
 
 Fail = Callable[[str], UserError]
 """Makes the error that names option and place."""

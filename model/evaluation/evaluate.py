@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
 from model.config import FinetuningSettings
 from model.device import open_device
 from model.evaluation import metrics, spans

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from beam_jobs.job.command import main
-from beam_jobs.job.files import write_json
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.files import write_json
+from beam_jobs.core.settings import read_options
 from model.device import open_device
 from model.finetuning.examples import Example, Sampling, load_examples
 from model.finetuning.network import load_finetuned, predict_logits, prepare_network

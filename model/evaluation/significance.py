@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.evaluation.metrics import BINS, Metric
 from model.evaluation.predictions import Predictions
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from beam_jobs.job.files import atomic_path, write_json
+from beam_jobs.core.files import atomic_path, write_json
 
 
 @dataclass

@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import atomic_path
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import atomic_path
 from model.config import FinetuningSettings
 from model.device import Device
 from model.finetuning import network

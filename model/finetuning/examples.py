@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 
 Shape = Literal["classification", "regression", "tokens", "span", "choice"]
 Split = Literal["train", "dev", "test"]

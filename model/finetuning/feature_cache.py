@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from beam_jobs.job.files import atomic_path
+from beam_jobs.core.files import atomic_path
 from model.finetuning.examples import Example
 from model.finetuning.features import Feature, Featurizer
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from tokenizers import Encoding, Regex, Tokenizer, normalizers
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import Example, Shape
 
 IGNORED = -100

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from beam_jobs.job import parquet
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.limits import Limits
+from beam_jobs.core import parquet
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.limits import Limits
 
 TABBED = (".tsv", ".txt")
 Quoting = Literal[0, 3]

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import make_writable_folder, write_json
-from beam_jobs.job.progress import track_progress
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import make_writable_folder, write_json
+from beam_jobs.core.progress import track_progress
 from model.config import FinetuningSettings
 from model.device import Device, open_device
 from model.evaluation import metrics, spans

@@ -20,8 +20,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
 from model.config import FinetuningSettings
 from model.device import Device
 from model.encoders.config import START, TRAINED_LENGTH

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import format_value, parse_assignments, replace_settings
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import format_value, parse_assignments, replace_settings
 from model.config import FinetuningSettings
 from model.finetuning import VERSION
 from model.finetuning.examples import Sampling, Split, Task

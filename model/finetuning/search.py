@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beam_jobs.job.command import main
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import make_writable_folder, write_json
-from beam_jobs.job.settings import describe_unknown, format_value, read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import make_writable_folder, write_json
+from beam_jobs.core.settings import describe_unknown, format_value, read_options
 from model.config import FinetuningSettings
 from model.finetuning.request import OF_DISTILLATION, Request, change_settings, make_request
 from model.options import SearchOptions

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import (
     SPLITS,
     Example,

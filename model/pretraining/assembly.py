@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.config import PretrainingConfig
 from model.device import Device
 from model.encoders.origin import describe_start

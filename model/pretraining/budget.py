@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.presets import Preset
 
 MEASURED_TOKENS = 64e6  # of the longest pre-training that was measured: docs/results.md

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.presets import Preset
 from model.pretraining.input.sequences import Shards
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.progress import Progress, track_progress
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.progress import Progress, track_progress
 from model.config import PretrainingConfig
 from model.device import Device
 from model.pretraining import checkpoint

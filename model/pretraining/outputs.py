@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
 from model.encoders import config as encoder_config
 from model.encoders import export
 from model.encoders.names import map_names

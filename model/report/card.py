@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import link_file
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import link_file
 from model.evaluation.metrics import METRICS
 from model.finetuning.tasks import TASKS
 from model.report.document import render_template

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.command import main
-from beam_jobs.job.files import write_json
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.command import main
+from beam_jobs.core.files import write_json
+from beam_jobs.core.settings import read_options
 from model.options import ReportOptions
 from model.report import card, contamination
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.evaluation import significance
 from model.evaluation.metrics import METRICS
 from model.evaluation.predictions import Predictions, read_predictions

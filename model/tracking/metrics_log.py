@@ -8,7 +8,7 @@ import math
 import time
 from pathlib import Path
 
-from beam_jobs.job.files import atomic_path
+from beam_jobs.core.files import atomic_path
 
 FILE_NAME = "metrics.jsonl"
 

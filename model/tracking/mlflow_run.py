@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from beam_jobs.job.files import link_path
+from beam_jobs.core.files import link_path
 from model.tracking.metrics_log import read_metrics
 from model.tracking.mlflow_client import (
     build_run_address,

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.tracking.mlflow_client import create_client, hide_credentials, is_new_database
 
 REGISTERED = "amazon-electra"

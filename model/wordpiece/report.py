@@ -6,7 +6,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, models
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.encoders.vocabulary import load_published_tokenizer
 
 UNKNOWN = "[UNK]"

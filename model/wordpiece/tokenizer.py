@@ -12,7 +12,7 @@ from tokenizers import (
     processors,
 )
 
-from beam_jobs.job.files import atomic_path, write_json
+from beam_jobs.core.files import atomic_path, write_json
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 MODEL_MAX_LENGTH = 512  # tokens

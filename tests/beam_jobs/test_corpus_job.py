@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs import corpus_job
+from beam_jobs.core.errors import UserError
 from beam_jobs.corpus import result
 from beam_jobs.engine import beam_options
-from beam_jobs.job.errors import UserError
 
 
 def review(i: int, text: str | None = None, **fields) -> dict:

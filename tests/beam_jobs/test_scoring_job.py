@@ -14,9 +14,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
 
 from beam_jobs import scoring_job
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_file
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_file
 from beam_jobs.scoring.classifier import UnitScorer
 from beam_jobs.scoring_job import run
 

@@ -14,8 +14,8 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from beam_jobs import shards_job
+from beam_jobs.core.errors import UserError
 from beam_jobs.engine import beam_options
-from beam_jobs.job.errors import UserError
 from beam_jobs.packing import corpus_units
 from beam_jobs.packing.plan import VOCABULARY_FILES
 from tests.corpus_folder import write_corpus

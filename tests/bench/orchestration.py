@@ -28,7 +28,7 @@ def measured(store: Path) -> dict[str, Any]:
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     prefect_server.connect_prefect(store)
 
-    from flows.runner.store import Store
+    from flows.store.store import Store
     from tests.flows.toy_graph import run_toy
 
     seconds = []

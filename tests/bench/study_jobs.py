@@ -29,7 +29,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from flows.runner.store import Stage, Store, read_result_of_earlier_job
+from flows.store.store import Stage, Store, read_result_of_earlier_job
 
 WEIGHTS = "model.safetensors"
 TRAINING, CELL = "pretraining", "finetuning"

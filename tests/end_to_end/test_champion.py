@@ -9,7 +9,7 @@ import pytest
 from prefect.flow_runs import resume_flow_run
 
 from flows.dumps.increments import read_history
-from flows.runner.store import Store
+from flows.store.store import Store
 from model.tracking.registry import Registry
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.served import serve

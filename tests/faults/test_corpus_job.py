@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from beam_jobs import corpus_job
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import digests, review, run_job, write_lines
 from tests.patience import eventually
 

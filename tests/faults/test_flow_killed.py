@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from flows.runner.store import Store
+from flows.store.store import Store
 from tests.flows.test_processes import alive, read_pid
 from tests.patience import eventually
 

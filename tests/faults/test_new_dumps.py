@@ -14,8 +14,8 @@ from prefect.client.schemas.actions import DeploymentUpdate
 
 from flows.dumps import increments
 from flows.dumps.arrivals import SURELY_SETTLED
-from flows.runner.store import Store
 from flows.servers.settings import DUMP_EVENT
+from flows.store.store import Store
 from tests.beam_jobs.dumps import review, text_of, write_lines
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.served import serve

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from flows.runner.store import Store
+from flows.store.store import Store
 from tests.faults.test_remote_store import compare
 from tests.hosts import read_children, serve_for_users, serve_host
 from tests.patience import eventually

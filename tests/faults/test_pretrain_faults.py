@@ -25,7 +25,7 @@ SETTINGS |= {"dropout": 0.1, "log_every": 5, "checkpoint_every": 10}
 KILLS, STEPS = 4, 160
 STARVED = """
 import resource, sys
-from beam_jobs.job.command import main
+from beam_jobs.core.command import main
 from model.pretraining.checkpoint import list_checkpoints
 from model.pretrain import run
 from pathlib import Path

@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from flows.runner.places.lease import VARIABLE
-from flows.runner.store import Store
+from flows.store.lease import VARIABLE
+from flows.store.store import Store
 from tests.patience import eventually
 from tests.s3_server import BUCKET, connect, serve_s3
 

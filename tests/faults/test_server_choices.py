@@ -11,8 +11,8 @@ from base64 import b64encode
 import psutil
 import pytest
 
-from flows.runner.store import Store
 from flows.servers.health import find_free_port
+from flows.store.store import Store
 from tests.postgresql import IS_HERE, serve_postgresql
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from beam_jobs import shards_job
+from beam_jobs.core.errors import UserError
 from beam_jobs.engine import flink
-from beam_jobs.job.errors import UserError
 from tests.beam_jobs.dumps import review, run_job, write_lines
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401 - a fixture
 from tests.flink.cluster import NEEDED, PYTHON_WORKER, WORKERS, start_cluster

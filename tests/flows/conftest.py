@@ -7,8 +7,8 @@ import pytest
 
 from flows.configuration.settings import fill_parameters
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Store
 from flows.servers import prefect_server
+from flows.store.store import Store
 from tests.flows.made import write_encoder
 from tests.patience import PATIENCE_SECONDS, eventually
 

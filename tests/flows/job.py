@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from beam_jobs.job.command import main
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.progress import track_progress
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.progress import track_progress
 
 
 def run(argv: list[str] | None = None) -> dict[str, object]:

@@ -10,7 +10,7 @@ from flows.configuration.settings import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.processes import FinishedJob
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Stage, Store
+from flows.store.store import Stage, Store
 
 RESULTS = {
     "corpus": {"read": 100, "kept": 90, "splits": {"pretrain": 72, "test": 7}},

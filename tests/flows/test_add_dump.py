@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows import add_dump, domain_adaptation
 from flows.cli.main import attempt, build_parser
 from flows.configuration.dump import Dump
 from flows.configuration.parameters import Addition, Parameters
 from flows.configuration.settings import fill_form
 from flows.runner.stage_runner import Plan
-from flows.runner.store import ExistingStage, Store
 from flows.stages.arms import list_arms
+from flows.store.store import ExistingStage, Store
 from tests.beam_jobs.dumps import review, write_lines
 from tests.flows.made import made_run
 

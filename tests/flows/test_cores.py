@@ -8,9 +8,9 @@ import pytest
 from flows.runner.cores import ONE_THREAD, give_threads
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import Store
 from flows.stages.finetuning import Finetuning, build_evaluation_stage, build_finetuning_stage
 from flows.stages.finetuning import Start as FinetuningStart
+from flows.store.store import Store
 from model.tracking.mlflow_run import Tracking
 from tests.flows.toy_graph import job
 

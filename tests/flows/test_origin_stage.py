@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.cli.main import attempt, build_parser
 from flows.configuration.origin_place import name_origin
-from flows.runner.store import Store
 from flows.stages.origin import build_origin_stage
+from flows.store.store import Store
 from flows.ui.deployments import DEPLOYMENTS
 from tests.flows.made import write_encoder
 

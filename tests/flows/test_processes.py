@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.runner import processes
 from flows.runner.processes import JobFailed, run_job
 from tests.patience import eventually

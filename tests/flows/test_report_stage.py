@@ -14,9 +14,9 @@ from flows.configuration.settings import fill_form
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
-from flows.runner.store import ExistingStage, Stage, Store
 from flows.stages import report
 from flows.stages.finetuning import Cell
+from flows.store.store import ExistingStage, Stage, Store
 from flows.studies.study_reading import load_study
 from flows.studies.study_report import format_command as format_study_command
 from model.report.inputs import ArmFacts, read_report_input

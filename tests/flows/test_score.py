@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from flows.configuration.scoring import ScoringModel
-from flows.runner.store import Store
 from flows.score import build_scorer_stage
+from flows.store.store import Store
 
 
 def test_the_precision_decides_the_scorer_and_reaches_its_job(tmp_path):

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from beam_jobs.config import CorpusOptions
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import read_known_options
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import read_known_options
 from flows.configuration.settings import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Stage, Store
 from flows.stages import shards
+from flows.store.store import Stage, Store
 from model import presets
 
 

@@ -12,7 +12,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.sorting import FlowRunSort
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows import add_dump, partial_flows, score, study
 from flows.configuration.dump import Dump
 from flows.configuration.settings import fill_parameters
@@ -20,12 +20,12 @@ from flows.configuration.study_file import Study, StudyChoice
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import JobFailed
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import ACCELERATOR, ExistingStage, Store
 from flows.runs.champion import Champion, ChampionLookup, find_champion
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run_by_preset
 from flows.servers.health import find_free_port
 from flows.stages.dump import list_dump
+from flows.store.store import ACCELERATOR, ExistingStage, Store
 from flows.ui import deployments
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import RegistryAway

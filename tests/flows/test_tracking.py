@@ -5,13 +5,13 @@ import re
 import subprocess
 import sys
 
-from beam_jobs.job.hosts import OTHER_ROUTE
+from beam_jobs.core.hosts import OTHER_ROUTE
 from flows.runner.processes import start_child
 
 
 def test_the_address_of_a_job_on_an_engine_is_what_our_jobs_report(tmp_path):
     address = "http://jobmanager:8081/#/job/running/1f/overview"
-    code = f"from beam_jobs.job.progress import announce_job; announce_job({address!r})"
+    code = f"from beam_jobs.core.progress import announce_job; announce_job({address!r})"
     assert list_links(code, tmp_path) == [{"link": address}]
 
 

@@ -11,7 +11,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.states import Completed, Failed
 from pydantic import ValidationError
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows import add_dump
 from flows.configuration.comparison import Finetuning, Promotion
 from flows.configuration.dump import Reading
@@ -23,7 +23,7 @@ from flows.configuration.parameters import (
     RunTemplate,
 )
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Store
+from flows.store.store import Store
 from flows.watch import NotStarted, Watch, look_for_dumps
 from tests.beam_jobs.dumps import review
 from tests.flows.dumps.test_arrivals import LONG_AGO, dump

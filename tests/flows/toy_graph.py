@@ -14,11 +14,11 @@ from typing import Any
 from flows.configuration.parameters import Parameters
 from flows.configuration.settings import fill_parameters
 from flows.runner.stage_runner import StageMaker
-from flows.runner.store import ACCELERATOR, Stage
 from flows.servers import mlflow_server
 from flows.servers.health import is_healthy
 from flows.servers.settings import TAG
 from flows.stages.dump import list_dump
+from flows.store.store import ACCELERATOR, Stage
 from model.tracking import mlflow_run
 from tests.patience import PATIENCE_SECONDS
 

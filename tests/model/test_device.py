@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model import device
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.device import open_device
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run

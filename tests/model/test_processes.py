@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from beam_jobs.job.errors import JobFailed, TransientError, UserError
+from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from model.pretrain import run
 from model.pretraining import checkpoint
 from model.processes import LOST, _build_error

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model import vocabulary
 from tests.corpus_folder import write_corpus
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model import vocabulary, vocabulary_fit
 from tests.corpus_folder import row, write_corpus
 

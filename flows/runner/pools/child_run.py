@@ -20,7 +20,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 from prefect.states import Cancelling, Crashed
 
-from beam_jobs.job.errors import NETWORK_ERRORS, TransientError, UserError
+from beam_jobs.core.errors import NETWORK_ERRORS, TransientError, UserError
 from flows.runner.pools.order import Order
 from flows.runner.processes import JobFailed, refuse_when_ending
 from flows.runner.run_log import find_run_logger

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from pydantic import TypeAdapter
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.stages import continued_pretraining, corpus, finetuning, pretraining, shards, vocabulary
 from flows.studies import pretraining_budget
 

@@ -5,13 +5,13 @@ another; what takes no time, and the report, here.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.runner.pools.child_run import check_pool, make_in_pool
 from flows.runner.pools.order import Order, write_order
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.runner.processes import JobFailed
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import Stage
+from flows.store.store import Stage
 
 DATA_POOL = "cpu"
 OF_DATA = {"corpus", "shards", "dev-shards", "vocabulary", "vocabulary-fit"}

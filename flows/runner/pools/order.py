@@ -12,18 +12,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings
 from flows.configuration.parameters import STORE
 from flows.runner.pools.functions import FUNCTIONS, read_call, write_call
-from flows.runner.store import ExistingStage, Stage, Store, list_nothing, read_code_version
+from flows.store.store import ExistingStage, Stage, Store, list_nothing, read_code_version
 
 PATH = re.compile(r"[a-z]+(-[a-z]+)*/[0-9a-f]{16}")
 """Of a stage's folder in a store."""
 
 
 class StageData(BaseModel):
-    """A stage (flows/runner/store.py) as plain values."""
+    """A stage (flows/store/store.py) as plain values."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import Task
 from model.finetuning.tasks import (
     amazonqa,

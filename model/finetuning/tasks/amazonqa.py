@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import Example, Task, make_span_task
 from model.finetuning.files import get_column, open_text, parse_json_object
 from model.finetuning.splits import SplitReader, plan_splits

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import (
     Example,
     Sampling,

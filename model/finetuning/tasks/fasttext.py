@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import Example, make_polarity_task
 from model.finetuning.files import find_class, open_text
 from model.finetuning.splits import SplitReader

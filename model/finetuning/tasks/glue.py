@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import Example, Omission, Split, Task
 from model.finetuning.files import (
     find_class,

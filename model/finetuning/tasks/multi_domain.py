@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import SPLITS, Example, Split, make_polarity_task
 from model.finetuning.files import clean_html_breaks, open_text
 from model.finetuning.splits import SHARES, SplitReader, SplitSource

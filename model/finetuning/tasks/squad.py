@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import Example, make_span_task
 from model.finetuning.files import open_text, parse_json_text
 from model.finetuning.splits import SplitReader, get_passage, plan_splits

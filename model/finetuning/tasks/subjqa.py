@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import Example, Omission, Split, make_span_task
 from model.finetuning.files import get_column, read_table_rows
 from model.finetuning.splits import (

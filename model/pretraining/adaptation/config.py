@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from beam_jobs.job.settings import Settings
+from beam_jobs.core.settings import Settings
 
 
 class AdaptationConfig(Settings):

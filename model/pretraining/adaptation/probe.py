@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.device import Device
 from model.finetuning.examples import Sampling, Split
 from model.finetuning.features import Feature, Featurizer, cut_prediction_batches

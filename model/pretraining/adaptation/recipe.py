@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.config import Architecture
 from model.encoders.config import TRAINED_LENGTH, read_architecture, read_config
 from model.encoders.origin import ABOUT

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.pretraining.input.sequences import Rows, Shards, Stream
 
 REPLAYED = 1  # tells the random order of the old sequences from that of the new ones

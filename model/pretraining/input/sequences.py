@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_file
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_file
 
 FOOTER_KEY = b"amazon_electra"
 SHARD_VERSION = 1

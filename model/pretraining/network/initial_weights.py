@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import hash_file
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_file
 from model.config import Architecture
 from model.encoders import config as encoder_config
 from model.encoders.export import convert_from_transformers

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from beam_jobs import corpus_job
+from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication import earlier_corpora, exact
-from beam_jobs.job.errors import UserError
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 DUMPS = ("zebra", "apple", "mango")  # arrive in this order, which is not that of their names

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.limits import Limits
 from beam_jobs.deduplication import evaluation_index
 from beam_jobs.deduplication.evaluation_texts import read_evaluation_texts
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.limits import Limits
 
 TEXT = "so many words of a review that nobody has to read " * 40
 

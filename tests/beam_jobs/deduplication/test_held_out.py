@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN, HeldOutFile, RunHasher
 from beam_jobs.deduplication.overlaps import RUN
-from beam_jobs.job import storage
 from beam_jobs.text.splits import SPLITS
 from tests.beam_jobs.deduplication.word_texts import draw_copies, draw_texts, list_runs, overlap
 

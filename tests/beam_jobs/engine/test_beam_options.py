@@ -3,8 +3,8 @@
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, PortableOptions, StandardOptions
 
+from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.engine import beam_options
-from beam_jobs.job.errors import TransientError, UserError
 from tests.beam_jobs.engine.job_servers import serve_grpc
 from tests.beam_jobs.engine.rest import serve_flink
 

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
+from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from beam_jobs.engine.failures import describe_failure, translate_error
-from beam_jobs.job.errors import JobFailed, TransientError, UserError
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n'
 
@@ -14,12 +14,12 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n'
     ("error", "kind", "message"),
     [
         (
-            "beam_jobs.job.errors.UserError: d.json: no column [while running 'Cut']",
+            "beam_jobs.core.errors.UserError: d.json: no column [while running 'Cut']",
             UserError,
             "d.json: no column",
         ),
         (
-            "beam_jobs.job.errors.TransientError: d.gz cannot be read to its end: [Errno 5]",
+            "beam_jobs.core.errors.TransientError: d.gz cannot be read to its end: [Errno 5]",
             TransientError,
             "d.gz cannot be read to its end: [Errno 5]",
         ),
@@ -59,7 +59,7 @@ def test_errors_of_this_process_are_told_too_and_others_are_left_alone():
     [
         (
             "java.lang.RuntimeException: Error received from SDK harness for instruction 3: "
-            f"{TRACEBACK}beam_jobs.job.errors.UserError: d.json: no column\n\n\tat org.apache.X",
+            f"{TRACEBACK}beam_jobs.core.errors.UserError: d.json: no column\n\n\tat org.apache.X",
             UserError,
             "d.json: no column",
         ),

@@ -9,7 +9,7 @@ from typing import Literal, get_args, get_origin
 import pytest
 
 from beam_jobs.config import CorpusOptions, ShardsOptions
-from beam_jobs.job.settings import parse_field, strip_none
+from beam_jobs.core.settings import parse_field, strip_none
 
 ROOT = Path(__file__).parents[3]
 DATAFLOW = ROOT / "deploy" / "dataflow"

@@ -6,8 +6,8 @@ import shutil
 import pytest
 from s3fs import S3FileSystem
 
+from beam_jobs.core.errors import UserError
 from beam_jobs.engine import worker_check
-from beam_jobs.job.errors import UserError
 from tests.s3_server import serve_s3
 
 

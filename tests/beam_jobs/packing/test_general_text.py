@@ -15,7 +15,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from beam_jobs import corpus_job, shards_job
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from beam_jobs.packing import general_text
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
 from tests.beam_jobs.dumps import rows_of, run_job, texts_in, write_lines
 from tests.beam_jobs.reading.three_reviews import REVIEWS, SENTENCES

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import review, rows_of, run_job, shared_data, texts_in, write_lines
 from tests.beam_jobs.reading.three_reviews import REVIEWS, SENTENCES, csv_text, lines, mcauley
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from beam_jobs.reading import parquet_records
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally
@@ -91,7 +91,7 @@ def test_rows_before_damage_are_read_once():
 
 
 def test_a_footer_that_says_too_many_rows_is_refused(monkeypatch):
-    monkeypatch.setattr("beam_jobs.job.parquet.ROW_BYTES", 1_000)
+    monkeypatch.setattr("beam_jobs.core.parquet.ROW_BYTES", 1_000)
     with pytest.raises(UserError, match="expands to more than 200 times"):
         read_all(pack({"text": ["a b"] * 100_000}))
 

@@ -204,7 +204,7 @@ def test_lines_that_end_where_blocks_do(spare):
 
 
 def test_an_empty_dump_is_named(tmp_path):
-    from beam_jobs.job.errors import UserError
+    from beam_jobs.core.errors import UserError
 
     Path(tmp_path / "empty.json").write_bytes(b"")
     with pytest.raises(UserError, match="no usable review in the dump: read 0"):

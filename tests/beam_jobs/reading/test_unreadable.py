@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import rejects_of, review, run_job, write_lines
 from tests.beam_jobs.reading.three_reviews import REVIEWS, csv_text, lines, mcauley
 

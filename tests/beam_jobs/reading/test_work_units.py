@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from beam_jobs import corpus_job
-from beam_jobs.job import storage
-from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.core import storage
+from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.reading import detection, work_units
 from beam_jobs.reading.compression import open_uncompressed
 from beam_jobs.reading.layout import Layout

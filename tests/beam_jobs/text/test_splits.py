@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from beam_jobs.core.errors import UserError
 from beam_jobs.deduplication.exact import hash_text
-from beam_jobs.job.errors import UserError
 from beam_jobs.text import splits
 
 

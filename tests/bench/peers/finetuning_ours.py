@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path.cwd()))
-from beam_jobs.job.settings import replace_settings
+from beam_jobs.core.settings import replace_settings
 from model.config import FinetuningSettings
 from model.device import open_device
 from model.finetuning.examples import Sampling, load_examples

@@ -8,16 +8,16 @@ import pytest
 from mlflow import MlflowClient
 
 from flows.cli import main
-from flows.runner.store import Stage, Store
-from flows.runner.store_usage import list_runs, measure_kinds
 from flows.runs.lost_runs import mark_run
 from flows.servers.mlflow_server import resolve_mlflow_database
+from flows.store.store import Stage, Store
+from flows.store.usage import list_runs, measure_kinds
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import REGISTERED, Registry
 
 KILLED = """
 import os, signal, sys
-from flows.runner.store import Store
+from flows.store.store import Store
 from flows.runs.lost_runs import mark_run
 with mark_run(Store(sys.argv[1]), "a", "kettles"):
     os.kill(os.getpid(), signal.SIGKILL)

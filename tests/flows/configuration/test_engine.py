@@ -2,12 +2,12 @@
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.parameters import Addition
 from flows.configuration.settings import fill_form, fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Store
+from flows.store.store import Store
 
 FLINK = (
     "engine.kind=flink",

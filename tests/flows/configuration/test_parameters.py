@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from beam_jobs.config import SHORTEST_SEQUENCE
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from beam_jobs.reading.formats import FORMATS
 from flows.configuration import study_file
 from flows.configuration.dump import Format

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from beam_jobs.job import storage
-from beam_jobs.job.errors import UserError
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
 from flows.configuration.settings import fill_parameters
 from flows.dumps.arrivals import find_arrivals, is_named_like_a_dump
-from flows.runner.store import Store
 from flows.stages import dump as dump_stage
+from flows.store.store import Store
 
 LONG_AGO = 1_000_000.0
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.dump import Dump
 from flows.configuration.parameters import Addition
 from flows.configuration.settings import fill_form, fill_parameters
@@ -19,8 +19,8 @@ from flows.dumps import increments
 from flows.partial_flows import encoder_graph
 from flows.runner import stage_runner
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import Store
 from flows.stages import dump as dump_stage
+from flows.store.store import Store
 from model.tracking.metrics_log import read_metrics
 from model.tracking.mlflow_run import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines

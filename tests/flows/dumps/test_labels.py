@@ -5,13 +5,13 @@ import json
 import pytest
 
 from beam_jobs import corpus_job
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.dump import Dump
 from flows.dumps import labels
 from flows.dumps.preview import list_files, read_preview
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Stage, Store
 from flows.stages.dump import build_dump_stage
+from flows.store.store import Stage, Store
 
 
 def write_csv(folder, name, header, make_row):

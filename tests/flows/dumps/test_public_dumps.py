@@ -14,7 +14,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from beam_jobs.job.errors import JobFailed, TransientError, UserError
+from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from flows.cli import main
 from flows.dumps.public_dumps import ATTEMPTS, fetch_dump, find_address, read_releases
 from tests.flows.dumps.dump_server import (

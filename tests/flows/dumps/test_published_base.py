@@ -4,7 +4,7 @@ what protects it.
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows import add_dump
 from flows.configuration.parameters import Addition
 from flows.configuration.settings import fill_form

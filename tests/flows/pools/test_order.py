@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.settings import fill_parameters
 from flows.domain_adaptation import graph
 from flows.run_stage import check_sources
 from flows.runner.cores import ONE_THREAD
 from flows.runner.pools.order import Order, read_order, write_order
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Stage, Store
 from flows.stages import dump
 from flows.stages.external import build_external_stage
+from flows.store.store import Stage, Store
 
 HERE = {"dump", "origin", "report"}
 """Stages that no other host makes."""

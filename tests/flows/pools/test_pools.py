@@ -8,7 +8,7 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed, Failed, Pending
 
-from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.core.errors import TransientError, UserError
 from flows.configuration.settings import fill_parameters
 from flows.runner.pools import child_run
 from flows.runner.pools.child_run import (
@@ -20,8 +20,8 @@ from flows.runner.pools.child_run import (
 )
 from flows.runner.pools.maker import PoolStageMaker, choose_pool
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import Store
 from flows.stages.pretraining import shares_cores
+from flows.store.store import Store
 from model.tracking.mlflow_run import Tracking
 from tests.flows.pools.test_order import plan
 

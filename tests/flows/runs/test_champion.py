@@ -5,7 +5,6 @@ back.
 import pytest
 
 from flows.configuration.comparison import Promotion
-from flows.runner.store import ExistingStage, Store
 from flows.runs.champion import (
     PrefectUnavailable,
     approve_version,
@@ -14,6 +13,7 @@ from flows.runs.champion import (
     read_champion,
 )
 from flows.servers.health import find_free_port
+from flows.store.store import ExistingStage, Store
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import Registry, RegistryAway
 

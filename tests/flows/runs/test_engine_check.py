@@ -2,8 +2,8 @@
 
 import pytest
 
+from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.engine import flink
-from beam_jobs.job.errors import TransientError, UserError
 from flows.configuration.settings import fill_parameters
 from flows.runs.engine_check import check_engine
 from tests.beam_jobs.engine.job_servers import serve_grpc

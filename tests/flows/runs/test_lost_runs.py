@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from flows.runner.store import Store
 from flows.runs.lost_runs import crash_lost_runs, mark_run
+from flows.store.store import Store
 
 KILLED = """
 import os, signal, sys
-from flows.runner.store import Store
+from flows.store.store import Store
 from flows.runs.lost_runs import mark_run
 with mark_run(Store(sys.argv[1]), sys.argv[2]):
     os.kill(os.getpid(), signal.SIGKILL)

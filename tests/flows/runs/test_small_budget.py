@@ -8,9 +8,9 @@ import pytest
 from flows.cli.main import build_parser
 from flows.configuration.settings import fill_parameters
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Stage, Store
 from flows.runs.small_budget import find_small_budget
 from flows.stages.pretraining import build_pretraining_stage
+from flows.store.store import Stage, Store
 from flows.ui import plan_page
 from model.options import PretrainOptions
 

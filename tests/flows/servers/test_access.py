@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.cli import main
 from flows.servers import access
 

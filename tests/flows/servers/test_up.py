@@ -15,7 +15,7 @@ from socket import gethostname
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.cli import main
 from flows.runner.processes import Child
 from flows.servers import health, prefect_server, store_lock, up

@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.configuration.parameters import Parameters
 from flows.configuration.study_file import Study, StudyChoice
-from flows.runner.store import Store
+from flows.store.store import Store
 from flows.studies.study_reading import (
     LoadedStudy,
     fill_variables,

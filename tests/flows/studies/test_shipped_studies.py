@@ -17,7 +17,7 @@ from flows.runner import stage_runner
 from flows.runner.pools.maker import choose_pool
 from flows.runner.pools.order import Order, read_order, write_order
 from flows.runner.stage_runner import Plan, StageRunner
-from flows.runner.store import Stage, Store
+from flows.store.store import Stage, Store
 from flows.studies.study_reading import (
     find_study_file,
     list_shipped_studies,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.runner import stage_runner
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import FinishedJob

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration import study_file
 from flows.studies import study_checks, study_reading
 from tests.flows.studies.loaded import read_shipped

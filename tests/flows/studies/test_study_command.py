@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.files import write_json
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
 from flows.cli import study_command
 from flows.cli.main import attempt, build_parser
 from flows.configuration.parameters import Parameters
 from flows.configuration.study_file import StudyChoice
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Store
+from flows.store.store import Store
 from flows.studies.study_reading import load_study
 from flows.study import build_study_graph
 from tests.model.corpora import write_corpus, write_electra

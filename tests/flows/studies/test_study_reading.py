@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.parameters import Parameters
 from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import Study, StudyChoice, expand_grid

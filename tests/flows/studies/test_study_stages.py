@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration.comparison import Finetuning
 from flows.configuration.parameters import Parameters, Pretraining
 from flows.configuration.settings import fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
-from flows.runner.store import Stage, Store
 from flows.stages.pretraining import PretrainingRequest, build_training_stage
+from flows.store.store import Stage, Store
 from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import load_study
 from flows.studies.study_report import describe_arm

@@ -11,7 +11,7 @@ import yaml
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.schedules import CronSchedule
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from flows.configuration import scoring
 from flows.servers.mlflow_server import resolve_mlflow_database
 from flows.servers.settings import CLIENT, read_run_limit

@@ -5,11 +5,11 @@ import pytest
 from flows.configuration.parameters import Parameters
 from flows.configuration.settings import fill_parameters
 from flows.runner.stage_runner import Plan, StageRunner
-from flows.runner.store import Stage, Store
 from flows.runs import graph_run
 from flows.runs.champion import Champion
 from flows.runs.small_budget import count_training
 from flows.stages.pretraining import build_pretraining_stage
+from flows.store.store import Stage, Store
 from flows.ui import plan_page
 
 SHARDS = Stage("shards", 1, {"max_length": 128})

@@ -1,7 +1,7 @@
 """What a terminal shows: every character of a message, and nothing that could stop a run."""
 
 from flows.runner.stage_runner import StageRunner
-from flows.runner.store import Stage, Store
+from flows.store.store import Stage, Store
 from flows.ui.terminal import Terminal
 from model.tracking.mlflow_run import Tracking
 

@@ -10,7 +10,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.origin import run
 from model.pretrain import run as pretrain
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint

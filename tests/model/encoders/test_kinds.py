@@ -7,7 +7,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.encoders.origin import write_origin
 from model.encoders.places import find_published
 from model.presets import PRESETS, apply_settings

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.encoders.places import is_named
 from model.origin import run
 from model.tracking.mlflow_client import create_client
@@ -116,7 +116,7 @@ def hub(tmp_path_factory):
 BRING = """
 import json, sys
 from pathlib import Path
-from beam_jobs.job.errors import TransientError, UserError
+from beam_jobs.core.errors import TransientError, UserError
 from model.encoders.origin import write_origin
 
 for place, output in zip(sys.argv[2:], range(100)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.evaluation import significance
 from model.evaluation.metrics import METRICS
 from tests.model.evaluation.simulated_studies import (

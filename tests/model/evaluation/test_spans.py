@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.evaluation import spans
 from model.evaluation.entities import find_entities
 from model.evaluation.entities import predict_tags as entity_tags

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, ElectraConfig, ElectraForPreTraining
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model import finetune
 from model.finetuning import distillation
 from model.finetuning.request import choose_layers

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import read_options
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import read_options
 from model import evaluate
 from model.device import open_device
 from model.finetuning import fit

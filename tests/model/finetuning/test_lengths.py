@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.config import FinetuningSettings
 from model.finetuning.fit import finetune, prepare_data
 from model.finetuning.network import choose_max_length

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model import finetune
 from model.finetuning import network
 from model.finetuning.tasks import find_task

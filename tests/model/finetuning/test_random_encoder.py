@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model import finetune
 from model.device import open_device
 from model.encoders import export

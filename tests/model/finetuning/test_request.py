@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from beam_jobs.job.errors import UserError
-from beam_jobs.job.settings import parse_field
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import parse_field
 from model.config import FinetuningSettings
 from model.finetuning.examples import Task
 from model.finetuning.request import check_for_task, choose_layers

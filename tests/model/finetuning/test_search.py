@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning import search
 from tests.model.corpora import write_corpus, write_electra
 from tests.model.finetuning.few_steps import format_settings

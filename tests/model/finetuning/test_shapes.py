@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model import evaluate, finetune
 from tests.model.corpora import BAD, GOOD, THINGS, write_bert, write_electra
 from tests.model.finetuning.few_steps import format_settings

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.device import open_device
 from model.presets import PRESETS, apply_settings
 from model.pretraining import checkpoint

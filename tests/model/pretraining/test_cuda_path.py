@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.device import Device, open_device
 from model.presets import PRESETS, apply_settings
 from model.pretraining import loop

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from beam_jobs.job.files import write_json
+from beam_jobs.core.files import write_json
 from model.evaluation import predictions
 from model.evaluation.evaluate import summarize_predictions
 from model.finetuning.tasks import find_task

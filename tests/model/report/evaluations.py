@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 
-from beam_jobs.job.files import write_json
+from beam_jobs.core.files import write_json
 from model.evaluation import predictions
 from model.evaluation.evaluate import summarize_predictions
 from model.evaluation.predictions import Predictions

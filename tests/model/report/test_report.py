@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.report import inputs, report, results, sections
 from model.report.inputs import ReportInput
 from tests.model.report.evaluations import render, said, write_cells

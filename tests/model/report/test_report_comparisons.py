@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.evaluation import significance, spans
 from model.evaluation.predictions import Predictions
 from model.report import report, results

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.tracking.registry import Registry
 
 

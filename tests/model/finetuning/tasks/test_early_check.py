@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning import splits as split_reading
 from model.finetuning.tasks import TASKS, find_task
 from tests.model.finetuning.tasks.test_question_sets import write_amazonqa

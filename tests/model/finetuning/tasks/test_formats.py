@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import SPLITS, Sampling, load_examples
 from model.finetuning.tasks import TASKS, conll, find_task, glue
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.finetuning.examples import SPLITS, Example, Omission, Sampling, load_examples
 from model.finetuning.splits import (
     DEV_SHARE,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.pretrain import run
 from model.pretraining.adaptation.anchor import is_worse
 from model.pretraining.adaptation.config import AdaptationConfig

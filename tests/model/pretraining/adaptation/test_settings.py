@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import (

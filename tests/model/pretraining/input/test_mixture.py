@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.pretrain import run
 from model.pretraining import checkpoint
 from model.pretraining.input.mixture import Mixture, Replay, open_replay, parse_ratio

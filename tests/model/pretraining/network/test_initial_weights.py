@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.network.electra import Electra

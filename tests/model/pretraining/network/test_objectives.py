@@ -12,7 +12,7 @@ import torch
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 from transformers import ElectraForMaskedLM
 
-from beam_jobs.job.errors import UserError
+from beam_jobs.core.errors import UserError
 from model.device import open_device
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run

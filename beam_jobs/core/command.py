@@ -1,0 +1,118 @@
+"""The frame of every job's command line: one JSON line on stdout, and the exit codes.
+
+0 done, 1 failed, 2 the user's mistake (one line that says what to do), 75 (EX_TEMPFAIL of
+sysexits.h) failed by what another attempt may mend, 130 interrupted, 143 ended by SIGTERM.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, NoReturn
+
+from beam_jobs.core.errors import (
+    DISK_FULL,
+    JobFailed,
+    TransientError,
+    UserError,
+    describe_error,
+    is_network_error,
+)
+
+USER_ERROR = 2
+MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
+
+
+def main(run: Callable[[], dict[str, Any]]) -> NoReturn:
+    """Run a job with the arguments of this process, print its result and end the process.
+
+    The process ends by `os._exit`: a Beam runner whose worker was killed leaves threads that never
+    end and would keep the process alive.
+    """
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        run()
+    signal.signal(signal.SIGTERM, _exit_at_signal)
+    with redirect_stdout_to_stderr() as real_stdout:
+        code = _run_to_exit_code(run, real_stdout)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+@contextmanager
+def redirect_stdout_to_stderr() -> Iterator[int]:
+    """Send to stderr what this process, its libraries and its children write to file descriptor 1.
+
+    Yields a descriptor of the real stdout, for the result.
+    """
+    sys.stdout.flush()
+    real = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield real
+    finally:
+        sys.stdout.flush()
+        os.dup2(real, 1)
+        os.close(real)
+
+
+def _run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
+    try:
+        result = run()
+    except UserError as error:
+        print_error(error)
+        return USER_ERROR
+    except JobFailed as error:
+        print_error(error)
+        return os.EX_TEMPFAIL if isinstance(error, TransientError) else 1
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
+    except SystemExit as leaving:  # argparse: --help ends with 0, a wrong option with 2
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except Exception as error:
+        may_pass = is_network_error(error)
+        if not (isinstance(error, OSError) and error.errno in DISK_FULL):
+            traceback.print_exc()
+        if may_pass or isinstance(error, OSError):
+            print_error(error)
+        return os.EX_TEMPFAIL if may_pass else 1
+    os.write(real_stdout, (json.dumps(result, ensure_ascii=False) + "\n").encode())
+    return 0
+
+
+def print_error(error: BaseException) -> None:
+    """Print the error as one line on stderr."""
+    print(f"error: {describe_error(error)}", file=sys.stderr)
+
+
+def _exit_at_signal(signum: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signum)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library (glibc) keep memory that is freed, for the next step of a
+    training or the next batch.
+
+    Else it gives every large block back to the system and asks for it again, zeroed page by page:
+    a sixth of the time of a fine-tuning step.
+    """
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(MALLOPT_MMAP_MAX, 0)
+        library.mallopt(MALLOPT_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def give_memory_back() -> None:
+    """Have the C library (glibc) give the system what is free, between two large pieces of work.
+
+    Each thread has a part of the heap, and keeps in it what one piece of work took beside what the
+    next one takes.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

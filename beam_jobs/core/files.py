@@ -1,0 +1,104 @@
+"""Local files that are there whole or not at all, also through a power cut; JSON files; digests."""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from beam_jobs.core.errors import UserError
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a name beside `path` to write to.
+
+    The file appears under `path` when the block ends; if the block fails, nothing does. Missing
+    parent folders are made.
+    """
+    final = Path(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    """Write `content` as indented JSON, all or nothing."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False)
+
+
+def stat_files(folder: Path, follow_links: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the files below a folder with their state; leave out those that a job removes or
+    renames meanwhile.
+    """
+    for path in folder.rglob("*"):
+        try:
+            if not path.is_file():
+                continue
+            state = path.stat(follow_symlinks=follow_links)
+        except FileNotFoundError:
+            continue
+        yield path, state
+
+
+def link_file(source: str | os.PathLike, target: str | os.PathLike) -> None:
+    """Give a file that nobody writes to any more a second name; copy it where links cannot be.
+
+    A file of the second name is replaced.
+    """
+    Path(target).unlink(missing_ok=True)
+    try:
+        os.link(os.path.realpath(source), target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target)
+
+
+def link_path(source: Path, folder: Path) -> None:
+    """Give a file, or all files of a folder, a second name in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, folder, copy_function=link_file, dirs_exist_ok=True)
+    else:
+        link_file(source, folder / source.name)
+
+
+def hash_file(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of a local file as 64 hex digits."""
+    with open(path, "rb") as file:
+        return hash_stream(file)
+
+
+def hash_stream(file: IO[bytes]) -> str:
+    """Return the SHA-256 of what is left of an open file as 64 hex digits."""
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def hash_bytes(content: bytes) -> str:
+    """Return the SHA-256 of bytes as 64 hex digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def make_writable_folder(option: str, folder: Path) -> None:
+    """Make a local folder that results are to go to.
+
+    Raises a UserError that names `option`, before anything is computed that could not be kept.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(
+            f"{option} {folder}: no files can be written there ({error.strerror})"
+        ) from None

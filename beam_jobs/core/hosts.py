@@ -1,0 +1,95 @@
+"""Decides which hosts may be read from over http(s): of every request, redirected ones too.
+
+A server opens addresses for whoever can fill in a form, and follows where the servers behind them
+lead; so neither may reach the network behind it unless a setting says so.
+"""
+
+import asyncio
+import ipaddress
+import os
+import re
+import socket
+import threading
+import urllib.request
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from beam_jobs.core.errors import TransientError, UserError
+from beam_jobs.core.variables import read_names
+
+PRIVATE_HOSTS_VARIABLE = "AMAZON_ELECTRA_PRIVATE_HOSTS"
+"""Environment variable with the hosts of private networks that may be read from."""
+SERVICE_HOSTS = {"gs": "storage.googleapis.com", "s3": "s3.amazonaws.com"}
+"""Hosts by which object stores are reached, unless a variable names another route."""
+OTHER_ROUTE = r"(?i)ENDPOINT|EMULATOR_HOST|^(https?|all)_proxy$"
+RESOLVE_SECONDS = 5.0
+
+
+def check_host(address: str, setting: str) -> None:
+    """Raise an error unless the host of an address is known, and not one of a private network.
+
+    Loopback and link-local addresses are private too, as is every name that resolves to one: then
+    it is a UserError. A name that cannot be resolved is a TransientError at once: the packages of
+    the stores try for a minute.
+    """
+    parts = urlsplit(address)
+    is_web = parts.scheme in ("http", "https")
+    name = ((parts.hostname if is_web else SERVICE_HOSTS.get(parts.scheme)) or "").lower()
+    if not name or name in read_names(PRIVATE_HOSTS_VARIABLE):
+        return
+    if not is_web and any(re.search(OTHER_ROUTE, variable) for variable in os.environ):
+        return
+    ips = _resolve_name(name)
+    if not ips and not any(re.search(OTHER_ROUTE, variable) for variable in os.environ):
+        raise TransientError(
+            f"{setting} {address} cannot be reached: no address of {name} was found within "
+            f"{RESOLVE_SECONDS:.0f} s; is this machine connected to the network?"
+        )
+    for ip in ips if is_web else ():
+        if not ipaddress.ip_address(ip.split("%")[0]).is_global:
+            raise UserError(
+                f"{setting} {address}: {name} is {ip}, on this machine or in a private network; "
+                f"{PRIVATE_HOSTS_VARIABLE}={name} allows it"
+            )
+
+
+def _resolve_name(name: str) -> list[str]:
+    """Return the addresses of a host; none if they are not known in time."""
+    ips: list[str] = []
+
+    def resolve() -> None:
+        with suppress(OSError, UnicodeError):
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            ips.extend(str(where[0]) for *_, where in found)
+
+    thread = threading.Thread(target=resolve, daemon=True)
+    thread.start()
+    thread.join(RESOLVE_SECONDS)
+    return list(ips)
+
+
+class CheckedRedirects(urllib.request.HTTPRedirectHandler):
+    """Has urllib follow a redirect only where an address that a user gives may lead."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            raise UserError(f"{req.full_url}: redirected to {newurl}, which is no web address")
+        check_host(newurl, f"{req.full_url}: redirected to")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+async def open_checked_session(**settings: Any) -> Any:
+    """Return an aiohttp session that checks the host of every request, as fsspec's `get_client`."""
+    import aiohttp
+
+    return aiohttp.ClientSession(middlewares=[_check_request], **settings)
+
+
+async def _check_request(request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Send a request, one that follows a redirect too, if its host may be read from."""
+    await asyncio.to_thread(check_host, str(request.url), "asked for, or redirected to:")
+    return await send(request)

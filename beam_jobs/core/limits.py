@@ -1,0 +1,30 @@
+"""How much a file that somebody else made may hold: a dump, an evaluation file, a task's file."""
+
+from dataclasses import dataclass
+
+from beam_jobs.core.errors import UserError
+
+UNLIMITED_BYTES = 1 << 26
+"""The expansion limit does not look at what stays below."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one file."""
+
+    max_record_bytes: int = 16_000_000
+    max_expansion: float = 200
+    """Times its size that a packed file may expand to; 0 for any."""
+    remedy: str = "raise --max-expansion"
+
+    def check_expansion(self, name: str, packed: int, unpacked: int) -> None:
+        """Raise UserError if so many bytes were packed into too few."""
+        limit = max(self.max_expansion * packed, UNLIMITED_BYTES)
+        if self.max_expansion and unpacked > limit:
+            raise UserError(
+                f"{name} expands to more than {self.max_expansion:g} times its size; "
+                f"if it is meant to, {self.remedy}"
+            )
+
+
+DEFAULT_LIMITS = Limits()

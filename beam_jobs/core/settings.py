@@ -1,0 +1,284 @@
+"""What a user sets: pydantic models, read from a command line, `--set` texts, files and forms.
+
+    class Packing(Settings):
+        max_length: int = Field(128, ge=16, le=65_535, description="tokens of a sequence")
+
+The same field is the option `--max-length` of a job, `--set max_length=…`, a key of a study file
+and a field of the form in the Prefect UI. The command line is argparse's: pydantic-settings takes
+no option with several values (`--input *.json`), and tyro prints a mistake as a box, not a line.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    LiteralString,
+    NoReturn,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from beam_jobs.core.errors import UserError
+
+Model = TypeVar("Model", bound="Settings")
+
+LARGEST_SEED = 2**32 - 1
+METAVARS = {int: "N", float: "X", bool: "BOOL", str: "TEXT", Path: "PATH"}
+BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+SECRET: LiteralString = "secret"
+"""Type of a pydantic error whose input is not to be shown."""
+
+
+class Settings(BaseModel):
+    """What can be set of one thing. An unknown name is an error, not a silent typo."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+    )
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the same settings with some changed, checked anew."""
+        return type(self)(**{**dict(self), **changes})
+
+
+def strip_none(hint: Any) -> Any:
+    """Return X of `X | None`, and any other type as it is."""
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    return next(kind for kind in get_args(hint) if kind is not NoneType)
+
+
+def format_value(value: Any) -> str:
+    """Return a value as `--set` takes it."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(format_value, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
+
+
+def parse_text(hint: Any, text: str) -> Any:
+    """Return what pydantic is to make a value of this type from: None, the parts of `a,b,c` for a
+    list, JSON, or the text itself.
+    """
+    kind = strip_none(hint)
+    if kind is not hint and text.lower() in ("none", "all"):
+        return None
+    if text.startswith(("[", "{")):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise UserError(f"not valid JSON: {error}") from None
+    if get_origin(kind) in (tuple, list):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def describe_unknown(name: str, known: Iterable[str], what: str = "field") -> str:
+    """Return that there is no such field, which there are, and the one that was probably meant."""
+    known = list(known)
+    close = get_close_matches(name, known, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"no such {what}; there are {', '.join(known)}{hint}"
+
+
+def parse_assignments(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
+    """Return name → value of an option that may be repeated, each time as NAME=VALUE.
+
+    `form` is how the help writes it, for the UserError about a text without an equals sign.
+    """
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"{option} {text}: write {form}")
+        values[name] = value
+    return values
+
+
+def describe_mistake(error: Mapping[str, Any]) -> str:
+    """Return what one error of a ValidationError says is wrong."""
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "must", 1)
+    return message.partition(", unable to parse")[0]
+
+
+def format_mistakes(invalid: ValidationError) -> str:
+    """Return every wrong field with what was given and what is expected, in one line."""
+    lines = []
+    for error in invalid.errors():
+        where = ".".join(str(part) for part in error["loc"])
+        given = "" if error["type"] == SECRET else f" (given: {error['input']!r})"
+        lines.append(
+            f"{where}: {describe_mistake(error)}{given}" if where else describe_mistake(error)
+        )
+    return "; ".join(lines)
+
+
+def parse_field(kind: type[Settings], name: str, text: str) -> Any:
+    """Return the value of one field from its text."""
+    if name not in kind.model_fields:
+        raise UserError(f"{name}: {describe_unknown(name, kind.model_fields)}")
+    field = kind.model_fields[name]
+    try:
+        hint: Any = Annotated[field.annotation, field]
+        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False))
+        return adapter.validate_python(parse_text(field.annotation, text))
+    except ValidationError as invalid:
+        raise UserError(f"{name}={text}: {describe_mistake(invalid.errors()[0])}") from None
+    except UserError as mistake:
+        raise UserError(f"{name}={text}: {mistake}") from None
+
+
+def replace_settings(
+    models: Sequence[Settings], texts: Mapping[str, str], section: str
+) -> list[Any]:
+    """Return the models with the fields that the texts name, as `field` or `section.field`.
+
+    Raises a UserError that begins with `field: ` or `field=text: `.
+    """
+    known = {name: i for i, model in enumerate(models) for name in type(model).model_fields}
+    changes: list[dict[str, Any]] = [{} for _ in models]
+    for path, text in texts.items():
+        name = path.removeprefix(f"{section}.")
+        if name not in known:
+            sections = f", and the section here is {section}" if "." in name else ""
+            raise UserError(f"{path}: {describe_unknown(name, known)}{sections}")
+        changes[known[name]][name] = parse_field(type(models[known[name]]), name, text)
+    try:
+        return [model.replace(**change) for model, change in zip(models, changes, strict=True)]
+    except ValidationError as invalid:  # of several fields together
+        raise UserError(format_mistakes(invalid)) from None
+
+
+class OptionParser(argparse.ArgumentParser):
+    """argparse that raises mistakes as UserErrors and names the option that was probably meant."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.known: list[str] = []
+        super().__init__(*args, **{"allow_abbrev": False, **options})
+
+    def add_argument(self, *names: Any, **options: Any) -> Any:
+        self.known += [name for name in names if name.startswith("--")]
+        return super().add_argument(*names, **options)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        values, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            known = getattr(values, "parser", self).known  # of the command that was chosen
+            self.error(f"{name}: {describe_unknown(name, known, 'option')}")
+        return values
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+
+def read_options(
+    kind: type[Model], argv: Sequence[str] | None, program: str, description: str | None
+) -> Model:
+    """Return the options of a command line; UserError where it has others."""
+    parser = build_parser(kind, program, description)
+    return _fill(kind, parser.parse_args(_spell_options(kind, argv)))
+
+
+def read_known_options(
+    kind: type[Model], argv: Sequence[str] | None, program: str, description: str
+) -> tuple[Model, list[str]]:
+    """Return the options of a command line, and what it has besides."""
+    parser = build_parser(kind, program, description)
+    values, rest = parser.parse_known_args(_spell_options(kind, argv))
+    return _fill(kind, values), rest
+
+
+def build_parser(kind: type[Settings], program: str, description: str | None) -> OptionParser:
+    """Return a parser with an option for every field of a model."""
+    parser = OptionParser(prog=program, description=description)
+    for name, field in kind.model_fields.items():
+        items, plain = list_items(field.annotation), strip_none(field.annotation)
+        words: dict[str, Any] = {"default": argparse.SUPPRESS, "help": describe_field(field)}
+        if items is not None:
+            is_nested = get_origin(items) is tuple
+            words |= {"nargs": "*", "action": "append" if is_nested else "extend"}
+        choices = "{" + ",".join(map(str, get_args(plain))) + "}"
+        words["metavar"] = METAVARS.get(items or plain, choices)
+        parser.add_argument(_name_option(name), dest=name, required=field.is_required(), **words)
+    return parser
+
+
+def list_items(hint: Any) -> Any:
+    """Return the type of a list's or tuple's items; None for any other type."""
+    return get_args(hint)[0] if get_origin(hint) in (tuple, list) else None
+
+
+def list_bounds(field: FieldInfo) -> dict[str, float]:
+    """Return the bounds of a field: `ge`, `gt`, `le`, `lt` → number."""
+    return {
+        bound: getattr(rule, bound)
+        for rule in field.metadata
+        for bound in BOUNDS
+        if hasattr(rule, bound)
+    }
+
+
+def describe_field(field: FieldInfo) -> str:
+    """Return what the help says of an option: meaning, bounds and default."""
+    notes = [f"{BOUNDS[bound]} {number}" for bound, number in list_bounds(field).items()]
+    if not field.is_required() and field.default not in (None, "", ()):
+        notes.append(f"default: {format_value(field.default)}")
+    text = field.description or ""
+    return (f"{text} ({', '.join(notes)})" if notes else text).replace("%", "%%")
+
+
+def _name_option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _spell_options(kind: type[Settings], argv: Sequence[str] | None) -> list[str]:
+    """Return a command line whose `--max_length` is `--max-length`, where that is one of ours."""
+    ours = {f"--{name}": _name_option(name) for name in kind.model_fields}
+    words = []
+    for word in sys.argv[1:] if argv is None else argv:
+        name, equals, value = word.partition("=")
+        words.append(f"{ours.get(name, name)}{equals}{value}")
+    return words
+
+
+def _fill(kind: type[Model], given: argparse.Namespace) -> Model:
+    """Return the model of the words that argparse found."""
+    values = {}
+    for name, words in vars(given).items():
+        field = kind.model_fields[name]
+        spelled = f"{_name_option(name)} {_join(words)}"
+        try:
+            values[name] = parse_text(field.annotation, words) if isinstance(words, str) else words
+        except UserError as mistake:
+            raise UserError(f"{spelled}: {mistake}") from None
+    try:
+        return kind(**values)
+    except ValidationError as invalid:
+        error = invalid.errors()[0]
+        if not error["loc"]:
+            raise UserError(describe_mistake(error)) from None
+        name = str(error["loc"][0])
+        spelled = f"{_name_option(name)} {_join(getattr(given, name, ''))}"
+        raise UserError(f"{spelled}: {describe_mistake(error)}") from None
+
+
+def _join(words: Any) -> str:
+    return " ".join(map(_join, words)) if isinstance(words, list) else str(words)

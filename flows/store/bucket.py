@@ -1,0 +1,192 @@
+"""Objects below an address in s3:// or gs://: whole ones are put, got, listed and removed.
+
+Every request is repeated while the server is away. What else fails is told in one line.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from copy import copy
+from pathlib import Path
+from typing import Any, TypeVar
+
+from beam_jobs.core.errors import (
+    TransientError,
+    UserError,
+    describe_error,
+    is_network_error,
+    is_refusal,
+)
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 300.0
+"""How long a server that is away is asked again; Prefect then tries the stage again."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds
+REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}
+"""Codes of S3 for an object that is there already, or is being created."""
+WRONG_REGION = {
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "PermanentRedirect",
+    "301",
+}
+MISSING_CREDENTIALS = re.compile("NoCredentials|DefaultCredentials|PartialCredentials")
+ANONYMOUS = "Anonymous caller"
+"""What gs:// calls someone for whom gcsfs found no credentials."""
+NO_BUCKET = re.compile(r"bucket does not exist|Invalid bucket name")
+CLOCK_SKEW = "RequestTimeTooSkewed"
+
+
+class Bucket:
+    """The objects below one address; `patience` in seconds."""
+
+    def __init__(self, address: str, patience: float = PATIENCE_SECONDS):
+        from fsspec.core import url_to_fs
+
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what fails is told here, once
+        self.address, self.patience = address, patience
+        try:
+            self._there, self._prefix = url_to_fs(address, use_listings_cache=False)
+        except ImportError as missing:
+            raise UserError(f"--store {address}: {missing}") from None
+
+    def with_patience(self, seconds: float) -> "Bucket":
+        """Return the same objects, asked for with another patience."""
+        other = copy(self)
+        other.patience = seconds
+        return other
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of an object, None where there is none."""
+        try:
+            content: bytes = self._ask(self._there.cat_file, self._join(name))
+        except FileNotFoundError:
+            return None
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        self._ask_bucket(self._there.pipe_file, self._join(name), content)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write an object unless there is one of this name; return whether it is ours.
+
+        An answer that was lost on its way leads to a second request, which is refused: so what is
+        there is read.
+        """
+        try:
+            self._ask_bucket(self._there.pipe_file, self._join(name), content, mode="create")
+        except OSError as error:
+            if not isinstance(error, FileExistsError) and find_code(error) not in REFUSED_CREATIONS:
+                raise
+            return self.read(name) == content
+        return True
+
+    def upload(self, file: Path, name: str) -> None:
+        self._ask_bucket(self._there.put_file, str(file), self._join(name))
+
+    def download(self, name: str, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._ask(self._there.get_file, self._join(name), str(file))
+
+    def list_sizes(self, prefix: str = "") -> dict[str, int]:
+        """Return the bytes of each object whose name begins with `prefix`, in order of name."""
+        folder, _, beginning = prefix.rpartition("/")
+        found = self._ask_bucket(
+            self._there.find, self._join(folder), prefix=beginning, detail=True
+        )
+        start = len(self._prefix.rstrip("/")) + 1
+        sizes = {path[start:]: info["size"] for path, info in found.items()}
+        return {name: sizes[name] for name in sorted(sizes) if name.startswith(prefix)}
+
+    def read_all(self, names: list[str]) -> dict[str, bytes]:
+        """Return the contents of objects; those that are gone are left out."""
+        if not names:
+            return {}
+        paths = {self._join(name): name for name in names}
+        found = self._ask(self._read_existing, list(paths))
+        return {paths[path]: content for path, content in found.items()}
+
+    def _read_existing(self, paths: list[str]) -> dict[str, bytes]:
+        """Return the contents of what is there; raise what kept us from any other object."""
+        found = self._there.cat(paths, on_error="return")
+        for content in found.values():
+            if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
+                raise content
+        return {path: content for path, content in found.items() if isinstance(content, bytes)}
+
+    def remove(self, name: str) -> None:
+        """Remove an object if it is there."""
+        try:
+            self._ask(self._there.rm_file, self._join(name))
+        except FileNotFoundError:
+            return
+
+    def _join(self, name: str) -> str:
+        return f"{self._prefix.rstrip('/')}/{name}".rstrip("/")
+
+    def _ask_bucket(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Return the answer to a request that only fails for want of something if that is the
+        bucket: gcsfs does not tell a bucket that is not there from an object.
+        """
+        try:
+            return self._ask(request, *arguments, **options)
+        except FileNotFoundError as error:
+            if error.errno is not None:  # a local file
+                raise
+            raise bucket_error(self.address) from error
+
+    def _ask(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Return the answer to a request; ask again while the server is away."""
+        deadline, pause = time.monotonic() + self.patience, FIRST_PAUSE
+        while True:
+            try:
+                return request(*arguments, **options)
+            except Exception as error:  # each store's package has exceptions of its own
+                if not is_network_error(error):
+                    raise_in_words(error, self.address)
+                if time.monotonic() + pause > deadline:
+                    raise TransientError(
+                        f"--store {self.address}: the server cannot be reached: "
+                        f"{describe_error(error)}"
+                    ) from error
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def find_code(error: BaseException) -> str:
+    """Return the code of S3 that s3fs turned into this error of Python, or nothing."""
+    answer = getattr(error.__cause__ or error, "response", None) or {}
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
+
+
+def bucket_error(address: str) -> UserError:
+    return UserError(f"--store {address}: no such bucket; make it, or name another")
+
+
+def raise_in_words(error: Exception, address: str) -> None:
+    """Raise what the user can put right as UserError, in one line; anything else as it is."""
+    code, kind = find_code(error), type(error).__name__
+    words = describe_error(error)
+    scheme = address.partition("://")[0]
+    if MISSING_CREDENTIALS.search(kind) or words.startswith(ANONYMOUS):
+        names = (
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            if scheme == "s3"
+            else "GOOGLE_APPLICATION_CREDENTIALS"
+        )
+        raise UserError(f"--store {address}: no credentials here; set {names}") from error
+    # botocore asks a server that names no region for it; one that redirects that too ends so
+    if code in WRONG_REGION or isinstance(error, RecursionError):
+        raise UserError(
+            f"--store {address}: the bucket is in another region; set AWS_DEFAULT_REGION ({words})"
+        ) from error
+    if code == CLOCK_SKEW:
+        raise UserError(
+            f"--store {address}: this machine's clock is wrong; set it ({words})"
+        ) from error
+    if "NoSuchBucket" in code or NO_BUCKET.search(words):
+        raise bucket_error(address) from error
+    if is_refusal(error):
+        raise UserError(f"--store {address}: no rights to read and write there: {words}") from error
+    raise error

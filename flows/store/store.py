@@ -1,0 +1,366 @@
+"""Stage folders addressed by content: `<store>/<stage>/<fingerprint>/`, complete once they hold
+`manifest.json`.
+
+A fingerprint is a hash of the stage's name, version and parameters and of its inputs'
+fingerprints, so what a whole run will make is known before anything is run, a changed setting
+redoes exactly what depends on it, and a run that was killed continues at the first stage without a
+manifest. The manifest is written last because object stores have no atomic rename. Where the
+folders lie decides no fingerprint (flows/store).
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import hash_file, write_json
+from flows.runner.references import Referred
+from flows.store.cache import CHECKED, MAKER
+from flows.store.local import LocalPlace
+from flows.store.place import MANIFEST, Place
+
+log = logging.getLogger("amazon_electra")
+
+PARTS = {"stage", "version", "fingerprint", "title", "parameters", "inputs", "result", "finished"}
+"""Of a manifest, without which nobody can use it."""
+ACCELERATOR = "accelerator"
+"""Tag of the stages that need the machine's one GPU, TPU or all its cores."""
+OF_ONE_MACHINE = {MAKER, CHECKED}
+"""Files by which a machine knows its copy of a stage that stays in a bucket."""
+NOT_PUBLISHED = {MANIFEST, "log.txt", *OF_ONE_MACHINE}
+"""Files of a stage folder that say how it came about, not what it holds; a manifest does not list
+them.
+"""
+PACKAGES = [
+    "apache-beam",
+    "mlflow",
+    "nltk",
+    "numpy",
+    "prefect",
+    "pyarrow",
+    "tokenizers",
+    "torch",
+    "transformers",
+]
+
+Manifest = dict[str, Any]
+
+
+def list_nothing(store: "Store", folder: Path) -> list[str]:
+    """Return the command line of a stage without a job."""
+    return []
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One node of the graph: what is to be made, of what, by which job.
+
+    `inputs` are the stages whose content decides this one's. `arguments` builds the job's command
+    line from the store and the folder to write to; a stage without a job (`module` empty) is
+    complete as soon as its `result` is known.
+    """
+
+    name: str
+    version: int
+    """Raised by whoever changes the job so that it makes something else: the code itself is not
+    part of the fingerprint, since most changes of it change no byte of what it makes. The manifest
+    names the code's commit.
+    """
+    parameters: Mapping[str, Any]
+    inputs: Mapping[str, "Stage"] = field(default_factory=dict)
+    module: str = ""
+    arguments: Callable[["Store", Path], list[str]] = list_nothing
+    result: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    written_last: str = ""
+    """File with the result, where an earlier job may have made this stage along with its own (an
+    evaluation).
+    """
+    scratch: tuple[str, ...] = ()
+    """Folders in its own that its job continues from. No manifest lists them, and they go once it
+    is complete.
+    """
+    tracked: bool = False
+    """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
+    shared: bool = False
+    """Whether a run that finds it complete has a run of it in MLflow too, as studies have of the
+    cells that another one made.
+    """
+    on_engine: bool = False
+    """Whether the workers of its job are elsewhere: they read and write where the store is, not the
+    copies of this machine.
+    """
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Tags of its run in MLflow: by them, not by the fingerprint, people find it."""
+
+    __get_pydantic_core_schema__ = Referred().__get_pydantic_core_schema__
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return 16 hex digits: enough that no two of a billion stages collide by chance (p <
+        0.03).
+        """
+        identity = {
+            "stage": self.name,
+            "version": self.version,
+            "parameters": self.parameters,
+            "inputs": {name: stage.fingerprint for name, stage in self.inputs.items()},
+        }
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def path(self) -> str:
+        """Return its folder, below that of the store."""
+        return f"{self.name}/{self.fingerprint}"
+
+    @property
+    def label(self) -> str:
+        return self.title or self.name
+
+    def is_made_of(self, fingerprints: Collection[str]) -> bool:
+        """Return whether any of these stages decides this one's content, however far back."""
+        return any(
+            source.fingerprint in fingerprints or source.is_made_of(fingerprints)
+            for source in self.inputs.values()
+        )
+
+
+@dataclass(frozen=True)
+class ExistingStage(Stage):
+    """A stage that was made earlier and is known by its fingerprint alone."""
+
+    known: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        return self.known
+
+
+class Store:
+    """Stage folders in a place: a local folder, or an address in s3:// or gs://.
+
+    `root` is a local folder in either case: jobs read and write there, and what belongs to this
+    machine lies there. Of a bucket it holds copies, so that whoever reads a stage fetches it.
+    """
+
+    def __init__(self, root: str | Path):
+        if not str(root).strip():
+            raise UserError("store: it has no name; give the folder of the results")
+        self.place = open_place(str(root))
+        self.root, self.address = self.place.root, self.place.address
+
+    def folder(self, stage: Stage) -> Path:
+        """Return where a stage is made, and where it is once it is fetched."""
+        return self.root / stage.path
+
+    def fetch(self, stage: Stage, *parts: str) -> Path:
+        """Return the folder of a stage with its files, or those in `parts`, on this machine."""
+        self.place.fetch(stage.path, parts)
+        return self.folder(stage)
+
+    def locate(self, stage: Stage) -> str:
+        """Return where a stage stays: its folder, or its address."""
+        return f"{self.address}/{stage.path}"
+
+    def open_input(self, stage: Stage, on_engine: bool) -> str:
+        """Return what a job reads of a stage: a folder of this machine, or for an engine's workers
+        where it stays.
+        """
+        return self.locate(stage) if on_engine else str(self.fetch(stage))
+
+    def open_output(self, folder: Path, on_engine: bool) -> str:
+        """Return what a job writes to: a folder of this machine, or where the stage stays."""
+        where = f"{self.address}/{folder.parent.name}/{folder.name}"
+        return where if on_engine else str(folder)
+
+    def collect_output(self, stage: Stage) -> None:
+        """Bring what an engine's workers wrote to this machine, so that it can be published."""
+        if stage.on_engine:
+            self.place.collect(stage.path)
+
+    def manifest(self, stage: Stage) -> Manifest | None:
+        """Return the manifest of a complete stage, None of one that is not."""
+        return self.read_manifest(stage.name, stage.fingerprint)
+
+    def read_manifest(self, stage: str, fingerprint: str) -> Manifest | None:
+        """Return the manifest of a stage; None where there is none, or a damaged one: then the
+        stage is made again.
+        """
+        name = f"{stage}/{fingerprint}"
+        text = self.place.read_manifest(name)
+        return None if text is None else parse_manifest(text, f"{self.address}/{name}/{MANIFEST}")
+
+    def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
+        """Declare a stage folder complete: all files in it are listed with size and SHA-256 in the
+        manifest.
+        """
+        folder = self.folder(stage)
+        files = sorted(
+            p
+            for p in folder.rglob("*")
+            if p.is_file()
+            and p.name not in NOT_PUBLISHED
+            and not p.name.startswith(".")  # another thread writes it and gives it its name then
+            and p.relative_to(folder).parts[0] not in stage.scratch
+        )
+        manifest: Manifest = {
+            "stage": stage.name,
+            "version": stage.version,
+            "fingerprint": stage.fingerprint,
+            "title": stage.label,
+            "parameters": dict(stage.parameters),
+            "inputs": {
+                n: {"stage": s.name, "fingerprint": s.fingerprint} for n, s in stage.inputs.items()
+            },
+            "files": [
+                {
+                    "path": str(p.relative_to(folder)),
+                    "size": p.stat().st_size,
+                    "sha256": hash_file(p),
+                }
+                for p in files
+            ],
+            "result": dict(result),
+            "code": read_code_version(),
+            "packages": read_package_versions(),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **cost,
+        }
+        self.place.complete(stage.path, manifest, NOT_PUBLISHED - {MANIFEST, *OF_ONE_MACHINE})
+        for name in stage.scratch:
+            shutil.rmtree(folder / name, ignore_errors=True)
+        return manifest
+
+    @contextmanager
+    def lock_stage(
+        self, stage: Stage, waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[Path]:
+        """Lock the stage for one process at a time and yield its folder; a process that died holds
+        nothing.
+        """
+        with self.place.hold(stage.path, waiting):
+            yield self.folder(stage)
+
+    def list_manifests(self) -> list[Manifest]:
+        """Return the manifests of all complete stages, oldest first."""
+        found = [
+            parse_manifest(text, f"{self.address}/{name}/{MANIFEST}")
+            for name, text in self.place.list_manifests().items()
+        ]
+        return sorted((m for m in found if m), key=lambda m: m["finished"])
+
+    def find(self, fingerprint: str) -> list[Manifest]:
+        """Return the manifests of the complete stages whose fingerprint begins so."""
+        return [m for m in self.list_manifests() if m["fingerprint"].startswith(fingerprint)]
+
+    def trace_lineage(
+        self, manifest: Manifest, known: Mapping[str, Manifest] | None = None
+    ) -> list[tuple[int, Manifest]]:
+        """Return a stage and everything it was made of, each once: depth 0 the stage itself, 1 its
+        inputs, … `known` are manifests that were read already, by fingerprint.
+        """
+        found, seen = [(0, manifest)], {manifest["fingerprint"]}
+        for depth, at in found:
+            for source in at["inputs"].values():
+                origin = (known or {}).get(source["fingerprint"]) or self.read_manifest(
+                    source["stage"], source["fingerprint"]
+                )
+                if origin and origin["fingerprint"] not in seen:
+                    seen.add(origin["fingerprint"])
+                    found.append((depth + 1, origin))
+        return found
+
+    def digest(self, path: Path) -> str:
+        """Return the SHA-256 of a file, remembered for as long as its size and times stay: dumps
+        are large.
+        """
+        status = path.stat()
+        key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        return self.remember_digest(key, lambda: hash_file(path))
+
+    def remember_digest(self, key: str, digest: Callable[[], str]) -> str:
+        """Return the digest of what `key` stands for, computed once."""
+        memory = self.root / "digests" / hashlib.sha256(key.encode()).hexdigest()[:32]
+        if not memory.exists():
+            write_json(memory, {"file": key, "sha256": digest()})
+        return json.loads(memory.read_text())["sha256"]
+
+
+def open_place(given: str) -> Place:
+    """Return the place of an address, of a folder, or of a machine's part of an address."""
+    from flows.store.remote import open_remote_place, read_remote_address
+
+    if "://" in given:
+        return open_remote_place(given)
+    place = LocalPlace(given)
+    address = read_remote_address(place.root)
+    return open_remote_place(address, place.root) if address else place
+
+
+def parse_manifest(text: bytes, where: str) -> Manifest | None:
+    """Return a manifest, or None of a damaged one."""
+    try:
+        manifest: Manifest = json.loads(text)
+        if missing := PARTS - set(manifest):
+            raise ValueError(f"no {', '.join(sorted(missing))}")
+    except (TypeError, ValueError) as damage:
+        warn_of_damage(where, str(damage))
+        return None
+    return manifest
+
+
+@cache
+def warn_of_damage(manifest: str, damage: str) -> None:
+    """Say once in a process that a manifest is damaged."""
+    log.warning("%s is damaged (%s): the stage is made again", manifest, damage)
+
+
+def read_package_versions() -> dict[str, str]:
+    """Return the versions of the packages that decide the bytes; one that is not installed is left
+    out.
+    """
+    versions = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
+
+
+def read_code_version() -> dict[str, str]:
+    """Return the package's version and, in a checkout, its commit.
+
+    A repository that an installed package happens to lie in says nothing about it: this file must
+    be one of its own.
+    """
+    version = {"version": metadata.version("amazon-electra")}
+    with suppress(OSError, subprocess.SubprocessError):
+        _run_git("ls-files", "--error-unmatch", Path(__file__).name)
+        version["commit"] = _run_git("describe", "--always", "--dirty")
+    return version
+
+
+def _run_git(*words: str) -> str:
+    """Return what git prints in this file's folder; raise CalledProcessError where it fails."""
+    command = ["git", "-C", str(Path(__file__).parent), *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=5, check=True
+    ).stdout.strip()
+
+
+def read_result_of_earlier_job(stage: Stage, folder: Path) -> dict[str, Any]:
+    """Return the result of a stage whose files an earlier stage's job has written already."""
+    if not stage.written_last or not (folder / stage.written_last).exists():
+        return {}
+    return {"result": json.loads((folder / stage.written_last).read_text())}

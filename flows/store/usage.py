@@ -1,0 +1,166 @@
+"""Who needs which stage folder of a store, what room each takes, and what may go."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.locks import try_lock
+from flows.store.store import Manifest, Store
+
+RESULTS = ("report", "study", "scores", "pretraining", "shards", "corpus", "vocabulary")
+"""Stages that a run may end with, in this order; the others are on the way to one of them."""
+RUN_MARK = "process.lock"
+"""In a run's folder of the store: locked for as long as the process of the run lives."""
+CHECKPOINTS = "checkpoints"
+"""Folder in a pre-training's (model/pretraining/outputs.py)."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stage that nothing else was made of, with everything it was made of."""
+
+    last: Manifest
+    lineage: tuple[Manifest, ...]
+
+    @property
+    def state(self) -> str:
+        return "complete" if self.last["stage"] in RESULTS else "unfinished"
+
+    def find_value(self, stage: str, *keys: str) -> str:
+        """Return a value of the first stage of this name, or nothing."""
+        for manifest in self.lineage:
+            if manifest["stage"] == stage:
+                value: Any = manifest
+                for key in keys:
+                    value = value.get(key, {})
+                return str(value or "")
+        return ""
+
+
+def list_runs(store: Store) -> list[Run]:
+    """Return the runs of a store, oldest first; of one that did not end, one for all its cells."""
+    manifests = store.list_manifests()
+    known = {manifest["fingerprint"]: manifest for manifest in manifests}
+    used = {source["fingerprint"] for m in manifests for source in m["inputs"].values()}
+    runs: dict[str, Run] = {}
+    for manifest in manifests:
+        if manifest["fingerprint"] not in used:
+            lineage = tuple(origin for _, origin in store.trace_lineage(manifest, known))
+            run = Run(manifest, lineage)
+            dump = run.find_value("dump", "fingerprint")
+            key = manifest["fingerprint"] if run.state == "complete" else f"unfinished {dump}"
+            runs[key] = run
+    return list(runs.values())
+
+
+def list_run_marks(store: Store) -> list[Path]:
+    """Return the marks of the runs that have not ended, or were killed."""
+    return sorted(store.root.glob(f"runs/*/{RUN_MARK}"))
+
+
+def list_begun_runs(store: Store) -> Iterator[tuple[str, str]]:
+    """Yield name and state of the runs that have not ended: running, or killed if the process is
+    gone.
+    """
+    for mark in list_run_marks(store):
+        with open(mark, "a+") as file:
+            state = "killed" if try_lock(file) else "running"
+        yield mark.read_text() or mark.parent.name, state
+
+
+def measure_folder(store: Store, manifest: Manifest) -> int:
+    """Return the bytes of all files of a stage; a file with two names counts once."""
+    files = store.place.list_files(name_folder(manifest))
+    return sum({file.identity: file.size for file in files}.values())
+
+
+def measure_kinds(store: Store) -> dict[str, int]:
+    """Return the bytes below each folder of a store; checkpoints count apart.
+
+    A file with two names counts with the first.
+    """
+    places = {kind: [kind] for kind in store.place.list_kinds()}
+    found, seen = dict[str, int](), set[Any]()
+    for kind, names in ({CHECKPOINTS: list_checkpoints(store)} | places).items():
+        files = {f.identity: f.size for name in names for f in store.place.list_files(name)}
+        found[kind] = sum(size for identity, size in files.items() if identity not in seen)
+        seen |= set(files)
+    return found
+
+
+def measure_removal(store: Store, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield each name with the bytes that are free once it and those before it are removed.
+
+    A file that has another name, as an artifact of MLflow, stays.
+    """
+    known = Counter[Any]()
+    for name in names:
+        files = store.place.list_files(name)
+        known.update(file.identity for file in files)
+        freed = {f.identity: f.size for f in files if known[f.identity] == f.names}
+        yield name, sum(freed.values())
+
+
+def name_folder(manifest: Manifest) -> str:
+    """Return the name of the folder of a complete stage in its store."""
+    return f"{manifest['stage']}/{manifest['fingerprint']}"
+
+
+def list_checkpoints(store: Store) -> list[str]:
+    """Return the checkpoints of finished pre-trainings, which nothing reads any more."""
+    names = [f"{name_folder(m)}/{CHECKPOINTS}" for m in store.list_manifests()]
+    return sorted(name for name in names if store.place.list_files(name))
+
+
+def list_prunable(store: Store, kept: Iterable[str], registered: Iterable[str]) -> list[str]:
+    """Return what no kept run, study or registered model needs, and checkpoints of finished stages.
+
+    `kept` are beginnings of the fingerprints of runs, empty for all complete ones; `registered`
+    the fingerprints of the stages that models of the registry were made of.
+    """
+    needed: set[str] = set()
+    for run in _choose_runs(list_runs(store), list(kept)):
+        needed |= {manifest["fingerprint"] for manifest in run.lineage}
+    for fingerprint in registered:
+        for manifest in store.find(fingerprint):
+            needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}
+    folders = store.place.list_folders()
+    unneeded = [name for name in folders if name.split("/")[1] not in needed]
+    held = store.place.list_held(unneeded)
+    gone = [name for name in unneeded if name not in held]
+    return [*gone, *(n for n in list_checkpoints(store) if n.rpartition("/")[0] not in gone)]
+
+
+def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:
+    complete = [run for run in runs if run.state == "complete"]
+    chosen = [r for r in complete if any(r.last["fingerprint"].startswith(k) for k in kept)]
+    for beginning in kept:
+        if not any(run.last["fingerprint"].startswith(beginning) for run in complete):
+            raise UserError(
+                f"--keep {beginning}: no such run; `amazon-electra runs` lists them with their "
+                "fingerprints"
+            )
+    studies = [run for run in complete if run.last["stage"] == "study"]
+    return [*chosen, *studies] if kept else complete
+
+
+def remove_names(store: Store, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Remove stage folders and checkpoints; yield each with the bytes that are free now."""
+    for name, size in list(measure_removal(store, names)):
+        if name.endswith(f"/{CHECKPOINTS}"):
+            _forget_files(store, name)
+        store.place.remove(name)
+        yield name, size
+
+
+def _forget_files(store: Store, checkpoints: str) -> None:
+    """Take the files of checkpoints out of their stage's manifest."""
+    folder, _, _ = checkpoints.rpartition("/")
+    manifest = store.read_manifest(*folder.split("/"))
+    assert manifest is not None
+    start = f"{CHECKPOINTS}/"
+    files = [listed for listed in manifest["files"] if not listed["path"].startswith(start)]
+    store.place.rewrite_manifest(folder, manifest | {"files": files})

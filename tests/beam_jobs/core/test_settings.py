@@ -1,0 +1,121 @@
+"""Options and `--set` texts: read from the same fields, with mistakes of one line."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import (
+    Settings,
+    parse_field,
+    read_known_options,
+    read_options,
+    replace_settings,
+)
+
+
+class Place(Settings):
+    """Where it is."""
+
+    folder: Path = Field(description="folder of the result")
+
+
+class Options(Place):
+    """What a job may be told."""
+
+    max_length: int = Field(default=128, ge=16, le=512, description="tokens")
+    rate: float = Field(default=0.1, gt=0, lt=1, description="learning rate")
+    rates: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(), description="several")
+    kind: Literal["a", "b"] | None = Field(default=None, description="one of two")
+    most: int | None = Field(default=9, ge=2, description="examples at most")
+    lower_case: bool = Field(default=True, description="fold case")
+    set: tuple[str, ...] = Field(default=(), description="any other")
+    input: tuple[tuple[str, ...], ...] = Field(default=(), description="files")
+
+
+def read(*words):
+    return read_options(Options, ["--folder", "out", *words], "job", "Does something.")
+
+
+def test_a_word_becomes_what_its_field_is():
+    words = "--max-length 64 --rates 1e-3 2e-3 --kind b --most none --lower-case no"
+    assert read(*words.split()) == Options(
+        folder=Path("out"), max_length=64, rates=(1e-3, 2e-3), kind="b", most=None, lower_case=False
+    )
+    assert read() == Options(folder=Path("out"))
+    assert read("--set", "a=1", "b=2", "--set", "c=3").set == ("a=1", "b=2", "c=3")
+    assert read("--input", "a", "b", "--input", "c").input == (("a", "b"), ("c",))
+
+
+def test_underscores_are_taken_and_other_options_pass_through_unchanged():
+    assert read("--max_length", "64") == read("--max-length=64") == read("--max_length=64")
+    argv = ["--folder", "x_y", "--max_length", "64", "--direct_num_workers", "2", "--temp_a=b_c"]
+    given, rest = read_known_options(Options, argv, "job", "")
+    assert (given.folder, given.max_length) == (Path("x_y"), 64)
+    assert rest == ["--direct_num_workers", "2", "--temp_a=b_c"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--max-length 8", "--max-length 8: must be greater than or equal to 16"),
+        ("--max_length x", "--max-length x: must be a valid integer"),
+        ("--rate 1", "--rate 1: must be less than 1"),
+        ("--rate nan", "--rate nan: must be a finite number"),
+        ("--rates 0.1 -1", "--rates 0.1 -1: must be greater than 0"),
+        ("--kind c", "--kind c: must be 'a' or 'b'"),
+        ("--most 1", "--most 1: must be greater than or equal to 2"),
+        ("--lower-case maybe", "--lower-case maybe: must be a valid boolean"),
+        ("--max-lenght 64", "--max-lenght: no such option; there are .*did you mean --max-length"),
+        ("--max-length", "argument --max-length: expected one argument"),
+    ],
+)
+def test_a_mistake_names_the_option(words, told):
+    with pytest.raises(UserError, match=f"^{told}"):
+        read(*words.split())
+
+
+def test_what_is_required_is_asked_for():
+    with pytest.raises(UserError, match="required: --folder"):
+        read_options(Options, [], "job", "")
+
+
+def test_the_help_has_bounds_and_default(capsys):
+    with pytest.raises(SystemExit):
+        read("--help")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "--max-length N tokens (at least 16, at most 512, default: 128)" in told
+    assert "--kind {a,b}" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("max_length", "1_28", 128),
+        ("rate", "5e-1", 0.5),
+        ("rates", "3e-4, 1e-3", (3e-4, 1e-3)),
+        ("rates", "[0.1, 1]", (0.1, 1)),
+        ("lower_case", "True", True),
+        ("most", "all", None),
+        ("folder", "none", Path("none")),
+    ],
+)
+def test_a_text_becomes_a_value(name, text, value):
+    assert parse_field(Options, name, text) == value
+
+
+def test_settings_replace_fields_with_or_without_their_section():
+    old = Options(folder=Path("x"))
+    for path in ("max_length", "job.max_length"):
+        [new] = replace_settings([old], {path: "64"}, "job")
+        assert new.max_length == 64
+    for path, text, told in (
+        ("job.max_lenght", "64", "job.max_lenght: no such field; there are folder.*max_length"),
+        ("max_length", "x", "max_length=x: must be a valid integer"),
+        ("max_length", "8", "max_length=8: must be greater than or equal to 16"),
+        ("corpus.seed", "8", "corpus.seed: no such field; .*the section here is job"),
+    ):
+        with pytest.raises(UserError, match=f"^{told}"):
+            replace_settings([old], {path: text}, "job")

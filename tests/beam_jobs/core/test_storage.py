@@ -1,0 +1,103 @@
+"""What names, folders and globs stand for, here and in object stores alike."""
+
+import fsspec
+import pytest
+
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+
+FILES = [
+    "a.json",
+    "b.json.gz",
+    "sub/c.json",
+    "sub/deep/d.json",
+    ".hidden",
+    "sub/.hidden",
+    ".git/e.json",
+]
+STANDS_FOR = {
+    "": ["a.json", "b.json.gz", "c.json", "d.json"],
+    "/*": ["a.json", "b.json.gz", "c.json", "d.json"],
+    "/*.json": ["a.json"],
+    "/s*": ["c.json", "d.json"],
+    "/sub/c.json": ["c.json"],
+    "/**/*.json": ["a.json", "c.json", "d.json"],
+}
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request, tmp_path):
+    """A folder that lies in a hidden one."""
+    folder = f"{tmp_path}/.cache/dumps"
+    if request.param == "memory":
+        folder = f"memory://{folder}"
+    for name in FILES:
+        storage.write_bytes(storage.join_path(folder, name), b"{}")
+    yield folder
+    if request.param == "memory":
+        fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
+
+
+@pytest.mark.parametrize("pattern", STANDS_FOR)
+def test_what_a_pattern_stands_for(folder, pattern):
+    found = storage.expand_patterns([folder + pattern])
+    assert [path.rsplit("/", 1)[1] for path in found] == STANDS_FOR[pattern]
+    assert all(storage.read_bytes(path) == b"{}" for path in found)
+
+
+def test_brackets_in_the_name_of_a_file_are_no_pattern(folder):
+    for name in ("reviews[1].json", "reviews1.json"):
+        storage.write_bytes(storage.join_path(folder, "downloads", name), name.encode())
+    [found] = storage.expand_patterns([f"{folder}/downloads/reviews[1].json"])
+    assert storage.read_bytes(found) == b"reviews[1].json"
+    [found] = storage.expand_patterns([f"{folder}/downloads/reviews[0-9].json"])
+    assert storage.read_bytes(found) == b"reviews1.json"
+
+
+def test_what_stands_for_nothing_is_named(folder):
+    with pytest.raises(UserError, match=r"^--withhold .*\.csv: no such file"):
+        storage.expand_patterns([f"{folder}/*.csv"], "--withhold")
+
+
+def test_what_is_read_from_s3_is_held_in_small_parts():
+    store, _ = fsspec.core.url_to_fs("s3://bucket/name")
+    assert store.default_block_size == storage.PART_BYTES
+    assert store.max_concurrency * storage.PART_BYTES <= 32 << 20
+
+
+def test_small_stretches_of_a_store_are_fetched_at_once_and_come_in_turn(tmp_path, monkeypatch):
+    paths = [f"memory://{tmp_path}/{name}" for name in "ab"]
+    for path in paths:
+        storage.write_bytes(path, path[-1].encode() + bytes(range(100)))
+    there = fsspec.filesystem("memory")
+    groups, cat_ranges = [], there.cat_ranges
+
+    def note_group(found, *words, **options):
+        groups.append(len(found))
+        return cat_ranges(found, *words, **options)
+
+    monkeypatch.setattr(there, "cat_ranges", note_group)
+    monkeypatch.setattr(storage, "READS_AT_ONCE", 4)
+    monkeypatch.setattr(storage, "PART_BYTES", 20)
+    wanted = [(paths[k % 2], k, k + 1 + 3 * (k % 3)) for k in range(12)]
+    wanted += [(paths[0], 5, 5), (paths[1], 0, 90), (paths[0], 1, 2)]
+    expected = [storage.read_range(*stretch) for stretch in wanted]
+    assert list(storage.read_each(wanted)) == expected
+    assert max(groups) == 4
+    assert list(storage.read_each([])) == []
+    local = str(tmp_path / "local")
+    storage.write_bytes(local, b"0123456789")
+    assert list(storage.read_each([(local, 1, 3), (local, 3, 3), (local, 9, 10)])) == [
+        b"12",
+        b"",
+        b"9",
+    ]
+    there.rm(str(tmp_path), recursive=True)
+
+
+def test_a_stretch_that_cannot_be_read_is_an_error(tmp_path):
+    path = f"memory://{tmp_path}/a"
+    storage.write_bytes(path, b"0123456789")
+    with pytest.raises(FileNotFoundError):
+        list(storage.read_each([(path, 0, 1), (f"{path}-missing", 0, 1)]))
+    fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)

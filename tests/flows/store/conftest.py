@@ -1,0 +1,90 @@
+"""One real S3 server for the tests of stores that lie in a bucket; every test has its own folder
+there, and as many hosts as it wants. Of gs:// a small server for each test.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
+
+import fsspec
+import pytest
+
+from flows.store.remote import open_remote_place
+from flows.store.store import Store
+from tests.gcs_server import serve_gcs
+from tests.s3_server import BUCKET, serve_s3
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    with serve_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def as_user(s3, monkeypatch):
+    """Makes this process another user of the server; at first it is the owner."""
+    from s3fs import S3FileSystem
+
+    def change(user: str, **more: str) -> None:
+        for name, value in {**s3.environment(user), **more}.items():
+            monkeypatch.setenv(name, value)
+        S3FileSystem.clear_instance_cache()
+
+    change("owner")
+    yield change
+    S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def address(as_user):
+    """An address that nothing lies below."""
+    return f"s3://{BUCKET}/{uuid4().hex}"
+
+
+@pytest.fixture
+def gs(monkeypatch):
+    """A server of gs:// that this process reaches; gcsfs does not sleep between its own attempts,
+    half a minute, and asks nobody what kind of bucket it has.
+    """
+    from gcsfs.core import GCSFileSystem
+
+    async def go_on(seconds):
+        pass
+
+    monkeypatch.setattr("gcsfs.retry.asyncio", SimpleNamespace(sleep=go_on))
+    fsspec.register_implementation("gs", GCSFileSystem, clobber=True)
+    with serve_gcs() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        GCSFileSystem.clear_instance_cache()
+        yield server
+    GCSFileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def open_host(address, tmp_path, monkeypatch):
+    """Opens the store as another host sees it: with a folder of its own."""
+    return make_opener(address, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def open_gs_host(gs, tmp_path, monkeypatch):
+    return make_opener("gs://bucket/store", tmp_path, monkeypatch)
+
+
+def make_opener(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Store]:
+    """Return a function that opens the store as the host of this name."""
+    monkeypatch.setattr("flows.store.uploader.LOOK_SECONDS", 0.1)
+    monkeypatch.setenv("AMAZON_ELECTRA_LEASE_SECONDS", "2")
+
+    def open_store(name: str) -> Store:
+        store = Store(tmp_path)
+        store.place = open_remote_place(address, tmp_path / name)
+        store.root, store.address = store.place.root, store.place.address
+        return store
+
+    return open_store

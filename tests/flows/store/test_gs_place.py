@@ -1,0 +1,99 @@
+"""A store in gs://: what test_remote_place.py shows of s3://, in its basics, and its errors."""
+
+import pytest
+
+from beam_jobs.core.errors import TransientError
+from flows.store.store import Stage
+from tests.flows.store.test_remote_place import CORPUS, call, lose_host, make, write
+from tests.patience import eventually
+
+START = f"corpus/{CORPUS.fingerprint}"
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("AMAZON_ELECTRA_STATE", str(tmp_path / "state"))
+
+
+def test_what_one_host_makes_another_reads(open_gs_host, gs):
+    here, there = open_gs_host("here"), open_gs_host("there")
+    here.place.check_access()
+    assert gs.list_names("bucket/store") == []
+    assert there.manifest(CORPUS) is None
+    manifest = make(here)
+    assert there.manifest(CORPUS) == manifest
+    assert (there.fetch(CORPUS) / "part" / "b.txt").read_text() == "b" * 500
+    names = [f"{START}/a.txt", f"{START}/manifest.json", f"{START}/part/b.txt"]
+    assert gs.list_names("bucket/store") == names
+    assert [m["fingerprint"] for m in there.list_manifests()] == [CORPUS.fingerprint]
+
+
+def test_another_host_continues_from_what_was_uploaded(open_gs_host, gs):
+    here, there = open_gs_host("here"), open_gs_host("there")
+    held = here.lock_stage(CORPUS)
+    folder = held.__enter__()
+    write(folder / "checkpoints/step-2/state", "two")
+    eventually(lambda: f"{START}/checkpoints/step-2/state" in gs.list_names("bucket/store"))
+    lose_host(here)
+    with there.lock_stage(CORPUS) as found:
+        assert (found / "checkpoints/step-2/state").read_text() == "two"
+        there.publish(CORPUS, {})
+    with pytest.raises(TransientError):
+        here.publish(CORPUS, {})
+
+
+def test_the_first_content_that_comes_stays(open_gs_host, gs):
+    bucket = open_gs_host("here").place._bucket
+    assert bucket.create("a", b"first")
+    assert not bucket.create("a", b"second")
+    assert bucket.create("a", b"first"), "an answer was lost, and the request repeated"
+    assert gs.objects["bucket/store/a"] == b"first"
+
+
+def test_the_commands_show_and_prune_a_store_on_gs(open_gs_host, gs, capsys):
+    make(open_gs_host("here"), Stage("report", 1, {}), **{"report.md": "r" * 100})
+    assert call("store", "du", "--store", "gs://bucket/store") == 0
+    assert call("runs", "--store", "gs://bucket/store") == 0
+    assert "report" in capsys.readouterr().out
+
+
+def read_only_line(capsys):
+    """Return what was printed as an error, which is one line."""
+    [error] = capsys.readouterr().err.splitlines()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "code", "words"),
+    [
+        (403, "x does not have storage.objects.list access", 2, "no rights to read and write"),
+        (404, "The specified bucket does not exist.", 2, "no such bucket; make it"),
+        (502, "", 75, "the server cannot be reached"),
+    ],
+)
+def test_what_keeps_us_from_a_bucket_is_one_line(gs, capsys, status, message, code, words):
+    gs.refuse(status, message)
+    assert call("run", "--dump", "sample:50", "--store", "gs://bucket/store") == code
+    assert words in read_only_line(capsys)
+
+
+def test_a_bucket_that_is_not_there_is_told_so(gs, capsys):
+    gs.buckets = {"other"}
+    assert call("run", "--dump", "sample:50", "--store", "gs://bucket/store") == 2
+    assert "no such bucket" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "code", "words"),
+    [
+        (403, "x does not have storage.objects.get access", 2, "storage.objects.get access"),
+        (404, "Not Found", 2, "no file gs://bucket/x.json"),
+        (502, "", 75, "cannot be reached"),
+    ],
+)
+def test_what_keeps_us_from_a_dump_in_a_bucket_is_one_line(
+    gs, tmp_path, capsys, status, message, code, words
+):
+    gs.refuse(status, message)
+    assert call("run", "--dump", "gs://bucket/x.json", "--store", str(tmp_path / "s")) == code
+    assert words in read_only_line(capsys)

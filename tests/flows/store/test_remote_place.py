@@ -1,0 +1,330 @@
+"""A store in a bucket: complete stages only, copies that are checked and bounded, makers on several
+hosts, one after the other.
+"""
+
+import json
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from beam_jobs.core.errors import TransientError, UserError
+from flows.cli import main
+from flows.configuration.settings import fill_parameters
+from flows.domain_adaptation import graph
+from flows.runner.stage_runner import Plan
+from flows.store.store import Stage, Store
+from tests.patience import eventually
+from tests.s3_server import connect
+
+CORPUS = Stage("corpus", 1, {"seed": 0})
+SHARDS = Stage("shards", 1, {}, {"corpus": CORPUS})
+
+
+def make(store, stage=CORPUS, **files):
+    """Make a stage of small files."""
+    with store.lock_stage(stage) as folder:
+        for name, content in (files or {"a.txt": "a" * 1000, "part/b.txt": "b" * 500}).items():
+            write(folder / name, content)
+        return store.publish(stage, {"kept": 1})
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+def list_objects(s3, store):
+    start = len(store.address.removeprefix("s3://")) + 1
+    return sorted(name[start:] for name in connect(s3).find(store.address))
+
+
+def test_what_one_host_makes_another_reads(open_host, s3):
+    here, there = open_host("here"), open_host("there")
+    assert there.manifest(CORPUS) is None
+    manifest = make(here)
+    assert there.manifest(CORPUS) == manifest
+    assert not there.folder(CORPUS).exists(), "nothing is fetched before it is read"
+    folder = there.fetch(CORPUS)
+    assert (folder / "part" / "b.txt").read_text() == "b" * 500
+    start = f"corpus/{CORPUS.fingerprint}"
+    assert list_objects(s3, here) == [
+        f"{start}/a.txt",
+        f"{start}/manifest.json",
+        f"{start}/part/b.txt",
+    ]
+    assert [m["fingerprint"] for m in there.list_manifests()] == [CORPUS.fingerprint]
+
+
+def test_only_the_parts_that_are_read_are_fetched(open_host):
+    make(open_host("here"))
+    folder = open_host("there").fetch(CORPUS, "part")
+    assert (folder / "part" / "b.txt").exists()
+    assert not (folder / "a.txt").exists()
+
+
+def test_a_copy_that_was_damaged_is_noticed_and_fetched_again(open_host, heard):
+    make(open_host("here"))
+    there = open_host("there")
+    file = there.fetch(CORPUS) / "a.txt"
+    file.write_text("A" * 1000)
+    assert open_host("there").fetch(CORPUS) == file.parent
+    assert file.read_text() == "a" * 1000
+    file.write_text("a")
+    open_host("there").fetch(CORPUS)
+    assert file.read_text() == "a" * 1000
+    assert len({r.created for r in heard.records if "is damaged" in r.getMessage()}) == 2
+
+
+def test_a_stage_whose_object_is_damaged_is_not_used(open_host, s3):
+    make(open_host("here"))
+    there = open_host("there")
+    connect(s3).pipe_file(f"{there.address}/corpus/{CORPUS.fingerprint}/a.txt", b"z" * 1000)
+    with pytest.raises(UserError, match=r"a\.txt has another SHA-256"):
+        there.fetch(CORPUS)
+    assert not (there.folder(CORPUS) / "a.txt").exists()
+
+
+def test_copies_stay_within_the_bound_and_those_used_last_stay(open_host, monkeypatch):
+    stages = [Stage("corpus", 1, {"seed": seed}) for seed in range(4)]
+    for stage in stages:
+        make(open_host("here"), stage, **{"a.txt": "a" * 1000})
+    there = open_host("there")
+    monkeypatch.setenv("AMAZON_ELECTRA_CACHE_GB", "0.000005")
+    for stage in stages[:3]:
+        there.fetch(stage)
+        time.sleep(0.02)  # the times of use must differ
+    there.fetch(stages[0])
+    monkeypatch.setenv("AMAZON_ELECTRA_CACHE_GB", "0.0000045")
+    there.fetch(stages[3])
+    kept = [stage for stage in stages if (there.folder(stage) / "a.txt").exists()]
+    assert stages[0] in kept
+    assert stages[3] in kept
+    assert stages[1] not in kept
+    used = [p for p in there.root.glob("*/*/*") if p.is_file()]
+    assert sum(path.stat().st_size for path in used) <= 4500 + 1000
+
+
+def test_what_a_job_reads_stays_however_small_the_bound(open_host, monkeypatch):
+    make(open_host("here"))
+    monkeypatch.setenv("AMAZON_ELECTRA_CACHE_GB", "0")
+    there = open_host("there")
+    with there.lock_stage(SHARDS):
+        folder = there.fetch(CORPUS)
+        there.place._cache.shrink()
+        assert (folder / "a.txt").exists()
+        there.publish(SHARDS, {})
+    there.place._cache.shrink()
+    assert not (folder / "a.txt").exists()
+
+
+def test_another_host_continues_from_what_was_uploaded(open_host, s3):
+    """The first one is lost: its folder stays as it was, its lease stands still."""
+    here, there = open_host("here"), open_host("there")
+    first = here.lock_stage(CORPUS)
+    folder = first.__enter__()
+    write(folder / "metrics.jsonl", "1\n")
+    write(folder / "checkpoints/step-1/state", "one")
+    eventually(lambda: any("step-1/state" in name for name in list_objects(s3, here)))
+    write(folder / "metrics.jsonl", "1\n2\n")
+    write(folder / "checkpoints/step-2/state", "two")
+    (folder / "checkpoints/step-1/state").unlink()
+    eventually(lambda: not any("step-1/state" in name for name in list_objects(s3, here)))
+    lose_host(here)
+    assert there.manifest(CORPUS) is None
+    with there.lock_stage(CORPUS) as found:
+        assert (found / "checkpoints/step-2/state").read_text() == "two"
+        assert (found / "metrics.jsonl").read_text() == "1\n2\n"
+        write(found / "a.txt", "a")
+        (found / "checkpoints/step-2/state").unlink()
+        there.publish(CORPUS, {})
+    start = f"corpus/{CORPUS.fingerprint}"
+    assert list_objects(s3, there) == [
+        f"{start}/a.txt",
+        f"{start}/manifest.json",
+        f"{start}/metrics.jsonl",
+    ]
+    with pytest.raises(TransientError):
+        here.publish(CORPUS, {})
+
+
+def call(*words):
+    """The exit code of a command of ours."""
+    return main.attempt(main.build_parser().parse_args(words))
+
+
+def lose_host(store):
+    """Stop what a host does in the background, as its loss does."""
+    [lease], [uploader] = store.place._leases.values(), store.place._uploaders.values()
+    lease._over.set()
+    uploader._over.set()
+
+
+def test_a_host_that_comes_back_goes_on_with_what_it_has(open_host):
+    """What was not uploaded yet is not lost with the process."""
+    with open_host("here").lock_stage(SHARDS) as folder:
+        write(folder / "a.txt", "last word")
+    with open_host("here").lock_stage(SHARDS) as folder:
+        assert (folder / "a.txt").read_text() == "last word"
+
+
+def test_an_engines_workers_write_to_the_bucket_and_what_they_made_is_published(open_host, s3):
+    here = open_host("here")
+    with here.lock_stage(CORPUS) as folder:
+        write(folder / "log.txt", "words")
+        there = here.open_output(folder, on_engine=True)
+        assert there == here.locate(CORPUS)
+        connect(s3).pipe_file(f"{there}/part/b.parquet", b"b" * 500)
+        here.collect_output(replace(CORPUS, on_engine=True))
+        manifest = here.publish(CORPUS, {})
+    assert [(file["path"], file["size"]) for file in manifest["files"]] == [("part/b.parquet", 500)]
+    assert (open_host("there").fetch(CORPUS) / "part/b.parquet").read_bytes() == b"b" * 500
+
+
+def test_jobs_of_an_engine_are_given_addresses(open_host, tmp_path):
+    """Those of this machine are given its copies."""
+    engine = (
+        *("engine.kind=flink", "engine.job_endpoint=localhost:8099"),
+        "engine.flink_master=localhost:8081",
+    )
+    remote, local = open_host("here"), Store(tmp_path / "local")
+
+    def list_words(store, settings):
+        form = fill_parameters(settings, dump={"paths": ["sample:50"]}, store=store.address)
+        made = Plan(store)
+        graph(form, made)
+        [shards] = [stage for stage, _ in made.stages if stage.name == "shards"]
+        return shards, " ".join(shards.arguments(store, store.folder(shards)))
+
+    far, words = list_words(remote, engine)
+    near, copies = list_words(remote, [])
+    assert far.fingerprint == near.fingerprint
+    assert f"--output {remote.locate(far)}" in words
+    assert str(remote.root) not in words
+    assert f"--output {remote.folder(near)}" in copies
+    assert list_words(local, engine)[1].startswith(list_words(local, [])[1])
+
+
+def test_of_two_that_want_a_stage_one_makes_it_and_the_other_uses_it(open_host):
+    stores, made, waited = [open_host("here"), open_host("there")], [], []
+    gate = threading.Barrier(2)
+
+    def want(store):
+        gate.wait()
+        with store.lock_stage(CORPUS, lambda: waited.append(store)) as folder:
+            if store.manifest(CORPUS) is None:
+                made.append(store)
+                eventually(lambda: waited)
+                write(folder / "a.txt", "a")
+                store.publish(CORPUS, {})
+
+    threads = [threading.Thread(target=want, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == len(waited) == 1
+    assert made != waited
+    assert all((store.fetch(CORPUS) / "a.txt").read_text() == "a" for store in stores)
+
+
+def test_a_server_that_is_away_for_a_while_is_asked_again(open_host, s3):
+    store = open_host("here")
+    with store.lock_stage(CORPUS) as folder:
+        write(folder / "a.txt", "a")
+        s3.kill()
+        threading.Timer(3, s3.start).start()
+        store.publish(CORPUS, {})
+    assert open_host("there").manifest(CORPUS) is not None
+
+
+@pytest.mark.parametrize(
+    ("user", "more", "given", "words"),
+    [
+        ("owner", {}, "s3://nowhere/x", "no such bucket"),
+        ("reader", {}, "s3://store/x", "no rights"),
+        ("nobody", {}, "s3://store/x", "no rights"),
+        ("owner", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "s3://store/x", "cannot be reached"),
+        ("owner", {}, "s3://", "it has no bucket"),
+        ("owner", {}, "hdfs://store/x", "results go to a local folder"),
+        ("owner", {}, "s3://KEY:TOPSECRET@store/x", "a password"),
+    ],
+)
+def test_what_keeps_us_from_a_bucket_is_one_line(
+    as_user, tmp_path, monkeypatch, capsys, user, more, given, words
+):
+    monkeypatch.setenv("AMAZON_ELECTRA_STATE", str(tmp_path))
+    as_user(user, **more)
+    code = call("run", "--dump", "sample:50", "--store", given)
+    error = capsys.readouterr().err
+    assert code in (2, 75)
+    assert len(error.splitlines()) == 1
+    assert words in error
+    assert "TOPSECRET" not in error
+
+
+@pytest.mark.parametrize(
+    ("user", "more", "given", "words"),
+    [
+        ("owner", {}, "s3://nowhere/x.json", "no file s3://nowhere/x.json"),
+        ("nobody", {}, "s3://store/x.json", "cannot be reached: Forbidden"),
+        ("owner", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "s3://store/x", "cannot be reached"),
+    ],
+)
+def test_what_keeps_us_from_a_dump_in_a_bucket_is_one_line(
+    as_user, tmp_path, capsys, user, more, given, words
+):
+    as_user(user, **more)
+    code = call("run", "--dump", given, "--store", str(tmp_path))
+    error = capsys.readouterr().err
+    assert code in (2, 75)
+    assert len(error.splitlines()) == 1
+    assert words in error
+
+
+def test_fingerprints_do_not_depend_on_where_the_store_is(open_host, tmp_path):
+    def plan(store):
+        form = fill_parameters([], dump={"paths": ["sample:50"]}, store=store.address)
+        made = Plan(store)
+        graph(form, made)
+        return [(stage.name, stage.fingerprint) for stage, _ in made.stages]
+
+    assert plan(open_host("here")) == plan(Store(tmp_path / "local"))
+
+
+def test_a_machines_part_of_a_store_is_opened_as_that_store(address, tmp_path, monkeypatch):
+    """The servers are given a folder; runs that they start belong to the bucket."""
+    monkeypatch.setenv("AMAZON_ELECTRA_STATE", str(tmp_path))
+    store = Store(address)
+    store.place.check_access()
+    assert store.root.parent == tmp_path
+    assert Store(store.root).address == address
+
+
+def test_the_commands_show_and_prune_a_store_in_a_bucket(
+    open_host, address, s3, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("AMAZON_ELECTRA_STATE", str(tmp_path))
+    here = open_host("here")
+    make(here)
+    report = Stage("report", 1, {}, {"corpus": CORPUS})
+    make(here, report, **{"report.md": "r" * 100})
+    begun = Stage("corpus", 1, {"seed": 1})
+    with here.lock_stage(begun) as folder:  # its job fails
+        write(folder / "a.txt", "a" * 2000)
+        eventually(lambda: any(f"{begun.fingerprint}/a" in n for n in list_objects(s3, here)))
+
+    def run(*words):
+        assert call(*words, "--store", address) == 0
+        return capsys.readouterr().out
+
+    assert report.fingerprint in run("runs")
+    assert json.loads(run("show", CORPUS.fingerprint, "--json"))["result"] == {"kept": 1}
+    assert address in run("store", "du")
+    assert begun.fingerprint in run("store", "prune")
+    assert any(begun.fingerprint in name for name in list_objects(s3, here)), "a dry run"
+    run("store", "prune", "--yes")
+    left = list_objects(s3, here)
+    assert not any(begun.fingerprint in name for name in left)
+    assert any(CORPUS.fingerprint in name for name in left)

@@ -1,0 +1,323 @@
+"""Stage folders: what decides a fingerprint, what makes a stage complete, one maker at a time."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import atomic_path
+from flows.cli import main
+from flows.servers.health import find_free_port
+from flows.store.store import ExistingStage, Stage, Store, read_code_version
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def corpus():
+    return Stage("corpus", 1, {"seed": 0}, {"dump": Stage("dump", 1, {"files": ["a"]})})
+
+
+def test_a_fingerprint_follows_name_version_parameters_and_inputs(corpus):
+    other_dump = Stage("dump", 1, {"files": ["b"]})
+    others = [
+        replace(corpus, name="shards"),
+        replace(corpus, version=2),
+        replace(corpus, parameters={"seed": 1}),
+        replace(corpus, inputs={"dump": other_dump}),
+        replace(corpus, inputs={"texts": corpus.inputs["dump"]}),
+    ]
+    assert len({stage.fingerprint for stage in [corpus, *others]}) == 6
+
+
+def test_a_fingerprint_does_not_follow_what_does_not_change_the_content(corpus):
+    same = replace(
+        corpus,
+        title="the corpus",
+        module="x",
+        tags=("a",),
+        environment={"A": "1"},
+        arguments=lambda s, f: ["x"],
+    )
+    assert same.fingerprint == corpus.fingerprint
+
+
+def test_a_fingerprint_is_the_same_in_every_version_and_on_every_machine(corpus):
+    """Or every store would be made again. SHA-256 of the sorted JSON of name, version, parameters
+    and inputs, 16 digits; the order in which parameters are written says nothing.
+    """
+    dump = hashlib.sha256(
+        b'{"inputs": {}, "parameters": {"files": ["a"]}, "stage": "dump", "version": 1}'
+    ).hexdigest()[:16]
+    identity = (
+        f'{{"inputs": {{"dump": "{dump}"}}, "parameters": {{"seed": 0}}, "stage": "corpus", '
+        '"version": 1}'
+    )
+    assert corpus.fingerprint == hashlib.sha256(identity.encode()).hexdigest()[:16]
+    one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    assert Stage("x", 1, one).fingerprint == Stage("x", 1, other).fingerprint
+
+
+def test_a_stage_known_by_its_fingerprint_is_the_stage_that_was_made(corpus):
+    known = ExistingStage("corpus", 1, {}, known=corpus.fingerprint)
+    assert known.fingerprint == corpus.fingerprint
+    shards = [Stage("shards", 1, {}, {"corpus": source}) for source in (corpus, known)]
+    assert shards[0].fingerprint == shards[1].fingerprint
+
+
+def test_a_stage_is_a_run_in_mlflow_only_where_it_says_so(corpus):
+    assert (corpus.tracked, corpus.shared, corpus.label) == (False, False, "corpus")
+
+
+def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
+    folder = store.folder(corpus)
+    (folder / "rejects").mkdir(parents=True)
+    (folder / "rejects" / "a.jsonl").write_text("{}\n")
+    (folder / "log.txt").write_text("words")
+    assert store.manifest(corpus) is None
+    store.publish(corpus, {"read": 3}, seconds=1.5)
+    manifest = store.manifest(corpus)
+    assert manifest is not None
+    assert [(f["path"], f["size"]) for f in manifest["files"]] == [("rejects/a.jsonl", 3)]
+    assert manifest["result"] == {"read": 3}
+    assert manifest["inputs"]["dump"]["fingerprint"] == corpus.inputs["dump"].fingerprint
+    assert {"prefect", "torch"} <= set(manifest["packages"])
+
+
+def test_what_a_job_continues_from_goes_with_its_last_line(store):
+    for scratch in ((), ("checkpoints",)):
+        stage = Stage("pretraining", len(scratch), {}, scratch=scratch)
+        for name in ("model", "checkpoints"):
+            (store.folder(stage) / name).mkdir(parents=True)
+            (store.folder(stage) / name / "weights").write_text("all")
+        listed = [file["path"] for file in store.publish(stage, {})["files"]]
+        kept = [] if scratch else ["checkpoints/weights"]
+        assert listed == [*kept, "model/weights"]
+        assert [
+            str(p.relative_to(store.folder(stage))) for p in store.folder(stage).glob("c*/*")
+        ] == kept
+
+
+def test_a_file_that_is_only_half_written_belongs_to_no_stage(store, corpus):
+    """Curves are logged while the stage is published, by another thread."""
+    with store.lock_stage(corpus) as folder:
+        (folder / "read.txt").write_text("3")
+        with atomic_path(folder / "notes.json") as half_written:
+            half_written.write_text("{}")
+            manifest = store.publish(corpus, {})
+    assert [file["path"] for file in manifest["files"]] == ["read.txt"]
+
+
+def test_a_file_that_a_job_removes_meanwhile_takes_no_room(store, corpus, monkeypatch):
+    with store.lock_stage(corpus) as folder:
+        for name in ("kept", "removed"):
+            (folder / name).write_text(name)
+    look = Path.is_file
+    monkeypatch.setattr(
+        Path,
+        "is_file",
+        lambda path: look(path) and (path.name != "removed" or path.unlink() is None),
+    )
+    assert [file.size for file in store.place.list_files(corpus.path)] == [len("kept")]
+
+
+def test_lineage_reaches_back_to_the_dump(store, corpus):
+    store.publish(corpus.inputs["dump"], {})
+    store.publish(corpus, {})
+    [found] = store.find(corpus.fingerprint[:6])
+    assert [(depth, m["stage"]) for depth, m in store.trace_lineage(found)] == [
+        (0, "corpus"),
+        (1, "dump"),
+    ]
+
+
+def test_each_origin_is_in_the_lineage_once_at_its_least_depth(store, corpus):
+    dump = corpus.inputs["dump"]
+    shards = Stage("shards", 1, {}, {"corpus": corpus, "dump": dump})
+    report = Stage("report", 1, {}, {"shards": shards})
+    for stage in (dump, corpus, shards, report):
+        store.publish(stage, {})
+    lineage = store.trace_lineage(store.manifest(report))
+    assert [(depth, m["stage"]) for depth, m in lineage] == [
+        (0, "report"),
+        (1, "shards"),
+        (2, "corpus"),
+        (2, "dump"),
+    ]
+
+
+def test_an_origin_that_was_deleted_is_left_out_of_the_lineage(store, corpus):
+    store.publish(corpus, {})
+    assert [m["stage"] for _, m in store.trace_lineage(store.manifest(corpus))] == ["corpus"]
+
+
+def test_the_folder_is_there_for_whoever_holds_its_lock(store, corpus):
+    with store.lock_stage(corpus) as folder:
+        assert folder == store.folder(corpus)
+        assert folder.is_dir()
+
+
+def test_a_job_need_not_have_written_its_scratch(store):
+    stage = Stage("pretraining", 1, {}, scratch=("checkpoints",))
+    assert store.publish(stage, {"loss": 1.0})["files"] == []
+
+
+def test_two_makers_of_one_stage_take_turns(store, corpus):
+    order = []
+
+    def second():
+        with store.lock_stage(corpus, lambda: order.append("waiting")):
+            order.append("second")
+
+    with store.lock_stage(corpus):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while "waiting" not in order:
+            time.sleep(0.01)
+        order.append("first")
+    thread.join()
+    assert order == ["waiting", "first", "second"]
+
+
+def test_a_digest_is_remembered_until_the_file_changes(store, tmp_path):
+    dump = tmp_path / "dump.json"
+    dump.write_text("one")
+    first = store.digest(dump)
+    [memory] = (store.root / "digests").iterdir()
+    memory.write_text(json.dumps({"sha256": "remembered"}))
+    assert store.digest(dump) == "remembered"
+    dump.write_text("two!")
+    assert store.digest(dump) not in (first, "remembered")
+
+
+def test_a_store_without_a_name_is_a_mistake():
+    with pytest.raises(UserError, match=r"^store: it has no name"):
+        Store("")
+
+
+def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_path, monkeypatch):
+    def git(*words):
+        subprocess.run(
+            ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a", *words],
+            check=True,
+        )
+
+    installed = tmp_path / "venv" / "flows" / "store.py"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("")
+    (tmp_path / "somebody's.py").write_text("")
+    git("init", "-q")
+    git("add", "somebody's.py")
+    git("commit", "-qm", "theirs")
+    monkeypatch.setattr("flows.store.store.__file__", str(installed))
+    assert "commit" not in read_code_version()
+    git("add", "venv")
+    git("commit", "-qm", "ours")
+    assert re.fullmatch("[0-9a-f]{7,40}(-dirty)?", read_code_version()["commit"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (
+            ["run", "--store", "FILE"],
+            2,
+            "error: store: .* is a file; give the folder of the results",
+        ),
+        (
+            ["run", "--dump", "sample:9", "--set", "store=FILE"],
+            2,
+            "error: store: .* is a file; give the folder of the results",
+        ),
+        (["runs", "--store", "FILE"], 2, "error: store: .* is a file"),
+        (["run", "--dump", "sample:0"], 2, "error: dump.paths: 'sample:0': write sample:NUMBER"),
+        (["sample", "--output", "FILE/a.json"], 2, "error: --output .*a.json: cannot be written: "),
+        (
+            ["promote", "1", "--store", "STORE"],
+            1,
+            "failed: MLflow at http://127.0.0.1:.* did not answer",
+        ),
+        (
+            ["rollback", "--store", "STORE"],
+            1,
+            "failed: MLflow at http://127.0.0.1:.* did not answer",
+        ),
+    ],
+)
+def test_what_a_user_gets_wrong_is_told_in_one_line(
+    tmp_path, monkeypatch, capsys, words, code, told
+):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "store").mkdir()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{find_free_port()}")
+    given = [
+        w.replace("FILE", str(tmp_path / "file")).replace("STORE", str(tmp_path / "store"))
+        for w in words
+    ]
+    assert main.attempt(main.build_parser().parse_args(given)) == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.match(told, line)
+
+
+def test_an_object_store_that_is_away_is_told_in_one_line(tmp_path, monkeypatch, capsys):
+    def away(*_, **__):
+        raise ConnectionResetError("reset by peer")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.glob", away)
+    words = ["run", "--dump", "memory://reviews/*.json", "--store", str(tmp_path), "--dry-run"]
+    assert main.attempt(main.build_parser().parse_args(words)) == 75
+    told = "failed: dump.paths memory://reviews/*.json cannot be reached: reset by peer\n"
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("words", [["run"], ["up"], ["runs"], ["study", "losses"]])
+def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch, words):
+    monkeypatch.delenv("AMAZON_ELECTRA_STORE", raising=False)
+    assert main.build_parser().parse_args(words).store == "store"
+    monkeypatch.setenv("AMAZON_ELECTRA_STORE", "/data/store")
+    assert main.build_parser().parse_args(words).store == "/data/store"
+    assert main.build_parser().parse_args([*words, "--store", "other"]).store == "other"
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b'{"stage": "corp', b"\xff\xfe\x00", b"[{}]", b'{"stage": "corpus"}']
+)
+def test_a_damaged_manifest_is_named_and_its_stage_made_again(store, corpus, damage, heard):
+    shards = Stage("shards", 1, {}, {"corpus": corpus})
+    for stage in (corpus, shards):
+        store.publish(stage, {"kept": 1})
+    file = store.folder(corpus) / "manifest.json"
+    file.write_bytes(damage)
+    assert store.manifest(corpus) is None
+    assert store.manifest(corpus) is None
+    assert len({record.created for record in heard.records}) == 1, "once is enough"
+    assert [m["stage"] for m in store.list_manifests()] == ["shards"], "nothing else suffers"
+    store.publish(corpus, {"kept": 1})
+    assert store.manifest(corpus)["result"] == {"kept": 1}
+
+
+@pytest.mark.parametrize("address", ["gs://bucket/*.json", "s3://bucket/x.json"])
+def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, address):
+    """The names of the services are not known here: a server of names that knows nothing."""
+    script = (
+        "import socket, sys; from flows.cli import main\n"
+        "def unknown(*words, **named): raise socket.gaierror(-2, 'Name or service not known')\n"
+        "socket.getaddrinfo = unknown\n"
+        "main.main(['run', '--dry-run', '--dump', sys.argv[1], '--store', sys.argv[2]])"
+    )
+    command = [sys.executable, "-c", script, address, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 75
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"failed: dump.paths {address} cannot be reached: no address of ")

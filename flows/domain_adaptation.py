@@ -18,41 +18,48 @@ from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
 from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run_by_preset
-from flows.stages import arms, corpus, pretraining, report, shards, vocabulary
+from flows.stages import arms, report
+from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.origin import make_origin
+from flows.stages.pretraining import build_pretraining_stage
+from flows.stages.shards import build_dev_stage, build_shards_stage, make_general_shards
+from flows.stages.vocabulary import build_vocabulary_choice_stage, build_vocabulary_stage
 from flows.store.store import Stage
 
 
 def graph(p: Parameters, make: StageMaker) -> Stage:
     """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
     arms.check_parameters(p)
-    origin = make_origin(p, make)
-    reviews = make(list_dump(p.dump, make))
-    labels.check_dump(p.finetuning.tasks, p.dump, reviews, make)
-    sentences = make(corpus.build_corpus_stage(p, reviews, make.store))
-    labels.check_corpus(p.finetuning.tasks, sentences, make.store)
-    words = make(vocabulary.build_vocabulary_stage(p, sentences, origin))
-    sequences = make(shards.build_shards_stage(p, sentences, words))
-    dev = make(shards.build_dev_stage(p, sentences, words))
-    general = shards.make_general_shards(p, sentences, words, make)
+    origin = make_origin(p, make)  # the published encoder, where training starts from one
+
+    dump = make(list_dump(p.dump, make))
+    labels.check_dump(p.finetuning.tasks, p.dump, dump, make)
+    corpus = make(build_corpus_stage(p, dump, make.store))
+    labels.check_corpus(p.finetuning.tasks, corpus, make.store)
+    vocabulary = make(build_vocabulary_stage(p, corpus, origin))
+    shards = make(build_shards_stage(p, corpus, vocabulary))
+    dev_shards = make(build_dev_stage(p, corpus, vocabulary))
+    general_shards = make_general_shards(p, corpus, vocabulary, make)
+
     at_once = p.finetuning.at_once
-    encoder = pretraining.build_pretraining_stage(
-        p, sequences, origin=origin, replay=general, dev=dev, beside=at_once - 1
+    encoder = build_pretraining_stage(
+        p, shards, origin=origin, replay=general_shards, dev=dev_shards, beside=at_once - 1
     )
-    list_cells = partial(arms.list_cells, p, make.store, sentences, encoder, origin=origin)
+    fits = [build_vocabulary_choice_stage(p, corpus, origin)] if origin else []
+
+    # What is fine-tuned without the new encoder is made beside its training, the rest after it.
+    list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
     early = arms.list_early_cells(p, list_cells(champion=None), encoder)
-    fit = [vocabulary.build_vocabulary_choice_stage(p, sentences, origin)] if origin else []
-    beside = [*zip(fit), *(cell.chain for cell in early)]
-    make.make_side_by_side([(encoder,), *beside], at_once)
+    make.make_side_by_side([(encoder,), *zip(fits), *(cell.chain for cell in early)], at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
     make.make_side_by_side([cell.chain for cell in late], at_once)
-    begun = [origin] if origin and words is not origin else []
-    mixed = [general] if general else []
-    made = [*begun, reviews, sentences, words, *fit, sequences, dev, *mixed, encoder]
+
+    optional = [origin if origin is not vocabulary else None, general_shards]
+    made = [dump, corpus, vocabulary, *fits, shards, dev_shards, *filter(None, optional), encoder]
     command = report.format_command(p)
-    return make(report.build_report_stage(command, p.preset, reviews, made, encoder, cells))
+    return make(report.build_report_stage(command, p.preset, dump, made, encoder, cells))
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)

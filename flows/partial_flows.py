@@ -24,33 +24,31 @@ OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards")
 def make_texts(p: Parameters, make: StageMaker, origin: Stage | None = None) -> tuple[Stage, Stage]:
     """Dump → corpus → vocabulary: what shards are made of."""
     reviews = make(list_dump(p.dump, make))
-    sentences = make(corpus_stage.build_corpus_stage(p, reviews, make.store))
-    return sentences, make(vocabulary_stage.build_vocabulary_stage(p, sentences, origin))
+    corpus = make(corpus_stage.build_corpus_stage(p, reviews, make.store))
+    return corpus, make(vocabulary_stage.build_vocabulary_stage(p, corpus, origin))
 
 
 def make_shards(
-    p: Parameters, make: StageMaker, sentences: Stage, words: Stage
+    p: Parameters, make: StageMaker, corpus: Stage, vocabulary: Stage
 ) -> tuple[Stage, Stage]:
     """Return the shards, and those of the dev reviews, on which pre-training is measured."""
-    sequences = make(shards_stage.build_shards_stage(p, sentences, words))
-    return sequences, make(shards_stage.build_dev_stage(p, sentences, words))
+    shards = make(shards_stage.build_shards_stage(p, corpus, vocabulary))
+    return shards, make(shards_stage.build_dev_stage(p, corpus, vocabulary))
 
 
 def data_graph(p: Parameters, make: StageMaker) -> Stage:
-    sequences, _ = make_shards(p, make, *make_texts(p, make))
-    return sequences
+    shards, _ = make_shards(p, make, *make_texts(p, make))
+    return shards
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     """Published start, if any → dump → … → pre-training."""
     origin = make_origin(p, make)
     texts = make_texts(p, make, origin)
-    sequences, dev = make_shards(p, make, *texts)
+    shards, dev = make_shards(p, make, *texts)
     general = shards_stage.make_general_shards(p, *texts, make)
     return make(
-        pretraining_stage.build_pretraining_stage(
-            p, sequences, origin=origin, replay=general, dev=dev
-        )
+        pretraining_stage.build_pretraining_stage(p, shards, origin=origin, replay=general, dev=dev)
     )
 
 

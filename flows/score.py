@@ -15,6 +15,7 @@ from flows.runs.graph_run import run_graph
 from flows.runs.run_names import name_run, read_flow_parameter
 from flows.servers import mlflow_server
 from flows.stages import dump as dump_stage
+from flows.stages.versions import VERSIONS
 from flows.store.store import ExistingStage, Stage, Store
 from model.tracking.registry import Registry
 
@@ -60,10 +61,10 @@ def build_scoring_graph(version: dict[str, str], model: ScoringModel) -> Any:
 
 
 def build_scorer_stage(version: dict[str, str], precision: str) -> Stage:
-    model = ExistingStage("finetuning", 0, {}, known=version["scorer"])
+    model = ExistingStage("finetuning", VERSIONS["finetuning"], {}, known=version["scorer"])
     return Stage(
         "scorer",
-        4,
+        VERSIONS["scorer"],
         {"precision": precision},
         {"model": model},
         "model.scorer",
@@ -90,7 +91,7 @@ def build_scores_stage(
 ) -> Stage:
     return Stage(
         "scores",
-        3,
+        VERSIONS["scores"],
         {"version": version, **reading},
         {"dump": reviews, "scorer": program},
         "beam_jobs.scoring_job",

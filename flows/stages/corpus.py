@@ -8,6 +8,7 @@ from typing import Any
 from flows.configuration.engine import Engine
 from flows.configuration.parameters import Corpus, Parameters
 from flows.stages import dump
+from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 
 
@@ -30,7 +31,7 @@ def build_corpus_stage(
     is_far, known = parameters.engine.is_far, dump.know_files(withheld, store)
     return Stage(
         "corpus",
-        7,  # phrases of more than 100 dev and test reviews do not make a review a near copy
+        VERSIONS["corpus"],
         {
             "split": chosen.split,
             "seed": chosen.seed,

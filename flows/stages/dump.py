@@ -14,6 +14,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.hosts import check_host
 from flows.configuration.dump import Dump
 from flows.runner.stage_runner import StageMaker
+from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 
 SAMPLE = re.compile(r".*/samples/sample-(\d+)\.json\.gz")
@@ -54,7 +55,7 @@ def build_dump_stage(chosen: Dump, store: Store) -> Stage:
         "paths": paths,
         "name": name_dump(chosen.paths),
     }
-    return Stage("dump", 1, {"files": listing}, result=result)
+    return Stage("dump", VERSIONS["dump"], {"files": listing}, result=result)
 
 
 def list_dump(chosen: Dump, make: StageMaker) -> Stage:

@@ -7,6 +7,7 @@ from pathlib import Path
 from beam_jobs.core.errors import UserError
 from flows.stages.origin_folder import locate_origin
 from flows.stages.pretraining import locate_exported_folder
+from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 
 INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "README.md"}
@@ -17,13 +18,15 @@ def build_external_stage(place: str, store: Store) -> Stage:
     """Return the stage of a file, a folder or a name on the hub; there is nothing to make."""
     path = Path(place).expanduser()
     if not path.exists():
-        return Stage("external", 1, {"name": place}, result={"path": place})
+        return Stage("external", VERSIONS["external"], {"name": place}, result={"path": place})
     digests = {
         "" if file == path else str(file.relative_to(path)): store.digest(file)
         for file in list_place_files(path)
     }
     content = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
-    return Stage("external", 1, {"content": content}, result={"path": str(path.resolve())})
+    return Stage(
+        "external", VERSIONS["external"], {"content": content}, result={"path": str(path.resolve())}
+    )
 
 
 def check_place(stage: Stage, store: Store) -> None:

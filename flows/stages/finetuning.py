@@ -18,6 +18,7 @@ from flows.stages.pretraining import (
     locate_shards,
     resolve_preset,
 )
+from flows.stages.versions import VERSIONS
 from flows.store.store import ACCELERATOR, Stage, Store
 from model.config import FinetuningSettings
 from model.encoders.config import (
@@ -25,7 +26,6 @@ from model.encoders.config import (
     describe_start,
     write_architecture,
 )
-from model.finetuning import VERSION
 from model.finetuning.request import change_settings
 from model.presets import PRESETS
 from model.pretraining.input.sequences import Shards
@@ -96,7 +96,7 @@ def build_finetuning_stage(chosen: Finetuning, title: str, labels: Mapping[str, 
     """Return the stage of a fine-tuning; its job makes the evaluation along with it."""
     return Stage(
         "finetuning",
-        VERSION,
+        VERSIONS["finetuning"],
         describe_finetuning(chosen),
         list_inputs(chosen),
         "model.finetune",
@@ -224,7 +224,7 @@ def build_search_stage(
     """Return the search for the settings of a fine-tuning, on dev."""
     return Stage(
         "search",
-        VERSION,
+        VERSIONS["search"],
         {**describe_finetuning(chosen), "space": dict(space), "trials": trials},
         list_inputs(chosen),
         "model.finetuning.search",
@@ -255,7 +255,7 @@ def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
     """
     return Stage(
         "evaluation",
-        2,
+        VERSIONS["evaluation"],
         {"task": chosen.task, "split": "test"},
         {"data": chosen.data, "model": finetuned},
         "model.evaluate",
@@ -281,7 +281,7 @@ def build_latency_stage(chosen: Finetuning, finetuned: Stage, title: str) -> Sta
     """Return the measurement of size, speed and memory of a fine-tuned model."""
     return Stage(
         "latency",
-        3,
+        VERSIONS["latency"],
         {"task": chosen.task, "device": chosen.device},
         {"data": chosen.data, "model": finetuned},
         "model.evaluation.latency",

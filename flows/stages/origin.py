@@ -19,6 +19,7 @@ from flows.runner.stage_runner import StageMaker
 from flows.servers.mlflow_server import resolve_mlflow_uri
 from flows.stages.external import build_external_stage
 from flows.stages.origin_folder import ENCODER, MODEL_TYPE, TITLE
+from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from model.encoders.config import read_config
 from model.encoders.places import (
@@ -64,7 +65,7 @@ def build_origin_stage(place: str, store: Store, field: str = START, generator: 
         kinds, more = [kind, its_kind], ["--generator", its_place]
     return Stage(
         "origin",
-        1,
+        VERSIONS["origin"],
         parameters,
         module="model.origin",
         arguments=partial(list_arguments, exact, more),

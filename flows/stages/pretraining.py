@@ -14,6 +14,7 @@ from flows.runner.processes import run_job
 from flows.runner.references import Referred
 from flows.runner.run_log import find_run_logger
 from flows.stages.origin_folder import MODEL_TYPE, locate_origin
+from flows.stages.versions import VERSIONS
 from flows.store.store import ACCELERATOR, Stage, Store
 from model.finetuning.tasks.corpus import POLARITY
 from model.presets import PRESETS, Preset, apply_settings
@@ -209,7 +210,7 @@ def build_stage(
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
-        7,
+        VERSIONS["pretraining"],
         {
             "preset": training.preset,
             **shape,

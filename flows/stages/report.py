@@ -10,6 +10,7 @@ from flows.configuration.settings import list_changes
 from flows.stages.external import locate_encoder
 from flows.stages.finetuning import Cell
 from flows.stages.origin_folder import get_name, read_origin
+from flows.stages.versions import VERSIONS
 from flows.store.store import Manifest, Stage, Store
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
 
@@ -37,7 +38,7 @@ def build_report_stage(
 
     return Stage(
         "report",
-        6,
+        VERSIONS["report"],
         {"title": title},
         {**inputs, "encoder": encoder},
         "model.report.report",

@@ -9,6 +9,7 @@ from flows.configuration.parameters import Parameters
 from flows.runner.stage_runner import StageMaker
 from flows.stages.dump import KnownFile, know_files, list_files, locate_files
 from flows.stages.origin_folder import open_vocabulary
+from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from model.presets import PRESETS
 
@@ -25,7 +26,7 @@ def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage)
     max_length, is_far = find_length(parameters), parameters.engine.is_far
     return Stage(
         "shards",
-        2,
+        VERSIONS["shards"],
         {"max_length": max_length},
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
@@ -76,7 +77,7 @@ def build_dev_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) ->
     max_length = find_length(parameters)
     return Stage(
         DEV_SHARDS,
-        1,
+        VERSIONS[DEV_SHARDS],
         {"max_length": max_length, "sample_reviews": DEV_REVIEWS},
         {"corpus": corpus, "vocabulary": vocabulary},
         "beam_jobs.shards_job",
@@ -140,7 +141,7 @@ def build_general_shards_stage(
     read, kept_out = know_files(texts, store), know_files(withheld, store)
     return Stage(
         "shards",
-        4,  # as of corpus 6, and however many reviews are tested on
+        VERSIONS["shards"],
         {
             "max_length": max_length,
             "general_text": [sha256 for _, sha256 in read],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flows.configuration.parameters import Increment, Parameters
 from flows.stages.origin_folder import open_vocabulary
+from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from model.presets import PRESETS
 
@@ -25,7 +26,7 @@ def build_trained_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Sta
     lower_case = parameters.vocabulary.lower_case
     return Stage(
         "vocabulary",
-        1,
+        VERSIONS["vocabulary"],
         {"size": size, "lower_case": lower_case},
         {"corpus": corpus},
         "model.vocabulary",
@@ -71,7 +72,7 @@ def _build_fit_stage(
     """Return a stage of model.vocabulary_fit with these settings."""
     return Stage(
         "vocabulary-fit",
-        1,
+        VERSIONS["vocabulary-fit"],
         settings,
         {"corpus": corpus, "vocabulary": vocabulary},
         "model.vocabulary_fit",

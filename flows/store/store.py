@@ -72,10 +72,7 @@ class Stage:
 
     name: str
     version: int
-    """Raised by whoever changes the job so that it makes something else: the code itself is not
-    part of the fingerprint, since most changes of it change no byte of what it makes. The manifest
-    names the code's commit.
-    """
+    """Of the stage (flows/stages/versions.py); the manifest names the code's commit besides."""
     parameters: Mapping[str, Any]
     inputs: Mapping[str, "Stage"] = field(default_factory=dict)
     module: str = ""

@@ -22,6 +22,7 @@ from flows.stages.report import (
     list_changed_settings,
     list_written_steps,
 )
+from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from flows.studies import held_out
 from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
@@ -44,7 +45,7 @@ def build_study_report(
     inputs |= {stage.label: stage for stage in stages.latencies.values()}
     return Stage(
         "study",
-        9,
+        VERSIONS["study"],
         {
             "study": loaded.study.model_dump(mode="json", exclude_defaults=True),
             "left_out": dict(loaded.left_out),

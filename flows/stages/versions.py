@@ -1,0 +1,25 @@
+"""The version of every stage, a part of its fingerprint.
+
+Whoever changes a job so that it makes something else raises its stage's version: the code itself is
+not part of the fingerprint, since most changes of it change no byte of what it makes.
+"""
+
+VERSIONS = {
+    "dump": 1,
+    "external": 1,
+    "origin": 1,
+    "corpus": 8,
+    "vocabulary": 1,
+    "vocabulary-fit": 1,
+    "shards": 4,
+    "dev-shards": 1,
+    "pretraining": 7,
+    "search": 7,
+    "finetuning": 7,
+    "evaluation": 2,
+    "latency": 3,
+    "report": 6,
+    "study": 9,
+    "scorer": 4,
+    "scores": 3,
+}

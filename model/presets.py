@@ -10,7 +10,7 @@ Sources, by their short names below:
   ours     measured in this project on two CPU cores
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -187,3 +187,10 @@ def apply_settings(preset: Preset, settings: Mapping[str, str]) -> Preset:
     return replace(
         preset, architecture=architecture, pretraining=pretraining, adaptation=adaptation
     )
+
+
+def check_start_is_not_needed(names: Iterable[str]) -> None:
+    """Raise UserError for the first of these settings that only loaded weights give an effect."""
+    for name in names:
+        if name in AdaptationConfig.model_fields:
+            raise UserError(f"{name}: has no effect on a training that starts from random weights")

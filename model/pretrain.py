@@ -21,7 +21,7 @@ from model.encoders.config import CHOSEN_HERE
 from model.encoders.origin import ABOUT, GENERATOR, write_origin
 from model.encoders.places import is_named
 from model.options import PretrainOptions
-from model.presets import PRESETS, Preset, apply_settings
+from model.presets import PRESETS, Preset, apply_settings, check_start_is_not_needed
 from model.pretraining import checkpoint, loop, outputs
 from model.pretraining.adaptation.recipe import choose_settings, describe_settings
 from model.pretraining.assembly import build_training, check_batch
@@ -47,6 +47,8 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
         check_agreement(settings, shape, arguments.start_from)
         if arguments.steps is not None:
             settings["steps"] = str(arguments.steps)
+        if not origin:
+            check_start_is_not_needed(settings)
         preset = apply_settings(PRESETS[arguments.preset], recipe | shape | settings)
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None

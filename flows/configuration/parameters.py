@@ -37,6 +37,7 @@ from model.options import (
 from model.presets import (
     PRESETS,
     apply_settings,
+    check_start_is_not_needed,
 )
 
 STORE: Any = Field(
@@ -213,15 +214,18 @@ def check_trainer_settings(
     preset: PresetName,
     chosen: "Pretraining | Increment",
     section: str,
+    has_start: bool,
 ) -> None:
-    """Raise ValueError for settings of the trainer that are wrong, or that the form has a field of
-    its own for.
+    """Raise ValueError for settings of the trainer that are wrong, that the form has a field of
+    its own for, or that need loaded weights where there are none.
     """
     for name in chosen.settings:
         if name in type(chosen).model_fields:
             raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
     try:
         apply_settings(PRESETS[preset], chosen.settings)
+        if not has_start:
+            check_start_is_not_needed(chosen.settings)
     except ValueError as wrong:
         raise ValueError(f"{section}.settings: {wrong}") from None
 
@@ -257,7 +261,8 @@ class RunTemplate(Settings):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        check_trainer_settings(self.preset, self.pretraining, "pretraining")
+        has_start = bool(self.pretraining.start_from)
+        check_trainer_settings(self.preset, self.pretraining, "pretraining", has_start)
         check_shared_batch(self.preset, self.pretraining)
         for mistake in find_contradictions(self):
             raise ValueError(mistake)
@@ -294,7 +299,8 @@ class AdditionTemplate(Settings):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        check_trainer_settings("tiny", self.increment, "increment")  # the base may say otherwise
+        # the base may say otherwise
+        check_trainer_settings("tiny", self.increment, "increment", has_start=True)
         check_promotion(self.finetuning.arms, self.finetuning, self.promotion)
         return self
 
@@ -324,7 +330,7 @@ class AdditionParameters(Parameters):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        check_trainer_settings(self.preset, self.pretraining, "increment")
+        check_trainer_settings(self.preset, self.pretraining, "increment", self.from_published)
         return self
 
     @property

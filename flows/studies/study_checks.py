@@ -32,6 +32,7 @@ from model.finetuning.tasks import TASKS, find_task, table
 from model.presets import (
     PRESETS,
     apply_settings,
+    check_start_is_not_needed,
 )
 
 NO_MODEL = "is no model folder"
@@ -208,6 +209,8 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         apply_settings(PRESETS[own.preset], texts)
+        if not own.start_from:
+            check_start_is_not_needed(texts)
     except ValueError as mistake:
         yield f"pretraining.set: {mistake}"
     if "seed" in own.set:

@@ -221,7 +221,7 @@ def test_a_dry_run_lists_stages_and_cells(place, capsys):
         ),
         (
             ["losses", "--dump", "sample:9", "--set", "temperature=3"],
-            "losses: cross-entropy on polarity: temperature has no effect where teacher is none",
+            "losses: cross-entropy on polarity: temperature has no effect without a teacher",
         ),
         (
             ["losses", "--set", "encoder=/none", "--set", "corpus=/none", "--set", "seeds=x"],
@@ -241,6 +241,7 @@ def test_arms_that_need_other_text_are_named_where_there_is_none(tmp_path, capsy
     assert "left out  arm general-text ELECTRA: it pre-trains on general text" in told
 
 
+@pytest.mark.slow
 def test_without_a_dump_a_study_takes_what_is_there(tmp_path):
     write_corpus(tmp_path / "corpus")
     write_electra(tmp_path / "electra" / "discriminator")

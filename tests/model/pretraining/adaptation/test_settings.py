@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from beam_jobs.core.errors import UserError
+from model.pretrain import run
 from model.pretraining.adaptation.config import AdaptationConfig
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import (
@@ -80,3 +81,10 @@ def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):
 
 
 PROBE = "probe_accuracy"
+
+
+def test_refused_where_training_begins_with_nothing(made, tmp_path):
+    words = ["--shards", str(made / "shards"), "--output", str(tmp_path), "--preset", "tiny"]
+    with pytest.raises(UserError, match="--set head_steps: has no effect on a training that"):
+        run([*words, "--set", "head_steps=0.1"])
+    assert not list(tmp_path.iterdir())

@@ -12,8 +12,8 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.configuration.parameters import Addition, AdditionParameters
-from flows.configuration.sections import take_fields
+from flows.configuration.form import Addition, AdditionParameters
+from flows.configuration.form_tools import take_fields
 from flows.dumps import increments, labels
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries

@@ -11,8 +11,8 @@ from typing import Any
 
 from prefect import flow
 
-from flows.configuration.parameters import Parameters
-from flows.configuration.sections import take_fields
+from flows.configuration.form import Parameters
+from flows.configuration.form_tools import take_fields
 from flows.dumps import labels
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker

@@ -11,7 +11,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.sections import take_fields
+from flows.configuration.form_tools import take_fields
 from flows.runner.pools.order import Order, read_order
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.stage_runner import StageRunner

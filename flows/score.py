@@ -5,9 +5,8 @@ from typing import Any
 
 from prefect import flow
 
-from flows.configuration.parameters import Parameters
-from flows.configuration.scoring import Scoring, ScoringModel
-from flows.configuration.sections import take_fields
+from flows.configuration.form import Parameters, Scoring, ScoringModel
+from flows.configuration.form_tools import take_fields
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.stage_runner import StageMaker

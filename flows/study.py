@@ -11,8 +11,8 @@ from prefect import flow
 from prefect.runtime import flow_run
 from pydantic import Field
 
-from flows.configuration.parameters import Parameters, PresetName, Pretraining
-from flows.configuration.sections import take_fields
+from flows.configuration.form import Parameters, PresetName, Pretraining
+from flows.configuration.form_tools import take_fields
 from flows.configuration.study_file import StudyChoice
 from flows.dumps import labels
 from flows.runner.cores import give_threads

@@ -30,9 +30,8 @@ from beam_jobs.core.settings import Settings
 from beam_jobs.core.storage import is_remote
 from flows import add_dump
 from flows.configuration.addresses import Address
-from flows.configuration.parameters import STORE, Addition, AdditionTemplate, RunTemplate
-from flows.configuration.sections import take_fields
-from flows.configuration.settings import list_changes
+from flows.configuration.form import STORE, Addition, AdditionTemplate, RunTemplate
+from flows.configuration.form_tools import list_changes, take_fields
 from flows.dumps.arrivals import Arrival, Look, find_arrivals
 from flows.runner.failures import FAILURE_HOOKS
 from flows.runner.run_log import find_run_logger

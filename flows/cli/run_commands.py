@@ -110,8 +110,8 @@ def run_from_arguments(arguments: argparse.Namespace) -> None:
 
 def build_form(arguments: argparse.Namespace) -> Any:
     """Return the form of a whole run, or of one that adds a dump to a base."""
-    from flows.configuration.parameters import Addition, Parameters
-    from flows.configuration.settings import fill_form
+    from flows.configuration.form import Addition, Parameters
+    from flows.configuration.form_tools import fill_form
 
     given = {"store": build_store(arguments).address, **demand_dump(arguments)}
     if not arguments.add_to:
@@ -134,7 +134,7 @@ def print_plan(form: Any) -> None:
     """Print the files of the dump, the resolved settings as JSON, then a line per stage."""
     os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     from flows import add_dump, domain_adaptation
-    from flows.configuration.parameters import Addition
+    from flows.configuration.form import Addition
     from flows.runner.stage_runner import Plan
     from flows.stages.dump import build_dump_stage
     from flows.store.store import Store
@@ -176,7 +176,7 @@ def execute_graph(form: Any) -> None:
 
     def run() -> dict[str, Any]:
         from flows.add_dump import add_dump
-        from flows.configuration.parameters import Addition
+        from flows.configuration.form import Addition
         from flows.domain_adaptation import domain_adaptation
 
         flow: Any = add_dump if isinstance(form, Addition) else domain_adaptation
@@ -207,8 +207,8 @@ def print_end(made: dict[str, Any], store: "Store", seconds: float) -> None:
 
 def build_scoring_form(arguments: argparse.Namespace) -> Any:
     """Return what a scoring is asked to do."""
-    from flows.configuration.scoring import Scoring
-    from flows.configuration.settings import fill_form
+    from flows.configuration.form import Scoring
+    from flows.configuration.form_tools import fill_form
 
     given = {"store": build_store(arguments).address, **demand_dump(arguments)}
     return fill_form(Scoring, arguments.settings, model={"alias": arguments.alias}, **given)
@@ -216,7 +216,7 @@ def build_scoring_form(arguments: argparse.Namespace) -> Any:
 
 def score_dump(arguments: argparse.Namespace) -> None:
     """Label the reviews of a dump, and copy the scores where they are wanted; or print the plan."""
-    from flows.configuration.parameters import Parameters
+    from flows.configuration.form import Parameters
     from flows.stages.dump import build_dump_stage
     from flows.store.store import Store
 

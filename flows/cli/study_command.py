@@ -85,9 +85,8 @@ def check_files(parameters: Any, loaded: Any) -> None:
 
 def read_choice(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """Return the graph's parameters, and which study with which variables and settings."""
-    from flows.configuration.sections import MOST_AT_ONCE
-    from flows.configuration.settings import fill_parameters
-    from flows.configuration.study_file import StudyChoice
+    from flows.configuration.form import fill_parameters
+    from flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
     from model.config import FinetuningSettings
 
     if not 1 <= arguments.at_once <= MOST_AT_ONCE:

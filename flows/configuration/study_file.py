@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings, format_value
 from flows.configuration.addresses import Address
-from flows.configuration.sections import MOST_AT_ONCE
 from model.finetuning.request import is_part_of_teacher
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
+MOST_AT_ONCE = 64
+"""Jobs that a user may have side by side."""
 
 
 class Part(BaseModel):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.parameters import (
+from flows.configuration.form import (
     Addition,
     AdditionParameters,
     Corpus,
@@ -18,7 +18,7 @@ from flows.configuration.parameters import (
     Shards,
     Vocabulary,
 )
-from flows.configuration.settings import validate_form
+from flows.configuration.form_tools import validate_form
 from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.stages import continued_pretraining, corpus, dump, shards, vocabulary

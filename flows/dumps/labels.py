@@ -9,7 +9,7 @@ from functools import partial
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
-from flows.configuration.dump import Dump
+from flows.configuration.form import Dump
 from flows.dumps.preview import Preview, list_files, read_preview
 from flows.runner.stage_runner import Plan, StageMaker
 from flows.stages.dump import build_dump_stage

@@ -12,7 +12,7 @@ from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.compression import open_uncompressed
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
-from flows.configuration.dump import Dump
+from flows.configuration.form import Dump
 from flows.store.store import Stage
 
 PREVIEW_BYTES = 1 << 20

@@ -22,8 +22,7 @@ from prefect.input import RunInput
 from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
-from flows.configuration.comparison import Promotion
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Parameters, Promotion
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.runner.run_log import find_run_logger
 from flows.stages.arms import ADAPTED, AS_PUBLISHED

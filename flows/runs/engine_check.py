@@ -3,8 +3,7 @@
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.hosts import check_host
 from beam_jobs.core.storage import is_remote
-from flows.configuration.engine import Engine
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Engine, Parameters
 
 
 def check_engine(parameters: Parameters) -> None:

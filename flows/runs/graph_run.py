@@ -10,7 +10,7 @@ from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Parameters
 from flows.runner.pools.maker import PoolStageMaker
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.run_log import find_run_logger

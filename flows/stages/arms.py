@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.comparison import Arm
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Arm, Parameters
 from flows.stages.external import build_external_stage
 from flows.stages.finetuning import (
     Cell,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
-from flows.configuration.parameters import Increment, Parameters
+from flows.configuration.form import Increment, Parameters
 from flows.stages.pretraining import (
     PretrainingRequest,
     build_stage,

@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flows.configuration.engine import Engine
-from flows.configuration.parameters import Corpus, Parameters
+from flows.configuration.form import Corpus, Engine, Parameters
 from flows.stages import dump
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store

@@ -12,7 +12,7 @@ from typing import Any
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.hosts import check_host
-from flows.configuration.dump import Dump
+from flows.configuration.form import Dump
 from flows.runner.stage_runner import StageMaker
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store

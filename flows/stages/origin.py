@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.origin_place import name_origin
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Parameters, name_origin
 from flows.runner.stage_runner import StageMaker
 from flows.servers.mlflow_server import resolve_mlflow_uri
 from flows.stages.external import build_external_stage

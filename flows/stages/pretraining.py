@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Parameters
 from flows.runner.processes import run_job
 from flows.runner.references import Referred
 from flows.runner.run_log import find_run_logger

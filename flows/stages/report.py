@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.configuration.parameters import Addition, Parameters
-from flows.configuration.settings import list_changes
+from flows.configuration.form import Addition, Parameters
+from flows.configuration.form_tools import list_changes
 from flows.stages.external import locate_encoder
 from flows.stages.finetuning import Cell
 from flows.stages.origin_folder import get_name, read_origin

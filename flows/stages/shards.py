@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from flows.configuration.engine import Engine
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Engine, Parameters
 from flows.runner.stage_runner import StageMaker
 from flows.stages.dump import KnownFile, know_files, list_files, locate_files
 from flows.stages.origin_folder import open_vocabulary

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from flows.configuration.parameters import Increment, Parameters
+from flows.configuration.form import Increment, Parameters
 from flows.stages.origin_folder import open_vocabulary
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store

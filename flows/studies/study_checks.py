@@ -10,7 +10,7 @@ from typing import Any
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import format_value
-from flows.configuration.origin_place import SHAPE
+from flows.configuration.form import SHAPE
 from flows.configuration.study_file import (
     Arm,
     Pretraining,

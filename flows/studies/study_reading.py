@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.nesting import list_strings
 from beam_jobs.core.settings import parse_field
-from flows.configuration.parameters import Parameters
-from flows.configuration.settings import list_changes
+from flows.configuration.form import Parameters
+from flows.configuration.form_tools import list_changes
 from flows.configuration.study_file import (
     Arm,
     Study,

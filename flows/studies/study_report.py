@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Parameters
 from flows.configuration.study_file import (
     Arm,
     Study,

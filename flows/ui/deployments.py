@@ -183,7 +183,7 @@ def build_deployments(store: Path) -> list[Any]:
 
 def offer_known_aliases(store: Path) -> None:
     """Let the form of `score` offer the aliases of the registry too, if it answers."""
-    from flows.configuration.scoring import ALIASES
+    from flows.configuration.form import ALIASES
     from flows.servers.mlflow_server import resolve_mlflow_uri
     from model.tracking.registry import Registry, RegistryAway
 

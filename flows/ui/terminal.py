@@ -12,7 +12,7 @@ from beam_jobs.core.progress import Bars, format_report
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from flows.configuration.parameters import Addition, Parameters
+    from flows.configuration.form import Addition, Parameters
     from flows.store.store import Manifest, Stage
 
 LINE_SECONDS = 10.0

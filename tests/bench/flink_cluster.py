@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from flows.configuration.engine import Engine
+from flows.configuration.form import Engine
 from tests.bench.dumps import write_dump
 from tests.flink.cluster import WORKERS, Cluster, start_cluster
 from tests.patience import eventually

@@ -21,7 +21,7 @@ import psutil
 import pytest
 import yaml
 
-from flows.configuration.engine import Engine
+from flows.configuration.form import Engine
 from tests.beam_jobs.engine.job_servers import ROOT
 from tests.flink.hosts import Host, Network, can_make_hosts
 from tests.patience import eventually

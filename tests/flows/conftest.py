@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.runner.stage_runner import Plan
 from flows.servers import prefect_server
 from flows.store.store import Store

@@ -6,7 +6,7 @@ import importlib
 import json
 from pathlib import Path
 
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.processes import FinishedJob
 from flows.runner.stage_runner import Plan

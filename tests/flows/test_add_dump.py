@@ -8,9 +8,8 @@ import pytest
 from beam_jobs.core.errors import UserError
 from flows import add_dump, domain_adaptation
 from flows.cli.main import attempt, build_parser
-from flows.configuration.dump import Dump
-from flows.configuration.parameters import Addition, Parameters
-from flows.configuration.settings import fill_form
+from flows.configuration.form import Addition, Dump, Parameters
+from flows.configuration.form_tools import fill_form
 from flows.runner.stage_runner import Plan
 from flows.stages.arms import list_arms
 from flows.store.store import ExistingStage, Store

@@ -8,7 +8,7 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from flows.cli.main import attempt, build_parser
-from flows.configuration.origin_place import name_origin
+from flows.configuration.form import name_origin
 from flows.stages.origin import build_origin_stage
 from flows.store.store import Store
 from flows.ui.deployments import DEPLOYMENTS

@@ -9,8 +9,8 @@ import pytest
 from flows.cli.main import build_parser
 from flows.cli.run_commands import build_form
 from flows.cli.study_command import read_choice
-from flows.configuration.parameters import Addition, Parameters
-from flows.configuration.settings import fill_form
+from flows.configuration.form import Addition, Parameters
+from flows.configuration.form_tools import fill_form
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from flows.configuration.scoring import ScoringModel
+from flows.configuration.form import ScoringModel
 from flows.score import build_scorer_stage
 from flows.store.store import Store
 

@@ -7,7 +7,7 @@ import pytest
 from beam_jobs.config import CorpusOptions
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import read_known_options
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.stages import shards

@@ -14,8 +14,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 
 from beam_jobs.core.errors import UserError
 from flows import add_dump, partial_flows, score, study
-from flows.configuration.dump import Dump
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import Dump, fill_parameters
 from flows.configuration.study_file import Study, StudyChoice
 from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import JobFailed

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 
 from beam_jobs.core.errors import UserError
 from flows import add_dump
-from flows.configuration.comparison import Finetuning, Promotion
-from flows.configuration.dump import Reading
-from flows.configuration.parameters import (
+from flows.configuration.form import (
     Addition,
     AdditionTemplate,
+    Finetuning,
     Increment,
     Pretraining,
+    Promotion,
+    Reading,
     RunTemplate,
 )
 from flows.runner.stage_runner import Plan

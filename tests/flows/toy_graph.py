@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flows.configuration.parameters import Parameters
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import Parameters, fill_parameters
 from flows.runner.stage_runner import StageMaker
 from flows.servers import mlflow_server
 from flows.servers.health import is_healthy

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
-from flows.configuration.parameters import STORE
+from flows.configuration.form import STORE
 from flows.runner.pools.functions import FUNCTIONS, read_call, write_call
 from flows.store.store import ExistingStage, Stage, Store, list_nothing, read_code_version
 

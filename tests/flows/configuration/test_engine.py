@@ -3,8 +3,8 @@
 import pytest
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.parameters import Addition
-from flows.configuration.settings import fill_form, fill_parameters
+from flows.configuration.form import Addition, fill_parameters
+from flows.configuration.form_tools import fill_form
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.store.store import Store

@@ -10,9 +10,15 @@ from beam_jobs.config import SHORTEST_SEQUENCE
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading.formats import FORMATS
 from flows.configuration import study_file
-from flows.configuration.dump import Format
-from flows.configuration.parameters import Addition, Parameters, PresetName, Settings
-from flows.configuration.settings import fill_form, fill_parameters
+from flows.configuration.form import (
+    Addition,
+    Format,
+    Parameters,
+    PresetName,
+    Settings,
+    fill_parameters,
+)
+from flows.configuration.form_tools import fill_form
 from flows.configuration.study_file import StudyChoice
 from flows.watch import Watch
 from model.options import SMALLEST_VOCABULARY

@@ -11,7 +11,7 @@ import pytest
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.dumps.arrivals import find_arrivals, is_named_like_a_dump
 from flows.stages import dump as dump_stage
 from flows.store.store import Store

@@ -12,9 +12,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.dump import Dump
-from flows.configuration.parameters import Addition
-from flows.configuration.settings import fill_form, fill_parameters
+from flows.configuration.form import Addition, Dump, fill_parameters
+from flows.configuration.form_tools import fill_form
 from flows.dumps import increments
 from flows.partial_flows import encoder_graph
 from flows.runner import stage_runner

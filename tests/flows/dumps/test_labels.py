@@ -6,7 +6,7 @@ import pytest
 
 from beam_jobs import corpus_job
 from beam_jobs.core.errors import UserError
-from flows.configuration.dump import Dump
+from flows.configuration.form import Dump
 from flows.dumps import labels
 from flows.dumps.preview import list_files, read_preview
 from flows.runner.stage_runner import Plan

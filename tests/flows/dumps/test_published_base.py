@@ -6,8 +6,8 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from flows import add_dump
-from flows.configuration.parameters import Addition
-from flows.configuration.settings import fill_form
+from flows.configuration.form import Addition
+from flows.configuration.form_tools import fill_form
 from flows.runner.pools.order import read_order, write_order
 from flows.runner.stage_runner import Plan
 from tests.flows.made import RESULTS, publish

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.domain_adaptation import graph
 from flows.run_stage import check_sources
 from flows.runner.cores import ONE_THREAD

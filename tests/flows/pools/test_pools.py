@@ -9,7 +9,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed, Failed, Pending
 
 from beam_jobs.core.errors import TransientError, UserError
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.runner.pools import child_run
 from flows.runner.pools.child_run import (
     PoolRunFailed,

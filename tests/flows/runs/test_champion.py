@@ -4,7 +4,7 @@ back.
 
 import pytest
 
-from flows.configuration.comparison import Promotion
+from flows.configuration.form import Promotion
 from flows.runs.champion import (
     PrefectUnavailable,
     approve_version,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from flows.cli.main import build_parser
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.runner.stage_runner import Plan
 from flows.runs.small_budget import find_small_budget
 from flows.stages.pretraining import build_pretraining_stage

@@ -11,7 +11,7 @@ import pytest
 
 from beam_jobs.core.errors import TransientError, UserError
 from flows.cli import main
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.store.store import Stage, Store

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Parameters
 from flows.configuration.study_file import Study, StudyChoice
 from flows.store.store import Store
 from flows.studies.study_reading import (

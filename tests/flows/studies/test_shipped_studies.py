@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.configuration.parameters import Parameters
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import Parameters, fill_parameters
 from flows.configuration.study_file import StudyChoice, expand_grid, list_pairs
 from flows.runner import stage_runner
 from flows.runner.pools.maker import choose_pool

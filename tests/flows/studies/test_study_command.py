@@ -17,7 +17,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from flows.cli import study_command
 from flows.cli.main import attempt, build_parser
-from flows.configuration.parameters import Parameters
+from flows.configuration.form import Parameters
 from flows.configuration.study_file import StudyChoice
 from flows.runner.stage_runner import Plan
 from flows.store.store import Store

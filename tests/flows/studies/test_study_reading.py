@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.parameters import Parameters
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import Parameters, fill_parameters
 from flows.configuration.study_file import Study, StudyChoice, expand_grid
 from flows.stages.report import list_written_steps
 from flows.studies import study_reading

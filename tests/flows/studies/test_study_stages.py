@@ -7,9 +7,7 @@ import json
 import pytest
 
 from beam_jobs.core.errors import UserError
-from flows.configuration.comparison import Finetuning
-from flows.configuration.parameters import Parameters, Pretraining
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import Finetuning, Parameters, Pretraining, fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan

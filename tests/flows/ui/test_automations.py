@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import fill_parameters
 from flows.servers import health, settings
 from flows.servers.settings import PART_FLOW, TAG
 from flows.ui import automations, terminal

@@ -12,7 +12,7 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.schedules import CronSchedule
 
 from beam_jobs.core.errors import UserError
-from flows.configuration import scoring
+from flows.configuration import form
 from flows.servers.mlflow_server import resolve_mlflow_database
 from flows.servers.settings import CLIENT, read_run_limit
 from flows.ui import deployments
@@ -54,7 +54,7 @@ def test_the_form_of_score_offers_the_aliases_of_the_registry(tmp_path, monkeypa
     def offered():
         return parameter_schema(score).definitions["ScoringModel"]["properties"]["alias"]["enum"]
 
-    monkeypatch.setattr(scoring, "ALIASES", ["champion", "challenger"])
+    monkeypatch.setattr(form, "ALIASES", ["champion", "challenger"])
     deployments.offer_known_aliases(tmp_path)
     assert offered() == ["champion", "challenger"], "no MLflow yet"
     (tmp_path / "mlflow").mkdir()

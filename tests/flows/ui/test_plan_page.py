@@ -2,8 +2,7 @@
 
 import pytest
 
-from flows.configuration.parameters import Parameters
-from flows.configuration.settings import fill_parameters
+from flows.configuration.form import Parameters, fill_parameters
 from flows.runner.stage_runner import Plan, StageRunner
 from flows.runs import graph_run
 from flows.runs.champion import Champion

@@ -1,27 +1,76 @@
-"""`--set section.field=value`: a form filled in from the command line, mistakes in one line."""
+"""What every form needs: its fields made from settings of jobs, its form in Prefect, and
+`--set section.field=value`, with mistakes told in one line.
+"""
 
+import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import (
     Settings,
     describe_unknown,
     format_mistakes,
+    list_bounds,
     parse_assignments,
     parse_text,
 )
-from flows.configuration.parameters import Increment, Parameters, Pretraining
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def make_form_field(kind: type[Settings], name: str, **changes: Any) -> Any:
+    """Return the form's field for a setting of a job: its description, bounds and default."""
+    field = kind.model_fields[name]
+    about = field.description or ""
+    words = {"default": field.default, "description": f"{about[:1].upper()}{about[1:]}"}
+    return Field(**{**words, **list_bounds(field), **changes})
+
+
+def make_preset_field(kind: type[Settings], name: str, **changes: Any) -> Any:
+    """Return the form's field for a setting that 0 leaves to the preset: a form has no None."""
+    field = kind.model_fields[name]
+    about = field.description or ""
+    words = f"{about[:1].upper()}{about[1:]}; 0: as the preset says"
+    made = make_form_field(kind, name, **{"default": 0, "ge": 0, "description": words, **changes})
+    made.metadata.append(AfterValidator(partial(_check_least, list_bounds(field).get("ge", 0))))
+    return made
+
+
+def take_fields(form: type[BaseModel], *names: str) -> Callable[[F], F]:
+    """Give a flow the fields of a form (all, or those named, in this order) as its parameters.
+
+    Prefect makes the form in its UI of the signature of a flow; here the model is that signature.
+    """
+    fields = form.model_fields
+
+    def sign(function: F) -> F:
+        parameters = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=fields[name],
+                annotation=fields[name].annotation,
+            )
+            for name in names or fields
+        ]
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return function
+
+    return sign
+
+
+def _check_least(least: float, number: int) -> int:
+    if 0 < number < least:
+        raise ValueError(f"write {least} or more, or 0 for what the preset says")
+    return number
+
 
 Form = TypeVar("Form", bound=Settings)
-
-
-def fill_parameters(settings: Sequence[str] = (), **given: Any) -> Parameters:
-    """Return the parameters of a whole run; see `fill_form`."""
-    return fill_form(Parameters, settings, **given)
 
 
 def fill_form(form: type[Form], settings: Sequence[str] = (), **given: Any) -> Form:
@@ -74,7 +123,7 @@ def _fill_field(
         raise UserError(f"{path}: {describe_unknown(section, sections, 'section')}")
     model = sections[section]
     if name not in model.model_fields:
-        if model not in (Pretraining, Increment):
+        if "settings" not in model.model_fields:
             raise UserError(f"{path}: {describe_unknown(name, model.model_fields)}")
         group.setdefault("settings", {})[name] = text
         return

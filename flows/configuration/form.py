@@ -1,0 +1,767 @@
+"""Everything a user sets: the form in the Prefect UI, which `--set section.field=value` fills too,
+and its validation.
+
+Every field has a description, bounds and a default that works; 0 or an empty list mean "as the
+preset says", because forms have no way to say nothing. Sections and fields appear in the order
+written here.
+"""
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from beam_jobs.config import CorpusOptions, ShardsOptions
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings
+from beam_jobs.reading import fields
+from beam_jobs.reading.formats import FORMATS
+from flows.configuration.addresses import Address
+from flows.configuration.form_tools import fill_form, make_form_field, make_preset_field
+from flows.configuration.study_file import MOST_AT_ONCE, Seed
+from model.config import Precision, PresetName, PretrainingConfig
+from model.encoders.places import FORMS, find_kind, parse_place
+from model.finetuning.tasks import corpus
+from model.options import (
+    Device,
+    FinetuneOptions,
+    PretrainingDevice,
+    PretrainOptions,
+    ScorerOptions,
+    VocabularyFitOptions,
+    VocabularyOptions,
+)
+from model.presets import (
+    PRESETS,
+    apply_settings,
+    check_start_is_not_needed,
+)
+
+if TYPE_CHECKING:
+    Format = str
+else:
+    Format = Literal["", *FORMATS]
+
+
+class Files(Settings):
+    """Where the reviews lie."""
+
+    paths: list[Address] = Field(
+        default=["sample:20000"],
+        min_length=1,
+        description="Files or globs of reviews: JSON (2014, 2018, 2023 releases), CSV, TSV, "
+        "fastText, SNAP, Parquet; "
+        "also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a synthetic dump "
+        "of 20,000 reviews",
+    )
+
+    @field_validator("paths")
+    @classmethod
+    def _check_paths(cls, paths: list[str]) -> list[str]:
+        for path in paths:
+            if not path.strip():
+                raise ValueError("an empty path; name a file, a glob or sample:NUMBER")
+            number = path.removeprefix("sample:")
+            if path.startswith("sample:") and not (number.isdecimal() and int(number)):
+                raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
+        return paths
+
+
+class Reading(Settings):
+    """How the files of a dump are read."""
+
+    columns: str = make_form_field(CorpusOptions, "columns", default="")
+    records: str = make_form_field(CorpusOptions, "records", default="")
+    format: Format = Field(default="", description="Empty: found out from the content")
+    encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
+
+    @field_validator("columns")
+    @classmethod
+    def _check_columns(cls, columns: str) -> str:
+        try:
+            fields.parse_column_overrides(columns)
+        except UserError as mistake:
+            raise ValueError(str(mistake).removeprefix("--columns ")) from None
+        return columns
+
+    @field_validator("encoding")
+    @classmethod
+    def _check_encoding(cls, encoding: str) -> str:
+        try:
+            codecs.lookup(encoding or "utf-8")
+        except LookupError:
+            raise ValueError("not an encoding Python knows") from None
+        return encoding
+
+
+class Dump(Reading, Files):
+    """The reviews, as they were published."""
+
+
+HOST_AND_PORT = r"^([\w.-]+:\d{1,5})?$"
+WORKER_IDLE_MILLISECONDS = 10_000
+"""A Python worker waits so long for the job's next stage: to start one takes CPU seconds. Flink
+waits longer before it starts tasks again (deploy/flink/config.yaml): it would get a dead one.
+"""
+REQUIRED = {
+    "flink": ("job_endpoint", "flink_master"),
+    "dataflow": ("project", "region", "temp_location"),
+}
+
+
+class Engine(Settings):
+    """Where stages are made. They have the same bytes and fingerprints anywhere."""
+
+    placement: Literal["one process tree", "pools"] = Field(
+        default="one process tree",
+        description="one process tree: the run makes every stage itself; pools: a worker of the "
+        "pool cpu makes the data, one of training_pool trains, and the run waits for them",
+    )
+    training_pool: Literal["accelerator", "tpu"] = Field(
+        default="accelerator",
+        description="Of pools: the work pool whose workers train, fine-tune and evaluate",
+    )
+
+    kind: Literal["local", "flink", "dataflow"] = Field(
+        default="local",
+        description="Of the Beam jobs. local: processes of one machine; flink: a cluster behind "
+        "Beam's job server; dataflow: Google's service",
+    )
+    job_endpoint: str = Field(
+        default="",
+        pattern=HOST_AND_PORT,
+        description="Of flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
+    )
+    worker_address: str = Field(
+        default="localhost:50000",
+        pattern=HOST_AND_PORT,
+        description="Of flink: HOST:PORT of the pool of Python workers, as the engine sees it; the "
+        "default is a sidecar of each TaskManager",
+    )
+    flink_master: str = Field(
+        default="",
+        pattern=HOST_AND_PORT,
+        description="Of flink: HOST:PORT of the JobManager's REST address, which tells how the job "
+        "is and cancels it with its run",
+    )
+    project: str = Field(
+        default="",
+        description="Of dataflow: the Google Cloud project",
+    )
+    region: str = Field(
+        default="",
+        description="Of dataflow: for example europe-west4",
+    )
+    temp_location: str = Field(
+        default="",
+        pattern=r"^(gs://[\w.-]+(/.*)?)?$",
+        description="Of dataflow: folder in gs:// for what it keeps meanwhile",
+    )
+    workers: int = Field(
+        default=0,
+        ge=0,
+        le=4096,
+        description="Slots of Flink, or workers of Dataflow at most; 0: as the engine says. Of "
+        "local it is corpus.workers",
+    )
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        for name in REQUIRED.get(self.kind, ()):
+            if not getattr(self, name):
+                raise ValueError(f"engine.kind={self.kind} needs engine.{name}")
+        for kind, names in REQUIRED.items():
+            for name in names:
+                if kind != self.kind and getattr(self, name):
+                    raise ValueError(f"engine.{name} is for engine.kind={kind}, not {self.kind}")
+        if self.workers and self.kind == "local":
+            raise ValueError("engine.workers is not for engine.kind=local: give corpus.workers")
+        return self
+
+    @property
+    def is_far(self) -> bool:
+        """Return whether the Beam jobs run elsewhere than in processes of one machine."""
+        return self.kind != "local"
+
+    def list_options(self, local_workers: int = 0) -> list[str]:
+        """Return the options by which a Beam job runs on this engine."""
+        if not self.is_far:
+            return ["--direct_num_workers", str(local_workers)] if local_workers else []
+        if self.kind == "flink":
+            return [
+                *["--runner", "PortableRunner", "--job_endpoint", self.job_endpoint],
+                *["--environment_type", "EXTERNAL", "--environment_config", self.worker_address],
+                *["--environment_cache_millis", str(WORKER_IDLE_MILLISECONDS)],
+                *["--flink_master", self.flink_master],
+                *(["--parallelism", str(self.workers)] if self.workers else []),
+            ]
+        return [
+            *["--runner", "DataflowRunner", "--project", self.project, "--region", self.region],
+            *["--temp_location", self.temp_location],
+            *(["--max_num_workers", str(self.workers)] if self.workers else []),
+        ]
+
+
+ELECTRA = "electra"
+SHAPE = (
+    "layers",
+    "hidden",
+    "intermediate",
+    "heads",
+    "embedding",
+    "max_positions",
+    "type_vocabulary_size",
+)
+"""Fields of Architecture that the published encoder's own config.json says."""
+
+
+def _check_place(place: str) -> str:
+    if place and find_kind(place) is None:
+        raise ValueError(f"{place} is no place of a published encoder: write {FORMS}")
+    return place
+
+
+Place = Annotated[Address, AfterValidator(_check_place)]
+
+
+def name_origin(place: str) -> str:
+    """Return what reports call the encoder of a place: the last part of its name."""
+    kind = find_kind(place)
+    if kind in (None, "folder"):
+        return Path(place).expanduser().resolve().name
+    return parse_place(kind, place)["name"].rpartition("/")[2]
+
+
+def _find_idle_replay(form: Any) -> Iterator[str]:
+    """Yield what the form says of general text that no pre-training can do."""
+    chosen = form.pretraining
+    default = type(chosen).model_fields["replay_ratio"].default
+    if not chosen.general_text and chosen.replay_ratio != default:
+        yield (
+            f"pretraining.replay_ratio={chosen.replay_ratio}: a share of pretraining.general_text, "
+            "which is empty"
+        )
+
+
+def find_contradictions(form: Any) -> Iterator[str]:
+    """Yield what a run's form asks that makes no sense with, or without, a published start."""
+    place, words = form.pretraining.start_from, form.vocabulary
+    generator = form.pretraining.start_generator_from
+    yield from _find_idle_replay(form)
+    if not place:
+        if generator:
+            yield (
+                f"pretraining.start_generator_from={generator}: belongs to the discriminator in "
+                "pretraining.start_from, which is empty"
+            )
+        if words.source == "keep":
+            yield "vocabulary.source=keep: keeps that of pretraining.start_from, which is empty"
+        if "origin" in form.finetuning.arms:
+            yield (
+                "finetuning.arms: origin is the encoder of pretraining.start_from, which is empty"
+            )
+        return
+    objective = form.pretraining.settings.get("objective", ELECTRA)
+    if generator and objective != ELECTRA:
+        field = f"pretraining.start_generator_from={generator}"
+        yield f"{field}: objective={objective} has no generator"
+    for name in SHAPE:
+        if name in form.pretraining.settings:
+            yield (
+                f"pretraining.settings: {name}: the shape is that of {place} "
+                "(pretraining.start_from); leave it out"
+            )
+    if words.source == "new":
+        return
+    for name in ("size", "lower_case"):
+        if getattr(words, name) != type(words).model_fields[name].default:
+            yield (
+                f"vocabulary.{name}: the vocabulary is that of {place} (pretraining.start_from); "
+                "leave it out, or write vocabulary.source=new"
+            )
+
+
+Arm = Literal["pre-trained", "random", "champion", "base", "published", "origin"]
+OF_CORPUS = tuple(task.name for task in corpus.TASKS)
+
+
+def _check_task(name: str) -> str:
+    if name not in OF_CORPUS:
+        raise ValueError(f"{name}: a run has the tasks of a corpus, {', '.join(OF_CORPUS)}")
+    return name
+
+
+Task = Annotated[
+    str, AfterValidator(_check_task), Field(json_schema_extra={"enum": list(OF_CORPUS)})
+]
+"""A task that needs no data but the dump's; studies take every task."""
+HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
+
+
+class Finetuning(Settings):
+    """The study: arms × tasks × seeds, each with the same care."""
+
+    arms: list[Arm] = Field(
+        default=[],
+        description="Where the encoder comes from; champion: the one in the MLflow registry; base: "
+        "what a new dump was added to; published: the one named below; origin: the one that "
+        "pre-training starts from, as it is. Empty: pre-trained, and what it is to beat: origin "
+        "where there is one, else random",
+    )
+    published: Address = Field(
+        default="",
+        description="Of the arm `published`: a transformers folder, or a hub name in the cache",
+    )
+    tasks: list[Task] = Field(
+        default=["polarity", "stars"],
+        min_length=1,
+        description="polarity: 1–2 against 4–5 stars; stars: 1 to 5",
+    )
+    seeds: list[Seed] = Field(default=[0, 1, 2], min_length=1, description="One fine-tuning each")
+    learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
+        default=[], description="Each is tried and the best on dev kept; empty: as the preset says"
+    )
+    at_once: int = Field(
+        default=2,
+        ge=1,
+        le=MOST_AT_ONCE,
+        description="Fine-tunings that run side by side and share the cores",
+    )
+
+    @field_validator("arms", "tasks", "seeds", "learning_rates")
+    @classmethod
+    def _refuse_duplicates(cls, chosen: list[Any]) -> list[Any]:
+        """Refuse what is named twice: a seed counted twice would make intervals narrower than they
+        are.
+        """
+        for value in chosen:
+            if chosen.count(value) > 1:
+                raise ValueError(f"{value} is named twice")
+        return chosen
+
+    @field_validator("published")
+    @classmethod
+    def _check_published(cls, name: str) -> str:
+        folder = Path(name).expanduser()
+        if name.startswith(("/", ".", "~")) and not folder.is_dir():
+            raise ValueError(f"no folder {name}")
+        if name and folder.is_dir() and not (folder / "config.json").exists():
+            raise ValueError(f"{name} is no transformers folder, it has no config.json")
+        if name and not folder.is_dir() and not re.fullmatch(HUB_NAME, name):
+            raise ValueError(
+                f"{name} is no folder, and no name on the hub: those are like google/electra-small"
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        self.check_arms()
+        return self
+
+    def check_arms(self) -> None:
+        """Raise ValueError where an arm, or all of them, would have no encoder."""
+        if "published" in self.arms and not self.published:
+            raise ValueError(
+                "finetuning.published is empty: name the model of the arm `published`, or leave it "
+                "out"
+            )
+        if self.arms and {"champion", "base"}.issuperset(self.arms):
+            raise ValueError(
+                "finetuning.arms: champion and base may be nobody; name pre-trained, random or "
+                "published"
+            )
+
+
+class Comparison(Finetuning):
+    """The study: the new model against champion or base and a published one, on old test sets."""
+
+    arms: list[Arm] = Field(
+        default=["pre-trained", "champion", "published"],
+        min_length=1,
+        description="pre-trained: the new model; champion: the one in the registry, the base where "
+        "there is none; "
+        "published: the one named below, if one is",
+    )
+
+    def check_arms(self) -> None:
+        """Raise ValueError where `published` is the only arm and names nothing.
+
+        There always is a champion, the base if no other; a published model need not be.
+        """
+        if self.arms == ["published"] and not self.published:
+            raise ValueError("finetuning.published is empty: name the model of the arm `published`")
+
+
+class Promotion(Settings):
+    """Whether the model of this run may become the champion of the MLflow registry."""
+
+    mode: Literal["off", "automatic", "ask"] = Field(
+        default="off",
+        description="Registered, the model is kept for `score`. off: not registered; automatic: "
+        "champion by the rule below; ask: a person approves",
+    )
+    tasks: list[Task] = Field(
+        default=["polarity"],
+        min_length=1,
+        description="It must be better than the champion on each of these",
+    )
+    margin: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="Points of accuracy; more than 0: not worse by more than that is enough",
+    )
+
+
+def check_promotion(arms: list[Arm], study: Finetuning, promotion: Promotion) -> None:
+    """Raise ValueError where the study could not say what the promotion asks: it would be known
+    only at the end.
+    """
+    if promotion.mode == "off":
+        return
+    if "pre-trained" not in arms:
+        raise ValueError(f"promotion.mode={promotion.mode} needs pre-trained among finetuning.arms")
+    if missing := [task for task in promotion.tasks if task not in study.tasks]:
+        raise ValueError(f"promotion.tasks: {', '.join(missing)} is not among finetuning.tasks")
+
+
+STORE: Any = Field(
+    default="store",
+    description="Folder of all results, also s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; a stage it "
+    "holds is not made again.",
+)
+
+
+class Corpus(Settings):
+    """How reviews become sentences, and who may see them."""
+
+    split: str = Field(
+        default="pretrain=80,train=8,dev=4,test=8",
+        pattern=r"^pretrain=\d+,train=\d+,dev=\d+,test=\d+$",
+        description="Percent of the distinct texts in each split; equal texts share a side",
+    )
+    seed: Seed = Field(default=0, description="Decides which text falls into which split")
+    withhold: list[Address] = Field(
+        default=[],
+        description="Files of evaluation texts that must never reach pre-training, besides the "
+        "corpus's own test split",
+    )
+    languages: list[Annotated[str, Field(pattern=r"^[a-z]{2}$")]] = Field(
+        default=[], description="Keep only reviews in these, for example en; empty: all. Slow"
+    )
+    near_duplicates: float = make_form_field(CorpusOptions, "near_duplicates", default=0.0)
+    withhold_own: bool = make_form_field(CorpusOptions, "withhold_own")
+    workers: int = Field(
+        default=0, ge=0, le=1024, description="Processes of the Beam job; 0: one per core"
+    )
+
+    @field_validator("split")
+    @classmethod
+    def _check_shares(cls, split: str) -> str:
+        shares = [int(part.partition("=")[2]) for part in split.split(",")]
+        if sum(shares) != 100:
+            raise ValueError(f"the shares add up to {sum(shares)}, not to 100")
+        if not shares[0]:
+            raise ValueError(
+                "pretrain must be at least 1: the vocabulary and the encoder come from it"
+            )
+        return split
+
+
+class Vocabulary(Settings):
+    """WordPiece, trained on the pretrain split, or that of the encoder which is adapted."""
+
+    source: Literal["auto", "keep", "new"] = Field(
+        default="auto",
+        description="keep: that of pretraining.start_from; new: trained on the dump; auto: kept "
+        "where pre-training starts from a published encoder, else new",
+    )
+    size: int = make_preset_field(
+        VocabularyOptions,
+        "size",
+        le=200_000,
+        description="Entries; 0: as the preset says (tiny 4,000, amazon-base 50,000)",
+    )
+    lower_case: bool = make_form_field(VocabularyOptions, "lower_case")
+
+
+class Shards(Settings):
+    """Reviews packed into sequences of token ids."""
+
+    max_length: int = make_preset_field(ShardsOptions, "max_length", le=512)
+
+
+class Pretraining(Settings):
+    """ELECTRA: a generator proposes tokens, the discriminator tells which were replaced. Of a
+    published encoder what suits its weights.
+    """
+
+    start_from: Place = Field(
+        default="",
+        description="Published encoder whose weights, shape and vocabulary it starts with: a "
+        "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
+        "empty: random weights",
+    )
+    start_generator_from: Place = Field(
+        default="",
+        description="Published generator of the ELECTRA discriminator in start_from, a place "
+        "likewise; empty: the first layers of start_from, where a generator is trained",
+    )
+    general_text: list[Address] = Field(
+        default=[],
+        description="Files of text that is not reviews, of which a share is mixed in so that less "
+        "of what start_from knows is forgotten",
+    )
+    replay_ratio: float = Field(
+        default=0.25,
+        ge=0.01,
+        le=0.95,
+        description="Share of the sequences taken from general_text, if there is some",
+    )
+    steps: int = make_preset_field(PretrainingConfig, "steps", le=10_000_000)
+    device: PretrainingDevice = make_form_field(PretrainOptions, "device")
+    processes: int = make_form_field(
+        PretrainOptions,
+        "processes",
+        default=1,
+        description="Processes of the worker's machine that share each batch: one for each GPU, or "
+        "for some cores of the CPU",
+    )
+    seed: Seed = make_form_field(PretrainingConfig, "seed", le=None)
+    settings: dict[str, str] = Field(
+        default={},
+        description="Any other setting of pre-training or of the architecture, for example "
+        '{"learning_rate": "5e-4"}',
+    )
+
+    @property
+    def finetuning_device(self) -> Device:
+        """Return the device of what is fine-tuned: one core where pre-training takes several."""
+        return "xla" if self.device == "xla-spmd" else self.device
+
+
+class Increment(Settings):
+    """What a new dump is added to, and how training goes on."""
+
+    base: str = Field(
+        default="last",
+        min_length=1,
+        description="Fingerprint of a pre-training or of a report (`amazon-electra runs`), or how "
+        "it begins; champion: "
+        "the one in the MLflow registry; last: the newest model of the store that has not seen "
+        "this dump",
+    )
+    replay_ratio: float = Field(
+        default=0.5,
+        ge=0,
+        le=0.95,
+        description="Share of the sequences taken from the earlier dumps",
+    )
+    epochs: float = Field(
+        default=0.0,
+        ge=0,
+        le=1000,
+        description="How often the new dump is gone through; 0: as often as the first was",
+    )
+    steps: int = Field(
+        default=0, ge=0, le=10_000_000, description="Optimizer steps; 0: as many as the epochs need"
+    )
+    warmup: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of the steps in which the learning rate rises again from nothing",
+    )
+    device: Device = make_form_field(FinetuneOptions, "device")
+    seed: Seed = Field(
+        default=0, description="Of the order of the sequences and the masked positions"
+    )
+    settings: dict[str, str] = Field(
+        default={},
+        description='Where pre-training is to differ from the base, for example {"learning_rate": '
+        '"1e-4"}',
+    )
+
+    workers: int = Field(
+        default=0, ge=0, le=1024, description="Processes of the Beam jobs; 0: one per core"
+    )
+    unknown_rate: float = make_form_field(VocabularyFitOptions, "unknown_rate")
+    tokens_per_word: float = make_form_field(VocabularyFitOptions, "tokens_per_word")
+
+    @model_validator(mode="after")
+    def _check_length(self) -> Self:
+        if self.steps and self.epochs:
+            raise ValueError("give steps or epochs, not both")
+        return self
+
+
+def check_trainer_settings(
+    preset: PresetName,
+    chosen: "Pretraining | Increment",
+    section: str,
+    has_start: bool,
+) -> None:
+    """Raise ValueError for settings of the trainer that are wrong, that the form has a field of
+    its own for, or that need loaded weights where there are none.
+    """
+    for name in chosen.settings:
+        if name in type(chosen).model_fields:
+            raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
+    try:
+        apply_settings(PRESETS[preset], chosen.settings)
+        if not has_start:
+            check_start_is_not_needed(chosen.settings)
+    except ValueError as wrong:
+        raise ValueError(f"{section}.settings: {wrong}") from None
+
+
+def check_shared_batch(preset: PresetName, chosen: "Pretraining") -> None:
+    """Raise ValueError where the processes of a pre-training cannot share its batch."""
+    batch = apply_settings(PRESETS[preset], chosen.settings).pretraining.batch
+    if chosen.device.startswith("xla") and chosen.processes > 1:
+        raise ValueError("pretraining.processes: one process drives all cores of a TPU host")
+    if batch % chosen.processes:
+        raise ValueError(
+            f"pretraining.processes: {chosen.processes} do not divide the batch of {batch}"
+        )
+
+
+class RunTemplate(Settings):
+    """What a whole run is asked to do, whatever the dump."""
+
+    dump: Reading = Reading()
+    preset: PresetName = Field(
+        default="tiny",
+        description="Size of the model and length of its training; every number of it is in "
+        "model/presets.py. From random weights tiny is for the sample and for trying: on real "
+        "reviews, below 64 million tokens, give pretraining.start_from too.",
+    )
+    corpus: Corpus = Corpus()
+    vocabulary: Vocabulary = Vocabulary()
+    shards: Shards = Shards()
+    pretraining: Pretraining = Pretraining()
+    finetuning: Finetuning = Finetuning()
+    promotion: Promotion = Promotion()
+    engine: Engine = Engine()
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        has_start = bool(self.pretraining.start_from)
+        check_trainer_settings(self.preset, self.pretraining, "pretraining", has_start)
+        check_shared_batch(self.preset, self.pretraining)
+        for mistake in find_contradictions(self):
+            raise ValueError(mistake)
+        check_promotion(self.chosen_arms, self.finetuning, self.promotion)
+        return self
+
+    @property
+    def has_published_start(self) -> bool:
+        """Return whether pre-training goes on from what somebody published."""
+        return bool(self.pretraining.start_from)
+
+    @property
+    def chosen_arms(self) -> list[Arm]:
+        """Return the arms that the form names, or else the new encoder and the one to beat."""
+        default: list[Arm] = ["pre-trained", "origin" if self.pretraining.start_from else "random"]
+        return list(self.finetuning.arms) or default
+
+
+class Parameters(RunTemplate):
+    """All of it: what one run of the graph is asked to do."""
+
+    dump: Dump = Dump()
+    store: str = STORE
+
+
+class AdditionTemplate(Settings):
+    """What a run that adds a dump is asked to do, whatever the dump; all else is the base's."""
+
+    dump: Reading = Reading()
+    increment: Increment = Increment()
+    finetuning: Comparison = Comparison()
+    promotion: Promotion = Promotion()
+    engine: Engine = Engine()
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        # the base may say otherwise
+        check_trainer_settings("tiny", self.increment, "increment", has_start=True)
+        check_promotion(self.finetuning.arms, self.finetuning, self.promotion)
+        return self
+
+
+class Addition(AdditionTemplate):
+    """What a run that adds a new dump is asked to do; everything else it has from its base."""
+
+    dump: Dump = Dump()
+    store: str = STORE
+
+    def replace_base(self, base: str) -> "Addition":
+        """Return the same form with another base."""
+        increment = self.increment.model_copy(update={"base": base})
+        return self.model_copy(update={"increment": increment})
+
+
+class AdditionParameters(Parameters):
+    """What an addition comes to once its base is known: all that its form leaves out is the
+    base's.
+    """
+
+    increment: Increment = Increment()
+    finetuning: Comparison = Comparison()
+    from_published: bool = Field(
+        default=False, description="Whether the base began with a published encoder"
+    )
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        check_trainer_settings(self.preset, self.pretraining, "increment", self.from_published)
+        return self
+
+    @property
+    def has_published_start(self) -> bool:
+        return self.from_published
+
+    @property
+    def form(self) -> Addition:
+        """Return what was asked for."""
+        return Addition(**{name: getattr(self, name) for name in Addition.model_fields})
+
+
+ALIASES = ["champion", "challenger"]
+"""Aliases that the form offers; those of the registry come to them when the form is served."""
+
+
+def offer_aliases(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(ALIASES)
+
+
+class ScoringModel(Settings):
+    """Which model of the registry labels the reviews."""
+
+    alias: str = Field(
+        default="champion",
+        min_length=1,
+        description="champion, challenger, or another alias that the registry has when `up` starts",
+        json_schema_extra=offer_aliases,
+    )
+    precision: Precision = make_form_field(ScorerOptions, "precision")
+    workers: int = Field(
+        default=0, ge=0, le=1024, description="Processes of the Beam job; 0: as many as it takes"
+    )
+
+
+class Scoring(Settings):
+    """All of it."""
+
+    model: ScoringModel = ScoringModel()
+    dump: Dump = Dump()
+    store: str = STORE
+
+
+def fill_parameters(settings: Sequence[str] = (), **given: Any) -> Parameters:
+    """Return the parameters of a whole run; see `fill_form`."""
+    return fill_form(Parameters, settings, **given)

@@ -15,12 +15,10 @@ from prefect.runtime import flow_run
 from flows.configuration.form import Addition, AdditionParameters
 from flows.configuration.form_tools import take_fields
 from flows.dumps import increments, labels
-from flows.runner.failures import FAILURE_HOOKS
+from flows.runner.logs import FAILURE_HOOKS, find_run_logger
 from flows.runner.prefect_tasks import call_with_retries
-from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import Plan, StageMaker
-from flows.runs.graph_run import run_graph
-from flows.runs.run_names import name_run, read_flow_parameter
+from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
 from flows.servers import mlflow_server
 from flows.stages import arms, report
 from flows.stages import dump as dump_stage

@@ -6,10 +6,9 @@ from prefect import flow
 
 from flows.configuration.form import Parameters
 from flows.configuration.form_tools import take_fields
-from flows.runner.failures import FAILURE_HOOKS
+from flows.runner.logs import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
-from flows.runs.graph_run import run_graph
-from flows.runs.run_names import name_run_by_preset
+from flows.runs.graph_run import name_run_by_preset, run_graph
 from flows.stages import corpus as corpus_stage
 from flows.stages import pretraining as pretraining_stage
 from flows.stages import shards as shards_stage

@@ -19,7 +19,7 @@ from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
 from flows.servers.settings import PART_FLOW
-from flows.stages.external import check_place
+from flows.stages.origin import check_place
 from flows.stages.pretraining import check_device
 from flows.store.store import Stage, Store
 from flows.ui.artifacts import PrefectRun

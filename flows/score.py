@@ -7,11 +7,10 @@ from prefect import flow
 
 from flows.configuration.form import Parameters, Scoring, ScoringModel
 from flows.configuration.form_tools import take_fields
-from flows.runner.failures import FAILURE_HOOKS
+from flows.runner.logs import FAILURE_HOOKS
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.stage_runner import StageMaker
-from flows.runs.graph_run import run_graph
-from flows.runs.run_names import name_run, read_flow_parameter
+from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
 from flows.servers import mlflow_server
 from flows.stages import dump as dump_stage
 from flows.stages.versions import VERSIONS

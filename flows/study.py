@@ -15,18 +15,15 @@ from flows.configuration.form import Parameters, PresetName, Pretraining
 from flows.configuration.form_tools import take_fields
 from flows.configuration.study_file import StudyChoice
 from flows.dumps import labels
-from flows.runner.cores import give_threads
-from flows.runner.failures import FAILURE_HOOKS
-from flows.runner.stage_runner import StageMaker
-from flows.runs.graph_run import run_graph
-from flows.runs.run_names import name_run
+from flows.runner.logs import FAILURE_HOOKS
+from flows.runner.stage_runner import StageMaker, give_threads
+from flows.runs.graph_run import name_run, run_graph
 from flows.stages import corpus as corpus_stage
 from flows.stages import pretraining as pretraining_stage
 from flows.stages import shards as shards_stage
 from flows.stages import vocabulary as vocabulary_stage
 from flows.stages.dump import list_dump, list_files
-from flows.stages.external import list_place_files
-from flows.stages.origin import make_origin
+from flows.stages.origin import list_place_files, make_origin
 from flows.store.store import Stage
 from flows.studies.study_reading import (
     LoadedStudy,

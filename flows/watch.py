@@ -33,8 +33,7 @@ from flows.configuration.addresses import Address
 from flows.configuration.form import STORE, Addition, AdditionTemplate, RunTemplate
 from flows.configuration.form_tools import list_changes, take_fields
 from flows.dumps.arrivals import Arrival, Look, find_arrivals
-from flows.runner.failures import FAILURE_HOOKS
-from flows.runner.run_log import find_run_logger
+from flows.runner.logs import FAILURE_HOOKS, find_run_logger
 from flows.servers.access import restrict_store
 from flows.store.store import Store
 

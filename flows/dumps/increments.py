@@ -19,7 +19,7 @@ from flows.configuration.form import (
     Vocabulary,
 )
 from flows.configuration.form_tools import validate_form
-from flows.runner.run_log import find_run_logger
+from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import StageMaker
 from flows.stages import continued_pretraining, corpus, dump, shards, vocabulary
 from flows.store.store import ExistingStage, Manifest, Stage, Store

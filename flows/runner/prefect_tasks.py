@@ -11,10 +11,9 @@ from prefect.context import FlowRunContext
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from beam_jobs.core.errors import TransientError, UserError
-from flows.runner.cores import give_threads
+from flows.runner.logs import find_run_logger
 from flows.runner.processes import JobFailed, end_children_on_error
-from flows.runner.run_log import find_run_logger
-from flows.runner.stage_runner import StageRunner
+from flows.runner.stage_runner import StageRunner, give_threads
 from flows.store.store import ACCELERATOR, Stage
 
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
 from flows.configuration.form import Parameters, Promotion
+from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from flows.runner.run_log import find_run_logger
 from flows.stages.arms import ADAPTED, AS_PUBLISHED
 from flows.store.store import ExistingStage, Stage, Store
 from model.report.document import escape_markdown

@@ -1,38 +1,110 @@
-"""Runs a graph in the Prefect flow that calls: makes its stages, tracks the run in MLflow,
-publishes the results, and lets the model become champion.
+"""Runs a graph in the Prefect flow that calls: names the run, checks its engine, makes its stages,
+tracks it in MLflow, publishes the results, and lets the model become champion.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 
-from flows.configuration.form import Parameters
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.hosts import check_host
+from beam_jobs.core.storage import is_remote
+from flows.configuration.form import Engine, Parameters
+from flows.runner.logs import find_run_logger
 from flows.runner.pools.maker import PoolStageMaker
 from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.run_log import find_run_logger
 from flows.runner.stage_runner import (
     Plan,
     ProgressListener,
     StageMaker,
     StageRunner,
+    flatten_numbers,
     flatten_parameters,
 )
 from flows.runs.champion import Champion, ChampionLookup, find_champion, register_model
-from flows.runs.engine_check import check_engine
 from flows.runs.lost_runs import crash_lost_runs, follow_run
-from flows.runs.run_results import publish_results
-from flows.runs.small_budget import find_small_budget
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
 from flows.servers.settings import PAUSED_EVENT
 from flows.stages import dump, pretraining
-from flows.store.store import Stage, Store
+from flows.store.store import Manifest, Stage, Store
 from flows.ui import artifacts, plan_page
 from model.tracking.mlflow_run import FLOW_RUN, Tracking
+
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma "
+    "tau upsilon phi chi psi omega"
+)
+PROPOSED = re.compile(rf"({GREEK.replace(' ', '|')})\d*(-[a-z-]+)?|[a-z]+-[a-z]+")
+"""What Prefect proposes: its form a Greek letter and stars (no deployment can set another
+default), its API two words."""
+
+
+def name_run_by_preset() -> str:
+    """Return the name of a run of a flow with a preset."""
+    return name_run(flow_run.parameters.get("preset", "tiny"))
+
+
+def name_run(*what: str, reads_dump: bool = True) -> str:
+    """Return dump, what is made of it, and date: what one looks for in a list of runs.
+
+    A name that somebody typed in the form stays, and so does that of a run which goes on.
+    """
+    if (given := str(flow_run.name or "")) and not PROPOSED.fullmatch(given):
+        return given
+    parts = [dump.name_dump(read_flow_parameter("dump", "paths", ["dump"]))] if reads_dump else []
+    return " · ".join([*parts, *what, f"{flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"])
+
+
+def read_flow_parameter(section: str, field: str, default: Any) -> Any:
+    """Return a field of a parameter of this flow run.
+
+    Prefect asks for the name of a run before it validates the parameters: they may be plain
+    dictionaries or models.
+    """
+    value = flow_run.parameters.get(section)
+    return value.get(field, default) if isinstance(value, dict) else getattr(value, field, default)
+
+
+def check_engine(parameters: Parameters) -> None:
+    """Raise UserError or TransientError, in one line, where the engine could not run the jobs."""
+    engine = parameters.engine
+    if engine.kind == "flink":
+        _check_flink(engine)
+    elif engine.kind == "dataflow":
+        _check_dataflow(parameters)
+
+
+def _check_flink(engine: Engine) -> None:
+    """Ask the job server whether it is one, and the JobManager for its slots and versions."""
+    from beam_jobs.engine import flink  # Beam: seconds, for other runs nothing
+
+    for name in ("job_endpoint", "flink_master"):
+        check_host(f"http://{getattr(engine, name)}", f"engine.{name}")
+    flink.check_job_server(engine.job_endpoint, "engine.job_endpoint")
+    flink.check_cluster(engine.flink_master, "engine.flink_master", max(1, engine.workers))
+
+
+def _check_dataflow(parameters: Parameters) -> None:
+    """Refuse what Dataflow's workers cannot read or write: anything on this machine."""
+    if not is_remote(parameters.store):
+        raise UserError(
+            f"engine.kind=dataflow: its workers do not see the folder {parameters.store}; give a "
+            "store in gs://"
+        )
+    for path in [*parameters.dump.paths, *parameters.corpus.withhold]:
+        if not is_remote(path):
+            raise UserError(
+                f"engine.kind=dataflow: its workers do not see {path}; put it into gs:// and give "
+                "its address"
+            )
+
 
 Form = TypeVar("Form", bound=Parameters)
 LISTENERS: list[ProgressListener] = []
@@ -120,7 +192,7 @@ def show_plan(
     try:
         graph(parameters, plan)
         line, page = plan_page.format_total(plan), plan_page.render_plan(plan)
-        warning = find_small_budget(plan)
+        warning = plan_page.find_small_budget(plan)
     except Exception as unknown:
         find_run_logger().warning("what this makes is not known: %s", unknown)
     else:
@@ -160,4 +232,79 @@ def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str
         "name": reviews.result["name"],
         "digest": reviews.fingerprint,
         "source": " ".join(reviews.result["paths"]),
+    }
+
+
+LINKED_ARTIFACTS = {"report.html": "The report as a page", "model": "The model"}
+"""What a person looks for among a run's artifacts in MLflow."""
+
+
+def publish_results(
+    store: Store, stages: Sequence[Stage], last: Stage, tracking: Tracking
+) -> dict[str, Any]:
+    """Publish report, table of stages and warnings; return the paths of what a person looks at
+    next.
+    """
+    folder = store.fetch(last)
+    made = [(m, store.locate(stage)) for stage in stages if (m := store.manifest(stage))]
+    manifests = [manifest for manifest, _ in made]
+    artifacts.publish_stages([summarize_stage(*one) for one in made])
+    report = folder / "report.md"
+    if report.exists():
+        artifacts.publish_report(report.read_text())
+    publish_tags_and_metrics(manifests, tracking)
+    for name in ("report.md", "report.html", "report.json", "model"):
+        if (folder / name).exists():
+            tracking.log_folder(folder / name, "model" if name == "model" else "")
+            publish_artifact_link(name, folder, tracking)
+    return {
+        "report": str(folder / "report.html"),
+        "model": str(folder / "model"),
+        "folder": str(folder),
+    }
+
+
+def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) -> None:
+    """Log fingerprints, warnings and every stage's numbers to the parent run in MLflow."""
+    tracking.set_tags(
+        {
+            f"amazon_electra.{m['stage']}": m["fingerprint"]
+            for m in manifests
+            if not m["title"].endswith("test")
+        }
+    )
+    told: dict[str, str] = {}
+    for m in manifests:
+        for warning in m["result"].get("warnings", []):
+            told.setdefault(warning, m["title"])  # cells of one encoder say the same
+    if warnings := [f"{title}: {warning}" for warning, title in told.items()]:
+        artifacts.publish_warnings(warnings)
+        tracking.set_tags({"amazon_electra.warnings": " ".join(warnings)})
+    if bases := [m["inputs"]["base"]["fingerprint"] for m in manifests if "base" in m["inputs"]]:
+        tracking.set_tags({"amazon_electra.base": bases[-1]})
+    tracking.log_metrics(
+        {
+            f"{m['title']}.{n}".replace("·", "-"): v
+            for m in manifests
+            for n, v in flatten_numbers(m["result"]).items()
+        }
+    )
+
+
+def publish_artifact_link(name: str, folder: Path, tracking: Tracking) -> None:
+    """Link from Prefect to what MLflow keeps; the description says where it lies on the disk."""
+    if name in LINKED_ARTIFACTS and (page := tracking.build_address()):
+        about = f"{LINKED_ARTIFACTS[name]}, in MLflow; also {folder / name}"
+        artifacts.publish_link(f"{page}/artifacts/{name}", f"{name}-in-mlflow", about)
+
+
+def summarize_stage(manifest: Manifest, folder: str) -> dict[str, Any]:
+    """Return a row of the table of stages."""
+    return {
+        "stage": manifest["title"],
+        "fingerprint": manifest["fingerprint"],
+        "counts": artifacts.summarize_manifest(manifest),
+        "seconds": manifest.get("seconds", 0.0),
+        "cpu seconds": manifest.get("cpu_seconds", 0.0),
+        "folder": folder,
     }

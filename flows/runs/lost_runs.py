@@ -1,7 +1,16 @@
-"""Finds runs whose process was killed together with its server: nobody told Prefect that they are
-over, and they would stay Running for ever.
+"""Follows a run of a store: its mark, its cancellation, and its end where nobody else tells of it.
+
+A run whose process was killed together with its server would stay Running for ever: whoever comes
+next finds its mark, and sets it to Crashed. And a run that was cancelled ends also where whoever
+started it no longer hears of that: Prefect's runner hears of cancellations over a websocket, and
+gives up asking once a server was away for some ten seconds (seen with 3.8.8); `amazon-electra run`
+has no runner at all. So the run asks the server itself, and ends where nobody has ended it.
 """
 
+import contextvars
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,9 +21,8 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
 from beam_jobs.core.locks import exclusive_lock, try_lock
-from flows.runner.cancellation import watch_for_cancellation
+from flows.runner.logs import find_run_logger
 from flows.runner.processes import end_children_on_error
-from flows.runner.run_log import find_run_logger
 from flows.store.store import Store
 from flows.store.usage import RUN_MARK, list_run_marks
 
@@ -66,3 +74,56 @@ def crash_run(run: str) -> bool:
         find_run_logger().warning("the run %s could not be looked up: %s", run, away)
         return False
     return True
+
+
+ASK_SECONDS = 5.0
+"""Twice this, and the grace of a trainer, is less than the 30 s in which a cancelled run has to be
+over.
+"""
+
+
+@contextmanager
+def watch_for_cancellation(run: str) -> Iterator[None]:
+    """End this process as Prefect's runner would, if the flow run is cancelled while the block
+    lasts.
+    """
+    over = threading.Event()
+    context = contextvars.copy_context()
+    threading.Thread(
+        target=context.run, args=(_poll_server, UUID(run), over), name="cancellation", daemon=True
+    ).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _poll_server(run: UUID, over: threading.Event) -> None:
+    """End this process when the server reports the same cancellation a second time: the runner has
+    had its chance by then.
+    """
+    heard = False
+    while not over.wait(ASK_SECONDS):
+        try:
+            heard, before = is_cancelled(run, confirmed=heard), heard
+        except Exception:  # the server is away: nobody cancels meanwhile
+            continue
+        if heard and before and not over.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+
+
+def is_cancelled(run: UUID, confirmed: bool) -> bool:
+    """Return whether the run is cancelled; one that is confirmed is also reported as over, before
+    this process is.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelled
+
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(run).state
+        if state is None or not (state.is_cancelling() or state.is_cancelled()):
+            return False
+        if confirmed and state.is_cancelling():
+            client.set_flow_run_state(run, Cancelled(message="the run ended itself"))
+        return True

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Arm, Parameters
-from flows.stages.external import build_external_stage
 from flows.stages.finetuning import (
     Cell,
     Finetuning,
@@ -15,7 +14,7 @@ from flows.stages.finetuning import (
     build_evaluation_stage,
     build_finetuning_stage,
 )
-from flows.stages.origin_folder import get_name
+from flows.stages.origin import build_external_stage, get_name
 from flows.stages.pretraining import describe_training, shares_cores
 from flows.store.store import Stage, Store
 from model.presets import PUBLISHED_FINETUNING

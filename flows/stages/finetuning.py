@@ -11,11 +11,10 @@ from typing import Any
 
 from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import format_value
-from flows.runner.cores import ONE_THREAD
-from flows.stages.external import locate_encoder, locate_stage
-from flows.stages.origin_folder import locate_origin
+from flows.runner.stage_runner import ONE_THREAD
+from flows.stages.origin import locate_origin, locate_stage
 from flows.stages.pretraining import (
-    locate_shards,
+    locate_encoder,
     resolve_preset,
 )
 from flows.stages.versions import VERSIONS
@@ -212,7 +211,7 @@ def locate_architecture(encoder: Stage, store: Store, folder: Path) -> str:
     """
     if not is_made_here(encoder) or "base" in encoder.inputs:
         return locate_encoder(store, encoder)
-    shards = Shards.open(Path(locate_shards(store, encoder.inputs["shards"])))
+    shards = Shards.open(Path(locate_stage(store, encoder.inputs["shards"])))
     if origin := encoder.inputs.get("origin"):
         return str(copy_architecture(folder / "architecture", locate_origin(store, origin), shards))
     return str(write_architecture(folder / "architecture", resolve_preset(encoder), shards))

@@ -1,10 +1,12 @@
-"""The published encoder that pre-training starts from: loaded once into the store, from wherever it
-lies, with what is known of it (origin.json).
+"""Data and models made elsewhere, and the published encoder that pre-training starts from: loaded
+once into the store, from wherever it lies, with what is known of it (origin.json).
 
 A folder is known by the digests of its files, a name on the hub by its commit, a model of a
 registry by its version, a package by its version: what has no such name yet is looked up first.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,8 +18,6 @@ from beam_jobs.core.errors import UserError
 from flows.configuration.form import Parameters, name_origin
 from flows.runner.stage_runner import StageMaker
 from flows.servers.mlflow_server import resolve_mlflow_uri
-from flows.stages.external import build_external_stage
-from flows.stages.origin_folder import ENCODER, MODEL_TYPE, TITLE
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from model.encoders.config import read_config
@@ -31,6 +31,87 @@ from model.encoders.places import (
 )
 from model.tracking.mlflow_client import hide_credentials
 from model.tracking.registry import Registry, RegistryAway
+
+ENCODER = "encoder"
+"""Folder of the encoder in that of its stage, which has the job's log too."""
+MODEL_TYPE = "model_type"
+"""Of a published encoder, where it is known before it is loaded."""
+TITLE = "origin "
+UNKNOWN = "unknown"
+
+
+def locate_origin(store: Store, origin: Stage) -> Path:
+    """Return the transformers folder of a loaded encoder."""
+    return store.fetch(origin) / ENCODER
+
+
+def open_vocabulary(store: Store, vocabulary: Stage, on_engine: bool = False) -> str:
+    """Return where a job reads a vocabulary; a kept one lies with its encoder."""
+    place = store.open_input(vocabulary, on_engine)
+    return f"{place}/{ENCODER}" if vocabulary.name == "origin" else place
+
+
+def get_name(origin: Stage) -> str:
+    """Return what reports call a published encoder."""
+    return origin.label.removeprefix(TITLE)
+
+
+def read_origin(store: Store, origin: Stage) -> dict[str, Any]:
+    """Return what is known of a loaded encoder: licence, training data, shape, where it is from."""
+    file = locate_origin(store, origin) / "origin.json"
+    told: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    return {"license": UNKNOWN, "training_data": UNKNOWN, **told, "name": get_name(origin)}
+
+
+INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "README.md"}
+"""Files that say how a folder came about, not what it holds."""
+
+
+def build_external_stage(place: str, store: Store) -> Stage:
+    """Return the stage of a file, a folder or a name on the hub; there is nothing to make."""
+    path = Path(place).expanduser()
+    if not path.exists():
+        return Stage("external", VERSIONS["external"], {"name": place}, result={"path": place})
+    digests = {
+        "" if file == path else str(file.relative_to(path)): store.digest(file)
+        for file in list_place_files(path)
+    }
+    content = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+    return Stage(
+        "external", VERSIONS["external"], {"content": content}, result={"path": str(path.resolve())}
+    )
+
+
+def check_place(stage: Stage, store: Store) -> None:
+    """Raise UserError where a file or a folder is not on this host as the run knows it."""
+    path = stage.result["path"]
+    if build_external_stage(path, store).fingerprint == stage.fingerprint:
+        return
+    if Path(path).exists():
+        raise UserError(f"{path} is something else on this host; copy it again")
+    raise UserError(
+        f"{path} is not on this host; put it into a folder that all hosts see at the same path"
+    )
+
+
+def list_place_files(path: Path) -> list[Path]:
+    """Return the files that decide what a file or folder is, in order of name."""
+    if path.is_file():
+        return [path]
+    return sorted(
+        p
+        for p in path.rglob("*")
+        if p.is_file()
+        and not p.name.startswith(".")
+        and p.name not in INCIDENTAL
+        and "checkpoints" not in p.relative_to(path).parts
+    )
+
+
+def locate_stage(store: Store, stage: Stage) -> str:
+    """Return where the files of a stage are: its folder, or the place of an external one."""
+    return stage.result["path"] if stage.name == "external" else str(store.fetch(stage))
+
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 START = "pretraining.start_from"

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Parameters
+from flows.runner.logs import find_run_logger
 from flows.runner.processes import run_job
 from flows.runner.references import Referred
-from flows.runner.run_log import find_run_logger
-from flows.stages.origin_folder import MODEL_TYPE, locate_origin
+from flows.stages.origin import MODEL_TYPE, locate_origin, locate_stage
 from flows.stages.versions import VERSIONS
 from flows.store.store import ACCELERATOR, Stage, Store
 from model.finetuning.tasks.corpus import POLARITY
@@ -260,7 +260,7 @@ def format_arguments(
         unread += OF_VALIDATION
     settings = {name: text for name, text in settings.items() if name not in unread}
     return [
-        *["--shards", locate_shards(store, inputs["shards"])],
+        *["--shards", locate_stage(store, inputs["shards"])],
         *["--output", str(folder)],
         *["--preset", training.preset, "--device", training.device],
         *(["--start-from", str(locate_origin(store, origin))] if origin else []),
@@ -278,12 +278,7 @@ def list_replay_options(store: Store, replay: Stage | None, ratio: float) -> lis
     """Return the options that mix in a share of other shards, if there are some."""
     if replay is None:
         return []
-    return ["--replay", locate_shards(store, replay), "--replay_ratio", str(ratio)]
-
-
-def locate_shards(store: Store, shards: Stage) -> str:
-    """Return the folder of shards that a stage made, or that were there."""
-    return shards.result["path"] if shards.name == "external" else str(store.fetch(shards))
+    return ["--replay", locate_stage(store, replay), "--replay_ratio", str(ratio)]
 
 
 def resolve_preset(stage: Stage) -> Preset:
@@ -292,6 +287,15 @@ def resolve_preset(stage: Stage) -> Preset:
     """
     told = stage.parameters
     return apply_settings(PRESETS[told.get("preset", "tiny")], dict(told.get("settings", {})))
+
+
+def locate_encoder(store: Store, stage: Stage) -> str:
+    """Return the transformers folder (or hub name) of an encoder that is there to be fine-tuned."""
+    if stage.name == "origin":
+        return str(locate_origin(store, stage))
+    if stage.name != "pretraining":
+        return locate_stage(store, stage)
+    return str(locate_exported_folder(store, stage))
 
 
 def locate_exported_folder(store: Store, stage: Stage) -> Path:

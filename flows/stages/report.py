@@ -7,9 +7,9 @@ from typing import Any
 
 from flows.configuration.form import Addition, Parameters
 from flows.configuration.form_tools import list_changes
-from flows.stages.external import locate_encoder
 from flows.stages.finetuning import Cell
-from flows.stages.origin_folder import get_name, read_origin
+from flows.stages.origin import get_name, read_origin
+from flows.stages.pretraining import locate_encoder
 from flows.stages.versions import VERSIONS
 from flows.store.store import Manifest, Stage, Store
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts

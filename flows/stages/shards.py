@@ -7,7 +7,7 @@ from pathlib import Path
 from flows.configuration.form import Engine, Parameters
 from flows.runner.stage_runner import StageMaker
 from flows.stages.dump import KnownFile, know_files, list_files, locate_files
-from flows.stages.origin_folder import open_vocabulary
+from flows.stages.origin import open_vocabulary
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from model.presets import PRESETS

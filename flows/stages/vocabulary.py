@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from flows.configuration.form import Increment, Parameters
-from flows.stages.origin_folder import open_vocabulary
+from flows.stages.origin import open_vocabulary
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from model.presets import PRESETS

@@ -5,9 +5,11 @@ Every stage is known before anything is made, so that a plan can list them. They
 beside those of all other studies and runs: what is made of the same is the same stage.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
@@ -20,7 +22,6 @@ from flows.configuration.study_file import (
     find_teacher,
     is_without_folder,
 )
-from flows.stages.external import build_external_stage
 from flows.stages.finetuning import (
     Finetuning,
     Start,
@@ -29,14 +30,19 @@ from flows.stages.finetuning import (
     build_latency_stage,
     build_search_stage,
 )
-from flows.stages.origin import build_origin_stage
-from flows.stages.pretraining import PretrainingRequest, build_equal_stage, build_training_stage
+from flows.stages.origin import build_external_stage, build_origin_stage, locate_stage
+from flows.stages.pretraining import (
+    PretrainingRequest,
+    build_equal_stage,
+    build_training_stage,
+    resolve_preset,
+)
 from flows.store.store import Stage, Store
-from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import LoadedStudy
 from model.encoders.places import find_kind
 from model.finetuning import search
 from model.finetuning.request import is_part_of_teacher
+from model.presets import Preset, apply_settings
 
 DEV = "dev_shards"
 """Source that measures pre-trainings on shards that stages make."""
@@ -331,3 +337,64 @@ class StudyStages:
                 name = cell.arm.name
                 found[name] = build_latency_stage(chosen, cell.finetuned, f"latency of {name}")
         return found
+
+
+def count_equal_flops(store: Store, own: Stage, other: Stage, device: str) -> int:
+    """Return the steps in which `own` computes as many matrix products as `other` on this kind of
+    device.
+    """
+    mine = resolve_preset(own)
+    a_step = count_flops(store, own, mine, device) / mine.pretraining.steps
+    return max(1, round(count_flops(store, other, resolve_steps(other), device) / a_step))
+
+
+def count_equal_tokens(store: Store, own: Stage, other: Stage) -> int:
+    """Return the steps in which `own` sees as many tokens as `other`: its shards may be filled
+    less.
+    """
+    mine, theirs = resolve_preset(own).pretraining, resolve_steps(other).pretraining
+    tokens = (
+        theirs.steps * theirs.batch * average_sequences(store, other, count_tokens_per_sequence)
+    )
+    a_step = mine.batch * average_sequences(store, own, count_tokens_per_sequence)
+    return max(1, round(tokens / a_step))
+
+
+def average_sequences(store: Store, pretraining: Stage, measure: Callable[[Path], float]) -> float:
+    """Return what a sequence of a pre-training measures on average, over its own shards and those
+    of which it replays a share.
+    """
+    ratio = pretraining.parameters.get("replay_ratio", 0.0)
+    shares = {"shards": 1 - ratio, "replay": ratio}
+    return sum(
+        share * measure(Path(locate_stage(store, pretraining.inputs[name])))
+        for name, share in shares.items()
+        if share
+    )
+
+
+def resolve_steps(pretraining: Stage) -> Preset:
+    """Return the preset of a pre-training with the steps that it says itself."""
+
+    preset, steps = resolve_preset(pretraining), pretraining.parameters["steps"]
+    return apply_settings(preset, {"steps": str(steps)}) if steps else preset
+
+
+def count_flops(store: Store, pretraining: Stage, preset: Preset, device: str) -> float:
+    """Return the matrix products of a whole pre-training with these settings on this device."""
+    from model.device import expect_document_attention
+    from model.pretraining.assembly import estimate_sequence_flops
+    from model.pretraining.input.sequences import Shards
+
+    within_documents = expect_document_attention(device, preset.pretraining.precision)
+
+    def measure(shards: Path) -> float:
+        return estimate_sequence_flops(preset, Shards.open(shards), within_documents)
+
+    sequences = preset.pretraining.steps * preset.pretraining.batch
+    return average_sequences(store, pretraining, measure) * sequences
+
+
+def count_tokens_per_sequence(shards: Path) -> float:
+    about = json.loads((shards / "shards.json").read_text())
+    return float(about["tokens"] / about["sequences"])

@@ -18,7 +18,7 @@ from prefect.events.schemas.automations import Posture
 from prefect.states import Cancelled, Crashed
 from pydantic import SecretStr
 
-from flows.runner import failures as failures_log
+from flows.runner.logs import log_failure
 from flows.servers.settings import (
     LOST_PART_SECONDS,
     LOST_SECONDS,
@@ -83,7 +83,7 @@ def close_orphaned_runs(deployments: Sequence[UUID]) -> None:
             state: State[None] = Cancelled() if is_cancelling else crashed
             client.set_flow_run_state(run.id, state)
             if not is_cancelling:
-                failures_log.log_failure(None, run, state)
+                log_failure(None, run, state)
 
 
 def build_automations() -> list[Automation]:

@@ -68,7 +68,7 @@ class Terminal:
             return is_due
 
     def on_complete(self, stage: "Stage", manifest: "Manifest", found: bool) -> None:
-        from flows.ui.summary import summarize_manifest
+        from flows.ui.artifacts import summarize_manifest
 
         self._bars.remove(stage.fingerprint)
         self.found += found

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from flows.runner.cores import ONE_THREAD, give_threads
 from flows.runner.prefect_tasks import PrefectStageMaker
-from flows.runner.stage_runner import StageRunner
+from flows.runner.stage_runner import ONE_THREAD, StageRunner, give_threads
 from flows.stages.finetuning import Finetuning, build_evaluation_stage, build_finetuning_stage
 from flows.stages.finetuning import Start as FinetuningStart
 from flows.store.store import Store

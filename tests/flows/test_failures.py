@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from flows.runner.failures import log_failure
+from flows.runner.logs import log_failure
 
 STATE = SimpleNamespace(name="Crashed", message="Flow run encountered an exception: it was\nkilled")
 

@@ -20,8 +20,7 @@ from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import JobFailed
 from flows.runner.stage_runner import StageRunner
 from flows.runs.champion import Champion, ChampionLookup, find_champion
-from flows.runs.graph_run import run_graph
-from flows.runs.run_names import name_run_by_preset
+from flows.runs.graph_run import name_run_by_preset, run_graph
 from flows.servers.health import find_free_port
 from flows.stages.dump import list_dump
 from flows.store.store import ACCELERATOR, ExistingStage, Store

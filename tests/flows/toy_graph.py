@@ -86,9 +86,8 @@ def run_toy(
     """One run of the toy graph in a Prefect flow of the real one's name; a server must be there."""
     from prefect import flow
 
-    from flows.runner.failures import FAILURE_HOOKS
-    from flows.runs.graph_run import run_graph
-    from flows.runs.run_names import name_run_by_preset
+    from flows.runner.logs import FAILURE_HOOKS
+    from flows.runs.graph_run import name_run_by_preset, run_graph
 
     @flow(name="domain-adaptation", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
     def toy(dump: dict[str, Any], preset: str, store: str) -> dict[str, Any]:

@@ -2,14 +2,29 @@
 another; what takes no time, and the report, here.
 """
 
-from collections.abc import Callable, Sequence
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+from uuid import UUID
 
-from beam_jobs.core.errors import UserError
-from flows.runner.pools.child_run import check_pool, make_in_pool
+import httpx
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import WorkerStatus
+from prefect.context import TaskRunContext
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.runtime import flow_run
+from prefect.states import Cancelling, Crashed
+
+from beam_jobs.core.errors import NETWORK_ERRORS, TransientError, UserError
+from flows.runner.logs import find_run_logger
 from flows.runner.pools.order import Order, write_order
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from flows.runner.processes import JobFailed
+from flows.runner.processes import JobFailed, refuse_when_ending
 from flows.runner.stage_runner import StageRunner
 from flows.store.store import Stage
 
@@ -89,3 +104,116 @@ class PoolStageMaker(PrefectStageMaker):
             mlflow="" if "@" in tracking.uri else tracking.uri,  # no password into the form
             mlflow_run=tracking.parent.id,
         )
+
+
+PAUSE_SECONDS = 1.0
+"""Between two questions to the server, each of which costs it 22 ms of CPU."""
+QUEUE_SECONDS = 60.0
+"""After which a run's log says that no worker has taken what it waits for."""
+PENDING_SECONDS = 180.0
+"""From a worker's word that it takes a run to the run's own; from then on it has heartbeats."""
+
+
+class PoolRunFailed(JobFailed):
+    """A worker of a pool could not make a stage; another attempt would fail as well."""
+
+    def __init__(self, name: str, cause: str):
+        RuntimeError.__init__(self, cause)
+        self.name, self.code, self.cause, self.log, self.transient = name, 1, cause, Path(), False
+
+
+def name_deployment(pool: str) -> str:
+    """Return the deployment by which a worker of the pool makes stages."""
+    return f"run-stage/run-stage-{pool}"
+
+
+def check_pool(pool: str) -> None:
+    """Raise UserError if a pool is not there, cannot make stages, or has no worker that lives."""
+    with get_client(sync_client=True) as client:
+        try:
+            client.read_work_pool(pool)
+            client.read_deployment_by_name(name_deployment(pool))
+        except ObjectNotFound:
+            raise UserError(
+                f"engine.placement=pools: the Prefect server at {client.api_url} knows no pool "
+                f"{pool} that makes stages: tell it of ours (sh deploy/deployments.sh)"
+            ) from None
+        workers = client.read_workers_for_work_pool(pool)
+    if not any(worker.status == WorkerStatus.ONLINE for worker in workers):
+        raise UserError(
+            f"engine.placement=pools: no worker of the pool {pool} is alive: start one "
+            f"(prefect worker start --type process --pool {pool})"
+        )
+
+
+def make_in_pool(pool: str, order: Order) -> None:
+    """Return once a worker of the pool has made what the order says; raise what it failed of."""
+    task = TaskRunContext.get()
+    attempt = task.task_run.run_count if task else 0
+    name = order.make[0] if order.make else "check"
+    run: Any = run_deployment(
+        name_deployment(pool),
+        parameters=order.model_dump(mode="json", exclude_defaults=True),
+        # a request that is sent twice starts one run
+        idempotency_key=f"{flow_run.id}-{flow_run.run_count}-{pool}-{name}-{attempt}",
+        timeout=0,
+        as_subflow=True,
+    )
+    find_run_logger().info("%s: a worker of the pool %s makes it", order.title, pool)
+    with cancel_on_error(run.id):
+        state = wait_for_run(run.id, pool, order.title)
+    if not state.is_completed():
+        raise_failure(state, pool, order.title)
+
+
+@contextmanager
+def cancel_on_error(run: UUID) -> Iterator[None]:
+    """Cancel a run when the block is left by an exception, unless it is over."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception), get_client(sync_client=True) as client:
+            state = client.read_flow_run(run).state
+            if state is None or not state.is_final():
+                client.set_flow_run_state(run, Cancelling())
+        raise
+
+
+def wait_for_run(run: UUID, pool: str, title: str) -> Any:
+    """Return the last state of a run. One that a worker took and never began is Crashed."""
+    queued, pending = time.monotonic(), 0.0
+    with get_client(sync_client=True) as client:
+        while True:
+            refuse_when_ending()
+            try:
+                state: Any = client.read_flow_run(run).state
+                if state.is_final():
+                    return state
+                now = time.monotonic()
+                if state.is_scheduled() and now - queued > QUEUE_SECONDS:
+                    find_run_logger().warning("%s: no worker of the pool %s is free", title, pool)
+                    queued = now + 3600.0  # told once an hour
+                pending = (pending or now) if state.is_pending() else 0.0
+                if pending and now - pending > PENDING_SECONDS:
+                    lost: Any = Crashed(message="the worker that took it never began it")
+                    client.set_flow_run_state(run, lost, force=True)
+            except httpx.HTTPError as away:  # that stops no worker
+                find_run_logger().warning("the Prefect server does not answer: %s", away)
+            time.sleep(PAUSE_SECONDS)
+
+
+def raise_failure(state: Any, pool: str, title: str) -> NoReturn:
+    """Raise why a run on a pool ended, in one line."""
+    message = " ".join((state.message or "").split())
+    if state.is_crashed():
+        raise TransientError(f"{title}: its worker of the pool {pool} was lost: {message}")
+    if state.is_cancelled():
+        raise PoolRunFailed(title, f"{title}: its run on the pool {pool} was cancelled")
+    told = re.sub(r"^Flow run encountered an exception: ", "", message)
+    kind, _, cause = told.partition(":")
+    cause = cause.strip()
+    if kind == UserError.__name__:
+        raise UserError(cause)
+    if kind in {TransientError.__name__, *NETWORK_ERRORS}:
+        raise TransientError(f"{title}: its worker of the pool {pool}: {cause or kind}")
+    raise PoolRunFailed(title, cause if kind.isidentifier() and cause else told)

@@ -2,21 +2,93 @@
 
 It is the form of the deployment that workers of a pool take (flows/run_stage.py). Each stage is
 known by its folder. The store tells the worker what a complete stage without a job is, as a dump;
-everything else is in the order. No code is sent, and none is named but that of the table in
-flows/runner/pools/functions.py.
+everything else is in the order. No code is sent: a worker is told a name of the table FUNCTIONS
+and plain values, which the signature of the function validates, and the function writes the command
+line of a job.
 """
 
+import inspect
 import re
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
 from flows.configuration.form import STORE
-from flows.runner.pools.functions import FUNCTIONS, read_call, write_call
+from flows.stages import continued_pretraining, corpus, finetuning, pretraining, shards, vocabulary
 from flows.store.store import ExistingStage, Stage, Store, list_nothing, read_code_version
+from flows.studies import study_stages
+
+
+class StageFunction(NamedTuple):
+    """A function, and the module of the job whose command line it writes; empty: it has none."""
+
+    call: Callable[..., Any]
+    module: str = ""
+
+
+FUNCTIONS = {
+    "corpus": StageFunction(corpus.format_arguments, "beam_jobs.corpus_job"),
+    "vocabulary": StageFunction(vocabulary.format_training_arguments, "model.vocabulary"),
+    "vocabulary-fit": StageFunction(vocabulary.format_fit_arguments, "model.vocabulary_fit"),
+    "shards": StageFunction(shards.format_arguments, "beam_jobs.shards_job"),
+    "dev-shards": StageFunction(shards.format_dev_arguments, "beam_jobs.shards_job"),
+    "general-shards": StageFunction(shards.format_general_arguments, "beam_jobs.shards_job"),
+    "pretraining": StageFunction(pretraining.format_arguments, "model.pretrain"),
+    "steps": StageFunction(pretraining.list_steps),
+    "continuation": StageFunction(continued_pretraining.list_continuation),
+    "equal-steps": StageFunction(pretraining.count_equal_steps),
+    "equal-flops": StageFunction(study_stages.count_equal_flops),
+    "equal-tokens": StageFunction(study_stages.count_equal_tokens),
+    "finetuning": StageFunction(finetuning.format_finetuning_arguments, "model.finetune"),
+    "search": StageFunction(finetuning.format_search_arguments, "model.finetuning.search"),
+    "evaluation": StageFunction(finetuning.format_evaluation_arguments, "model.evaluate"),
+    "latency": StageFunction(finetuning.format_latency_arguments, "model.evaluation.latency"),
+}
+
+
+def write_call(given: partial[Any], context: Any) -> dict[str, Any]:
+    """Return a function with its values as JSON; ValueError of one that the table does not have."""
+    name = next((name for name, one in FUNCTIONS.items() if one.call is given.func), None)
+    if name is None:
+        raise ValueError(f"{given.func.__qualname__}: no worker can be told of it")
+    hints = dict(_list_hints(given.func))
+    values = dict(zip(hints, given.args, strict=False)) | given.keywords
+    told = {
+        field: _adapt(hints[field]).dump_python(value, mode="json", context=context)
+        for field, value in values.items()
+    }
+    return {"function": name, "values": told, "named": sorted(given.keywords)}
+
+
+def read_call(told: dict[str, Any], context: Any) -> partial[Any]:
+    """Return the function with its values; UserError of a name that the table does not have."""
+    if told["function"] not in FUNCTIONS:
+        raise UserError(f"no function {told['function']}")
+    function = FUNCTIONS[told["function"]].call
+    values = {
+        field: _adapt(hint).validate_python(told["values"][field], context=context)
+        for field, hint in _list_hints(function)
+        if field in told["values"]
+    }
+    named = {field: values.pop(field) for field in told["named"]}
+    return partial(function, *values.values(), **named)
+
+
+def _list_hints(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each parameter's name and type, in order."""
+    hints = get_type_hints(function, include_extras=True)
+    for name in inspect.signature(function).parameters:
+        yield name, hints[name]
+
+
+@cache
+def _adapt(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint)
+
 
 PATH = re.compile(r"[a-z]+(-[a-z]+)*/[0-9a-f]{16}")
 """Of a stage's folder in a store."""

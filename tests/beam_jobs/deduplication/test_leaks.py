@@ -86,7 +86,7 @@ def test_no_near_copy_of_a_dev_or_test_review_is_trained_on(tmp_path, reviews):
     without = run_job(tmp_path / "without", "--input", dump, *split, "--withhold-own", "false")
     assert len(list_leaks(tmp_path / "without")) == result["dropped"]["withheld (own)"]
     told = [corpus["agreed"]["withhold_own"] for corpus in (result, without)]
-    assert told == [True, False]  # which flows/studies/held_out.py reads
+    assert told == [True, False]  # which flows/studies/study_report.py reads
 
 
 def test_a_near_duplicate_that_does_not_stay_withholds_nothing(tmp_path, reviews):

@@ -9,11 +9,10 @@ from beam_jobs.core.errors import UserError
 from flows.configuration.form import fill_parameters
 from flows.domain_adaptation import graph
 from flows.run_stage import check_sources
-from flows.runner.cores import ONE_THREAD
 from flows.runner.pools.order import Order, read_order, write_order
-from flows.runner.stage_runner import Plan
+from flows.runner.stage_runner import ONE_THREAD, Plan
 from flows.stages import dump
-from flows.stages.external import build_external_stage
+from flows.stages.origin import build_external_stage
 from flows.store.store import Stage, Store
 
 HERE = {"dump", "origin", "report"}
@@ -95,7 +94,7 @@ def change(told, old, new):
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('"version": 7', '"version": 8', "corpus is corpus/[0-9a-f]{16} here and corpus/"),
+        ('"version": 8', '"version": 9', "corpus is corpus/[0-9a-f]{16} here and corpus/"),
         ('"near_duplicates": 0.0', '"near_copies": 0.0', "near_copies"),
         ('"function": "corpus"', '"function": "corpus-later"', "no function corpus-later"),
         ('"function": "corpus"', '"function": "os.system"', "no function os.system"),

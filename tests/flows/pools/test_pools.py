@@ -10,15 +10,16 @@ from prefect.states import Cancelled, Crashed, Failed, Pending
 
 from beam_jobs.core.errors import TransientError, UserError
 from flows.configuration.form import fill_parameters
-from flows.runner.pools import child_run
-from flows.runner.pools.child_run import (
+from flows.runner.pools import maker
+from flows.runner.pools.maker import (
     PoolRunFailed,
+    PoolStageMaker,
     cancel_on_error,
+    choose_pool,
     name_deployment,
     raise_failure,
     wait_for_run,
 )
-from flows.runner.pools.maker import PoolStageMaker, choose_pool
 from flows.runner.stage_runner import StageRunner
 from flows.stages.pretraining import shares_cores
 from flows.store.store import Store
@@ -92,7 +93,7 @@ def waiting(prefect_home):
 
 
 def test_a_run_that_a_worker_took_and_never_began_is_crashed(waiting, monkeypatch):
-    monkeypatch.setattr(child_run, "PENDING_SECONDS", 0.5)
+    monkeypatch.setattr(maker, "PENDING_SECONDS", 0.5)
     state = wait_for_run(waiting[1].id, "cpu", "corpus")
     assert (state.is_crashed(), state.message) == (True, "the worker that took it never began it")
 

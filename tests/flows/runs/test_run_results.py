@@ -1,6 +1,6 @@
 """What a finished run tells in Prefect and MLflow."""
 
-from flows.runs import run_results
+from flows.runs import graph_run
 
 
 class Tracking:
@@ -22,14 +22,14 @@ def make_manifest(stage, title, **result):
 def test_the_warnings_of_all_stages_are_told_with_the_stage_that_gave_them(monkeypatch):
     """Those of a pre-training too: of a study it may be one of many."""
     published, tracking = [], Tracking()
-    monkeypatch.setattr(run_results.artifacts, "publish_warnings", published.extend)
+    monkeypatch.setattr(graph_run.artifacts, "publish_warnings", published.extend)
     manifests = [
         make_manifest("corpus", "corpus", kept=3, warnings=["no stars"]),
         make_manifest("shards", "shards", sequences=4),
         make_manifest("pretraining", "pre-training MLM", steps=2, warnings=[]),
         make_manifest("pretraining", "pre-training ours", steps=2, warnings=["a constant"]),
     ]
-    run_results.publish_tags_and_metrics(manifests, tracking)
+    graph_run.publish_tags_and_metrics(manifests, tracking)
     assert published == ["corpus: no stars", "pre-training ours: a constant"]
     assert tracking.tags["amazon_electra.warnings"] == " ".join(published)
     assert tracking.metrics["pre-training ours.steps"] == 2

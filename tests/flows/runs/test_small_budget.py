@@ -8,10 +8,10 @@ import pytest
 from flows.cli.main import build_parser
 from flows.configuration.form import fill_parameters
 from flows.runner.stage_runner import Plan
-from flows.runs.small_budget import find_small_budget
 from flows.stages.pretraining import build_pretraining_stage
 from flows.store.store import Stage, Store
 from flows.ui import plan_page
+from flows.ui.plan_page import find_small_budget
 from model.options import PretrainOptions
 
 SHARDS = Stage("shards", 1, {"max_length": 128})

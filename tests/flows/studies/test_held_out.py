@@ -6,7 +6,7 @@ import json
 import pytest
 
 from flows.configuration.study_file import Arm
-from flows.studies import held_out
+from flows.studies import study_report
 
 
 def sha256(file):
@@ -71,7 +71,8 @@ def arms(*described):
 )
 def test_a_task_is_held_out_where_its_files_say_so(place, shards, data, expected):
     assert (
-        held_out.is_held_out(str(place / data), [str(place / name) for name in shards]) is expected
+        study_report.is_held_out(str(place / data), [str(place / name) for name in shards])
+        is expected
     )
 
 
@@ -86,17 +87,17 @@ def test_a_corpus_that_keeps_near_copies_of_its_tests_is_not_held_out_from_its_o
         (place / name).mkdir()
         made_of = {"corpus": "", role: sha256(about)}
         (place / name / "shards.json").write_text(json.dumps({"made_of": made_of}))
-    assert not held_out.is_held_out(corpus, [str(place / "open")])
-    assert held_out.may_repeat_tests(corpus, [str(place / "general-2"), str(place / "open")])
-    assert held_out.is_held_out(corpus, [str(place / "general-2")])
-    assert not held_out.may_repeat_tests(corpus, [str(place / "general-2")])
-    assert not held_out.may_repeat_tests(str(place / "tasks"), [str(place / "open")])
+    assert not study_report.is_held_out(corpus, [str(place / "open")])
+    assert study_report.may_repeat_tests(corpus, [str(place / "general-2"), str(place / "open")])
+    assert study_report.is_held_out(corpus, [str(place / "general-2")])
+    assert not study_report.may_repeat_tests(corpus, [str(place / "general-2")])
+    assert not study_report.may_repeat_tests(str(place / "tasks"), [str(place / "open")])
 
 
 def test_another_corpus_of_the_same_name_is_not_the_one_the_shards_are_of(place):
     (place / "other").mkdir()
     (place / "other" / "corpus.json").write_text('{"read": 4}')
-    assert not held_out.is_held_out(str(place / "other"), [str(place / "shards")])
+    assert not study_report.is_held_out(str(place / "other"), [str(place / "shards")])
 
 
 def test_an_encoder_is_known_by_its_pre_training_not_by_a_log_beside_it(place):
@@ -111,8 +112,8 @@ def test_an_encoder_is_known_by_its_pre_training_not_by_a_log_beside_it(place):
         ("logged", False),
     ):
         arm = Arm(name="a", encoder=str(place / name / "discriminator"))
-        assert held_out.is_data_known(arm, {"a": arm}) is expected, name
-    assert held_out.list_encoder_shards(place / "electra" / "discriminator") == [
+        assert study_report.is_data_known(arm, {"a": arm}) is expected, name
+    assert study_report.list_encoder_shards(place / "electra" / "discriminator") == [
         str(place / "shards")
     ]
 
@@ -132,15 +133,15 @@ def test_what_a_teacher_has_seen_its_students_have_seen(place):
         {"name": "random", "encoder": "random", "architecture": "x"},
         {"name": "said to be", "encoder": "bert-base-uncased", "training_data": "known"},
     )
-    known = {name: held_out.is_data_known(arm, every) for name, arm in every.items()}
+    known = {name: study_report.is_data_known(arm, every) for name, arm in every.items()}
     assert [name for name, is_known in known.items() if is_known] == [
         "own",
         "student",
         "random",
         "said to be",
     ]
-    assert held_out.list_seen_shards(every["student"], every) == {
+    assert study_report.list_seen_shards(every["student"], every) == {
         str(place / "general"),
         str(place / "shards"),
     }
-    assert held_out.list_seen_shards(every["random"], every) == frozenset()
+    assert study_report.list_seen_shards(every["random"], every) == frozenset()

@@ -10,8 +10,8 @@ from flows.configuration.form import Parameters, fill_parameters
 from flows.configuration.study_file import Study, StudyChoice, expand_grid
 from flows.stages.report import list_written_steps
 from flows.studies import study_reading
-from flows.studies.held_out import list_seen_shards
 from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
+from flows.studies.study_report import list_seen_shards
 from tests.flows.studies.loaded import (
     build_stages,
     list_shipped_variables,

@@ -13,10 +13,9 @@ from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.stages.pretraining import PretrainingRequest, build_training_stage
 from flows.store.store import Stage, Store
-from flows.studies.pretraining_budget import count_equal_flops, count_equal_tokens
 from flows.studies.study_reading import load_study
 from flows.studies.study_report import describe_arm
-from flows.studies.study_stages import StudyStages
+from flows.studies.study_stages import StudyStages, count_equal_flops, count_equal_tokens
 from flows.study import build_study_graph
 from tests.flows.studies.loaded import build_stages, load_content
 from tests.flows.studies.small_study import SPACE, content_of, option

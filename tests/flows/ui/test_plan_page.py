@@ -6,10 +6,10 @@ from flows.configuration.form import Parameters, fill_parameters
 from flows.runner.stage_runner import Plan, StageRunner
 from flows.runs import graph_run
 from flows.runs.champion import Champion
-from flows.runs.small_budget import count_training
 from flows.stages.pretraining import build_pretraining_stage
 from flows.store.store import Stage, Store
 from flows.ui import plan_page
+from flows.ui.plan_page import count_training
 
 SHARDS = Stage("shards", 1, {"max_length": 128})
 

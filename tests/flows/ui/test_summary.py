@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.ui.summary import summarize_manifest
+from flows.ui.artifacts import summarize_manifest
 
 
 @pytest.mark.parametrize(

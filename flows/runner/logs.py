@@ -1,15 +1,24 @@
-"""logs/failures.log of the store: a line per run that failed or crashed, for whoever looks after
-the machine.
-
-Prefect calls these hooks; after a kill -9 the process that serves the deployments does. The run
-and its log say the same.
+"""The log of the run that calls, and logs/failures.log of the store: a line per run that failed or
+crashed, for whoever looks after the machine.
 """
 
+import logging
 import time
 from typing import Any, TypedDict
 
 from beam_jobs.core.errors import UserError
 from flows.store.store import Store
+
+
+def find_run_logger() -> Any:
+    """Return Prefect's logger of this run; outside of a run the logger `amazon_electra`."""
+    from prefect.exceptions import MissingContextError
+    from prefect.logging import get_run_logger
+
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return logging.getLogger("amazon_electra")
 
 
 def log_failure(flow: Any, flow_run: Any, state: Any) -> None:

@@ -1,7 +1,7 @@
 """A small Google Cloud Storage for tests: objects in memory, behind the JSON API as gcsfs uses it.
 
 Buckets need not be made, unless `buckets` names those that are there. Uploads are whole
-(multipart), as gcsfs sends what is smaller than 5 MB, or in parts (resumable).
+(multipart), as gcsfs sends what is smaller than 5 MB.
 """
 
 import base64
@@ -32,8 +32,6 @@ class GcsServer:
         self.refusal: tuple[int, str] | None = None
         """The status and message of the answer to the next `refusals` requests."""
         self.refusals = 0
-        self.uploads: dict[str, tuple[str, dict[str, str], bytearray]] = {}
-        """Name, query and content until now of what comes in parts."""
         self._lock = threading.Lock()
 
     @property
@@ -58,13 +56,6 @@ class GcsServer:
                 return False
             self.objects[name] = content
             return True
-
-    def begin_upload(self, name: str, query: dict[str, str]) -> str:
-        """Return the name of an upload that comes in parts."""
-        with self._lock:
-            upload = f"upload-{len(self.uploads)}"
-            self.uploads[upload] = (name, query, bytearray())
-        return upload
 
     def list_names(self, folder: str) -> list[str]:
         """Return the names below BUCKET/FOLDER, sorted."""
@@ -140,12 +131,6 @@ class Handler(BaseHTTPRequestHandler):
         if not match:
             return self._answer(501, b"only uploads are served")
         query = {name: values[0] for name, values in parse_qs(place.query).items()}
-        if upload := query.get("upload_id"):
-            return self._add_part(upload, body)
-        if query["uploadType"] == "resumable":
-            upload = self.gcs.begin_upload(f"{match[1]}/{query['name']}", query)
-            there = f"{self.gcs.url}{place.path}?uploadType=resumable&upload_id={upload}"
-            return self._answer(200, b"", Location=there)
         boundary = re.search(r'boundary="?([^";]+)', self.headers["Content-Type"])
         assert boundary
         _, about, content, _ = body.split(b"--" + boundary[1].encode(), 3)
@@ -161,14 +146,6 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(404, b"{}")
         del self.objects[name]
         self._answer(204, b"")
-
-    def _add_part(self, upload: str, body: bytes) -> None:
-        """Keep a part of an upload, and the object with its last one."""
-        name, query, content = self.gcs.uploads[upload]
-        content += body
-        if len(content) < int(self.headers["Content-Range"].rpartition("/")[2]):
-            return self._answer(308, b"", Range=f"bytes=0-{len(content) - 1}")
-        self._keep(name, bytes(content), query)
 
     def _keep(self, name: str, content: bytes, query: dict[str, str]) -> None:
         if not self.gcs.store(name, content, query.get("ifGenerationMatch") == "0"):

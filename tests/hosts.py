@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -25,46 +25,28 @@ from tests.served import Servers, pointed_at
 
 
 class Shared:
-    """What all hosts have in common: the services of deploy/compose.yaml, and a bucket.
+    """What all hosts have in common: the services of deploy/compose.yaml, and a bucket."""
 
-    `prefix` are words before every command, of a network for instance; `private_hosts` are the ones
-    of a private network that services may be sent to.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        s3: S3Server,
-        database_port: int,
-        prefix: Sequence[str] = (),
-        private_hosts: Sequence[str] = (),
-    ):
+    def __init__(self, folder: Path, s3: S3Server, database_port: int):
         self.folder, self.s3, self.store = folder, s3, f"s3://{BUCKET}/runs"
-        self.prefix = prefix
         dotenv = {
             **s3.environment(),
             "AMAZON_ELECTRA_STORE": self.store,
             "AMAZON_ELECTRA_LEASE_SECONDS": "20",
-            "AMAZON_ELECTRA_PRIVATE_HOSTS": ",".join(private_hosts),
             "OMP_NUM_THREADS": "1",
         }
         self.compose = Compose(folder, database_port, dotenv)
         self.servers = Host(self, "servers")
-        self.prefect: subprocess.Popen[bytes] | None = None
 
     @property
     def served(self) -> Servers:
         return Servers(self.folder / "servers", self.compose.prefect, self.compose.mlflow)
 
-    def start_prefect(self) -> None:
-        """Start the Prefect server; return once it answers."""
-        self.prefect = self.start_server("prefect", f"{self.compose.prefect}/api/health")
-
-    def start_server(self, service: str, health: str) -> "subprocess.Popen[bytes]":
+    def start_server(self, service: str, health: str) -> None:
+        """Start a server; return once it answers."""
         started = self.servers.start(service)
         eventually(lambda: is_healthy(health) or started.poll() is not None)
         assert started.poll() is None, self.servers.read_logs()
-        return started
 
 
 PROJECT = Path(__file__).parents[1]
@@ -117,13 +99,8 @@ class Host:
         return self.shared.compose.build_environment("worker-cpu", self.home)
 
     def start(self, service: str) -> "subprocess.Popen[bytes]":
-        prefix = [*self.shared.prefix, *(become_user(self.user) if self.user else ())]
+        prefix = become_user(self.user) if self.user else ()
         return self.shared.compose.start(service, self.home, prefix)
-
-    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            words, env=self.environment, cwd=self.home, capture_output=True, text=True
-        )
 
     def list_processes(self) -> list[psutil.Process]:
         """Every process of this host, known by its home."""
@@ -143,13 +120,9 @@ class Host:
             psutil.wait_procs(running, timeout=5)
 
     def list_made(self) -> set[str]:
-        """The kinds of the stages whose jobs ran here."""
-        return {kind for kind, _ in self.list_stages()}
-
-    def list_stages(self) -> set[tuple[str, str]]:
-        """Kind and fingerprint of the stages whose jobs ran here: their logs stay on the host."""
-        part = self.home / ".amazon-electra"
-        return {(log.parts[-3], log.parts[-2]) for log in part.glob("*/*/*/log.txt")}
+        """The kinds of the stages whose jobs ran here: their logs stay on the host."""
+        logs = (self.home / ".amazon-electra").glob("*/*/*/log.txt")
+        return {log.parts[-3] for log in logs}
 
     def read_logs(self) -> str:
         """The end of what the services said, for whom a test fails."""
@@ -157,40 +130,29 @@ class Host:
 
 
 @contextmanager
-def serve_shared(
-    folder: Path,
-    s3: S3Server | None = None,
-    prefix: Sequence[str] = (),
-    private_hosts: Sequence[str] = (),
-) -> Iterator[Shared]:
-    """The servers of deploy/compose.yaml, told of pools and deployments, and an S3 server, unless
-    one is given.
+def serve_for_users() -> Iterator[Shared]:
+    """The servers of deploy/compose.yaml, told of pools and deployments, and an S3 server, in a
+    folder that other users may enter. This process is an operator's: its clients reach them.
     """
     with ExitStack() as ends:
-        s3 = s3 or ends.enter_context(serve_s3(folder / "s3"))
+        # pytest's own folder is closed to other users
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="pools-")))
+        folder.chmod(0o711)
+        s3 = ends.enter_context(serve_s3(folder / "s3"))
         psql, port = ends.enter_context(serve_postgresql())
-        shared = Shared(folder, s3, port, prefix, private_hosts)
+        shared = Shared(folder, s3, port)
         for words in ("create role electra superuser login", "create database prefect"):
             subprocess.run([*psql, "-c", words], check=True)
         prepare = ["-d", "prefect", "-f", str(folder / "databases")]
         subprocess.run([*psql, *prepare], check=True)
         ends.callback(shared.servers.lose)
-        shared.start_prefect()
+        shared.start_server("prefect", f"{shared.compose.prefect}/api/health")
         shared.start_server("mlflow", f"{shared.compose.mlflow}/health")
         assert shared.servers.start("deployments").wait() == 0, shared.servers.read_logs()
+        there = Host(shared, "operator").environment
+        ends.enter_context(pointed_at(shared.served, there))
+        os.environ.update(there)
         yield shared
-
-
-@contextmanager
-def serve_for_users(
-    s3: S3Server | None = None, prefix: Sequence[str] = (), private_hosts: Sequence[str] = ()
-) -> Iterator[Shared]:
-    """The same, in a folder that other users may enter; this process is an operator's."""
-    with tempfile.TemporaryDirectory(prefix="pools-") as name:  # pytest's is closed to them
-        folder = Path(name)
-        folder.chmod(0o711)
-        with serve_shared(folder, s3, prefix, private_hosts) as shared, pointed_at_shared(shared):
-            yield shared
 
 
 @contextmanager
@@ -203,15 +165,6 @@ def serve_host(shared: Shared, name: str, *services: str, user: int = 0) -> Iter
         yield host
     finally:
         host.lose()
-
-
-@contextmanager
-def pointed_at_shared(shared: Shared) -> Iterator[None]:
-    """This process is an operator's: its clients reach what the hosts share."""
-    there = Host(shared, "operator").environment
-    with pointed_at(shared.served, there):
-        os.environ.update(there)
-        yield
 
 
 def read_children(served: Servers, run: str) -> list:

@@ -51,20 +51,12 @@ def whole_graph(store: Path) -> dict[str, float]:
     """Seconds of the command, its start and its own Prefect server included, on a store where all
     is complete.
     """
-    words = [
-        sys.executable,
-        "-m",
-        "flows.cli.main",
-        "run",
-        "--dump",
-        "sample:600",
-        "--set",
-        "pretraining.steps=20",
-    ]
+    words = [sys.executable, "-m", "flows.cli.main", "run", "--dump", "sample:600"]
+    words += ["--set", "pretraining.steps=20", "--store", str(store)]
     seconds = []
     for _ in range(2):
         began = time.monotonic()
-        subprocess.run([*words, "--store", str(store)], check=True, capture_output=True)
+        subprocess.run(words, check=True, capture_output=True)
         seconds.append(round(time.monotonic() - began, 2))
     stages = len(list(store.glob("*/*/manifest.json")))
     return {
@@ -86,11 +78,8 @@ def main() -> None:
             whole_graph(Path(folder) / "whole") if chosen.whole else {}
         )  # before this process has a server
         found = measured(Path(folder) / "toy") | whole
-    print(
-        json.dumps(found)
-        if chosen.json
-        else "\n".join(f"{name:<28}{value}" for name, value in found.items())
-    )
+    table = "\n".join(f"{name:<28}{value}" for name, value in found.items())
+    print(json.dumps(found) if chosen.json else table)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 from beam_jobs.core.errors import UserError
 from flows import add_dump, domain_adaptation
 from flows.cli.main import attempt, build_parser
-from flows.configuration.form import Addition, Dump, Parameters
+from flows.configuration.form import Addition, Parameters
 from flows.configuration.form_tools import fill_form
 from flows.runner.stage_runner import Plan
 from flows.stages.arms import list_arms
@@ -158,32 +158,11 @@ def run_command(*words):
     return attempt(build_parser().parse_args(["run", *words]))
 
 
-def test_the_command_shows_its_plan(store, new, capsys):
-    encoder = made_run(store.root)
-    words = ["--dump", new, "--add-to", encoder[:8], "--store", str(store.root), "--dry-run"]
-    assert run_command(*words, "--set", "increment.epochs=2", "--set", "finetuning.seeds=3") == 0
-    files, _, rest = capsys.readouterr().out.partition("\n{\n")
-    told, _, listed = rest.partition("\n}\n")
-    settings = json.loads("{" + told + "}")
-    assert settings["increment"]["epochs"] == 2
-    assert settings["finetuning"]["seeds"] == [3]
-    assert settings["finetuning"]["arms"] == ["pre-trained", "champion", "published"]
-    assert f"file      {new}: json_lines" in files
-    assert "to do     corpus" in listed
-    assert "base · polarity · seed 3" in listed
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["--add-to", "last", "--preset", "small"], "--preset small: the base's preset is kept"),
-        (["--add-to", "feedbeef"], "increment.base: feedbeef is no model in"),
         (["--add-to", "champion"], "increment.base: there is no champion in the registry"),
-        (["--add-to", "last", "--set", "vocabulary.size=9"], "vocabulary.size: no such section"),
-        (
-            ["--add-to", "last", "--set", "increment.replay_ratio=2"],
-            "increment.replay_ratio: Input should be less than",
-        ),
     ],
 )
 def test_a_mistake_is_told_in_one_line(store, new, capsys, words, told):
@@ -209,23 +188,6 @@ def test_files_that_the_base_withheld_must_be_there_again(store, new, tmp_path):
     evaluation.unlink()
     with pytest.raises(UserError, match=r"increment\.base: put back .*evaluation\.txt"):
         planned(store, new)
-
-
-def test_an_object_in_a_bucket_is_a_dump_too(store):
-    import fsspec
-
-    from flows.stages import dump
-
-    bucket = fsspec.filesystem("memory")
-    bucket.pipe("/bucket/a.json", b"{}")
-    stage = dump.build_dump_stage(Dump(paths=["memory://bucket/*.json"]), store)
-    assert stage.result["paths"] == ["memory:///bucket/a.json"]
-    assert stage.parameters["files"][0]["size"] == 2
-    bucket.pipe("/bucket/a.json", b"[]")
-    assert (
-        dump.build_dump_stage(Dump(paths=["memory://bucket/*.json"]), store).fingerprint
-        != stage.fingerprint
-    )
 
 
 def test_the_base_is_not_fine_tuned_again_where_its_own_run_did_so(store, new):

@@ -35,8 +35,7 @@ def read_threads(chains, at_once):
 
 
 @pytest.mark.parametrize(
-    ("cells", "at_once", "cores", "threads"),
-    [(1, 2, 2, "2"), (2, 2, 2, "1"), (3, 2, 4, "2"), (3, 1, 4, "4"), (2, 8, 1, "1")],
+    ("cells", "at_once", "cores", "threads"), [(1, 2, 2, "2"), (3, 2, 4, "2"), (2, 8, 1, "1")]
 )
 def test_cells_share_the_cores(cells, at_once, cores, threads, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: cores)

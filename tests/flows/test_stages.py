@@ -197,14 +197,6 @@ def test_a_model_of_the_hub_must_be_here_before_anything_is_made(
         fingerprints(settings[0], "finetuning.published=a--b")
 
 
-def test_general_text_is_cut_by_as_many_processes_as_the_corpus(tmp_path):
-    (tmp_path / "text.txt").write_text("other text\n")
-    made = Stage("corpus", 1, {}), Stage("vocabulary", 1, {})
-    chosen, store = fill_parameters(["corpus.workers=3"]), Store(tmp_path)
-    stage = shards.build_general_shards_stage(chosen, [tmp_path / "text.txt"], [], *made, store)
-    assert stage.arguments(store, tmp_path)[-2:] == ["--direct_num_workers", "3"]
-
-
 def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):
     (tmp_path / "text.txt").write_text("other text\n")
     store, corpus = Store(tmp_path / "store"), Stage("corpus", 1, {})
@@ -220,9 +212,7 @@ def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):
 def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):
     before, tiny = fingerprints(), presets.PRESETS["tiny"]
     monkeypatch.setitem(
-        presets.PRESETS,
-        "tiny",
-        replace(tiny, finetuning=tiny.finetuning.replace(n_train=77)),
+        presets.PRESETS, "tiny", replace(tiny, finetuning=tiny.finetuning.replace(n_train=77))
     )
     assert changed(before, fingerprints()) == {"pre-trained", "random", "report"}
     start = replace(tiny, pretraining=tiny.pretraining.replace(initializer_range=0.05))

@@ -9,7 +9,6 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.states import Completed, Failed
-from pydantic import ValidationError
 
 from beam_jobs.core.errors import UserError
 from flows import add_dump
@@ -129,14 +128,6 @@ def publish_addition(store, run):
     return stage.fingerprint
 
 
-def test_two_stores_on_one_server_each_have_their_run(store, tmp_path):
-    path = dump(tmp_path / "shared" / "a.json")
-    other = Store(tmp_path / "other")
-    for one in (store, other):
-        look_for_dumps(one, Watch(places=[path]))
-    assert [paths(runs(one)) for one in (store, other)] == [["a.json"], ["a.json"]]
-
-
 def test_a_dump_whose_run_cannot_be_started_keeps_no_other_waiting(store):
     first = dump(store.root / "inbox" / "a.json", json.dumps(review(1)))
     dump(store.root / "inbox" / "b.json", "{1}")
@@ -155,12 +146,6 @@ def test_a_look_tells_of_its_places_at_the_end(store, heard):
         in heard.text
     )
     assert paths(runs(store)) == ["a.json"]
-
-
-def test_the_inbox_is_there_after_the_first_look(store, heard):
-    assert look_for_dumps(store, Watch()) == []
-    assert (store.root / "inbox").is_dir()
-    assert "there is no" not in heard.text
 
 
 def test_without_a_model_to_add_to_nothing_is_started(store):
@@ -201,16 +186,6 @@ def test_runs_are_started_with_the_settings_of_the_form(store):
     }
     assert two.pop("increment") == Increment(base=encoder, steps=9).model_dump(mode="json")
     assert two == {**common, "dump": {"columns": "text=body", "paths": [second]}}
-
-
-def test_a_mistake_in_the_form_is_told_before_any_dump_arrives():
-    with pytest.raises(ValidationError, match=r"promotion\.tasks: stars is not among"):
-        RunTemplate(
-            finetuning=Finetuning(tasks=["polarity"]),
-            promotion=Promotion(mode="ask", tasks=["stars"]),
-        )
-    with pytest.raises(ValidationError, match="not an encoding Python knows"):
-        AdditionTemplate(dump=Reading(encoding="nonsense"))
 
 
 def test_a_template_of_what_is_not_started_is_refused(tmp_path):

@@ -12,16 +12,14 @@ packing that loses nothing. A tool whose environment cannot be made is left out 
 
 import argparse
 import glob
-import json
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.bench.dumps import write_dump
 from tests.bench.measuring import Measured, measure, measure_commands
-from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser
+from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser, run_bench
 
 ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
 PEERS = {
@@ -29,13 +27,6 @@ PEERS = {
     "datasets": ["datasets==5.2.0", "transformers==5.23.0"],
 }
 """Requirements of each; the script is data_path_NAME.py beside this file."""
-
-
-def main() -> None:
-    args = parse()
-    with tempfile.TemporaryDirectory(prefix="data-path-peers-", dir=args.scratch) as folder:
-        rows = run_sides(args, Path(folder))
-    print(json.dumps(rows) if args.json else format_table(rows))
 
 
 def parse() -> argparse.Namespace:
@@ -52,14 +43,13 @@ def parse() -> argparse.Namespace:
 
 def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
     """Run every side at every size; return one row for each."""
-    inputs = sorted(path for pattern in args.input for path in glob.glob(pattern))
     general = sorted(path for pattern in args.general_text for path in glob.glob(pattern))
     pythons = find_pythons(args)
-    vocabulary = args.vocabulary or train_vocabulary(inputs, folder)
+    vocabulary = args.vocabulary or train_vocabulary(args.input, folder)
     rows = []
     for reviews in args.reviews:
         dump = folder / "dump"
-        measure(write_dump, inputs, dump, reviews, general)
+        measure(write_dump, args.input, dump, reviews, general)
         for workers in args.workers:
             sides = {"ours": list_our_commands(dump, vocabulary, folder / "out", workers)}
             for name, python in pythons.items():
@@ -124,12 +114,5 @@ def describe_run(name: str, reviews: int, workers: int, used: Measured) -> dict:
     }
 
 
-def format_table(rows: list[dict]) -> str:
-    head = ["side", "reviews", "workers", "CPU s", "s", "reviews/CPU s", "peak MB"]
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(f"{value}" for value in row.values()) + " |" for row in rows]
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
-    main()
+    run_bench(parse(), run_sides)

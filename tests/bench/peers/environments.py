@@ -6,11 +6,13 @@ that runs there uses the other tool alone.
 """
 
 import argparse
+import glob
 import json
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -45,6 +47,19 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
         help=f"keeps the other tools' virtual environments (default {DEFAULT_CACHE})",
     )
     return parser
+
+
+def run_bench(args: argparse.Namespace, run_sides: Callable[..., list[dict]]) -> None:
+    """Run all sides in a folder of their own; print their rows, which have the same names."""
+    args.input = sorted(path for pattern in args.input for path in glob.glob(pattern))
+    with tempfile.TemporaryDirectory(prefix="peers-", dir=args.scratch) as folder:
+        rows = run_sides(args, Path(folder))
+    if args.json:
+        print(json.dumps(rows))
+        return
+    table = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    for row in table:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
 
 
 def make_environment(

@@ -13,11 +13,9 @@ exact test on the test reviews that one side labels right and the other does not
 """
 
 import argparse
-import glob
 import json
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +23,11 @@ from scipy.stats import binomtest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.bench.measuring import measure_commands
-from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser
+from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser, run_bench
 from tests.bench.peers.labelled_reviews import write_splits
 
 ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
 TRAINER = ["transformers==5.23.0", "accelerate==1.15.0"]
-
-
-def main() -> None:
-    args = parse()
-    with tempfile.TemporaryDirectory(prefix="finetuning-peers-", dir=args.scratch) as folder:
-        rows = run_sides(args, Path(folder))
-    print(json.dumps(rows) if args.json else format_table(rows))
 
 
 def parse() -> argparse.Namespace:
@@ -53,8 +44,7 @@ def parse() -> argparse.Namespace:
 
 def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
     """Run both sides in turn; return one row for each side and precision."""
-    inputs = sorted(path for pattern in args.input for path in glob.glob(pattern))
-    labels = write_splits(inputs, folder / "data", args.reviews)
+    labels = write_splits(args.input, folder / "data", args.reviews)
     sides = {"ours": [sys.executable, HERE / "finetuning_ours.py"]}
     if not args.without_trainer:
         try:
@@ -113,13 +103,5 @@ def describe_runs(
     }
 
 
-def format_table(rows: list[dict]) -> str:
-    head = ["side", "precision", "examples/CPU s", "CPU s against ours", "whole CPU s"]
-    head += ["accuracy", "p against ours"]
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(f"{value}" for value in row.values()) + " |" for row in rows]
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
-    main()
+    run_bench(parse(), run_sides)

@@ -12,11 +12,7 @@ from beam_jobs.core.settings import replace_settings
 from model.config import FinetuningSettings
 from model.device import open_device
 from model.finetuning.examples import Sampling, load_examples
-from model.finetuning.fit import (
-    build_start_network,
-    make_training,
-    prepare_data,
-)
+from model.finetuning.fit import build_start_network, make_training, prepare_data
 from model.finetuning.network import predict_logits, prepare_network
 from model.finetuning.request import Request, Start
 from model.finetuning.tasks import find_task

@@ -11,16 +11,14 @@ A label counts as changed against that of the pipeline in fp32 (without the pipe
 """
 
 import argparse
-import glob
 import json
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.bench.measuring import measure_commands
-from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser
+from tests.bench.peers.environments import NoEnvironment, make_environment, make_parser, run_bench
 from tests.bench.peers.labelled_reviews import write_splits
 
 HERE = Path(__file__).parent
@@ -29,13 +27,6 @@ PEERS = {
     "onnxruntime": (["onnxruntime==1.32.0", "onnx==1.23.2"], ("fp32", "int8")),
 }
 """Requirements of each, and its forms; the script is scoring_NAME.py beside this file."""
-
-
-def main() -> None:
-    args = parse()
-    with tempfile.TemporaryDirectory(prefix="scoring-peers-", dir=args.scratch) as folder:
-        rows = run_sides(args, Path(folder))
-    print(json.dumps(rows) if args.json else format_table(rows))
 
 
 def parse() -> argparse.Namespace:
@@ -50,8 +41,7 @@ def parse() -> argparse.Namespace:
 
 def run_sides(args: argparse.Namespace, folder: Path) -> list[dict]:
     """Run all sides in turn; return one row for each side and form."""
-    inputs = sorted(path for pattern in args.input for path in glob.glob(pattern))
-    write_splits(inputs, folder / "data", args.reviews)
+    write_splits(args.input, folder / "data", args.reviews)
     rows = (folder / "data" / "test.jsonl").read_text().splitlines()
     (folder / "texts.json").write_text(json.dumps([json.loads(row)["text"] for row in rows]))
     sides = list_our_sides(args, folder) | list_other_sides(args)
@@ -109,12 +99,5 @@ def describe_runs(side: tuple[str, str], runs: list[dict], reference: list[int])
     }
 
 
-def format_table(rows: list[dict]) -> str:
-    head = ["side", "form", "reviews/CPU s", "labels changed", "reviews"]
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(f"{value}" for value in row.values()) + " |" for row in rows]
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
-    main()
+    run_bench(parse(), run_sides)

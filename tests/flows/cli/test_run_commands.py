@@ -55,7 +55,7 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     assert "What pays is a published encoder" in lines[-1], "a warning comes last, where it is seen"
 
 
-@pytest.mark.parametrize("words", [["run", "--dry-run"], ["run"], ["study", "losses"]])
+@pytest.mark.parametrize("words", [["run"], ["study", "losses"]])
 def test_a_dump_without_stars_ends_before_a_server_is_started(words, tmp_path, capsys):
     """Told only after pre-training, it cost hours."""
     rows = [f"the kettle {i} boils,{i % 5 + 1}\n" for i in range(30)]

@@ -1,6 +1,7 @@
 """`runs`, `show` and `store`: what a store holds, and what may go from it."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -14,14 +15,7 @@ from flows.store.store import Stage, Store
 from flows.store.usage import list_runs, measure_kinds
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import REGISTERED, Registry
-
-KILLED = """
-import os, signal, sys
-from flows.store.store import Store
-from flows.runs.lost_runs import mark_run
-with mark_run(Store(sys.argv[1]), "a", "kettles"):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+from tests.flows.runs.test_lost_runs import KILLED
 
 
 def publish(store, stage, **files):
@@ -80,7 +74,7 @@ def test_runs_are_listed_with_dump_preset_result_size_and_state(store, capsys):
 
 
 def test_runs_that_have_not_ended_are_running_or_killed(store, capsys):
-    subprocess.run([sys.executable, "-c", KILLED, str(store.root)])
+    subprocess.run([sys.executable, "-c", KILLED, str(store.root), "a", "kettles"])
     with mark_run(store, "b", "lamps"):
         _, lines = run(store, capsys, "runs")
         assert [line.split()[:2] for line in lines[2:]] == [
@@ -131,10 +125,11 @@ def test_pruning_lists_first_and_removes_what_nobody_needs(store, capsys):
     assert run(store, capsys, "store", "prune", "--keep", "ffff")[0] == 2
 
 
-def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys):
+def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, mlflow_template):
     [first, second] = list_runs(store)
     encoder = second.find_value("pretraining", "fingerprint")
     (store.root / "mlflow").mkdir()
+    shutil.copy(mlflow_template, store.root / "mlflow" / "mlflow.db")
     tracking = Tracking(resolve_mlflow_database(store.root))
     tracking.start("a run", {}, {})
     tracking.log_folder(store.root / "pretraining" / encoder / "model", "")

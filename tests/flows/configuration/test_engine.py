@@ -9,11 +9,7 @@ from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.store.store import Store
 
-FLINK = (
-    "engine.kind=flink",
-    "engine.job_endpoint=jobs:8099",
-    "engine.flink_master=manager:8081",
-)
+FLINK = ("engine.kind=flink", "engine.job_endpoint=jobs:8099", "engine.flink_master=manager:8081")
 DATAFLOW = (
     "engine.kind=dataflow",
     "engine.project=p-1",
@@ -70,14 +66,11 @@ def test_the_engine_decides_no_fingerprint(tmp_path):
     ("settings", "words"),
     [
         (("engine.kind=flink",), "engine.kind=flink needs engine.job_endpoint"),
-        (FLINK[:2], "engine.kind=flink needs engine.flink_master"),
         (DATAFLOW[:3], "engine.kind=dataflow needs engine.temp_location"),
         ((*FLINK, "engine.region=x"), "region"),
         (("engine.job_endpoint=jobs:8099",), "job_endpoint"),
-        (("engine.workers=2",), "workers"),
         (("engine.kind=flink", "engine.job_endpoint=http://jobs"), "engine.job_endpoint"),
         ((*DATAFLOW[:3], "engine.temp_location=/tmp"), "engine.temp_location"),
-        (("engine.kind=spark",), "'local', 'flink' or 'dataflow'"),
     ],
 )
 def test_what_an_engine_needs_is_told_in_one_line(form, settings, words):

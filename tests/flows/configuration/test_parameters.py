@@ -4,24 +4,19 @@ import json
 from typing import get_args
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from beam_jobs.config import SHORTEST_SEQUENCE
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading.formats import FORMATS
-from flows.configuration import study_file
 from flows.configuration.form import (
     Addition,
     Format,
     Parameters,
     PresetName,
-    Settings,
     fill_parameters,
 )
 from flows.configuration.form_tools import fill_form
-from flows.configuration.study_file import StudyChoice
 from flows.watch import Watch
-from model.options import SMALLEST_VOCABULARY
 from model.presets import PRESETS
 
 
@@ -30,46 +25,11 @@ def test_the_presets_of_the_form_are_the_models():
     assert get_args(Format) == ("", *FORMATS)
 
 
-def test_every_field_of_the_form_has_a_description_and_a_default():
-    forms = [*Parameters.model_fields.values(), *Addition.model_fields.values()]
-    sections = [f.annotation for f in forms if isinstance(f.annotation, type)]
-    fields = {
-        (section.__name__, name): field
-        for section in sections
-        if issubclass(section, Settings)
-        for name, field in section.model_fields.items()
-    }
-    parts = (
-        StudyChoice,
-        study_file.Study,
-        study_file.Arm,
-        study_file.StudyTask,
-        study_file.Pretraining,
-    )
-    fields |= {
-        (part.__name__, name): field for part in parts for name, field in part.model_fields.items()
-    }
-    assert len(fields) > 50
-    assert [
-        name for name, field in fields.items() if not field.description and not nested(field)
-    ] == []
-    required = {("Arm", "name"), ("StudyTask", "task"), ("StudyTask", "data")}
-    assert {name for name, field in fields.items() if field.is_required()} == required
-
-
-def nested(field):
-    """A group of fields, described by what it is."""
-    return (
-        isinstance(field.annotation, type)
-        and issubclass(field.annotation, BaseModel)
-        and field.annotation.__doc__
-    )
-
-
 def test_settings_reach_their_fields():
     given = fill_parameters(
         [
             "pretraining.steps=50",
+            "pretraining.learning_rate=5e-4",
             "finetuning.seeds=3,4",
             'finetuning.tasks=["stars"]',
             "vocabulary.lower_case=false",
@@ -81,12 +41,7 @@ def test_settings_reach_their_fields():
     assert given.finetuning.tasks == ["stars"]
     assert given.vocabulary.lower_case is False
     assert given.preset == "small"
-
-
-def test_what_is_no_field_of_pretraining_is_a_setting_of_the_trainer():
-    assert fill_parameters(["pretraining.learning_rate=5e-4"]).pretraining.settings == {
-        "learning_rate": "5e-4"
-    }
+    assert given.pretraining.settings == {"learning_rate": "5e-4"}, "what is no field of the form"
 
 
 @pytest.mark.parametrize(
@@ -95,32 +50,19 @@ def test_what_is_no_field_of_pretraining_is_a_setting_of_the_trainer():
         ("pretraining.steps=-1", "pretraining.steps: must be greater than or equal to 0"),
         ("finetuning.seeds=x", "finetuning.seeds.0"),
         ("finetuning.seeds=0,1,0", "finetuning.seeds: 0 is named twice"),
-        ("finetuning.tasks=stars,stars", "finetuning.tasks: stars is named twice"),
-        ("finetuning.tasks=polarity,sentiment", "finetuning.tasks.1"),
         ("finetuning.seed=1", "no such field; there are arms"),
-        ("corpus.split=80/20", "corpus.split"),
         ("models.size=3", "no such section"),
         ("preset=huge", "preset: must be 'tiny'"),
         ("dump.paths=sample:many", "sample:NUMBER"),
-        ("dump.paths=sample:0", "sample:NUMBER"),
         ("dump.columns=txt=body", "dump.columns: txt: write FIELD=NAME,…; the fields are text"),
-        ("dump.format=xml", "dump.format"),
         ("dump.encoding=utf-9", "dump.encoding: not an encoding"),
         (
             "corpus.split=pretrain=80,train=80,dev=4,test=8",
             "corpus.split: the shares add up to 172, not to 100",
         ),
         (
-            "corpus.split=pretrain=0,train=80,dev=10,test=10",
-            "corpus.split: pretrain must be at least 1",
-        ),
-        (
             "vocabulary.size=199",
             "vocabulary.size: write 200 or more, or 0 for what the preset says",
-        ),
-        (
-            "shards.max_length=15",
-            "shards.max_length: write 16 or more, or 0 for what the preset says",
         ),
         (
             "finetuning.arms=pre-trained,published",
@@ -130,18 +72,13 @@ def test_what_is_no_field_of_pretraining_is_a_setting_of_the_trainer():
             "finetuning.arms=champion,base",
             "finetuning.arms: champion and base may be nobody; name pre-trained, random",
         ),
-        ("corpus.languages=english", "corpus.languages.0"),
-        ("pretraining.lerning_rate=3", "pretraining.settings: lerning_rate: no such field"),
         (
             'pretraining.settings={"lerning_rate": "3"}',
             "pretraining.settings: lerning_rate: no such field",
         ),
         ("pretraining.batch=abc", "pretraining.settings: batch=abc: must be a valid integer"),
         ("finetuning.published=/nowhere", "finetuning.published: no folder /nowhere"),
-        ("finetuning.published=no name", "finetuning.published: no name is no folder"),
         ("finetuning.seeds=[0,", r"--set finetuning.seeds=\[0,: not valid JSON"),
-        ('pretraining.settings={"a"', "--set pretraining.settings=.*not valid JSON"),
-        ("steps", "write --set section.field=value"),
     ],
 )
 def test_a_mistake_names_the_field(setting, words):
@@ -162,13 +99,6 @@ def test_a_field_of_the_form_is_not_taken_as_another_setting():
 def test_an_addition_has_steps_or_epochs():
     with pytest.raises(UserError, match="increment: give steps or epochs, not both"):
         fill_form(Addition, ["increment.steps=5", "increment.epochs=2"])
-
-
-def test_the_least_values_of_the_form_are_the_jobs():
-    least = fill_parameters(
-        [f"vocabulary.size={SMALLEST_VOCABULARY}", f"shards.max_length={SHORTEST_SEQUENCE}"]
-    )
-    assert (least.vocabulary.size, least.shards.max_length) == (200, 16)
 
 
 def test_an_addition_is_compared_with_whom_there_is():
@@ -195,13 +125,6 @@ def test_a_promotion_that_could_not_be_decided_is_refused_at_once(form, settings
     fill_form(form, settings)
 
 
-def test_a_mistake_in_an_addition_names_its_own_section():
-    with pytest.raises(UserError, match=r"--set finetuning\.seed: no such field; there are arms"):
-        fill_form(Addition, ["finetuning.seed=1"])
-    with pytest.raises(UserError, match=r"increment\.settings: lerning_rate: no such field"):
-        fill_form(Addition, ["increment.lerning_rate=1"])
-
-
 @pytest.mark.parametrize(
     "address",
     [
@@ -212,16 +135,10 @@ def test_a_mistake_in_an_addition_names_its_own_section():
         "abfs://container@account.dfs.core.windows.net/x.json?sv=2024&sig=TOPSECRET",
         "https://host/x.json?access_token=TOPSECRET",
         "https://TOPSECRET@host/x.json",
-        "https://host/x.json?v=1&access_key=TOPSECRET",
-        "https://host/x.json?AccessKeyId=TOPSECRET",
         "https://host/x.json?key=TOPSECRET",
-        "https://host/x.json?auth=TOPSECRET",
         "https://host/x.json?authorization=TOPSECRET",
         "https://host/x.json?pwd=TOPSECRET",
-        "https://host/x.json?passwd=TOPSECRET",
         "https://u:12/TOPSECRET@host/x.json",
-        "s3://u:12/TOPSECRET@bucket",
-        "s3://TOPSECRET@bucket/x.json",
     ],
 )
 @pytest.mark.parametrize("field", ["dump.paths", "corpus.withhold", "finetuning.published"])
@@ -262,10 +179,8 @@ def test_addresses_without_a_secret_are_taken():
     ("address", "why"),
     [
         ("zip://a.json::s3://b/x.zip", "chained addresses"),
-        ("reference://::http://host/x.json", "chained addresses"),
         ("simplecache::https://host/x.json", "chained addresses"),
         ("hdfs://name-node:8020/x.json", "hdfs:// addresses are not opened"),
-        ("ssh://user@host/x.json", "ssh:// addresses are not opened"),
         ("local:///etc/passwd", "local:// addresses are not opened"),
     ],
 )

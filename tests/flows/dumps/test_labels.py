@@ -1,14 +1,11 @@
 """A task that can have no example is told in the first seconds, and by the corpus's counts."""
 
-import json
-
 import pytest
 
 from beam_jobs import corpus_job
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Dump
 from flows.dumps import labels
-from flows.dumps.preview import list_files, read_preview
 from flows.runner.stage_runner import Plan
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Stage, Store
@@ -25,16 +22,6 @@ def check(folder, *paths, tasks=("polarity", "stars"), **dump):
     chosen, store = Dump(paths=list(paths), **dump), Store(folder / "store")
     reviews = build_dump_stage(chosen, store)
     labels.check_dump(tasks, chosen, reviews, Plan(store))
-
-
-def test_a_dump_with_stars_under_other_names_passes(tmp_path):
-    own = write_csv(
-        tmp_path,
-        "own.csv",
-        "review_text,review_star,review_title",
-        lambda i: (f"the kettle {i} boils", f"{i % 5 + 1}.0 out of 5 stars", "good"),
-    )
-    check(tmp_path, own)
 
 
 def test_a_dump_without_stars_is_told_with_its_columns(tmp_path):
@@ -72,24 +59,6 @@ def test_one_file_with_stars_is_enough(tmp_path):
         check(tmp_path, bare)
 
 
-def test_labels_of_two_classes_are_no_stars(tmp_path):
-    lines = [f"__label__{i % 2 + 1} the kettle {i} boils" for i in range(20)]
-    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
-    with pytest.raises(UserError, match="the task stars has no example: leave it out"):
-        check(tmp_path, str(tmp_path / "train.txt"))
-    check(tmp_path, str(tmp_path / "train.txt"), tasks=("polarity",))
-
-
-def test_the_key_of_the_list_is_heeded(tmp_path):
-    reviews = [{"text": f"boils {i}", "stars": i % 5 + 1} for i in range(9)]
-    path = tmp_path / "two.json"
-    path.write_text(json.dumps({"old": [{"text": "x"}], "new": reviews}))
-    dump = Dump(paths=[str(path)], records="new")
-    stage = build_dump_stage(dump, Store(tmp_path / "store"))
-    [file] = list_files(dump, stage)
-    assert read_preview(file).count == 9
-
-
 def make_corpus(folder, header, make_row):
     path = write_csv(folder, "own.csv", header, make_row)
     result = corpus_job.run(
@@ -110,14 +79,3 @@ def test_the_corpus_counts_its_stars_and_tells_what_is_missing(tmp_path):
     labels.check_corpus(["stars"], stage, store)
     with pytest.raises(UserError, match="examples of one class for polarity in its train split"):
         labels.check_corpus(["polarity"], stage, store)
-
-
-def test_a_corpus_without_stars_warns(tmp_path):
-    store, stage, result = make_corpus(
-        tmp_path, "text,strs", lambda i: (f"the kettle {i} boils", "5")
-    )
-    [warning] = result["warnings"]
-    assert "no review has stars" in warning
-    assert "strs (stars?)" in warning
-    with pytest.raises(UserError, match="no example for stars in its train split"):
-        labels.check_corpus(["stars"], stage, store)

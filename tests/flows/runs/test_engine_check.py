@@ -15,10 +15,6 @@ def check(*settings, **given):
     check_engine(fill_parameters(settings, **given))
 
 
-def test_a_local_run_asks_nobody():
-    check()
-
-
 def test_flink_is_asked_once_its_hosts_are_allowed(monkeypatch):
     monkeypatch.setattr(flink, "CONNECT_SECONDS", 1.0)
     with serve_grpc() as server, serve_flink(2) as cluster:

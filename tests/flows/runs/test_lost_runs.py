@@ -14,7 +14,7 @@ KILLED = """
 import os, signal, sys
 from flows.store.store import Store
 from flows.runs.lost_runs import mark_run
-with mark_run(Store(sys.argv[1]), sys.argv[2]):
+with mark_run(Store(sys.argv[1]), *sys.argv[2:]):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -25,14 +25,7 @@ def plan_pretraining(tmp_path, *settings, **changes):
 
 
 @pytest.mark.parametrize(
-    ("settings", "tokens"),
-    [
-        ([], "2.46"),
-        (["pretraining.steps=2000"], "4.1"),
-        (["pretraining.batch=32"], "4.92"),
-        (["pretraining.steps=40000"], None),
-        (["preset=small"], None),
-    ],
+    ("settings", "tokens"), [([], "2.46"), (["pretraining.steps=40000"], None)]
 )
 def test_a_plan_warns_of_a_small_budget(tmp_path, settings, tokens):
     plan = plan_pretraining(tmp_path, *settings)

@@ -62,7 +62,7 @@ def test_up_asks_for_a_password_where_others_could_start_runs(users, monkeypatch
     access.check_passwords(False)
 
 
-@pytest.mark.parametrize("words", [["run", "--dump", "sample:100"], ["up"], ["study", "losses"]])
+@pytest.mark.parametrize("words", [["up"]])
 def test_a_store_that_cannot_be_made_is_told_by_its_setting(capsys, words):
     arguments = main.build_parser().parse_args([*words, "--store", "/proc/foo"])
     assert main.attempt(arguments) == 2

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from beam_jobs.core.errors import TransientError, UserError
-from flows.store.bucket import Bucket, raise_in_words
+from flows.store.bucket import Bucket
 
 
 @contextmanager
@@ -81,18 +81,6 @@ def use(monkeypatch):
             "'eu-central-1'",
             r"another region; set AWS_DEFAULT_REGION .*eu-central-1",
         ),
-        (
-            301,
-            "PermanentRedirect",
-            "The bucket you are attempting to access must be addressed using another endpoint.",
-            "another region",
-        ),
-        (
-            403,
-            "RequestTimeTooSkewed",
-            "The difference between the request time and the current time is too large.",
-            "this machine's clock is wrong",
-        ),
         (403, "AccessDenied", "Access Denied", "no rights to read and write there"),
         (404, "NoSuchBucket", "The specified bucket does not exist", "no such bucket"),
     ],
@@ -103,12 +91,6 @@ def test_what_the_user_can_put_right_is_one_line(use, status, code, message, wor
         with pytest.raises(UserError, match=words) as told:
             Bucket("s3://bucket/x", patience=0).create("a", b"1")
     assert "\n" not in str(told.value)
-
-
-def test_a_redirect_without_a_region_is_told_as_such():
-    """botocore's question for it is redirected too, until Python ends that."""
-    with pytest.raises(UserError, match="in another region; set AWS_DEFAULT_REGION"):
-        raise_in_words(RecursionError("maximum recursion depth exceeded"), "s3://bucket/x")
 
 
 def test_without_credentials_their_names_are_told(use):
@@ -134,9 +116,7 @@ def test_a_server_that_stays_away_is_told_as_such(use):
     [
         (403, "a does not have storage.objects.create access", "no rights to read and write .*a d"),
         (401, "Anonymous caller does not have access", "set GOOGLE_APPLICATION_CREDENTIALS"),
-        (401, "Invalid Credentials", "no rights to read and write there"),
         (404, "The specified bucket does not exist.", "no such bucket"),
-        (400, "Invalid bucket name: 'B'", "no such bucket"),
     ],
 )
 @pytest.mark.parametrize("request_name", ["create", "write", "list"])
@@ -153,14 +133,14 @@ def test_what_the_user_can_put_right_on_gs_is_one_line(gs, status, message, word
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("status", [502, 503, 429])
+@pytest.mark.parametrize("status", [503])
 def test_an_error_of_a_gs_server_is_asked_again(gs, status):
     """gcsfs itself asks six times."""
     gs.refuse(status, "Backend Error", times=7)
     assert Bucket("gs://bucket/x", patience=60).read("a") is None
 
 
-@pytest.mark.parametrize("status", [502, 503])
+@pytest.mark.parametrize("status", [503])
 def test_a_gs_server_that_stays_away_is_told_as_such(gs, status):
     gs.refuse(status, "Backend Error")
     with pytest.raises(TransientError, match=r"the server cannot be reached: ."):
@@ -174,12 +154,3 @@ def test_an_object_that_could_not_be_read_is_not_taken_for_one_that_is_gone(gs):
     gs.refuse(503, "Backend Error")
     with pytest.raises(TransientError):
         bucket.read_all(["a", "b"])
-
-
-def test_a_file_that_gcsfs_sends_in_parts_arrives_whole(gs, tmp_path):
-    (tmp_path / "a").write_bytes(content := bytes(range(256)) * (6 << 12))
-    bucket = Bucket("gs://bucket/x", patience=0)
-    bucket.upload(tmp_path / "a", "part/a")
-    assert gs.objects["bucket/x/part/a"] == content
-    bucket.download("part/a", tmp_path / "b")
-    assert (tmp_path / "b").read_bytes() == content

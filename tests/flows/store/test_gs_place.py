@@ -3,7 +3,6 @@
 import pytest
 
 from beam_jobs.core.errors import TransientError
-from flows.store.store import Stage
 from tests.flows.store.test_remote_place import CORPUS, call, lose_host, make, write
 from tests.patience import eventually
 
@@ -50,31 +49,16 @@ def test_the_first_content_that_comes_stays(open_gs_host, gs):
     assert gs.objects["bucket/store/a"] == b"first"
 
 
-def test_the_commands_show_and_prune_a_store_on_gs(open_gs_host, gs, capsys):
-    make(open_gs_host("here"), Stage("report", 1, {}), **{"report.md": "r" * 100})
-    assert call("store", "du", "--store", "gs://bucket/store") == 0
-    assert call("runs", "--store", "gs://bucket/store") == 0
-    assert "report" in capsys.readouterr().out
-
-
 def read_only_line(capsys):
     """Return what was printed as an error, which is one line."""
     [error] = capsys.readouterr().err.splitlines()
     return error
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "code", "words"),
-    [
-        (403, "x does not have storage.objects.list access", 2, "no rights to read and write"),
-        (404, "The specified bucket does not exist.", 2, "no such bucket; make it"),
-        (502, "", 75, "the server cannot be reached"),
-    ],
-)
-def test_what_keeps_us_from_a_bucket_is_one_line(gs, capsys, status, message, code, words):
-    gs.refuse(status, message)
-    assert call("run", "--dump", "sample:50", "--store", "gs://bucket/store") == code
-    assert words in read_only_line(capsys)
+def test_a_server_that_is_away_is_told_so(gs, capsys):
+    gs.refuse(502, "")
+    assert call("run", "--dump", "sample:50", "--store", "gs://bucket/store") == 75
+    assert "the server cannot be reached" in read_only_line(capsys)
 
 
 def test_a_bucket_that_is_not_there_is_told_so(gs, capsys):
@@ -87,7 +71,6 @@ def test_a_bucket_that_is_not_there_is_told_so(gs, capsys):
     ("status", "message", "code", "words"),
     [
         (403, "x does not have storage.objects.get access", 2, "storage.objects.get access"),
-        (404, "Not Found", 2, "no file gs://bucket/x.json"),
         (502, "", 75, "cannot be reached"),
     ],
 )

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from flows.runner.stage_runner import StageRunner
 from flows.store.store import Store
 from tests.flows.toy_graph import job
@@ -34,6 +36,7 @@ def start(s3, address, gate, state):
     )
 
 
+@pytest.mark.slow
 def test_a_host_that_is_killed_is_replaced_by_another_that_continues(s3, address, tmp_path):
     gate, there = tmp_path / "gate", connect(s3)
     first = start(s3, address, gate, tmp_path / "first")

@@ -8,11 +8,9 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import atomic_path
 from flows.cli import main
 from flows.servers.health import find_free_port
@@ -76,10 +74,6 @@ def test_a_stage_known_by_its_fingerprint_is_the_stage_that_was_made(corpus):
     assert shards[0].fingerprint == shards[1].fingerprint
 
 
-def test_a_stage_is_a_run_in_mlflow_only_where_it_says_so(corpus):
-    assert (corpus.tracked, corpus.shared, corpus.label) == (False, False, "corpus")
-
-
 def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
     folder = store.folder(corpus)
     (folder / "rejects").mkdir(parents=True)
@@ -119,29 +113,6 @@ def test_a_file_that_is_only_half_written_belongs_to_no_stage(store, corpus):
     assert [file["path"] for file in manifest["files"]] == ["read.txt"]
 
 
-def test_a_file_that_a_job_removes_meanwhile_takes_no_room(store, corpus, monkeypatch):
-    with store.lock_stage(corpus) as folder:
-        for name in ("kept", "removed"):
-            (folder / name).write_text(name)
-    look = Path.is_file
-    monkeypatch.setattr(
-        Path,
-        "is_file",
-        lambda path: look(path) and (path.name != "removed" or path.unlink() is None),
-    )
-    assert [file.size for file in store.place.list_files(corpus.path)] == [len("kept")]
-
-
-def test_lineage_reaches_back_to_the_dump(store, corpus):
-    store.publish(corpus.inputs["dump"], {})
-    store.publish(corpus, {})
-    [found] = store.find(corpus.fingerprint[:6])
-    assert [(depth, m["stage"]) for depth, m in store.trace_lineage(found)] == [
-        (0, "corpus"),
-        (1, "dump"),
-    ]
-
-
 def test_each_origin_is_in_the_lineage_once_at_its_least_depth(store, corpus):
     dump = corpus.inputs["dump"]
     shards = Stage("shards", 1, {}, {"corpus": corpus, "dump": dump})
@@ -160,17 +131,6 @@ def test_each_origin_is_in_the_lineage_once_at_its_least_depth(store, corpus):
 def test_an_origin_that_was_deleted_is_left_out_of_the_lineage(store, corpus):
     store.publish(corpus, {})
     assert [m["stage"] for _, m in store.trace_lineage(store.manifest(corpus))] == ["corpus"]
-
-
-def test_the_folder_is_there_for_whoever_holds_its_lock(store, corpus):
-    with store.lock_stage(corpus) as folder:
-        assert folder == store.folder(corpus)
-        assert folder.is_dir()
-
-
-def test_a_job_need_not_have_written_its_scratch(store):
-    stage = Stage("pretraining", 1, {}, scratch=("checkpoints",))
-    assert store.publish(stage, {"loss": 1.0})["files"] == []
 
 
 def test_two_makers_of_one_stage_take_turns(store, corpus):
@@ -199,11 +159,6 @@ def test_a_digest_is_remembered_until_the_file_changes(store, tmp_path):
     assert store.digest(dump) == "remembered"
     dump.write_text("two!")
     assert store.digest(dump) not in (first, "remembered")
-
-
-def test_a_store_without_a_name_is_a_mistake():
-    with pytest.raises(UserError, match=r"^store: it has no name"):
-        Store("")
 
 
 def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_path, monkeypatch):
@@ -235,21 +190,9 @@ def test_the_commit_is_that_of_this_package_not_of_a_repository_around_it(tmp_pa
             2,
             "error: store: .* is a file; give the folder of the results",
         ),
-        (
-            ["run", "--dump", "sample:9", "--set", "store=FILE"],
-            2,
-            "error: store: .* is a file; give the folder of the results",
-        ),
-        (["runs", "--store", "FILE"], 2, "error: store: .* is a file"),
-        (["run", "--dump", "sample:0"], 2, "error: dump.paths: 'sample:0': write sample:NUMBER"),
         (["sample", "--output", "FILE/a.json"], 2, "error: --output .*a.json: cannot be written: "),
         (
             ["promote", "1", "--store", "STORE"],
-            1,
-            "failed: MLflow at http://127.0.0.1:.* did not answer",
-        ),
-        (
-            ["rollback", "--store", "STORE"],
             1,
             "failed: MLflow at http://127.0.0.1:.* did not answer",
         ),
@@ -281,7 +224,7 @@ def test_an_object_store_that_is_away_is_told_in_one_line(tmp_path, monkeypatch,
     assert capsys.readouterr().err == told
 
 
-@pytest.mark.parametrize("words", [["run"], ["up"], ["runs"], ["study", "losses"]])
+@pytest.mark.parametrize("words", [["run"], ["study", "losses"]])
 def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch, words):
     monkeypatch.delenv("AMAZON_ELECTRA_STORE", raising=False)
     assert main.build_parser().parse_args(words).store == "store"
@@ -290,9 +233,7 @@ def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch
     assert main.build_parser().parse_args([*words, "--store", "other"]).store == "other"
 
 
-@pytest.mark.parametrize(
-    "damage", [b"", b'{"stage": "corp', b"\xff\xfe\x00", b"[{}]", b'{"stage": "corpus"}']
-)
+@pytest.mark.parametrize("damage", [b'{"stage": "corp', b"\xff\xfe\x00", b"[{}]"])
 def test_a_damaged_manifest_is_named_and_its_stage_made_again(store, corpus, damage, heard):
     shards = Stage("shards", 1, {}, {"corpus": corpus})
     for stage in (corpus, shards):
@@ -307,9 +248,9 @@ def test_a_damaged_manifest_is_named_and_its_stage_made_again(store, corpus, dam
     assert store.manifest(corpus)["result"] == {"kept": 1}
 
 
-@pytest.mark.parametrize("address", ["gs://bucket/*.json", "s3://bucket/x.json"])
-def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, address):
+def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path):
     """The names of the services are not known here: a server of names that knows nothing."""
+    address = "s3://bucket/x.json"
     script = (
         "import socket, sys; from flows.cli import main\n"
         "def unknown(*words, **named): raise socket.gaierror(-2, 'Name or service not known')\n"

@@ -94,12 +94,6 @@ def test_a_corpus_that_keeps_near_copies_of_its_tests_is_not_held_out_from_its_o
     assert not study_report.may_repeat_tests(str(place / "tasks"), [str(place / "open")])
 
 
-def test_another_corpus_of_the_same_name_is_not_the_one_the_shards_are_of(place):
-    (place / "other").mkdir()
-    (place / "other" / "corpus.json").write_text('{"read": 4}')
-    assert not study_report.is_held_out(str(place / "other"), [str(place / "shards")])
-
-
 def test_an_encoder_is_known_by_its_pre_training_not_by_a_log_beside_it(place):
     write_encoder(place / "continued", shards=str(place / "shards"), start_from="bert")
     write_encoder(place / "older", shards=str(place / "shards"))

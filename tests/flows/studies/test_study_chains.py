@@ -73,12 +73,7 @@ def make_chains(call_in_flow):
 
 def test_every_search_and_cell_is_a_task_of_its_own_after_its_teacher(made, noted, make_chains):
     stages = build_stages(content_of(made, chain_of_teachers(made)), made / "chain")
-    assert [arm.name for arm in stages.ordered_arms] == [
-        "alone",
-        "teacher",
-        "assistant",
-        "student",
-    ]
+    assert [arm.name for arm in stages.ordered_arms] == ["alone", "teacher", "assistant", "student"]
     _, runs = make_chains(stages)
     cells = {f"{arm} · polarity · seed 0" for arm in ("student", "assistant", "alone", "teacher")}
     assert runs == dict.fromkeys([*cells, "finetuning side by side"], "Completed")
@@ -94,16 +89,6 @@ def test_every_search_and_cell_is_a_task_of_its_own_after_its_teacher(made, note
     noted.clear()
     make_chains(build_stages(content_of(made, chain_of_teachers(made)), made / "chain"))
     assert noted == [], "nothing is made twice"
-
-
-def test_arms_that_wait_for_each_other_are_the_users_mistake(made):
-    stages = build_stages(content_of(made, chain_of_teachers(made)), made / "circle")
-    teacher = stages.arms["teacher"].model_copy(update={"teacher": "arm:student"})
-    stages.arms["teacher"] = teacher
-    with pytest.raises(
-        UserError, match="arms student, assistant, teacher: each waits for a teacher"
-    ):
-        _ = stages.ordered_arms
 
 
 def test_a_cell_that_fails_leaves_the_others_and_its_students_are_not_tried(
@@ -148,12 +133,6 @@ def test_every_arm_is_searched_by_itself_and_students_after_their_teachers(
     finetuned = {c.arm.name: str(stages.store.folder(c.finetuned)) for c in stages.cells}
     searched = {name: str(stages.store.folder(stage)) for name, stage in stages.searches.items()}
     assert order.index(finetuned["teacher"]) < order.index(searched["assistant"])
-
-
-def test_only_students_are_searched_for_what_a_teacher_gives(made):
-    search = {"trials": 3, "space": {"soft_weight": {"low": 0.1, "high": 0.9}}}
-    stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "soft")
-    assert set(stages.searches) == {"assistant", "student"}
 
 
 def test_studies_that_share_cells_have_each_a_nested_run_of_them(made, noted, make_chains):

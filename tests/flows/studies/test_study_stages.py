@@ -14,7 +14,6 @@ from flows.runner.stage_runner import Plan
 from flows.stages.pretraining import PretrainingRequest, build_training_stage
 from flows.store.store import Stage, Store
 from flows.studies.study_reading import load_study
-from flows.studies.study_report import describe_arm
 from flows.studies.study_stages import StudyStages, count_equal_flops, count_equal_tokens
 from flows.study import build_study_graph
 from tests.flows.studies.loaded import build_stages, load_content
@@ -195,22 +194,6 @@ def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_pa
     ]
     together = [[*trainings, *free, *waiting]]
     assert plan.groups == (together if at_once > 1 else [trainings, [*free, *waiting]])
-
-
-def test_a_report_names_every_pre_training_of_an_arm(made, tmp_path):
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / "shards.json").write_text("{}")
-    arms = [{"name": "trained", "pretraining": {"shards": str(tmp_path / "shards")}}]
-    stages = build_stages(content_of(made, arms, pretraining_seeds=[3, 4]), tmp_path / "store")
-    for _, _, stage in stages.pretrainings:
-        folder = stages.store.folder(stage)
-        folder.mkdir(parents=True)
-        numbers = dict.fromkeys(("tokens", "matrix_flops", "flops", "seconds"), 1)
-        (folder / "result.json").write_text(json.dumps(numbers))
-        stages.store.publish(stage, numbers)
-    told = describe_arm(stages, stages.study.arms[0], stages.study)
-    first, second = (stage.fingerprint for _, _, stage in stages.pretrainings)
-    assert told.fingerprints == {3: first, 4: second}
 
 
 def _pretraining(shards, **settings):

@@ -2,19 +2,19 @@
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.schedules import CronSchedule
 
 from beam_jobs.core.errors import UserError
 from flows.configuration import form
 from flows.servers.mlflow_server import resolve_mlflow_database
-from flows.servers.settings import CLIENT, read_run_limit
+from flows.servers.settings import CLIENT
 from flows.ui import deployments
 from model.tracking.registry import REGISTERED, Registry
 
@@ -46,7 +46,9 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
         assert set(described) >= set(schema.properties) - {"store", "preset"}, spec.name
 
 
-def test_the_form_of_score_offers_the_aliases_of_the_registry(tmp_path, monkeypatch):
+def test_the_form_of_score_offers_the_aliases_of_the_registry(
+    tmp_path, monkeypatch, mlflow_template
+):
     from prefect.utilities.callables import parameter_schema
 
     from flows.score import score
@@ -58,6 +60,7 @@ def test_the_form_of_score_offers_the_aliases_of_the_registry(tmp_path, monkeypa
     deployments.offer_known_aliases(tmp_path)
     assert offered() == ["champion", "challenger"], "no MLflow yet"
     (tmp_path / "mlflow").mkdir()
+    shutil.copy(mlflow_template, tmp_path / "mlflow" / "mlflow.db")
     client = Registry(resolve_mlflow_database(tmp_path))._client
     client.create_registered_model(REGISTERED)
     client.create_model_version(REGISTERED, str(tmp_path / "model"))
@@ -156,13 +159,7 @@ def test_what_the_form_no_longer_takes_is_not_kept(watcher, tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("payload", "announced"),
-    [
-        ({"dump": "inbox/a 'b'.json"}, "inbox/a 'b'.json"),
-        ({"uri": "x"}, ""),
-        ({}, ""),
-        ({"dump": None}, ""),
-    ],
+    ("payload", "announced"), [({"dump": "inbox/a 'b'.json"}, "inbox/a 'b'.json"), ({}, "")]
 )
 def test_an_event_names_the_dump_or_nothing(payload, announced):
     from prefect.utilities.schema_tools.hydration import HydrationContext, hydrate
@@ -198,29 +195,3 @@ def test_a_store_that_nobody_named_is_refused_before_anything_is_said_to_prefect
             UserError, match=f"^AMAZON_ELECTRA_STORE is '{store}': set it to the store's folder"
         ):
             deployments.check_store(store)
-
-
-def test_how_many_runs_at_once_is_a_number(monkeypatch):
-    monkeypatch.setenv("AMAZON_ELECTRA_RUNS_AT_ONCE", "many")
-    with pytest.raises(UserError, match="RUNS_AT_ONCE is 'many': write a number of runs"):
-        read_run_limit()
-    for given, limit in (("", 16), ("3", 3)):
-        monkeypatch.setenv("AMAZON_ELECTRA_RUNS_AT_ONCE", given)
-        assert read_run_limit() == limit
-
-
-def test_the_shipped_files_are_read_as_what_they_are():
-    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
-    pools = {
-        service["command"][1]
-        for name, service in compose["services"].items()
-        if name.startswith("worker-")
-    }
-    assert pools | {"tpu"} == {spec.pool for spec in deployments.DEPLOYMENTS}
-    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
-    assert ports
-    assert all(port.startswith("127.0.0.1:") for port in ports)
-    workers = list(
-        yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "workers.yaml").read_text())
-    )
-    assert {document["kind"] for document in workers} == {"PersistentVolumeClaim", "Deployment"}

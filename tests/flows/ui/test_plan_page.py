@@ -1,7 +1,5 @@
 """A plan lists its stages, complete or to do, and the steps and tokens of each training."""
 
-import pytest
-
 from flows.configuration.form import Parameters, fill_parameters
 from flows.runner.stage_runner import Plan, StageRunner
 from flows.runs import graph_run
@@ -9,7 +7,6 @@ from flows.runs.champion import Champion
 from flows.stages.pretraining import build_pretraining_stage
 from flows.store.store import Stage, Store
 from flows.ui import plan_page
-from flows.ui.plan_page import count_training
 
 SHARDS = Stage("shards", 1, {"max_length": 128})
 
@@ -36,21 +33,6 @@ def test_stages_are_complete_or_to_do_and_a_shared_one_counts_once(tmp_path):
     assert f"\n- {training.label}, 2,000 steps, 4.1 M tokens\n" in page
     done = plan_stages(store, SHARDS)
     assert plan_page.format_total(done) == "nothing to do: every stage is complete"
-
-
-@pytest.mark.parametrize("told", [{"same_tokens_as": "0" * 16}, {"same_flops_as": "0" * 16}])
-def test_steps_that_another_training_decides_are_not_told(told):
-    stage = build_pretraining_stage(fill_parameters([]), SHARDS)
-    equal = Stage("pretraining", 1, {**stage.parameters, "steps": 0, **told}, stage.inputs)
-    assert count_training(equal) is None
-    assert plan_page.describe_training(equal) == ""
-
-
-def test_shards_of_the_users_own_tell_their_length(tmp_path):
-    (tmp_path / "shards.json").write_text('{"max_length": 512}')
-    shards = Stage("external", 1, {}, result={"path": str(tmp_path)})
-    stage = build_pretraining_stage(fill_parameters(["pretraining.steps=10"]), shards)
-    assert count_training(stage) == (10, 10 * 16 * 512)
 
 
 def test_a_plan_that_cannot_be_made_stops_no_run(tmp_path, heard):

@@ -45,7 +45,7 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
         "vocabulary.size=900",
         "preset=small",
     )
-    parameters, stages = planned(store, new, "increment.steps=7", "increment.temperature=2")
+    parameters, stages = planned(store, new, "increment.steps=7", "increment.dropout=0.2")
     assert (parameters.preset, parameters.corpus.seed, parameters.vocabulary.size) == (
         "small",
         5,
@@ -54,7 +54,7 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
     assert parameters.pretraining.settings == {
         "learning_rate": "3e-4",
         "warmup": "0.1",
-        "temperature": "2",
+        "dropout": "0.2",
     }
     assert [stage.name for stage in stages[:6]] == [
         "dump",

@@ -30,7 +30,6 @@ from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
 from model.processes import is_starter, run_processes
-from model.tracking.mirror import mirror_to_mlflow
 
 DESCRIPTION = """Pre-trains ELECTRA on a folder of shards; continues from the last checkpoint in
 --output, if any. Several processes of one machine: --processes N; of several machines: torchrun."""
@@ -234,7 +233,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             others = list_other_settings(arguments, training.start)
             outputs.write_config(arguments.output, preset, shards, others)
             print_recipe(arguments, origin)
-        with mirror_to_mlflow(training, preset):
+        with outputs.mirror_to_mlflow(training, preset):
             loop.train(training)
             result = outputs.write_outputs(training, preset, shards, origin)
         if arguments.tensorboard and device.is_rank0:

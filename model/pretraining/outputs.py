@@ -1,8 +1,11 @@
-"""Writes what a finished run leaves: model folders, result.json and TensorBoard files."""
+"""Writes what a run leaves: model folders, result.json, TensorBoard files, and runs in MLflow."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +188,32 @@ def write_tensorboard(folder: Path) -> None:
             for name, value in line.items():
                 if name not in ("step", "time"):
                     writer.add_scalar(name, value, int(line["step"]), walltime=line["time"])
+
+
+@contextmanager
+def mirror_to_mlflow(training: loop.Training, preset: Preset) -> Iterator[None]:
+    """Mirror the run inside the block in MLflow, if MLFLOW_TRACKING_URI names a server and no flow
+    started the run: flows mirror what they start.
+    """
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    started_by_flow = os.environ.get("AMAZON_ELECTRA_PROGRESS") == "json"
+    if not uri or started_by_flow or not training.device.is_rank0 or find_spec("mlflow") is None:
+        yield
+        return
+    from model.tracking.mlflow_run import Tracking
+
+    parameters = {
+        "preset": preset.name,
+        **preset.architecture.model_dump(),
+        **preset.pretraining.model_dump(),
+    }
+    tags = {"vocabulary": training.identity["vocabulary"], "shards": training.identity["shards"]}
+    tracking = Tracking(uri)
+    tracking.start(f"pre-training {preset.name}", parameters, tags)
+    status = "FAILED"
+    try:
+        with tracking.follow_folder("pre-training", training.folder, parameters, tags):
+            yield
+        status = "FINISHED"
+    finally:
+        tracking.finish(status)

@@ -41,9 +41,9 @@ POLL_SECONDS = 2.0
 """Between two looks for new lines."""
 RETRY_SECONDS = 5.0
 CLOSE_SECONDS = 20.0
-"""At most, at the end of a run, for what is still to be sent."""
+"""At the end of a run, for what a server that is away did not take; one that answers gets all."""
 CANCEL_SECONDS = 5.0
-"""The same for a run that was cancelled: Prefect kills it 30 s after telling it."""
+"""At most, for a run that was cancelled: Prefect kills it 30 s after telling it."""
 BATCH_METRICS = 1_000
 """MLflow's limit for one request."""
 BATCH_PARAMETERS = 100
@@ -201,14 +201,18 @@ class Tracking:
         self._requests.put(request)
 
     def finish(self, status: str = "FINISHED") -> None:
-        """End the parent run, and wait a while for what is still to be sent."""
+        """End the parent run, and wait for what is still to be sent (`close`)."""
         self._requests.put(lambda: self._client.set_terminated(self.parent.id, status=status))
         self.close(status)
 
     def close(self, status: str = "FINISHED") -> None:
-        """Wait a while for what is still to be sent; the parent run stays as it is."""
+        """Wait for what is still to be sent, as long as MLflow takes it; the parent run stays as it
+        is.
+        """
         self._requests.put(None)
         self._thread.join(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS)
+        while self._thread.is_alive() and status != "KILLED" and not self._failures:
+            self._thread.join(1)
         if self._thread.is_alive():
             log.warning(
                 "MLflow at %s did not take everything in time; the next run sends the rest",

@@ -135,7 +135,7 @@ class PretrainOptions(Settings):
     set: tuple[str, ...] = Field(
         default=(),
         description="any field of PretrainingConfig or Architecture (model/config.py), or "
-        "AdaptationConfig (model/pretraining/adaptation/config.py); may be repeated",
+        "AdaptationConfig (model/config.py); may be repeated",
     )
 
 

@@ -17,12 +17,12 @@ from typing import Any
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings, replace_settings
 from model.config import (
+    AdaptationConfig,
     Architecture,
     FinetuningSettings,
     PresetName,
     PretrainingConfig,
 )
-from model.pretraining.adaptation.config import AdaptationConfig
 
 PUBLISHED_FINETUNING: Mapping[str, str] = {
     "learning_rates": "1e-4",

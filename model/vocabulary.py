@@ -11,26 +11,25 @@ starts, and the vocabulary is the same on every run, for any number of threads a
 files.
 """
 
-import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer, trainers
+from tokenizers import Tokenizer, models, trainers
 
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
 from beam_jobs.core.settings import read_options
+from model.encoders.vocabulary import load_published_tokenizer
 from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyOptions
-from model.wordpiece import report as vocabulary_report
-from model.wordpiece.tokenizer import (
+from model.wordpiece import (
     SPECIAL,
     build_tokenizer_of,
     list_entries,
@@ -38,6 +37,7 @@ from model.wordpiece.tokenizer import (
     write_tokenizer,
 )
 
+UNKNOWN = "[UNK]"
 LARGEST_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
 LEAST_COUNT = 2  # a pair seen once is not merged
 BATCH_ROWS = 4096
@@ -48,7 +48,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     description = "Trains a WordPiece vocabulary on a corpus."
     options = read_options(VocabularyOptions, argv, "python -m model.vocabulary", description)
     check_vocabulary_options(options)
-    started, cpu_started = time.monotonic(), _measure_cpu_seconds()
+    started, cpu_started = time.monotonic(), time.process_time()
     corpus, folds_case = options.corpus, options.lower_case
     strip_accents = folds_case if options.strip_accents is None else options.strip_accents
     sample = ReviewSample(corpus, "pretrain", options.sample_reviews)
@@ -57,7 +57,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             f"--corpus: {corpus} has no review in its pretrain split; give a larger dump"
         )
     untrained_like = make_untrained_tokenizer(folds_case, strip_accents)
-    others = {p: vocabulary_report.read_vocabulary(p, untrained_like) for p in options.compare}
+    others = {p: read_vocabulary(p, untrained_like) for p in options.compare}
     tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
     report = {
         "size": tokenizer.get_vocab_size(),
@@ -67,8 +67,11 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "reviews": sample.reviews,
         "sentences": sample.sentences,
         "reviews_in_corpus": sample.reviews_in_corpus,
-        "fit": measure_fit(corpus, {"this": tokenizer, **others}),
+        "fit": compare_vocabularies(
+            {"this": tokenizer, **others}, ReviewSample(corpus, "dev", DEV_REVIEWS)
+        ),
     }
+    print(format_table(report["fit"]), file=sys.stderr)
     return write_vocabulary(options.output, tokenizer, report, started, cpu_started)
 
 
@@ -102,7 +105,12 @@ class ReviewSample:
                 f"--corpus: no corpus.json in {corpus}: corpus_job has not ended; run it again"
             )
         self._split = split
-        self.reviews_in_corpus = sum(_count_reviews(file, split) for file in self._files)
+        self.reviews_in_corpus = sum(
+            count["counts"]
+            for file in self._files
+            for count in _open_parquet(file).read(["split"])["split"].value_counts().to_pylist()
+            if count["values"] == split
+        )
         self._share = min(1.0, about_reviews / max(self.reviews_in_corpus, 1))
         self.reviews = self.sentences = 0
 
@@ -114,16 +122,14 @@ class ReviewSample:
             ):
                 kept = np.array([s == self._split for s in batch["split"].to_pylist()], bool)
                 if self._share < 1:
-                    kept &= _hash_to_fraction(batch["text_hash"]) < self._share
+                    # numbers in [0, 1) of bytes 8 to 15: the first may have drawn the split
+                    hashes = b"".join(batch["text_hash"].to_pylist())
+                    numbers = np.frombuffer(hashes, ">u8").reshape(-1, 2)[:, 1] / 2.0**64
+                    kept &= numbers < self._share
                 sentences = batch.filter(kept)["sentences"].flatten().to_pylist()
                 self.reviews += int(kept.sum())
                 self.sentences += len(sentences)
                 yield sentences
-
-
-def _count_reviews(file: Path, split: str) -> int:
-    splits = _open_parquet(file).read(["split"])["split"].value_counts().to_pylist()
-    return sum(s["counts"] for s in splits if s["values"] == split)
 
 
 def _open_parquet(file: Path) -> pq.ParquetFile:
@@ -131,12 +137,6 @@ def _open_parquet(file: Path) -> pq.ParquetFile:
         return pq.ParquetFile(file)
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"--corpus: {file} is not whole ({error}); run corpus_job again") from None
-
-
-def _hash_to_fraction(text_hashes: Any) -> np.ndarray:
-    """Return hashes as numbers in [0, 1), of bytes 8–15: the first may have drawn the split."""
-    hashes = b"".join(text_hashes.to_pylist())
-    return np.frombuffer(hashes, ">u8").reshape(-1, 2)[:, 1] / 2.0**64
 
 
 def train_tokenizer(
@@ -158,7 +158,8 @@ def train_tokenizer(
     )
     learner.train_from_iterator(sample, trainer)
     pieces = [piece for piece in list_entries(learner) if piece not in SPECIAL]
-    return build_tokenizer(pieces, lower_case, strip_accents, unused)
+    entries = SPECIAL + [f"[unused{i}]" for i in range(unused)] + pieces
+    return build_tokenizer_of(entries, lower_case, strip_accents)
 
 
 def choose_alphabet(sample: ReviewSample, learner: Tokenizer, at_most: int) -> list[str]:
@@ -174,21 +175,63 @@ def choose_alphabet(sample: ReviewSample, learner: Tokenizer, at_most: int) -> l
     return sorted(sorted(counts, key=lambda c: (-counts[c], c))[:at_most])
 
 
-def build_tokenizer(
-    pieces: list[str], lower_case: bool, strip_accents: bool, unused: int
-) -> Tokenizer:
-    """Return the tokenizer as it is stored: [CLS] a [SEP] and [CLS] a [SEP] b [SEP]."""
-    entries = SPECIAL + [f"[unused{i}]" for i in range(unused)] + pieces
-    return build_tokenizer_of(entries, lower_case, strip_accents)
+def compare_vocabularies(
+    tokenizers: dict[str, Tokenizer], batches: Iterable[list[str]]
+) -> list[dict[str, Any]]:
+    """Return one row a vocabulary: size, words, unknown_rate (share of words), tokens_per_word.
+
+    BERT's pre-tokenizer decides what a word is, punctuation marks included, so all rows count the
+    same words.
+    """
+    tokens, unknown, words = (dict.fromkeys(tokenizers, 0) for _ in range(3))
+    for sentences in batches:
+        for name, tokenizer in tokenizers.items():
+            for encoding in tokenizer.encode_batch(sentences, add_special_tokens=False):
+                tokens[name] += len(encoding.ids)
+                words[name] += len(set(encoding.word_ids))
+                unknown[name] += encoding.tokens.count(UNKNOWN)
+    return [
+        {
+            "vocabulary": name,
+            "size": tokenizer.get_vocab_size(),
+            "words": words[name],
+            "unknown_rate": round(unknown[name] / max(words[name], 1), 6),
+            "tokens_per_word": round(tokens[name] / max(words[name], 1), 4),
+        }
+        for name, tokenizer in tokenizers.items()
+    ]
 
 
-def measure_fit(corpus: Path, tokenizers: dict[str, Tokenizer]) -> list[dict[str, Any]]:
-    """Measure and print how each vocabulary fits the dev split, which ours is not trained on."""
-    rows = vocabulary_report.compare_vocabularies(
-        tokenizers, ReviewSample(corpus, "dev", DEV_REVIEWS)
-    )
-    print(vocabulary_report.format_table(rows), file=sys.stderr)
-    return rows
+def read_vocabulary(path: str, like: Tokenizer) -> Tokenizer:
+    """Return a folder's own tokenizer, or that of a vocab.txt, which normalizes and splits words
+    as `like` does.
+    """
+    if Path(path).is_dir():
+        return load_published_tokenizer(
+            Path(path), lambda text: UserError(f"--compare {path}: {text}")
+        )
+    try:
+        entries = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--compare: {path} cannot be read ({error}); give a vocab.txt") from None
+    if UNKNOWN not in entries:
+        raise UserError(
+            f"--compare: {path} has no {UNKNOWN}; give a WordPiece vocab.txt, one entry a line"
+        )
+    made = Tokenizer(models.WordPiece({e: i for i, e in enumerate(entries)}, unk_token=UNKNOWN))
+    made.normalizer, made.pre_tokenizer = like.normalizer, like.pre_tokenizer
+    return made
+
+
+def format_table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a table for people."""
+    lines = [f"{'vocabulary':32} {'size':>7} {'unknown':>9} {'tokens/word':>12}"]
+    for row in rows:
+        name = row["vocabulary"] if len(row["vocabulary"]) <= 32 else "…" + row["vocabulary"][-31:]
+        lines.append(
+            f"{name:32} {row['size']:7,} {row['unknown_rate']:9.4%} {row['tokens_per_word']:12.3f}"
+        )
+    return "\n".join(lines)
 
 
 def write_vocabulary(
@@ -201,16 +244,11 @@ def write_vocabulary(
     fingerprint = hash_file(output / "tokenizer.json")
     times = {
         "seconds": round(time.monotonic() - started, 3),
-        "cpu_seconds": round(_measure_cpu_seconds() - cpu_started, 3),
+        "cpu_seconds": round(time.process_time() - cpu_started, 3),
     }
     result = {**report, "fingerprint": fingerprint, **times}
     write_json(output / "vocabulary.json", result)
     return result
-
-
-def _measure_cpu_seconds() -> float:
-    times = os.times()
-    return times.user + times.system
 
 
 if __name__ == "__main__":

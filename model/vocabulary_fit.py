@@ -22,8 +22,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import read_options
 from model.options import VocabularyFitOptions
-from model.vocabulary import ReviewSample, train_tokenizer
-from model.wordpiece import report as vocabulary_report
+from model.vocabulary import ReviewSample, compare_vocabularies, train_tokenizer
 
 KEPT = "kept"
 OTHERS_REVIEWS = 20_000
@@ -37,10 +36,17 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     )
     started = time.monotonic()
     sample = ReviewSample(options.corpus, options.split, options.reviews)
-    own = load_vocabulary_tokenizer(options.vocabulary / "tokenizer.json")
-    choices = vocabulary_report.compare_vocabularies(
-        {KEPT: own, **build_others(own, options)}, sample
-    )
+    file = options.vocabulary / "tokenizer.json"
+    if not file.exists():
+        raise UserError(f"--vocabulary: no {file}; give the folder that model.vocabulary wrote")
+    own = Tokenizer.from_file(str(file))
+    tokenizers = {KEPT: own}
+    if options.new_size:
+        text = ReviewSample(options.corpus, "pretrain", OTHERS_REVIEWS)
+        folds_case = own.normalizer.lowercase
+        new = train_tokenizer(text, options.new_size, folds_case, folds_case, unused=0)
+        tokenizers["new"] = new
+    choices = compare_vocabularies(tokenizers, sample)
     result = compare_fits(
         choices[0],
         read_first_fit(options.vocabulary),
@@ -53,21 +59,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options.output.mkdir(parents=True, exist_ok=True)
     write_json(options.output / "fit.json", result)
     return result
-
-
-def build_others(own: Tokenizer, options: VocabularyFitOptions) -> dict[str, Tokenizer]:
-    """Return what the vocabulary could be instead, made of the corpus's pretrain split, by name."""
-    text = ReviewSample(options.corpus, "pretrain", OTHERS_REVIEWS)
-    if not options.new_size:
-        return {}
-    folds_case = own.normalizer.lowercase
-    return {"new": train_tokenizer(text, options.new_size, folds_case, folds_case, unused=0)}
-
-
-def load_vocabulary_tokenizer(file: Path) -> Tokenizer:
-    if not file.exists():
-        raise UserError(f"--vocabulary: no {file}; give the folder that model.vocabulary wrote")
-    return Tokenizer.from_file(str(file))
 
 
 def read_first_fit(vocabulary: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from model.encoders import weights as encoder_weights
 from model.encoders.config import TRAINED_LENGTH, Config, read_architecture, read_config
 from model.encoders.places import Fail, Found, find_published
 from model.encoders.vocabulary import check_entries, load_published_tokenizer
-from model.wordpiece.tokenizer import list_entries, write_tokenizer
+from model.wordpiece import list_entries, write_tokenizer
 
 ABOUT = "origin.json"
 UNKNOWN = "unknown"

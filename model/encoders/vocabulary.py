@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from model.encoders.places import Fail
-from model.wordpiece.tokenizer import build_tokenizer_of
+from model.wordpiece import build_tokenizer_of
 
 if TYPE_CHECKING:  # the flows, which read entries, load no torch
     from torch import Tensor

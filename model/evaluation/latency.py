@@ -60,7 +60,11 @@ def measure_latency(
 
     one, many = _time_batches(answer, examples, 1), _time_batches(answer, examples, 32)
     return {
-        "bytes": _count_bytes_on_disk(folder),
+        "bytes": sum(
+            file.stat().st_size
+            for file in folder.glob("*.safetensors")
+            if not file.name.startswith("teacher")
+        ),
         "reviews": len(examples),
         "device": target.kind,
         "threads": threads,
@@ -70,11 +74,6 @@ def measure_latency(
         "reviews_per_second": 1000 / float(np.mean(many)),
         "peak_bytes": round(target.measure_memory_mb() * 2**20),
     }
-
-
-def _count_bytes_on_disk(folder: Path) -> int:
-    files = folder.glob("*.safetensors")
-    return sum(f.stat().st_size for f in files if not f.name.startswith("teacher"))
 
 
 def _time_batches(answer: Any, examples: Sequence[Any], batch: int) -> np.ndarray:

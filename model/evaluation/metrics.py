@@ -78,11 +78,6 @@ def _compute_macro_f1(sums: np.ndarray) -> np.ndarray:
     return _divide((f1 * occurs).sum(-1), occurs.sum(-1))
 
 
-def _compute_binary_f1(sums: np.ndarray) -> np.ndarray:
-    """Return the F1 of class 1, by which GLUE measures MRPC and QQP."""
-    return _compute_f1s(sums)[0][..., 1]
-
-
 def _compute_matthews(sums: np.ndarray) -> np.ndarray:
     """Compute the multi-class Matthews correlation (Gorodkin 2004) from the class counts."""
     right, predicted, labelled = np.split(sums, 3, axis=-1)
@@ -137,16 +132,13 @@ def _stack_entity_counts(predictions: Predictions) -> np.ndarray:
     return np.stack([predictions.scores[n] for n in ("right", "predicted", "labelled")], axis=1)
 
 
-def _compute_entity_f1(sums: np.ndarray) -> np.ndarray:
-    return _divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2])
-
-
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("accuracy", "accuracy", "higher", *_make_mean(_mark_correct)),
         Metric("macro_f1", "macro-F1", "higher", _count_classes, _compute_macro_f1),
-        Metric("f1", "F1", "higher", _count_classes, _compute_binary_f1),
+        # of class 1, by which GLUE measures MRPC and QQP
+        Metric("f1", "F1", "higher", _count_classes, lambda s: _compute_f1s(s)[0][..., 1]),
         Metric(
             "matthews",
             "Matthews correlation",
@@ -182,7 +174,13 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("exact_match", "exact match", "higher", *_make_mean(lambda p: p.scores["exact"])),
         Metric("answer_f1", "answer F1", "higher", *_make_mean(lambda p: p.scores["f1"])),
-        Metric("entity_f1", "entity F1", "higher", _stack_entity_counts, _compute_entity_f1),
+        Metric(
+            "entity_f1",
+            "entity F1",
+            "higher",
+            _stack_entity_counts,
+            lambda sums: _divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2]),
+        ),
     )
 }
 

@@ -1,4 +1,7 @@
-"""Runs a network over examples, and turns its logits into predictions for each shape of task."""
+"""Runs a network over examples, and turns its logits into predictions for each shape of task.
+
+Named entities are counted as seqeval (and conlleval) do.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from model.device import Device
-from model.evaluation import entities, spans
+from model.evaluation import spans
 from model.evaluation.predictions import Predictions
 from model.finetuning.examples import Example, Task
 from model.finetuning.features import Feature
@@ -29,12 +32,14 @@ def predict_features(
             logits, features, examples, threshold, task.always_answered
         )
     elif task.shape == "tokens":
-        predictions = entities.predict_tags(logits, features, examples, task.labels)
+        predictions = predict_tags(logits, features, examples, task.labels)
     elif task.shape == "regression":
         predictions = _predict_numbers(logits, examples)
     else:
         predictions = _predict_classes(logits, examples)
-    return replace(predictions, slices=collect_slices(examples))
+    names = dict.fromkeys(name for example in examples for name in example.slices)
+    slices = {name: [example.slices.get(name) for example in examples] for name in names}
+    return replace(predictions, slices=slices)
 
 
 def _predict_classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:
@@ -67,7 +72,68 @@ def _predict_numbers(logits: list[np.ndarray], examples: Sequence[Example]) -> P
     )
 
 
-def collect_slices(examples: Sequence[Example]) -> dict[str, list[str | float | None]]:
-    """Return every slice's value for each example, None where an example has none."""
-    names = dict.fromkeys(name for example in examples for name in example.slices)
-    return {name: [example.slices.get(name) for example in examples] for name in names}
+Entity = tuple[str, int, int]
+"""Kind, first word, last word."""
+
+
+def predict_tags(
+    logits: Sequence[np.ndarray],
+    features: Sequence[Feature],
+    examples: Sequence[Example],
+    labels: Sequence[str],
+) -> Predictions:
+    """Predict a tag for each word from the logits [tokens, classes] of each sentence.
+
+    Words without a piece (a zero-width space, a control character) and words beyond the maximum
+    length get the first label, O.
+    """
+    predicted, losses = [], []
+    for scores, feature, example in zip(logits, features, examples, strict=True):
+        firsts = np.flatnonzero(feature.words >= 0)
+        words = np.zeros(len(example.words), dtype=np.int64)
+        words[feature.words[firsts]] = scores[firsts].argmax(1)
+        predicted.append(words.tolist())
+        losses.append(_compute_loss(scores[firsts], np.array(feature.target)[firsts]))
+    golds = [list(example.tags) for example in examples]
+    found = [find_entities([labels[tag] for tag in tags]) for tags in predicted]
+    right = [find_entities([labels[tag] for tag in tags]) for tags in golds]
+    counts = {
+        "right": [len(f & r) for f, r in zip(found, right, strict=True)],
+        "predicted": [len(f) for f in found],
+        "labelled": [len(r) for r in right],
+    }
+    return Predictions(
+        [e.id for e in examples],
+        golds,
+        predicted,
+        np.array(losses),
+        n_classes=len(labels),
+        scores={name: np.array(of, dtype=np.float64) for name, of in counts.items()},
+    )
+
+
+def _compute_loss(scores: np.ndarray, targets: np.ndarray) -> float:
+    """Return the mean cross-entropy of a sentence's tags, 0 where no word is left."""
+    if not len(targets):
+        return 0.0
+    shifted = scores.astype(np.float64) - scores.max(1, keepdims=True)
+    log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    return float(-log_probabilities[np.arange(len(targets)), targets].mean())
+
+
+def find_entities(tags: Sequence[str]) -> set[Entity]:
+    """Return the entities of a sentence's tags.
+
+    An entity begins at B-, or at I- after O or another kind, and ends before the first tag that
+    does not continue it.
+    """
+    spans: set[Entity] = set()
+    kind, begin = "", 0
+    for i, tag in enumerate([*tags, "O"]):
+        continues = tag.startswith("I-") and tag[2:] == kind
+        if kind and not continues:
+            spans.add((kind, begin, i - 1))
+            kind = ""
+        if not kind and tag != "O":
+            kind, begin = tag[2:], i
+    return spans

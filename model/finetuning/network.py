@@ -28,7 +28,7 @@ from model.encoders.config import START, TRAINED_LENGTH
 from model.finetuning.examples import Shape, Task
 from model.finetuning.features import Feature, Featurizer, collate_features, cut_prediction_batches
 from model.finetuning.heads import MeanPooledClassifier, replace_last_layer
-from model.pretraining.network.random_start import draw_start_weights
+from model.pretraining.network.initial_weights import draw_start_weights
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names architectures give dropout rates in config.json."""

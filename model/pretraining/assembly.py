@@ -15,8 +15,7 @@ from model.encoders.origin import describe_start
 from model.encoders.vocabulary import read_words
 from model.presets import Preset
 from model.pretraining import loop
-from model.pretraining.adaptation.anchor import Anchor
-from model.pretraining.adaptation.probe import Probe
+from model.pretraining.adaptation.anchor import Anchor, Probe
 from model.pretraining.budget import Budget, count_affordable_steps
 from model.pretraining.checkpoint import identify_run
 from model.pretraining.input.batches import (

@@ -19,17 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress, track_progress
-from model.config import PretrainingConfig
+from model.config import AdaptationConfig, PretrainingConfig
 from model.device import Device
 from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
-from model.pretraining.adaptation.anchor import Anchor
-from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import ACCURACY, Probe
+from model.pretraining.adaptation.anchor import ACCURACY, Anchor, Probe
 from model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
-from model.pretraining.network.attention import put_batch
 from model.pretraining.network.dropout import Place
-from model.pretraining.network.encoder import Layer
+from model.pretraining.network.encoder import Layer, put_batch
 from model.pretraining.network.flops import MatrixFlops
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel, Step, Sums
 from model.pretraining.validation import VALIDATIONS, Validation, describe_collapse

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from model.config import PretrainingConfig
-from model.pretraining.adaptation.config import AdaptationConfig
+from model.config import AdaptationConfig, PretrainingConfig
 from model.pretraining.network.masked_prediction import PretrainingModel
 
 HEAD_WARMUP = 0.25

@@ -25,8 +25,8 @@ from torch.nn import functional
 
 from model.device import Device
 from model.pretraining.input.batches import Arrays, Batches
-from model.pretraining.network.attention import build_attention, put_whole_batch
 from model.pretraining.network.electra import Electra, corrupt_batch
+from model.pretraining.network.encoder import build_attention, put_whole_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
 VALIDATIONS = 10

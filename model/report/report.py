@@ -5,7 +5,7 @@ computed from the cells' predictions. Writes report.md, report.html (self-contai
 and model/, the encoder's folder with its model card.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from beam_jobs.core.command import main
 from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import read_options
 from model.options import ReportOptions
-from model.report import card, contamination
+from model.report import card
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
-from model.report.inputs import ArmFacts, ReportInput, read_report_input
+from model.report.inputs import ArmFacts, ReportInput, StageFacts, read_report_input
 from model.report.results import Difference, Results, load_results
 from model.report.sections import (
     build_cost_blocks,
@@ -36,6 +36,8 @@ FEW = 4
 """Comparisons up to which the answer has every effect; of more, only those that differ."""
 MANY = 10
 """Comparisons above which those without evidence are counted and not named."""
+COMMON_TEXTS = 100
+"""Of beam_jobs/deduplication/held_out.py, which this package cannot import."""
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -108,9 +110,16 @@ def _build_blocks(
     differences: Sequence[Difference],
     answer: str,
 ) -> list[Block]:
+    question = f"How well does {results.arms[0]} do on {join_names(results.tasks)}?"
+    if others := results.arms[1:]:
+        question = (
+            f"Is {results.arms[0]} better than {join_names(others)} on "
+            f"{join_names(results.tasks)}, and by how much?"
+        )
+    command: list[Block] = [Heading("To make it again"), Code(study.command)]
     return [
         Heading("Question"),
-        Paragraph(study.question or _compose_question(results)),
+        Paragraph(study.question or question),
         Heading("Answer"),
         Paragraph(answer, "answer"),
         *(Paragraph(text, "warning") for text in _list_warnings(study, results)),
@@ -122,22 +131,8 @@ def _build_blocks(
         *build_curve_blocks(study, base, results),
         *_build_data_blocks(study, results.tasks),
         *build_run_blocks(study, results),
-        *_build_command_blocks(study.command),
+        *(command if study.command else []),
     ]
-
-
-def _build_command_blocks(command: str) -> list[Block]:
-    return [Heading("To make it again"), Code(command)] if command else []
-
-
-def _compose_question(results: Results) -> str:
-    tasks = join_names(results.tasks)
-    if len(results.arms) < 2:
-        return f"How well does {results.arms[0]} do on {tasks}?"
-    return (
-        f"Is {results.arms[0]} better than {join_names(results.arms[1:])} on {tasks}, and by how "
-        "much?"
-    )
 
 
 def _list_warnings(study: ReportInput, results: Results) -> list[str]:
@@ -145,7 +140,7 @@ def _list_warnings(study: ReportInput, results: Results) -> list[str]:
     and tasks that were left out, arms that answer one class only.
     """
     warnings = [
-        *contamination.list_warnings(study, results.tasks),
+        *list_leak_warnings(study, results.tasks),
         *(text for arm in study.arms if (text := describe_unchanged_arm(arm))),
     ]
     for name, why in study.left_out.items():
@@ -168,6 +163,81 @@ def describe_unchanged_arm(arm: ArmFacts) -> str:
         "weights worse, so the original ones were kept. Results of such an encoder say nothing "
         "about the training."
     )
+
+
+def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each encoder that may have seen the test texts of a task."""
+    for fingerprint, origin in study.origins.items():
+        arms = [arm.name for arm in study.arms if arm.origin == fingerprint]
+        told = origin.get("training_data") or "unknown"
+        data = "are unknown" if told == "unknown" else f"are, by its model card, “{told}”"
+        yield (
+            f"The texts that {origin['name']} was trained on {data}. They may include test texts, "
+            f"so the results of {join_names(arms)} may be too good; their differences from each "
+            "other are affected less."
+        )
+    for arm in study.arms:
+        if arm.data_known is False:
+            if not arm.origin:
+                yield (
+                    f"Nothing is known of the texts that the encoder of {arm.name} was trained on. "
+                    "They may include test texts, so its results may be too good."
+                )
+            continue
+        seen = [task for task in tasks if task not in (arm.held_out or [])]
+        if arm.held_out is None or not seen:
+            continue
+        if arm.withhold_own:
+            yield (
+                f"Nothing shows that the test texts of {join_names(seen)} were withheld from the "
+                f"pre-training of {arm.name}; its results there may be too good."
+            )
+        else:
+            yield (
+                f"The pre-training of {arm.name} may include near copies of the test texts of "
+                f"{join_names(seen)}, such as those that differ by a punctuation mark, because its "
+                "corpus was made with withhold_own=false; its results there may be too good."
+            )
+
+
+def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
+    """Name the tasks whose test texts were withheld from every pre-training of this study.
+
+    beam_jobs/deduplication/evaluation_texts.py withholds no text of fewer than three words, and
+    looks within longer texts only for those of eight words or more.
+    """
+    pretrained = {arm.name: arm.held_out for arm in study.arms if arm.held_out is not None}
+    if not pretrained:
+        return []
+    shown = [task for task in tasks if all(task in tasks_of for tasks_of in pretrained.values())]
+    arms = join_names(list(pretrained))
+    text = (
+        f"For no task is it shown that its test texts were withheld from every pre-training of "
+        f"{arms}."
+    )
+    if shown:
+        counts = count_withheld_texts(study.stages)
+        reasons = ", ".join(f"{name} {n:,}" for name, n in counts.items())
+        withheld = f" {sum(counts.values()):,} texts were withheld ({reasons})." if counts else ""
+        text = (
+            f"No test text of {join_names(shown)} with three words or more is in the pre-training "
+            f"of {arms}, neither as a whole text nor as part of one.{withheld} Phrases of eight "
+            f"words, and shorter texts, that more than {COMMON_TEXTS} dev and test reviews share "
+            "are not searched for."
+        )
+    return [Heading("Withheld from pre-training"), Paragraph(text)]
+
+
+def count_withheld_texts(stages: Sequence[StageFacts]) -> dict[str, int]:
+    """Return the corpus stage's counts of withheld texts by reason: its own dev and test sets, and
+    the texts that are in another evaluation set.
+    """
+    for stage in stages:
+        if splits := stage.counts.get("splits"):
+            dropped = stage.counts.get("dropped") or {}
+            own = {f"own {name}": int(splits.get(name, 0)) for name in ("dev", "test")}
+            return own | {n: int(k) for n, k in dropped.items() if n.startswith("withheld")}
+    return {}
 
 
 def _describe_single_seeds(results: Results) -> list[Block]:
@@ -197,7 +267,7 @@ def _build_data_blocks(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
         blocks += [Heading("Counts of each stage"), Table(header, rows)]
     blocks += [Paragraph(text) for s in study.stages if (text := describe_columns(s.counts))]
     blocks += [block for s in study.stages for block in build_vocabulary_blocks(s.counts)]
-    blocks += contamination.describe_withheld_texts(study, tasks)
+    blocks += describe_withheld_texts(study, tasks)
     if lineage := _list_lineage(study):
         after = "Each fine-tuning's own is in the table of runs below."
         blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage), Paragraph(after)]

@@ -2,21 +2,169 @@
 
 What is written is an average of both (WiSE-FT, Wortsman et al. 2022, arXiv 2109.01903), or the
 loaded one where a probe finds that training did harm.
+
+The probe measures what an encoder knows of polarity: logistic regression on the mean states of a
+labelled review in the upper half of the layers (Alain & Bengio 2016, arXiv 1610.01644). The last
+layer alone is a poor witness: on 1,000 dev reviews a published MiniLM of 6 layers has 70.4% there,
+77.2% in the fourth and 77.9% in the upper four together. Nothing in it is random, so two
+measurements differ by the encoder alone. It learns from reviews of the corpus's train split and is
+measured on its dev split; the test split is never read.
 """
 
+import hashlib
+import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor
 
+from beam_jobs.core.errors import UserError
+from model.config import AdaptationConfig
 from model.device import Device
-from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import Judged, Probe
-from model.pretraining.network.masked_prediction import PretrainingModel
+from model.finetuning.examples import Sampling, Split
+from model.finetuning.features import Feature, Featurizer, cut_prediction_batches
+from model.finetuning.tasks.corpus import read_polarity
+from model.pretraining.network.encoder import build_attention, put_whole_batch
+from model.pretraining.network.masked_prediction import Batch, PretrainingModel
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+ACCURACY = "probe_accuracy"
+"""Name of the measure in the log."""
+Judged = NDArray[np.bool_]
+"""Which dev reviews a probe judges rightly, [reviews]."""
+REVIEWS_AT_ONCE = 32
+LENGTH_STEP = 16  # tokens: padded lengths are multiples, so that a device compiles few shapes
+LONGEST = 64  # tokens of a review: with 128 a probe costs 1.6 times as much
+STRENGTH = 0.001  # C of the logistic regression; 0.0003 to 0.003 gave the same to half a point
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """Tokenized reviews with their labels, 0 negative and 1 positive."""
+
+    features: list[Feature]
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The labelled reviews of a corpus that an encoder is measured on."""
+
+    train: Reviews
+    dev: Reviews
+
+    @classmethod
+    def open(
+        cls, corpus: Path, vocabulary: Path, max_length: int, config: AdaptationConfig
+    ) -> "Probe":
+        """Read the reviews, the same ones for every run; longer ones are cut to LONGEST tokens, at
+        most `max_length`.
+
+        Raise UserError where the corpus has too few labels.
+        """
+        tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
+        tokenizer.no_padding()
+        featurizer = Featurizer(tokenizer, "classification", min(max_length, LONGEST))
+        return cls(
+            _read_reviews(corpus, "train", config.probe_train, featurizer),
+            _read_reviews(corpus, "dev", config.probe_dev, featurizer),
+        )
+
+    def compute_fingerprint(self) -> str:
+        """Return a hash of the token ids and labels."""
+        digest = hashlib.sha256()
+        for reviews in (self.train, self.dev):
+            ids = [[list(map(int, row)) for row in feature.ids] for feature in reviews.features]
+            digest.update(json.dumps([ids, reviews.labels.tolist()]).encode())
+        return digest.hexdigest()
+
+    def __call__(self, model: PretrainingModel, device: Device) -> Judged:
+        """Return which dev reviews the probe judges rightly, [reviews]."""
+        is_training = model.training
+        model.eval()
+        train, dev = (encode_reviews(model, device, part) for part in (self.train, self.dev))
+        model.train(is_training)
+        classifier = build_classifier().fit(train, self.train.labels)
+        return np.asarray(classifier.predict(dev) == self.dev.labels)
+
+
+def build_classifier() -> "Pipeline":
+    """Return what learns polarity from mean states."""
+    from sklearn.linear_model import LogisticRegression  # 1.8 CPU seconds, for who probes
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=1000))
+
+
+def _read_reviews(corpus: Path, split: Split, count: int, featurizer: Featurizer) -> Reviews:
+    sampling = Sampling(count, seed=0, balanced=True)
+    try:
+        examples = read_polarity(corpus, split, sampling, Counter())
+    except UserError:
+        raise UserError(
+            f"--probe {corpus}: no corpus-*.parquet of this version there; give a folder made by "
+            "beam_jobs.corpus_job"
+        ) from None
+    labels = np.array([example.label for example in examples], dtype=np.int64)
+    if len(set(labels.tolist())) < 2:
+        raise UserError(
+            f"--probe {corpus}: its {split} split lacks reviews with 1–2 or with 4–5 stars; give "
+            "a corpus with both"
+        )
+    return Reviews(featurizer(examples), labels)
+
+
+@torch.no_grad()
+def encode_reviews(
+    model: PretrainingModel, device: Device, reviews: Reviews
+) -> NDArray[np.float32]:
+    """Return the mean states of the upper half of the layers, [reviews, layers · hidden]."""
+    batches = list(cut_prediction_batches(reviews.features, REVIEWS_AT_ONCE))
+    rows = []
+    for places in batches:
+        batch = put_whole_batch(device, _pad_reviews([reviews.features[i] for i in places]))
+        rows.append(_average_states(model, batch).cpu())
+    return torch.cat(rows).numpy()[np.argsort(np.concatenate(batches))]
+
+
+def _average_states(model: PretrainingModel, batch: Batch) -> Tensor:
+    """Return the mean over a review's tokens in each upper layer, [reviews, layers · hidden]."""
+    attention, trunk = build_attention(batch, model.dtype), model.trunk
+    states = trunk.project(model.embeddings(batch["input_ids"], batch["positions"]))
+    real = batch["documents"].bool().float()[:, :, None]
+    means = []
+    for i, layer in enumerate(trunk.layers, start=1):
+        states = layer(states, attention)
+        if i >= len(trunk.layers) / 2:
+            means.append((states.float() * real).sum(dim=1) / real.sum(dim=1))
+    return torch.cat(means, dim=1)
+
+
+def _pad_reviews(features: list[Feature]) -> dict[str, NDArray[Any]]:
+    """Return one review a row, [reviews, length]; 0 in `documents` is padding."""
+    longest = max(feature.length for feature in features)
+    length = -(-longest // LENGTH_STEP) * LENGTH_STEP
+    ids = np.zeros((len(features), length), dtype=np.int64)
+    documents = np.zeros_like(ids)
+    for row, feature in enumerate(features):
+        ids[row, : feature.length] = feature.ids[0]
+        documents[row, : feature.length] = 1
+    positions = np.broadcast_to(np.arange(length), ids.shape) * documents
+    return {"input_ids": ids, "documents": documents, "positions": positions}
+
 
 WORSE = 2.0
 """Standard errors by which the trained encoder must be worse than the loaded one for that one to be

@@ -86,30 +86,20 @@ def choose_settings(
     """
     start = Start.read(folder)
     chosen = dict(TEN_PROBES) if is_probed else {}
-    is_discriminator = start.is_discriminator
-    objective = given.get("objective", "electra" if is_discriminator else "mlm")
-    if not is_discriminator and objective == "mlm":
+    objective = given.get("objective", "electra" if start.is_discriminator else "mlm")
+    if not start.is_discriminator and objective == "mlm":
         chosen["objective"] = objective
     is_new_pair = objective == "electra" and not has_generator
-    if is_new_pair and (start.is_published or not start.is_discriminator):
-        chosen |= _choose_generator(start.architecture, given)
-    is_published = start.is_published
-    if is_published and objective != "mlm+nsp":
-        is_bare = start and objective == "mlm" and not start.has_lm_head
+    is_untrained_pair = start.is_published or not start.is_discriminator
+    if is_new_pair and is_untrained_pair and "generator_multiplier" not in given:
+        layers = max(1, round(start.architecture.layers * GENERATOR_DEPTH))
+        chosen |= {"generator_multiplier": "1", "generator_layers": str(layers)}
+    if start.is_published and objective != "mlm+nsp":
+        is_bare = objective == "mlm" and not start.has_lm_head
         chosen |= NEW_HEAD_SETTINGS if is_bare else OLD_HEAD_SETTINGS
     if "learning_rate" in given:
         chosen.pop("trunk_learning_rate", None)
     return {name: text for name, text in chosen.items() if name not in given}
-
-
-def _choose_generator(trunk: Architecture, given: Mapping[str, str]) -> dict[str, str]:
-    """Return how deep a generator of a trunk's first layers is; nothing for one of another width,
-    which is new.
-    """
-    if "generator_multiplier" in given:
-        return {}
-    layers = max(1, round(trunk.layers * GENERATOR_DEPTH))
-    return {"generator_multiplier": "1", "generator_layers": str(layers)}
 
 
 def describe_settings(folder: Path, chosen: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ model/encoders reads them, whatever their kind, by the names of transformers' EL
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,14 +15,17 @@ from torch import Tensor
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file
-from model.config import Architecture
+from model.config import Architecture, PretrainingConfig
 from model.encoders import config as encoder_config
-from model.encoders.export import convert_from_transformers
-from model.encoders.names import Role, map_names
+from model.encoders import export
+from model.encoders.config import START, Role, read_own_architecture
+from model.encoders.names import map_names
 from model.encoders.vocabulary import fit_vocabulary, read_entries, read_words
 from model.encoders.weights import Weights, count_layers, list_tensor_files, read_weights
 from model.pretraining.network.electra import Electra
+from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.masked_prediction import PretrainingModel
+from model.pretraining.network.mlm import MaskedLanguageModel
 
 COMPARED = ("layers", "heads", "hidden", "intermediate", "embedding", "layer_norm_eps")
 """Fields of Architecture in which two networks must agree."""
@@ -109,7 +113,7 @@ def load_weights(
         has_project = hasattr(encoder.project, "weight")
         names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
         fitted = fit_vocabulary(weights, old, new, fail)
-        ours = convert_from_transformers(fitted, names)
+        ours = export.convert_from_transformers(fitted, names)
         _check_shape(source, encoder_config.read_architecture(config, fail), weights)
         _check_trunk(model, source, ours)
         fresh = {name: tensor for name, tensor in ours.items() if name not in loaded}
@@ -195,3 +199,22 @@ def _copy_weights(model: PretrainingModel, weights: Weights, source: Source) -> 
                 )
             else:
                 parameter.copy_(tensor)
+
+
+def draw_start_weights(config: Mapping[str, Any], seed: int) -> dict[str, Tensor]:
+    """Return the encoder's weights before the first step of a pre-training with this seed, by
+    transformers' names; `config` is the content of a config.json that says how they are drawn.
+    """
+    start, architecture = config[START], read_own_architecture(config)
+    kind = Electra if "generator_multiplier" in start else MaskedLanguageModel
+    training = PretrainingConfig(steps=1, batch=1, learning_rate=1.0)
+    with torch.random.fork_rng(devices=[]):  # torch's own start weights are drawn and replaced
+        model = kind(config["vocab_size"], architecture, training)
+    initialize_weights(model, seed, start["initializer_range"])
+    has_project = architecture.embedding != architecture.hidden
+    role: Role = "discriminator" if kind is Electra else "generator"
+    names = map_names(role, architecture.layers, has_project, model.trunk_name)
+    weights = export.convert_to_transformers(dict(model.named_parameters()), names)
+    if not start["has_segments"]:
+        export.copy_type_row(weights)
+    return {name: tensor for name, tensor in weights.items() if name.startswith("electra.")}

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.config import Architecture
-from model.pretraining.network.attention import build_attention
-from model.pretraining.network.encoder import Encoder, Linear
+from model.pretraining.network.encoder import Encoder, Linear, build_attention
 from model.pretraining.network.masked_prediction import (
     Batch,
     PretrainingModel,

@@ -115,7 +115,7 @@ def test_the_mark_at_the_end_of_subjqas_reviews_is_none_of_their_words(tmp_path)
 
 
 def test_texts_of_three_words_are_withheld_as_the_report_says(tmp_path):
-    """model/report/contamination.py says "of three words or more"."""
+    """model/report/report.py says "of three words or more"."""
     path = tmp_path / "test.txt"
     path.write_text("one two\nnow one more\n")
     assert list(read_evaluation_texts(str(path))) == ["now one more"]

@@ -12,8 +12,8 @@ from model.encoders.config import read_trained_length, write_architecture
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.input.sequences import Shards
-from model.pretraining.network.attention import build_attention
 from model.pretraining.network.electra import Electra
+from model.pretraining.network.encoder import build_attention
 from model.pretraining.network.initial_weights import Origin
 from tests.model.synthetic_shards import write_shards
 

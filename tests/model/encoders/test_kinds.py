@@ -13,8 +13,7 @@ from model.encoders.places import find_published
 from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.assembly import build_model
-from model.pretraining.network.attention import build_attention
-from model.pretraining.network.encoder import initialize_weights
+from model.pretraining.network.encoder import build_attention, initialize_weights
 from model.pretraining.network.initial_weights import Origin, load_weights
 from tests.model.encoders.checkpoints import KINDS, SIZE, write_checkpoint
 from tests.model.synthetic_shards import write_shards

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from model.evaluation.evaluate import add_common_slices, measure_slices
 from model.evaluation.predictions import Predictions
-from model.evaluation.slices import add_common_slices, measure_slices
 from model.finetuning.examples import Example
 from model.finetuning.tasks import find_task
 

@@ -11,8 +11,8 @@ import torch
 
 from beam_jobs.core.errors import UserError
 from model.evaluation import spans
-from model.evaluation.entities import find_entities
-from model.evaluation.entities import predict_tags as entity_tags
+from model.evaluation.predict import find_entities
+from model.evaluation.predict import predict_tags as entity_tags
 from model.evaluation.predictions import Predictions
 from model.finetuning import features as features_module
 from model.finetuning.examples import Example

@@ -13,13 +13,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from beam_jobs.core.errors import UserError
+from model.config import AdaptationConfig
 from model.device import Device, open_device
 from model.presets import PRESETS, apply_settings
 from model.pretraining import loop
-from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
-from model.pretraining.network.attention import (
+from model.pretraining.network.dropout import Dropout, Noise
+from model.pretraining.network.encoder import (
     BOUNDARIES,
     DenseAttention,
     DocumentAttention,
@@ -27,7 +28,6 @@ from model.pretraining.network.attention import (
     find_boundaries,
     put_batch,
 )
-from model.pretraining.network.dropout import Dropout, Noise
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from model.config import AdaptationConfig
 from model.device import open_device
 from model.presets import PRESETS, apply_settings
-from model.pretraining.adaptation.config import AdaptationConfig
 from model.pretraining.assembly import build_model, build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import run_step

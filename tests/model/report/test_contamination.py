@@ -3,9 +3,8 @@
 import pytest
 
 from beam_jobs.deduplication import held_out
-from model.report import contamination
-from model.report.contamination import COMMON_TEXTS, describe_withheld_texts
 from model.report.inputs import ReportInput
+from model.report.report import COMMON_TEXTS, describe_withheld_texts, list_leak_warnings
 
 TASKS = ["polarity", "stars"]
 
@@ -17,7 +16,7 @@ def describe(arms, origins=None):
 
 
 def list_warnings(arms, origins=None):
-    return list(contamination.list_warnings(describe(arms, origins), TASKS))
+    return list(list_leak_warnings(describe(arms, origins), TASKS))
 
 
 @pytest.mark.parametrize(

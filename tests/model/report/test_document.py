@@ -69,7 +69,7 @@ def test_numbers_and_names_stay_readable():
 def test_a_name_is_no_mathematics(name):
     from xml.etree import ElementTree
 
-    from model.report.charts import Panel, draw_panels
+    from model.report.sections import Panel, draw_panels
 
     panels = [
         Panel(name, "x", "y", {name: [(1, 2), (2, 3)]}),

@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from beam_jobs.core.errors import UserError
+from model.config import AdaptationConfig
 from model.pretrain import run
-from model.pretraining.adaptation.anchor import is_worse
-from model.pretraining.adaptation.config import AdaptationConfig
-from model.pretraining.adaptation.probe import Probe
+from model.pretraining.adaptation.anchor import Probe, is_worse
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import (
     read_origin,

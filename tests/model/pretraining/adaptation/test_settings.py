@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from beam_jobs.core.errors import UserError
+from model.config import AdaptationConfig
 from model.pretrain import run
-from model.pretraining.adaptation.config import AdaptationConfig
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import (
     read_origin,

@@ -16,9 +16,8 @@ from model.pretraining.assembly import read_special_tokens
 from model.pretraining.input.batches import Batches
 from model.pretraining.input.masking import Replacement
 from model.pretraining.input.sequences import Shards, Stream
-from model.pretraining.network.attention import build_attention
 from model.pretraining.network.electra import Electra
-from model.pretraining.network.encoder import initialize_weights
+from model.pretraining.network.encoder import build_attention, initialize_weights
 from tests.model.synthetic_shards import write_shards
 
 SIZE, LENGTH, BATCH = 300, 48, 8

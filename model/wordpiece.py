@@ -1,4 +1,4 @@
-"""Makes BERT's WordPiece tokenizer, and writes it as the shards job and AutoTokenizer take it."""
+"""TODO."""
 
 from pathlib import Path
 from typing import Any

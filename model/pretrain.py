@@ -35,13 +35,21 @@ DESCRIPTION = """Pre-trains ELECTRA on a folder of shards; continues from the la
 --output, if any. Several processes of one machine: --processes N; of several machines: torchrun."""
 
 
-def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Preset:
-    """Return the preset with what is set; the shape is that of the origin where there is one."""
+def configure_preset(
+    arguments: PretrainOptions, origin: Origin | None
+) -> tuple[Preset, dict[str, str]]:
+    """Return the preset with what is set, and those settings that the start weights asked for; the
+    shape is theirs too.
+    """
     if arguments.steps is not None and arguments.budget is not None:
         raise UserError("--steps and --budget: give one of them")
     settings = parse_assignments("--set", arguments.set, "FIELD=VALUE")
     shape = origin.read_settings() if origin else {}
-    recipe = choose_for_start(arguments, origin, settings) if origin else {}
+    recipe = (
+        choose_settings(origin.main, settings, bool(arguments.probe), bool(origin.generator))
+        if origin
+        else {}
+    )
     try:
         check_agreement(settings, shape, arguments.start_from)
         if arguments.steps is not None:
@@ -51,7 +59,12 @@ def configure_preset(arguments: PretrainOptions, origin: Origin | None) -> Prese
         preset = apply_settings(PRESETS[arguments.preset], recipe | shape | settings)
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None
-    return preset
+    if arguments.start_generator_from and preset.pretraining.objective != "electra":
+        raise UserError(
+            f"--start-generator-from {arguments.start_generator_from}: with "
+            f"objective={preset.pretraining.objective} there is no generator; leave it out"
+        )
+    return preset, recipe
 
 
 def check_processes(arguments: PretrainOptions) -> None:
@@ -68,13 +81,6 @@ def check_processes(arguments: PretrainOptions) -> None:
     given = parse_assignments("--set", arguments.set, "FIELD=VALUE")
     batch = int(given.get("batch", PRESETS[arguments.preset].pretraining.batch))
     check_batch(batch, processes)
-
-
-def count_threads(arguments: PretrainOptions) -> int | None:
-    """Return the threads of this process; None: as many as torch takes."""
-    if arguments.threads or not arguments.processes or arguments.processes == 1:
-        return arguments.threads
-    return max(1, (os.cpu_count() or 1) // arguments.processes)
 
 
 def check_agreement(
@@ -130,30 +136,6 @@ def bring_origin(place: str, folder: Path) -> None:
         raise
 
 
-def choose_for_start(
-    arguments: PretrainOptions, origin: Origin, given: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the settings that the start weights ask for, but those that are given."""
-    return choose_settings(origin.main, given, bool(arguments.probe), bool(origin.generator))
-
-
-def print_recipe(arguments: PretrainOptions, origin: Origin | None) -> None:
-    """Say on stderr what the start weights decide, if anything."""
-    if origin:
-        given = parse_assignments("--set", arguments.set, "FIELD=VALUE")
-        told = describe_settings(origin.main, choose_for_start(arguments, origin, given))
-        print(told, end="\n" if told else "", file=sys.stderr)
-
-
-def check_generator_is_used(arguments: PretrainOptions, preset: Preset) -> None:
-    """Raise UserError for a generator's start weights where no generator is trained."""
-    if arguments.start_generator_from and preset.pretraining.objective != "electra":
-        raise UserError(
-            f"--start-generator-from {arguments.start_generator_from}: with "
-            f"objective={preset.pretraining.objective} there is no generator; leave it out"
-        )
-
-
 def resume_training(training: loop.Training) -> None:
     """Continue from the newest checkpoint in the output folder, if any; rank 0 chooses it.
 
@@ -163,34 +145,15 @@ def resume_training(training: loop.Training) -> None:
     state = checkpoint.load_newest_state(folder) if device.is_rank0 else None
     step = int(device.broadcast_from_rank0(state.step if state else -1))
     if step >= 0:
-        state = state or load_same_state(checkpoint.build_path(folder, step), device.rank)
+        path = checkpoint.build_path(folder, step)
+        if not state and not path.exists():
+            raise UserError(
+                f"process {device.rank} does not see {path}, from which process 0 continues: "
+                "--output must be a folder that all hosts share"
+            )
+        state = state or checkpoint.load_state(path)
         checkpoint.check_same_run(training.identity, state.numbers["identity"], training.folder)
         loop.restore_state(training, state)
-
-
-def load_same_state(path: Path, rank: int) -> checkpoint.State:
-    """Read the checkpoint that rank 0 continues from; UserError where this host does not see it."""
-    if not path.exists():
-        raise UserError(
-            f"process {rank} does not see {path}, from which process 0 continues: --output must be "
-            "a folder that all hosts share"
-        )
-    return checkpoint.load_state(path)
-
-
-def list_other_settings(arguments: PretrainOptions, start: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that are no fields of the preset, for config.json, and what is known of
-    the start weights.
-    """
-    replay = [str(folder) for folder in arguments.replay]
-    return {
-        "budget": arguments.budget,
-        "replay": replay,
-        "replay_ratio": arguments.replay_ratio if replay else "0",
-        "start_from": str(arguments.start_from or ""),
-        "probe": str(arguments.probe or ""),
-        "start": start,
-    }
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -201,11 +164,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         return run_processes(run, given, arguments.processes or 1)
     shards = Shards.open(arguments.shards)
     origin = find_origin(arguments)
-    preset = configure_preset(arguments, origin)
-    check_generator_is_used(arguments, preset)
-    threads = count_threads(arguments)
-    if threads:
-        torch.set_num_threads(threads)
+    preset, recipe = configure_preset(arguments, origin)
+    processes = arguments.processes or 1
+    if arguments.threads or processes > 1:
+        torch.set_num_threads(arguments.threads or max(1, (os.cpu_count() or 1) // processes))
     replay = (
         open_replay(shards, arguments.replay, arguments.replay_ratio) if arguments.replay else None
     )
@@ -230,9 +192,17 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         if device.is_rank0:
             if warning := outputs.warn_of_small_budget(training, preset, shards, origin):
                 print(f"warning: {warning}", file=sys.stderr)
-            others = list_other_settings(arguments, training.start)
+            others = {
+                "budget": arguments.budget,
+                "replay": [str(folder) for folder in arguments.replay],
+                "replay_ratio": arguments.replay_ratio if arguments.replay else "0",
+                "start_from": str(arguments.start_from or ""),
+                "probe": str(arguments.probe or ""),
+                "start": training.start,  # what is known of the start weights
+            }
             outputs.write_config(arguments.output, preset, shards, others)
-            print_recipe(arguments, origin)
+            if origin and (told := describe_settings(origin.main, recipe)):
+                print(told, file=sys.stderr)
         with outputs.mirror_to_mlflow(training, preset):
             loop.train(training)
             result = outputs.write_outputs(training, preset, shards, origin)

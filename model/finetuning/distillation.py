@@ -92,17 +92,13 @@ def cut_teacher(folder: Path, encoder: str, dropout: float | None = None) -> nn.
             except ValueError as error:
                 raise UserError(f"--encoder {error}") from None
             module.layer = nn.ModuleList(kept)
-            _set_depth(model, len(kept))
+            config: Any = model.config
+            name = "num_hidden_layers" if hasattr(config, "num_hidden_layers") else "n_layers"
+            setattr(config, name, len(kept))
             return model
     raise UserError(
         f"--encoder {encoder}: the layers of {folder} were not found; give a student folder instead"
     )
-
-
-def _set_depth(model: nn.Module, layers: int) -> None:
-    config: Any = model.config
-    name = "num_hidden_layers" if hasattr(config, "num_hidden_layers") else "n_layers"
-    setattr(config, name, layers)
 
 
 class DistillationLoss(nn.Module):

@@ -55,7 +55,11 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     arguments = read_options(SearchOptions, argv, "python -m model.finetuning.search", __doc__)
     space = read_space(arguments.space, distils=arguments.teacher is not None)
     request = make_request(arguments)
-    optuna = _import_optuna()
+    try:
+        import optuna
+    except ImportError:
+        raise UserError("a search needs optuna: pip install optuna") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     from model.device import open_device
     from model.finetuning.fit import load_start_teacher, prepare_data
 
@@ -76,15 +80,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         study.sampler = optuna.samplers.TPESampler(seed=(arguments.seed + number) % 2**32)
         study.optimize(objective, n_trials=1)
     return _write_results(study, request.task.metrics[0], arguments.output)
-
-
-def _import_optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise UserError("a search needs optuna: pip install optuna") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
 
 
 def _list_finished_trials(study: Any) -> list[Any]:

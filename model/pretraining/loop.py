@@ -95,22 +95,17 @@ class Training:
         self.summed: list[bool] = []  # which parameters DistributedDataParallel was told to sum
         self.forward: Callable[[Batch], Step] = self.model
         if self.config.compile and self.device.compiles:
-            self._compile_forward()
+            # Where processes share batches, layer by layer: a model compiled whole has none of its
+            # gradients before it has all, and nothing could be sent meanwhile.
+            layers = [part for part in self.model.modules() if isinstance(part, Layer)]
+            for layer in layers if self.shares_batches else ():
+                layer.compile()
+            if not self.shares_batches:
+                self.forward = torch.compile(self.model)
         self.writer = checkpoint.CheckpointWriter(
             self.folder / "checkpoints", self.config.keep_checkpoints
         )
         self.clock_started, self.seconds_before = time.monotonic(), 0.0
-
-    def _compile_forward(self) -> None:
-        """Compile the model's step; where processes share batches layer by layer: a model compiled
-        whole has none of its gradients before it has all, and nothing could be sent meanwhile.
-        """
-        if not self.shares_batches:
-            self.forward = torch.compile(self.model)
-            return
-        for part in self.model.modules():
-            if isinstance(part, Layer):
-                part.compile()
 
     def measure_elapsed(self) -> float:
         """Return the seconds of all runs so far, the same in every process."""

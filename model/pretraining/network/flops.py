@@ -31,9 +31,9 @@ def count_published_flops(
             * sequences
             * _count_trunk_with_token_head(architecture, vocabulary_size, length, output_fraction)
         )
-    discriminator = _count_trunk(architecture, vocabulary_size, length) + _count_replaced_head(
-        architecture
-    )
+    hidden = architecture.hidden
+    replaced_head = 2 * hidden * hidden + (1 + ACTIVATION) * hidden + 2 * hidden
+    discriminator = _count_trunk(architecture, vocabulary_size, length) + replaced_head
     generator = _count_trunk_with_token_head(
         architecture.derive_generator(), vocabulary_size, length, output_fraction
     )
@@ -60,7 +60,10 @@ class MatrixFlops:
         if objective == "electra":
             trunks.append(a.derive_generator())
             position += 2 * a.hidden**2 + 2 * a.hidden
-        position += sum(_count_trunk_products(trunk) for trunk in trunks)
+        for trunk in trunks:  # projections and feed-forward, without attention
+            project = trunk.embedding != trunk.hidden
+            position += trunk.layers * (8 * trunk.hidden**2 + 4 * trunk.hidden * trunk.intermediate)
+            position += 2 * trunk.embedding * trunk.hidden * project
         attention = sum(4 * trunk.layers * trunk.hidden for trunk in trunks)
         slot = 2 * a.embedding * (vocabulary_size + trunks[-1].hidden)
         return MatrixFlops(3 * position, 3 * attention, 3 * slot)
@@ -76,44 +79,23 @@ class MatrixFlops:
         )
 
 
-def _count_trunk_products(a: Architecture) -> float:
-    """Count forward per position: projections and feed-forward, without attention."""
-    project = 2 * a.embedding * a.hidden if a.embedding != a.hidden else 0
-    return a.layers * (8 * a.hidden**2 + 4 * a.hidden * a.intermediate) + project
-
-
 def _count_trunk_with_token_head(
     a: Architecture, vocabulary_size: int, length: int, fraction: float
 ) -> float:
-    return _count_trunk(a, vocabulary_size, length) + fraction * _count_token_head(
-        a, vocabulary_size
-    )
+    dense = 2 * a.hidden * a.embedding + (1 + ACTIVATION + LAYER_NORM) * a.embedding
+    head = dense + (2 * a.embedding + SOFTMAX + 2) * vocabulary_size
+    return _count_trunk(a, vocabulary_size, length) + fraction * head
 
 
 def _count_trunk(a: Architecture, vocabulary_size: int, length: int) -> float:
     """Count forward per token: embeddings and all layers."""
-    return a.layers * _count_layer(a, length) + _count_embedding(a, vocabulary_size, length)
-
-
-def _count_layer(a: Architecture, length: int) -> float:
     h, i = a.hidden, a.intermediate
     products = 3 * 2 * h * h + 2 * h * length + 2 * h * length + 2 * h * h + 2 * h * i + 2 * h * i
     attention = (SOFTMAX + DROPOUT + 1) * length * a.heads  # 1: the scale
     biases = 3 * h + h + i + h
     rest = 2 * (DROPOUT + 1 + LAYER_NORM) * h + ACTIVATION * i  # 1: the residual
-    return products + attention + biases + rest
-
-
-def _count_embedding(a: Architecture, vocabulary_size: int, length: int) -> float:
+    layer = products + attention + biases + rest
     lookups = 2 * a.embedding * vocabulary_size + 2 * a.embedding * (length + 2)
     project = 2 * a.hidden * a.embedding + a.hidden if a.embedding != a.hidden else 0
-    return lookups + (2 + LAYER_NORM + DROPOUT) * a.embedding + project
-
-
-def _count_token_head(a: Architecture, vocabulary_size: int) -> float:
-    dense = 2 * a.hidden * a.embedding + (1 + ACTIVATION + LAYER_NORM) * a.embedding
-    return dense + (2 * a.embedding + SOFTMAX + 2) * vocabulary_size
-
-
-def _count_replaced_head(a: Architecture) -> float:
-    return 2 * a.hidden * a.hidden + (1 + ACTIVATION) * a.hidden + 2 * a.hidden
+    embedding = lookups + (2 + LAYER_NORM + DROPOUT) * a.embedding + project
+    return a.layers * layer + embedding

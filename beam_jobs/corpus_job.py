@@ -25,11 +25,11 @@ from beam_jobs.config import CorpusOptions
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
-from beam_jobs.corpus import plan, prepare_pass
+from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.corpus.punkt_training import write_punkt
+from beam_jobs.corpus.prepare import prepare_unit
 from beam_jobs.corpus.result import CorpusProgress, finish_corpus, write_totals
-from beam_jobs.corpus.write_pass import WriteUnits
+from beam_jobs.corpus.write import WriteUnits, write_punkt
 from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
@@ -72,18 +72,18 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
         | "Collect units" >> beam.combiners.ToList()
         | "Sort units by size" >> beam.FlatMap(sort_largest_first, lambda unit: unit.plain_size)
         | "Spread units" >> beam.Reshuffle()
-        | "Prepare units" >> beam.Map(prepare_pass.prepare_unit, plan.preparation)
+        | "Prepare units" >> beam.Map(prepare_unit, plan.preparation)
         | "Collect counts" >> beam.combiners.ToList()
     )
     punkt = counts | "Train Punkt" >> beam.Map(write_punkt, plan.folders, plan.punkt)
     counts_by_unit = (
         counts
-        | "Sort units by reviews" >> beam.FlatMap(sort_largest_first, lambda unit: unit["prepared"])
-        | "Key counts by unit" >> beam.Map(lambda unit: (unit["unit"], unit))
+        | "Sort units by reviews" >> beam.FlatMap(sort_largest_first, lambda unit: unit.prepared)
+        | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
     )
     duplicates = search_duplicates(pipeline, counts, plan)
     written = (
-        {"counts": counts_by_unit, **duplicates}
+        {"prepared": counts_by_unit, **duplicates}
         | "Join duplicates with units" >> beam.CoGroupByKey()
         | "Spread joined units" >> beam.Reshuffle()  # Flink deals them out by a hash of the name
         | "Write units"

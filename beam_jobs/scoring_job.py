@@ -22,7 +22,8 @@ from beam_jobs.config import ScoringOptions
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
-from beam_jobs.corpus import prepare_pass, unit_counts
+from beam_jobs.corpus.prepare import prepare_unit
+from beam_jobs.corpus.result import list_finished
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import run_beam_graph
 from beam_jobs.reading import work_units
@@ -45,7 +46,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             plan.engine,
             partial(build_scoring_graph, plan=plan),
             folders.output,
-            lambda: bar.update(len(unit_counts.list_finished(folders.written))),
+            lambda: bar.update(len(list_finished(folders.written))),
         )
         if beam_options.is_staged_only(plan.engine):
             return {"staged": engine}
@@ -66,7 +67,7 @@ def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
         | "List files" >> beam.Create(plan.files)
         | "Cut files" >> beam.FlatMap(work_units.cut_file, plan.unit_bytes, folders.cuts)
         | "Spread units" >> beam.Reshuffle()
-        | "Prepare units" >> beam.Map(prepare_pass.prepare_unit, plan.preparation)
+        | "Prepare units" >> beam.Map(prepare_unit, plan.preparation)
         | "Score units"
         >> RunInference(
             UnitScorer(plan.options.scorer, folders.prepared, plan.options.scorer_sha256)

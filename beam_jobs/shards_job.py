@@ -26,8 +26,13 @@ from beam_jobs.core.settings import read_known_options
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
 from beam_jobs.packing.plan import ShardsPlan, plan_shards
-from beam_jobs.packing.result import finish_shards, update_bar, write_totals
-from beam_jobs.packing.shard_files import PackIntoShards, remove_strays
+from beam_jobs.packing.shards import (
+    PackIntoShards,
+    finish_shards,
+    remove_strays,
+    update_bar,
+    write_totals,
+)
 
 DESCRIPTION = "A corpus to packed sequences of token ids; any Apache Beam option may follow."
 

@@ -10,8 +10,7 @@ from beam_jobs.config import CorpusOptions, TextOptions
 from beam_jobs.core import storage
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.core.limits import Limits
-from beam_jobs.corpus.folders import UNIT_NAME, Folders
-from beam_jobs.corpus.prepare_pass import Preparation
+from beam_jobs.corpus.prepare import Preparation
 from beam_jobs.deduplication import earlier_corpora, evaluation_texts
 from beam_jobs.deduplication.earlier_corpora import EarlierCorpora
 from beam_jobs.engine import beam_options
@@ -24,6 +23,10 @@ VERSION = 8
 """Has to be raised when the same dump gives another corpus."""
 WORK_VERSION = 4
 """Has to be raised when a work folder holds other things."""
+UNIT_NAME = r"\d{4,}-\d{5,}"
+"""Pattern of `work_units.Unit.name`."""
+WORK_NAME = "_work-[0-9a-f]{16}"
+"""Pattern of the name of the folder in which a job keeps what it has done, until it ends."""
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
 """Pattern of the files of a finished corpus."""
 MIN_SAMPLE_BYTES = 250_000
@@ -42,6 +45,53 @@ SHARED = (
     *("seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
     *("withhold_own", "near_duplicates"),
 )
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The output folder of a run and, below its work folder, what is removed when it is done."""
+
+    output: str
+    work: str
+
+    @property
+    def cuts(self) -> str:
+        return storage.join_path(self.work, "cuts")
+
+    @property
+    def prepared(self) -> str:
+        return storage.join_path(self.work, "prepared")
+
+    @property
+    def written(self) -> str:
+        return storage.join_path(self.work, "written")
+
+    @property
+    def seen(self) -> str:
+        return storage.join_path(self.work, "seen")
+
+    @property
+    def withheld(self) -> str:
+        """Index of the evaluation files."""
+        return storage.join_path(self.work, "withheld")
+
+    @property
+    def matches(self) -> str:
+        """What reviews share with the corpus's own dev and test reviews."""
+        return storage.join_path(self.work, "matches")
+
+    def clear_other_runs(self, results: str) -> None:
+        """Remove what another job left in the output folder, and what killed writers of this one
+        left.
+
+        `results` is the pattern of the names of what such a job leaves.
+        """
+        rejects = storage.join_path(self.output, "rejects")
+        for folder in (self.output, rejects):
+            storage.remove_temporary_files(folder)
+        if not storage.exists(self.work):
+            storage.remove_matching(rejects, rf"{UNIT_NAME}\.jsonl")
+            storage.remove_matching(self.output, f"{WORK_NAME}|{results}")
 
 
 @dataclass(frozen=True)

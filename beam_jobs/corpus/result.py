@@ -1,18 +1,39 @@
 """The result of a corpus job, from the counts of its units: every review read is accounted for."""
 
+import json
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress
-from beam_jobs.corpus import unit_counts
 from beam_jobs.corpus.plan import CorpusPlan
+from beam_jobs.corpus.write import WrittenUnit
 from beam_jobs.reading import fields
+from beam_jobs.reading.work_units import PreparedUnit
 
-WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld (own)")
-"""Why the second pass drops a review; the first pass counts its own reasons."""
+T = TypeVar("T")
+
+
+def list_finished(folder: str) -> list[str]:
+    """Return the names of the count files of finished units, in the order of the dump."""
+    return [name for name in storage.list_names(folder) if name.endswith(".json")]
+
+
+def read_finished(folder: str, kind: Callable[..., T]) -> list[T]:
+    """Return the counts of finished units, each of a kind, in the order of the dump."""
+    paths = [storage.join_path(folder, name) for name in list_finished(folder)]
+    return [kind(**json.loads(storage.read_bytes(path))) for path in paths]
+
+
+def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return name → sum over the units, in the order of the names."""
+    sums: dict[str, int] = {}
+    for unit in counts:
+        for name, n in unit.items():
+            sums[name] = sums.get(name, 0) + n
+    return dict(sorted(sums.items()))
 
 
 class CorpusProgress:
@@ -24,12 +45,12 @@ class CorpusProgress:
         self._started = time.monotonic()
 
     def update_bar(self, bar: Progress) -> None:
-        prepared = unit_counts.list_finished(self._folders.prepared)
-        done = len(prepared) + len(unit_counts.list_finished(self._folders.written))
+        prepared = list_finished(self._folders.prepared)
+        done = len(prepared) + len(list_finished(self._folders.written))
         for name in prepared:
             if name not in self._read:
-                counts = unit_counts.read_counts(self._folders.prepared, name)
-                self._read[name] = counts["read"]
+                path = storage.join_path(self._folders.prepared, name)
+                self._read[name] = json.loads(storage.read_bytes(path))["read"]
         bar.total = max(bar.total or 0, done)
         reviews = sum(self._read.values())
         rate = round(reviews / (time.monotonic() - self._started))
@@ -60,29 +81,36 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
 
     Raises UserError if no review could be used. Reviews read = kept + dropped is asserted.
     """
-    prepared = unit_counts.read_all_counts(plan.folders.prepared)
-    written = unit_counts.read_all_counts(plan.folders.written)
+    prepared = read_finished(plan.folders.prepared, PreparedUnit)
+    written = read_finished(plan.folders.written, WrittenUnit)
     assert len(prepared) == len(written), f"{len(prepared)} units prepared, {len(written)} written"
-    dropped = sum_dropped(prepared, written)
-    read = sum(unit["read"] for unit in prepared)
-    kept = sum(unit["kept"] for unit in written)
+    reasons = sum_counts(
+        [*(unit.dropped for unit in prepared), *(unit.dropped for unit in written)]
+    )
+    dropped = {reason: n for reason, n in reasons.items() if n}
+    read = sum(unit.read for unit in prepared)
+    kept = sum(unit.kept for unit in written)
     assert read == kept + sum(dropped.values()), (
         f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
     )
     if not kept and not dropped.get("seen before"):
         raise UserError(f"no usable review in the dump: read {read}, dropped {dropped}")
+    files = {file.name: {"read": 0, "kept": 0} for file in plan.files}
+    for first, second in zip(prepared, written, strict=True):
+        files[first.file]["read"] += first.read
+        files[first.file]["kept"] += second.kept
     withheld = {"withheld_files": list(plan.withheld_files)} if plan.withheld_files else {}
-    stars, columns = unit_counts.sum_counts(unit["stars"] for unit in written), list_columns(plan)
+    stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
     has_stars = any(not name.endswith("none") for name in stars)
     return {
         "read": read,
         "kept": kept,
         "dropped": dropped,
-        "splits": unit_counts.sum_counts(unit["splits"] for unit in written),
+        "splits": sum_counts(unit.splits for unit in written),
         "stars": stars,
-        "sentences": sum(unit["sentences"] for unit in written),
-        "notes": unit_counts.sum_counts(unit["notes"] for unit in prepared),
-        "files": {file.name: count_file(prepared, written, file.name) for file in plan.files},
+        "sentences": sum(unit.sentences for unit in written),
+        "notes": sum_counts(unit.notes for unit in prepared),
+        "files": files,
         "columns": columns,
         "units": len(prepared),
         "seen": {"corpora": list(plan.earlier.folders), "reviews": plan.earlier.reviews},
@@ -110,18 +138,3 @@ def list_columns(plan: CorpusPlan) -> dict[str, dict[str, Any]]:
     unused = {pair for file in plan.files for pair in file.layout.unused}
     used = {field: sorted(name for f, name in pairs if f == field) for field, _ in sorted(pairs)}
     return {"used": used, "unused": dict(sorted(unused))}
-
-
-def sum_dropped(prepared: list[dict[str, Any]], written: list[dict[str, Any]]) -> dict[str, int]:
-    """Return reason → reviews dropped in either pass; reasons that never applied are left out."""
-    found = [{reason: unit[reason] for reason in WRITE_REASONS} for unit in written]
-    dropped = unit_counts.sum_counts([*(unit["dropped"] for unit in prepared), *found])
-    return {reason: n for reason, n in dropped.items() if n}
-
-
-def count_file(
-    prepared: list[dict[str, Any]], written: list[dict[str, Any]], name: str
-) -> dict[str, int]:
-    """Return the reviews read and kept of one file of the dump."""
-    units = [pair for pair in zip(prepared, written, strict=True) if pair[0]["file"] == name]
-    return {"read": sum(f["read"] for f, _ in units), "kept": sum(s["kept"] for _, s in units)}

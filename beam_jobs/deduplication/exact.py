@@ -13,7 +13,6 @@ Workers share the search by buckets of hashes, each of which is read from all un
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets
 from beam_jobs.deduplication.buckets import Bucket, BucketedFile, Part
 from beam_jobs.engine.run import sort_largest_first
+from beam_jobs.reading.work_units import PreparedUnit
 
 PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
 TEXT_HASH = np.dtype([("high", ">u8"), ("low", ">u8")])
@@ -33,7 +33,6 @@ BUCKET_ROWS = 1 << 20
 """Rows of a bucket: 28 MiB, some 100 MiB while it is sorted."""
 SEEN = "seen"
 """The tag of texts that earlier corpora have."""
-Counts = list[dict[str, Any]]
 Duplicates = tuple[str, bytes]
 """The name of a unit and packed row numbers."""
 
@@ -115,23 +114,23 @@ def group_by_unit(units: list[str], unit: np.ndarray, row: np.ndarray) -> dict[s
     return {units[u]: np.sort(row[unit == u]) for u in np.unique(unit)}
 
 
-def list_parts(counts: Counts, seen: int = 0) -> Iterator[Part]:
+def list_parts(counts: list[PreparedUnit], seen: int = 0) -> Iterator[Part]:
     """Yield the parts of the buckets; `seen` counts the texts of earlier corpora."""
-    reviews = sum(c["prepared"] for c in counts) + seen
+    reviews = sum(c.prepared for c in counts) + seen
     return buckets.list_parts(buckets.count_buckets(reviews, BUCKET_ROWS, reviews))
 
 
 def find_in_part(
-    part: Part, folder: str, counts: Counts, seen: Sequence[BucketedFile]
+    part: Part, folder: str, counts: list[PreparedUnit], seen: Sequence[BucketedFile]
 ) -> Iterator[Duplicates | TaggedOutput]:
     """Yield copies of what stays and, tagged SEEN, texts that earlier corpora have, from the
     `.hashes` of all units in a folder.
 
     Those of the largest units come first: the runner deals them out to its workers in this order.
     """
-    units = sorted(counts, key=lambda c: c["unit"])
-    names, dumps = [c["unit"] for c in units], [c["dump"] for c in units]
-    files = [(storage.join_path(folder, f"{c['unit']}.hashes"), c["hashes"]) for c in units]
+    units = sorted(counts, key=lambda c: c.unit)
+    names, dumps = [c.unit for c in units], [c.dump for c in units]
+    files = [(storage.join_path(folder, f"{c.unit}.hashes"), c.hashes) for c in units]
     copies: dict[str, list[bytes]] = defaultdict(list)
     known: dict[str, list[bytes]] = defaultdict(list)
     with buckets.open_part(part, files, PACKED_ROW) as read_hashes:
@@ -141,8 +140,8 @@ def find_in_part(
             for rows_by_unit, kind in zip(found, (copies, known), strict=True):
                 for unit, numbers in rows_by_unit.items():
                     kind[unit].append(numbers.astype(ROW_NUMBER).tobytes())
-    for largest in sort_largest_first(counts, lambda c: c["prepared"]):
-        unit = largest["unit"]
+    for largest in sort_largest_first(counts, lambda c: c.prepared):
+        unit = largest.unit
         if unit in copies:
             yield unit, b"".join(copies[unit])
         if unit in known:

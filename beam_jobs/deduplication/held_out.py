@@ -24,7 +24,7 @@ import mmap
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +34,9 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.deduplication import buckets, overlaps
 from beam_jobs.deduplication.buckets import MAX_BUCKETS, Bucket, Part
-from beam_jobs.deduplication.exact import ROW_NUMBER, Counts
+from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.overlaps import RUN, count_shared_runs, drop_repeated_runs, list_runs
+from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.spans import expand_spans
 from beam_jobs.text.splits import SPLITS
 from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
@@ -178,11 +179,13 @@ def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
                 yield [" ".join(texts) for texts in batch["sentences"].filter(chosen).to_pylist()]
 
 
-def list_run_parts(counts: Counts, earlier: Sequence[HeldOutFile] = ()) -> Iterator[Part]:
+def list_run_parts(
+    counts: list[PreparedUnit], earlier: Sequence[HeldOutFile] = ()
+) -> Iterator[Part]:
     """Yield the parts of the buckets that are compared."""
-    starts = [*(file.starts for file in earlier), *(unit["heldout"] for unit in counts)]
+    starts = [*(file.starts for file in earlier), *(unit.heldout for unit in counts)]
     runs = sum(map(buckets.count_rows, starts))
-    reviews = sum(unit["prepared"] for unit in counts)
+    reviews = sum(unit.prepared for unit in counts)
     return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
 
 
@@ -190,7 +193,7 @@ def write_matches(
     part: Part,
     prepared: str,
     folder: str,
-    counts: Counts,
+    counts: list[PreparedUnit],
     near: Sequence[tuple[str, bytes]],
     earlier: Sequence[HeldOutFile],
 ) -> str:
@@ -202,9 +205,9 @@ def write_matches(
     path = storage.join_path(folder, f"{part[0]:03d}.matches")
     marker = f"{path}.starts"
     if not storage.exists(marker):
-        units = sorted(counts, key=lambda unit: unit["unit"])
+        units = sorted(counts, key=lambda unit: unit.unit)
         files = list_held_out_files(prepared, units, near, earlier)
-        runs = [(storage.join_path(prepared, f"{u['unit']}.runs"), u["runs"]) for u in units]
+        runs = [(storage.join_path(prepared, f"{u.unit}.runs"), u.runs) for u in units]
         held = [(file.path, file.starts) for file in files]
         blocks = []
         with (
@@ -217,7 +220,7 @@ def write_matches(
                 found = [np.zeros(0, np.int64)]
                 for unit, rows in zip(units, read_runs(bucket), strict=True):
                     found.append(np.zeros(count_blocks(unit), np.int64))
-                    for matches in held_out.find_matches(rows, unit["dump"] + FIRST_DUMP):
+                    for matches in held_out.find_matches(rows, unit.dump + FIRST_DUMP):
                         spool.write(matches.tobytes())
                         here = matches["row"] // BLOCK_ROWS
                         found[-1] += np.bincount(here, minlength=len(found[-1]))
@@ -228,9 +231,9 @@ def write_matches(
     return path
 
 
-def count_blocks(unit: dict[str, Any]) -> int:
+def count_blocks(unit: PreparedUnit) -> int:
     """Return how many blocks a unit has."""
-    return -(-unit["prepared"] // BLOCK_ROWS)
+    return -(-unit.prepared // BLOCK_ROWS)
 
 
 class HeldOutRuns:
@@ -281,7 +284,7 @@ class HeldOutRuns:
 
 def list_held_out_files(
     prepared: str,
-    units: Counts,
+    units: list[PreparedUnit],
     near: Sequence[tuple[str, bytes]],
     earlier: Sequence[HeldOutFile],
 ) -> list[HeldOutFile]:
@@ -291,11 +294,11 @@ def list_held_out_files(
         dropped[name] += packed
     return sorted(earlier, key=lambda file: file.path) + [
         HeldOutFile(
-            storage.join_path(prepared, f"{unit['unit']}.heldout"),
-            unit["heldout"],
-            unit["prepared"],
-            unit["dump"] + FIRST_DUMP,
-            dropped[unit["unit"]],
+            storage.join_path(prepared, f"{unit.unit}.heldout"),
+            unit.heldout,
+            unit.prepared,
+            unit.dump + FIRST_DUMP,
+            dropped[unit.unit],
         )
         for unit in units
     ]
@@ -324,9 +327,9 @@ def drop_common_runs(rows: np.ndarray) -> np.ndarray:
 class UnitMatches:
     """What the reviews of a unit share with held-out ones, added up over all parts."""
 
-    def __init__(self, unit: str, counts: Counts, paths: Sequence[str]) -> None:
-        before = sum(count_blocks(other) for other in counts if other["unit"] < unit)
-        after = sum(count_blocks(other) for other in counts if other["unit"] <= unit)
+    def __init__(self, unit: str, counts: list[PreparedUnit], paths: Sequence[str]) -> None:
+        before = sum(count_blocks(other) for other in counts if other.unit < unit)
+        after = sum(count_blocks(other) for other in counts if other.unit <= unit)
         places = 4 * before, 4 * (after + 1)
         packed = storage.read_each((f"{path}.starts", *places) for path in paths)
         starts = [np.frombuffer(part, "<u4") for part in packed]

@@ -24,9 +24,9 @@ from beam_jobs.deduplication.exact import (
     BUCKET_ROWS,
     PACKED_ROW,
     ROW_NUMBER,
-    Counts,
     Duplicates,
 )
+from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS, hash_word_runs
 
 if TYPE_CHECKING:
@@ -112,37 +112,37 @@ def find_near_copies(
     return {unit: np.unique(np.array(numbers, dtype=np.uint32)) for unit, numbers in gone.items()}
 
 
-def list_bands(counts: Counts, threshold: float) -> Iterator[BandPart]:
+def list_bands(counts: list[PreparedUnit], threshold: float) -> Iterator[BandPart]:
     """Yield the buckets of all bands."""
-    of = count_buckets(sum(c["prepared"] for c in counts), BUCKET_ROWS)
+    of = count_buckets(sum(c.prepared for c in counts), BUCKET_ROWS)
     bands, _ = choose_bands(threshold)
     return ((band, bucket, of) for band in range(bands) for bucket in range(of))
 
 
 def find_in_band(
-    part: BandPart, folder: str, threshold: float, counts: Counts
+    part: BandPart, folder: str, threshold: float, counts: list[PreparedUnit]
 ) -> Iterator[Duplicates]:
     """Yield the near copies that a bucket of a band shows, from the `.bands` and `.hashes` of all
     units in a folder.
     """
     band, bucket, of = part
-    units = sorted(counts, key=lambda c: c["unit"])
-    signatures = [load_signatures(folder, c["unit"]) for c in units]
+    units = sorted(counts, key=lambda c: c.unit)
+    signatures = [load_signatures(folder, c.unit) for c in units]
     columns: list[tuple[np.ndarray, ...]] = []
     for i, unit in enumerate(units):
         hashes = hash_band(signatures[i], band, threshold)
         here = np.flatnonzero(
             (hashes >> np.uint64(32)) * np.uint64(of) >> np.uint64(32) == np.uint64(bucket)
         )
-        path = storage.join_path(folder, f"{unit['unit']}.hashes")
+        path = storage.join_path(folder, f"{unit.unit}.hashes")
         packed = np.frombuffer(storage.read_bytes(path), PACKED_ROW)
         keys = np.empty(len(packed), np.uint64)
         keys[packed["row"]] = packed["key"]
-        dump, number = (np.full(len(here), value, np.uint32) for value in (unit["dump"], i))
+        dump, number = (np.full(len(here), value, np.uint32) for value in (unit.dump, i))
         columns.append((hashes[here], dump, keys[here], number, here.astype(np.uint32)))
     texts = BandRows(*(np.concatenate(column) for column in zip(*columns, strict=True)))
     for i, rows in find_near_copies(texts, signatures, threshold).items():
-        yield units[i]["unit"], rows.astype(ROW_NUMBER).tobytes()
+        yield units[i].unit, rows.astype(ROW_NUMBER).tobytes()
 
 
 def load_signatures(folder: str, unit: str) -> np.ndarray:

@@ -44,6 +44,21 @@ class Counts:
         return Counts(*(getattr(self, n) + getattr(other, n) for n in Counts.__dataclass_fields__))
 
 
+def build_shard_schema(vocabulary_size: int) -> pa.Schema:
+    """Return the schema of one packed sequence a row.
+
+    Ids have the narrowest type that holds the vocabulary, positions in the sequence are uint16.
+    """
+    ids = pa.uint16() if vocabulary_size <= 1 << 16 else pa.uint32()
+    return pa.schema(
+        [
+            pa.field("input_ids", pa.list_(ids), nullable=False),
+            pa.field("document_starts", pa.list_(pa.uint16()), nullable=False),
+            pa.field("sentence_starts", pa.list_(pa.uint16()), nullable=False),
+        ]
+    )
+
+
 def pack_documents(
     tokens: Tokens, max_length: int, cls_id: int, sep_id: int, schema: pa.Schema
 ) -> tuple[pa.Table, Counts]:

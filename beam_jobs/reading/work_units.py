@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -79,6 +79,30 @@ class Unit:
     def name(self) -> str:
         """The unit's name, which sorts in the order of the dump."""
         return f"{self.file.index:04d}-{self.piece:05d}"
+
+
+@dataclass(frozen=True)
+class PreparedUnit:
+    """What preparing a unit left and counted; its file of JSON tells that the unit is done."""
+
+    unit: str
+    """The unit's name."""
+    prepared: int
+    """Reviews that are left."""
+    dump: int = 0
+    file: str = ""
+    source: str = ""
+    read: int = 0
+    lines: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Reviews by the reason why they are not left."""
+    notes: dict[str, int] = field(default_factory=dict)
+    hashes: str = ""
+    """Where each bucket begins in `.hashes` (`buckets.encode_starts`)."""
+    runs: str = ""
+    """As much of `.runs`."""
+    heldout: str = ""
+    """As much of `.heldout`."""
 
 
 def list_dump_files(options: DumpOptions) -> list[DumpFile]:

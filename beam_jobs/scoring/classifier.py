@@ -19,6 +19,7 @@ from beam_jobs.core import storage
 from beam_jobs.core.command import keep_freed_memory
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
+from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.scoring.score_files import ScoredUnit
 
 MOST_TEXTS = 4096
@@ -56,8 +57,8 @@ class Classifier:
     """Of a GPU: its memory is for one batch."""
 
 
-class UnitScorer(ModelHandler[dict[str, Any], ScoredUnit, Classifier]):
-    """Scores prepared units; an element is the counts of one, its texts lie in a file."""
+class UnitScorer(ModelHandler[PreparedUnit, ScoredUnit, Classifier]):
+    """Scores prepared units, whose texts lie in files."""
 
     def __init__(self, folder: str, texts: str, sha256: str = ""):
         super().__init__(max_batch_size=1)
@@ -89,19 +90,15 @@ class UnitScorer(ModelHandler[dict[str, Any], ScoredUnit, Classifier]):
 
     def run_inference(
         self,
-        batch: Sequence[dict[str, Any]],
+        batch: Sequence[PreparedUnit],
         model: Classifier,
         inference_args: dict[str, Any] | None = None,
     ) -> Iterator[ScoredUnit]:
-        for counts in batch:
-            yield ScoredUnit(counts, model.labels, self._score_unit(counts, model))
-
-    def _score_unit(self, counts: dict[str, Any], model: Classifier) -> np.ndarray:
-        """Return probabilities [reviews, classes] of a unit, in its order."""
-        path = storage.join_path(self.texts, f"{counts['unit']}.arrow")
-        with storage.open_bytes(path) as stream:
-            texts = pa.ipc.open_file(stream).read_all()["text"].to_pylist()
-        return score_texts(texts, model)
+        for unit in batch:
+            path = storage.join_path(self.texts, f"{unit.unit}.arrow")
+            with storage.open_bytes(path) as stream:
+                texts = pa.ipc.open_file(stream).read_all()["text"].to_pylist()
+            yield ScoredUnit(unit.unit, model.labels, score_texts(texts, model))
 
     def get_metrics_namespace(self) -> str:
         return "amazon_electra_scoring"

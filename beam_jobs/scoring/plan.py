@@ -10,8 +10,8 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.corpus import plan as corpus_plan
-from beam_jobs.corpus.folders import UNIT_NAME, Folders
-from beam_jobs.corpus.prepare_pass import Preparation
+from beam_jobs.corpus.plan import UNIT_NAME, Folders
+from beam_jobs.corpus.prepare import Preparation
 from beam_jobs.engine import beam_options
 from beam_jobs.reading import work_units
 from beam_jobs.reading.work_units import DumpFile

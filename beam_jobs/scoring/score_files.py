@@ -1,6 +1,7 @@
 """The scores of a unit as a Parquet file, and the totals of all units."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.core import storage
-from beam_jobs.corpus import unit_counts
-from beam_jobs.corpus.folders import Folders
-from beam_jobs.corpus.write_pass import write_rejects
+from beam_jobs.corpus.plan import Folders
+from beam_jobs.corpus.result import read_finished, sum_counts
+from beam_jobs.corpus.write import write_rejects
+from beam_jobs.reading.work_units import PreparedUnit
 
 SCHEMA = pa.schema(
     [
@@ -29,17 +31,16 @@ SCHEMA = pa.schema(
 class ScoredUnit:
     """The probabilities of a unit's reviews, in their order."""
 
-    counts: dict[str, Any]
-    """What preparing the unit counted: beam_jobs/corpus/unit_counts.py."""
+    unit: str
     labels: list[str]
     probabilities: np.ndarray
     """Float32 [reviews, classes]."""
 
 
 def write_scores(scored: ScoredUnit, folders: Folders, model_version: str) -> None:
-    """Write the scores of a unit as Parquet, then its counts."""
-    counts, probabilities = scored.counts, scored.probabilities
-    path = storage.join_path(folders.prepared, f"{counts['unit']}.arrow")
+    """Write the scores of a unit as Parquet, then how many they are."""
+    unit, probabilities = scored.unit, scored.probabilities
+    path = storage.join_path(folders.prepared, f"{unit}.arrow")
     with storage.open_bytes(path) as stream:
         reviews = pa.ipc.open_file(stream).read_all()
     best = probabilities.argmax(1) if len(probabilities) else np.zeros(0, dtype=np.int64)
@@ -51,12 +52,12 @@ def write_scores(scored: ScoredUnit, folders: Folders, model_version: str) -> No
         pa.array(list(probabilities), pa.list_(pa.float32())),
         pa.array([model_version] * len(best), pa.string()),
     ]
-    output = storage.join_path(folders.output, f"scores-{counts['unit']}.parquet")
+    output = storage.join_path(folders.output, f"scores-{unit}.parquet")
     with storage.atomic_path(output) as temporary:
         pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), temporary, compression="zstd")
     storage.write_bytes(
-        storage.join_path(folders.written, f"{counts['unit']}.json"),
-        json.dumps({**counts, "scored": len(best)}).encode(),
+        storage.join_path(folders.written, f"{unit}.json"),
+        json.dumps({"scored": len(best)}).encode(),
     )
 
 
@@ -65,13 +66,13 @@ def finish_scores(folders: Folders) -> dict[str, Any]:
 
     Reviews read = scored + dropped is asserted.
     """
-    units, lines = unit_counts.read_all_counts(folders.written), dict[str, int]()
+    units, lines = read_finished(folders.prepared, PreparedUnit), Counter[str]()
     for unit in units:
-        lines_before = lines.get(unit["file"], 0)
-        write_rejects(unit["unit"], lines_before, folders)
-        lines[unit["file"]] = lines_before + unit["lines"]
-    dropped = unit_counts.sum_counts(unit["dropped"] for unit in units)
-    totals = {name: sum(unit[name] for unit in units) for name in ("read", "scored")}
+        write_rejects(unit.unit, lines[unit.file], folders)
+        lines[unit.file] += unit.lines
+    dropped = sum_counts(unit.dropped for unit in units)
+    scored = sum(unit["scored"] for unit in read_finished(folders.written, dict[str, int]))
+    totals = {"read": sum(unit.read for unit in units), "scored": scored}
     assert totals["read"] == totals["scored"] + sum(dropped.values()), (
         f"reviews lost: {totals}, dropped {dropped}"
     )

@@ -8,6 +8,7 @@ import pytest
 
 from beam_jobs.deduplication import buckets, exact, near
 from beam_jobs.deduplication.exact import hash_text
+from beam_jobs.reading.work_units import PreparedUnit
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
 
 NONE_SEEN = exact.sort_hashes(b"")
@@ -98,9 +99,9 @@ def test_as_many_buckets_as_all_reviews_need_with_those_of_earlier_corpora():
     several workers are to share them.
     """
     reviews = 3 << 19
-    counts = [{"prepared": reviews - 5}, {"prepared": 5}]
-    assert list(exact.list_parts([{"prepared": 9}])) == [(0, 1, 1)]
-    assert list(exact.list_parts([{"prepared": 99_999}])) == [(0, 1, 1)]
+    counts = [PreparedUnit("a", reviews - 5), PreparedUnit("b", 5)]
+    assert list(exact.list_parts([PreparedUnit("a", 9)])) == [(0, 1, 1)]
+    assert list(exact.list_parts([PreparedUnit("a", 99_999)])) == [(0, 1, 1)]
     assert list(exact.list_parts(counts)) == [(i, 8, 8) for i in range(8)]
     seen = 8 * reviews
     assert list(exact.list_parts(counts, seen)) == [(i, 16, 16) for i in range(16)]
@@ -128,7 +129,7 @@ def write_units(folder, texts_of):
         with open(folder / f"{unit}.bands", "wb") as file:
             np.save(file, near.compute_signatures(texts))
         starts = encode_starts(rows)
-        counts.append({"unit": unit, "dump": dump, "prepared": len(texts), "hashes": starts})
+        counts.append(PreparedUnit(unit, len(texts), dump, hashes=starts))
     return counts
 
 

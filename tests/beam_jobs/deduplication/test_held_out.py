@@ -12,6 +12,7 @@ from beam_jobs.deduplication import buckets, held_out, overlaps
 from beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from beam_jobs.deduplication.held_out import HELD_RUN, HeldOutFile, RunHasher
 from beam_jobs.deduplication.overlaps import RUN
+from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.splits import SPLITS
 from tests.beam_jobs.deduplication.word_texts import draw_copies, draw_texts, list_runs, overlap
 
@@ -26,9 +27,11 @@ def write_unit(folder, name, texts, is_held, dump=0):
     for start in range(0, len(texts), BATCH):
         part = slice(start, start + BATCH)
         sizes.append(hasher.add_texts(texts[part], is_held[part]))
-    counts = {"unit": name, "dump": dump, "prepared": len(texts)}
-    counts["runs"] = hasher.trained.save(str(folder / f"{name}.runs"))
-    counts["heldout"] = hasher.held_out.save(str(folder / f"{name}.heldout"))
+    starts = {
+        "runs": hasher.trained.save(str(folder / f"{name}.runs")),
+        "heldout": hasher.held_out.save(str(folder / f"{name}.heldout")),
+    }
+    counts = PreparedUnit(name, len(texts), dump, **starts)
     return counts, np.concatenate(sizes)
 
 
@@ -42,9 +45,7 @@ def find_near(folder, units, of, near=(), earlier=()):
         )
         for part in reversed(list(buckets.list_parts(of)))
     ]
-    return {
-        unit["unit"]: list(mark_rows(unit["unit"], sizes, counts, files)) for unit, sizes in units
-    }
+    return {unit.unit: list(mark_rows(unit.unit, sizes, counts, files)) for unit, sizes in units}
 
 
 def mark_rows(name, sizes, counts, files):
@@ -195,12 +196,12 @@ def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
     assert sizes.tolist() == [len(list_runs(text)) for text in texts]
     for kind, rows, wanted in (("runs", RUN, ~is_held), ("heldout", HELD_RUN, is_held)):
         path = str(tmp_path / f"u.{kind}")
-        file = [(path, counts[kind])]
+        file = [(path, getattr(counts, kind))]
         parts = [next(buckets.read_bucket((b, MAX), file, rows)) for b in range(MAX)]
         for bucket, part in enumerate(parts):
             assert (buckets.number_buckets(part["run"]) == bucket).all()
         found = np.concatenate(parts)
-        assert buckets.count_rows(counts[kind]) == len(found)
+        assert buckets.count_rows(getattr(counts, kind)) == len(found)
         per_text = np.bincount(found["text"], minlength=len(texts)).tolist()
         runs = [list_runs(text) for text in texts]
         expected = [len(set(r)) if kind == "heldout" else len(r) for r in runs]
@@ -218,7 +219,7 @@ def test_many_held_out_runs_make_many_buckets(monkeypatch):
     """As many as hold BUCKET_RUNS each, and of many reviews enough for several workers."""
 
     def list_of(runs, reviews=9, earlier=()):
-        counts = [{"prepared": reviews, "heldout": buckets.encode_counts(np.array([0, runs]))}]
+        counts = [PreparedUnit("", reviews, heldout=buckets.encode_counts(np.array([0, runs])))]
         return list(held_out.list_run_parts(counts, earlier))
 
     most = held_out.BUCKET_RUNS

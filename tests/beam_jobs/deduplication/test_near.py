@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from beam_jobs.deduplication import near
+from beam_jobs.reading.work_units import PreparedUnit
 from beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import rows_by_unit, write_units
 from tests.beam_jobs.dumps import review, run_job, text_of, write_lines
@@ -46,7 +47,7 @@ def test_each_near_copy_is_found_in_the_bucket_of_its_band(tmp_path, of):
 
 
 def test_as_many_buckets_of_each_band_as_all_reviews_need():
-    counts = [{"prepared": (3 << 19) - 5}, {"prepared": 5}]
+    counts = [PreparedUnit("a", (3 << 19) - 5), PreparedUnit("b", 5)]
     bands, _ = near.choose_bands(0.8)
     assert list(near.list_bands(counts, 0.8)) == [
         (band, bucket, 2) for band in range(bands) for bucket in (0, 1)

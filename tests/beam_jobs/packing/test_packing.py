@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.corpus.parquet_files import build_shard_schema
-from beam_jobs.packing.packing import Tokens, pack_documents
+from beam_jobs.packing.packing import Tokens, build_shard_schema, pack_documents
 
 CLS, SEP = 2, 3
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from beam_jobs import corpus_job
-from beam_jobs.corpus.result import WRITE_REASONS
+from beam_jobs.corpus.write import WRITE_REASONS
 from beam_jobs.reading import detection, fields
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.marked_text import POLARITY_STARS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.corpus import prepare_pass
+from beam_jobs.corpus import prepare
 from beam_jobs.reading import detection, fields, work_units
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
@@ -179,11 +179,11 @@ def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
         0, str(folder / "d.json"), "", "d", len(content), "", Layout("json_lines", LAYOUT), 0
     )
     unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
-    counts = prepare_pass.prepare_unit(
-        unit, prepare_pass.Preparation(str(folder / "out"), (0.8, 0.9, 0.95, 1.0), 0, 1.0)
+    counts = prepare.prepare_unit(
+        unit, prepare.Preparation(str(folder / "out"), (0.8, 0.9, 0.95, 1.0), 0, 1.0)
     )
     records = [line for line in content.split(b"\n") if line.strip(b" \t\r\n,[]\xef\xbb\xbf")]
-    assert counts["read"] == len(records) == counts["prepared"] + sum(counts["dropped"].values())
+    assert counts.read == len(records) == counts.prepared + sum(counts.dropped.values())
 
 
 LAYOUT = (("text", "reviewText"), ("stars", "overall"))
@@ -324,9 +324,9 @@ def test_a_text_far_too_long_is_dropped_before_it_is_cleaned(tmp_path, monkeypat
         [review(0, "<b> " * 300), review(1, "short"), review(2, "<b> " * 20 + "fine")],
     )
     cleaned = []
-    clean = prepare_pass.clean_text
+    clean = prepare.clean_text
     monkeypatch.setattr(
-        prepare_pass, "clean_text", lambda text, *rest: cleaned.append(text) or clean(text, *rest)
+        prepare, "clean_text", lambda text, *rest: cleaned.append(text) or clean(text, *rest)
     )
     result = run_job(tmp_path / "corpus", "--input", dump, "--max_characters", 119)
     assert len(cleaned) == 2

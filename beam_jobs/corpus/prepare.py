@@ -14,7 +14,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, 
 from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.lines import Reject, Tally, make_reject
 from beam_jobs.reading.marked_text import UnexpectedLabel
-from beam_jobs.reading.work_units import Unit
+from beam_jobs.reading.work_units import PreparedUnit, Unit
 from beam_jobs.text import languages, personal_data, splits
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
 
@@ -123,15 +123,15 @@ def build_binary_array(values: bytes) -> pa.Array:
     )
 
 
-def prepare_unit(unit: Unit, preparation: Preparation) -> dict[str, Any]:
-    """Prepare a unit unless an earlier run has; return its counts."""
+def prepare_unit(unit: Unit, preparation: Preparation) -> PreparedUnit:
+    """Prepare a unit unless an earlier run has."""
     name = storage.join_path(preparation.folder, unit.name)
     if not storage.exists(f"{name}.json"):
         _write_unit(unit, preparation, name)
     if unit.path != unit.file.path:
         storage.remove_path(unit.path)
     give_memory_back()
-    return json.loads(storage.read_bytes(f"{name}.json"))
+    return PreparedUnit(**json.loads(storage.read_bytes(f"{name}.json")))
 
 
 def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
@@ -156,7 +156,19 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
         known["heldout"] = reader.runs.held_out.save(f"{name}.heldout")
     storage.write_bytes(f"{name}.rejects", "".join(reader.rejects).encode())
     storage.write_bytes(f"{name}.sample", json.dumps(reader.sample).encode())
-    storage.write_json(f"{name}.json", reader.to_counts() | known)
+    counts = PreparedUnit(
+        unit=unit.name,
+        prepared=len(packed),
+        dump=unit.file.dump,
+        file=unit.file.name,
+        source=unit.file.source,
+        read=reader.read,
+        lines=reader.tally.lines,
+        dropped=dict(sorted(reader.dropped.items())),
+        notes=dict(sorted(reader.tally.notes.items())),
+        **known,
+    )
+    storage.write_json(f"{name}.json", asdict(counts))
 
 
 class UnitReader:
@@ -173,19 +185,6 @@ class UnitReader:
         self.runs = held_out.RunHasher() if preparation.withhold_own else None
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
-
-    def to_counts(self) -> dict[str, Any]:
-        return {
-            "unit": self.unit.name,
-            "file": self.unit.file.name,
-            "dump": self.unit.file.dump,
-            "source": self.unit.file.source,
-            "read": self.read,
-            "lines": self.tally.lines,
-            "prepared": len(self.hashes),
-            "dropped": dict(sorted(self.dropped.items())),
-            "notes": dict(sorted(self.tally.notes.items())),
-        }
 
     def read_tables(self) -> Iterator[pa.Table]:
         batch = Batch(self.unit.file.source)

@@ -1,8 +1,10 @@
-"""The shards of a job: packed from units, known by their footers, removed if they are strays."""
+"""The shards of a job: packed from units, known by their footers, removed if they are strays, and
+added up, checked against what the corpus says.
+"""
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from itertools import chain
 from typing import Any
@@ -12,9 +14,11 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from beam_jobs.core import storage
-from beam_jobs.corpus import parquet_files
-from beam_jobs.packing.packing import Counts, Tokens, pack_documents
-from beam_jobs.packing.plan import Packing, Unit
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.parquet import read_footer, write_tables
+from beam_jobs.core.progress import Progress
+from beam_jobs.packing.packing import SPECIALS, Counts, Tokens, build_shard_schema, pack_documents
+from beam_jobs.packing.plan import Packing, ShardsPlan, Unit
 from beam_jobs.packing.tokenization import WordIds
 
 SHARD_NAME = r"shard-\d{5,}\.parquet"
@@ -46,14 +50,14 @@ def write_shard(unit: Unit, packing: Packing, word_ids: WordIds) -> Counts:
     """
     path = packing.shard_path(unit)
     if storage.exists(path):
-        return parse_counts(parquet_files.read_footer(path))
+        return parse_counts(read_footer(path))
     windows = PackedWindows(unit, packing, word_ids)
     first = next(windows.tables, None)
     if first is None:
         return Counts()
-    parquet_files.write_tables(
+    write_tables(
         path,
-        parquet_files.build_shard_schema(packing.vocabulary_size),
+        build_shard_schema(packing.vocabulary_size),
         chain([first], windows.tables),
         lambda: packing.describe_shard(unit) | asdict(windows.counts),
     )
@@ -68,7 +72,7 @@ class PackedWindows:
         self.tables = self._pack_windows(unit, packing, word_ids)
 
     def _pack_windows(self, unit: Unit, packing: Packing, word_ids: WordIds) -> Iterator[pa.Table]:
-        schema = parquet_files.build_shard_schema(packing.vocabulary_size)
+        schema = build_shard_schema(packing.vocabulary_size)
         specials = word_ids.cls_id, word_ids.sep_id
         for documents in unit.read_windows(packing.split):
             ids, sentence_offsets = word_ids.encode(documents.flatten())
@@ -91,7 +95,7 @@ def remove_strays(packing: Packing, units: Sequence[Unit]) -> None:
 
 def is_finished(path: str, description: dict[str, Any] | None) -> bool:
     try:
-        footer = parquet_files.read_footer(path)
+        footer = read_footer(path)
     except pa.ArrowInvalid:
         return False
     return description is not None and description.items() <= footer.items()
@@ -103,3 +107,62 @@ def list_shards(output: str) -> list[str]:
 
 def parse_counts(footer: dict[str, Any]) -> Counts:
     return Counts(**{field.name: footer[field.name] for field in fields(Counts)})
+
+
+def update_bar(bar: Progress, plan: ShardsPlan, done: int | None = None) -> None:
+    """Show how many units have a shard (or `done`, for some give none), and what is in them."""
+    shards = set(list_shards(plan.packing.output))
+    finished = [u for u in plan.units if os.path.basename(plan.packing.shard_path(u)) in shards]
+    rows = sum(unit.rows for unit in finished)
+    bar.update(done or len(finished), **{plan.units[0].rows_are: rows})
+
+
+def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
+    """Write shards.json, the mark of finished shards, with what `measure` returns last; return its
+    content.
+    """
+    result = summarize_shards(plan) | measure()
+    storage.remove_path(storage.join_path(plan.packing.output, "withheld"))
+    storage.write_json(storage.join_path(plan.packing.output, "shards.json"), result)
+    return result
+
+
+def write_totals(units: int, plan: ShardsPlan) -> None:
+    """Finish the shards of so many units as a step of the graph, which an engine may repeat."""
+    finish_shards(plan)
+
+
+def summarize_shards(plan: ShardsPlan) -> dict[str, Any]:
+    """Return the sum of what all footers say.
+
+    Raises UserError if there is no sequence in what is no sample, or if the corpus says it holds
+    other reviews.
+    """
+    packing, source = plan.packing, os.path.dirname(plan.sources.corpus) or "the text"
+    footers = [
+        read_footer(storage.join_path(packing.output, name)) for name in list_shards(packing.output)
+    ]
+    counts = sum(map(parse_counts, footers), Counts())
+    if not (counts.sequences or plan.sources.is_sample):
+        raise UserError(
+            f"--split: no review of split {packing.split!r} in {source} has a token; "
+            "give a larger dump"
+        )
+    assert counts.tokens == counts.text_tokens + SPECIALS * counts.pieces, (
+        f"tokens lost or invented: {counts}"
+    )
+    packed = counts.documents + counts.empty_documents
+    if plan.sources.documents not in (None, packed):
+        raise UserError(
+            f"--corpus: {plan.sources.corpus} counts {plan.sources.documents} reviews in "
+            f"{packing.split!r}, its files hold {packed}; run corpus_job again"
+        )
+    return asdict(counts) | {
+        "fill": round(counts.tokens / (max(counts.sequences, 1) * packing.max_length), 5),
+        "shards": len(footers),
+        "max_length": packing.max_length,
+        "split": packing.split,
+        "vocabulary_size": packing.vocabulary_size,
+        "vocabulary_fingerprint": packing.vocabulary_fingerprint,
+        "made_of": plan.sources.made_of,
+    }

@@ -1,9 +1,10 @@
-"""Second pass over a unit: drops the duplicates, splits sentences, writes a file of the corpus."""
+"""What follows the first pass: Punkt is trained on its samples, then a second pass over each unit
+drops the duplicates, splits sentences and writes a file of the corpus."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -12,12 +13,65 @@ import pyarrow as pa
 
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
-from beam_jobs.corpus import parquet_files
-from beam_jobs.corpus.folders import Folders
+from beam_jobs.core.parquet import write_tables
+from beam_jobs.corpus.plan import Folders
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.held_out import UnitMatches
-from beam_jobs.text.sentences import SentenceSplitter, decode_punkt
+from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.text.sentences import (
+    SentenceSplitter,
+    decode_punkt,
+    encode_punkt,
+    read_punkt,
+    train_punkt,
+)
 from beam_jobs.text.splits import SPLITS
+
+CORPUS_SCHEMA = pa.schema(
+    [
+        pa.field("review_id", pa.binary(16), nullable=False),
+        pa.field("text_hash", pa.binary(16), nullable=False),
+        pa.field("stars", pa.int8()),
+        pa.field("verified", pa.bool_()),
+        pa.field("source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("sentences", pa.list_(pa.string()), nullable=False),
+    ]
+)
+
+
+WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld (own)")
+"""Why the second pass drops a review; the first pass counts its own reasons."""
+
+
+@dataclass(frozen=True)
+class WrittenUnit:
+    """What writing a unit counted; its file of JSON tells that the unit is done."""
+
+    unit: str
+    kept: int
+    dropped: dict[str, int]
+    """Reviews by the reason, each of WRITE_REASONS, why they are not kept."""
+    sentences: int
+    splits: dict[str, int]
+    stars: dict[str, int]
+
+
+def write_punkt(units: list[PreparedUnit], folders: Folders, punkt: str | None) -> str:
+    """Write punkt.json and return its content: the parameters in `punkt`, or else trained ones.
+
+    They are trained on the samples of all units, in the order of the texts' hashes, each text once.
+    """
+    if punkt:
+        parameters = encode_punkt(read_punkt(punkt))
+    else:
+        texts: dict[str, str] = {}
+        for unit in units:
+            path = storage.join_path(folders.prepared, f"{unit.unit}.sample")
+            texts |= dict(json.loads(storage.read_bytes(path)))
+        parameters = encode_punkt(train_punkt([texts[key] for key in sorted(texts)]))
+    storage.write_bytes(storage.join_path(folders.output, "punkt.json"), parameters.encode())
+    return parameters
 
 
 class WriteUnits(beam.DoFn):
@@ -33,24 +87,24 @@ class WriteUnits(beam.DoFn):
     def process(
         self,
         element: tuple[str, dict[str, Iterable[Any]]],
-        all_counts: list[dict[str, Any]],
+        units: list[PreparedUnit],
         punkt: str,
         matches: Sequence[str],
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the counts of a unit; `matches` are the paths of `write_matches`."""
+    ) -> Iterator[WrittenUnit]:
+        """Write a unit; `matches` are the paths of `write_matches`."""
         if self.splitter is None:
             self.splitter = SentenceSplitter(decode_punkt(punkt))
         _, joined = element
         give_memory_back()
-        (counts,) = joined["counts"]
+        (prepared,) = joined["prepared"]
         dropped = DroppedRows(*(unpack_rows(joined.get(k, [])) for k in ("exact", "near", "seen")))
-        near = UnitMatches(counts["unit"], all_counts, matches)
+        near = UnitMatches(prepared.unit, units, matches)
         lines_before = sum(
-            other["lines"]
-            for other in all_counts
-            if other["file"] == counts["file"] and other["unit"] < counts["unit"]
+            other.lines
+            for other in units
+            if other.file == prepared.file and other.unit < prepared.unit
         )
-        yield write_unit(counts, dropped, lines_before, self.folders, self.splitter, near)
+        yield write_unit(prepared, dropped, lines_before, self.folders, self.splitter, near)
 
 
 def unpack_rows(packed: Iterable[bytes]) -> np.ndarray:
@@ -73,42 +127,41 @@ class DroppedRows:
 
 
 def write_unit(
-    prepared: dict[str, Any],
+    prepared: PreparedUnit,
     dropped: DroppedRows,
     lines_before: int,
     folders: Folders,
     splitter: SentenceSplitter,
     matches: UnitMatches,
-) -> dict[str, Any]:
-    """Write a unit unless an earlier run has; return its counts.
+) -> WrittenUnit:
+    """Write a unit unless an earlier run has.
 
-    `prepared` are the counts of the first pass, `lines_before` the lines of its file before it,
+    `lines_before` are the lines of its file before it,
     `matches` what its reviews share with those that are held out.
     """
-    unit = prepared["unit"]
+    unit = prepared.unit
     marker = storage.join_path(folders.written, f"{unit}.json")
     if storage.exists(marker):
-        return json.loads(storage.read_bytes(marker))
-    tables = UnitTables(prepared, dropped.all, splitter, matches)
+        return WrittenUnit(**json.loads(storage.read_bytes(marker)))
+    tables = UnitTables(prepared.source, dropped.all, splitter, matches)
     with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
-        rows = parquet_files.write_tables(
+        rows = write_tables(
             storage.join_path(folders.output, f"corpus-{unit}.parquet"),
-            parquet_files.CORPUS_SCHEMA,
+            CORPUS_SCHEMA,
             tables.read_tables(pa.ipc.open_file(stream)),
         )
     write_rejects(unit, lines_before, folders)
-    counts: dict[str, Any] = {
-        "unit": unit,
-        "kept": rows,
-        "duplicate": len(dropped.exact),
-        "seen before": len(dropped.seen),
-        "near duplicate": len(dropped.all) - len(dropped.exact) - len(dropped.seen),
-        "withheld (own)": tables.withheld,
-        "sentences": tables.sentences,
-        "splits": dict(sorted(tables.splits.items())),
-        "stars": dict(sorted(tables.stars.items())),
-    }
-    storage.write_bytes(marker, json.dumps(counts).encode())
+    seen, copies = len(dropped.seen), len(dropped.exact)
+    near = len(dropped.all) - copies - seen
+    counts = WrittenUnit(
+        unit=unit,
+        kept=rows,
+        dropped=dict(zip(WRITE_REASONS, (seen, copies, near, tables.withheld), strict=True)),
+        sentences=tables.sentences,
+        splits=dict(sorted(tables.splits.items())),
+        stars=dict(sorted(tables.stars.items())),
+    )
+    storage.write_bytes(marker, json.dumps(asdict(counts)).encode())
     return counts
 
 
@@ -116,15 +169,10 @@ def write_rejects(unit: str, lines_before: int, folders: Folders) -> None:
     """Write the rejects of a unit, if any, with lines counted from the beginning of the file."""
     rejects = storage.read_bytes(storage.join_path(folders.prepared, f"{unit}.rejects"))
     if rejects:
+        entries = [json.loads(line) for line in rejects.splitlines()]
+        lines = [json.dumps(e | {"line": e["line"] + lines_before}) + "\n" for e in entries]
         path = storage.join_path(folders.output, "rejects", f"{unit}.jsonl")
-        storage.write_bytes(path, renumber_rejects(rejects, lines_before))
-
-
-def renumber_rejects(rejects: bytes, lines_before: int) -> bytes:
-    entries = [json.loads(line) for line in rejects.splitlines()]
-    return "".join(
-        json.dumps(entry | {"line": entry["line"] + lines_before}) + "\n" for entry in entries
-    ).encode()
+        storage.write_bytes(path, "".join(lines).encode())
 
 
 class UnitTables:
@@ -132,12 +180,12 @@ class UnitTables:
 
     def __init__(
         self,
-        prepared: dict[str, Any],
+        source: str,
         dropped: np.ndarray,
         splitter: SentenceSplitter,
         matches: UnitMatches,
     ) -> None:
-        self.source, self.dropped, self.splitter = prepared["source"], dropped, splitter
+        self.source, self.dropped, self.splitter = source, dropped, splitter
         self.matches = matches
         self.splits: Counter[str] = Counter()
         self.stars: Counter[str] = Counter()
@@ -175,4 +223,4 @@ class UnitTables:
         columns["split"] = pa.DictionaryArray.from_arrays(batch.column("split"), list(SPLITS))
         columns["sentences"] = self.splitter.split(batch.column("text"))
         self.sentences += len(columns["sentences"].values)
-        return pa.Table.from_pydict(columns, schema=parquet_files.CORPUS_SCHEMA)
+        return pa.Table.from_pydict(columns, schema=CORPUS_SCHEMA)

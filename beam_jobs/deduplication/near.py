@@ -27,7 +27,7 @@ from beam_jobs.deduplication.exact import (
     Duplicates,
 )
 from beam_jobs.reading.work_units import PreparedUnit
-from beam_jobs.text.word_runs import BATCH_TEXTS, hash_word_runs
+from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
 if TYPE_CHECKING:
     from datasketch import MinHash
@@ -54,7 +54,7 @@ def compute_signatures(texts: list[str]) -> np.ndarray:
     """Return MinHash signatures, uint32 [texts, PERMUTATIONS]."""
     rows = np.full((len(texts), PERMUTATIONS), NO_RUNS, dtype=np.uint32)
     for first in range(0, len(texts), BATCH_TEXTS):
-        runs, owners = hash_word_runs(texts[first : first + BATCH_TEXTS], RUN_WORDS)
+        runs, owners = split_words(texts[first : first + BATCH_TEXTS]).hash_runs(RUN_WORDS)
         starts = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
         hashes = (runs >> np.uint64(32)).tolist()
         for start, stop in pairwise([*starts, len(hashes)]):

@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
@@ -113,7 +113,7 @@ def plan_text_units(
     else:
         train_punkt_once(units, parameters)
     content = storage.read_bytes(parameters)
-    return [TextUnit(**{**unit.__dict__, "digest": hash_unit(unit, content)}) for unit in units]
+    return [replace(unit, digest=hash_unit(unit, content)) for unit in units]
 
 
 def write_withheld_index(withhold: Sequence[str], corpus: str, output: str, limits: Limits) -> str:

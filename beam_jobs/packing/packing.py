@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.packing.filling import fill_sequences
-from beam_jobs.text.spans import expand_spans
+from beam_jobs.text.spans import drop_repeats, expand_spans
 
 SPECIALS = 2
 """Tokens around each piece: [CLS] and [SEP]."""
@@ -74,10 +74,6 @@ def pack_documents(
         "packing lost or invented tokens"
     )
     return table, counts
-
-
-def drop_repeats(ascending: np.ndarray) -> np.ndarray:
-    return ascending[np.diff(ascending, prepend=-1) > 0]
 
 
 def build_table(

@@ -96,11 +96,6 @@ def space_words(text: str) -> str:
     return UNSPACED.sub(r" \g<0> ", NON_ASCII_SIGNS.sub(" ", text))
 
 
-def hash_word_runs(texts: list[str], words_in_run: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the hashes (uint64) of all runs in texts of one line, and the text index of each."""
-    return split_words(texts).hash_runs(words_in_run)
-
-
 def hash_words(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the hash (uint64) and the first byte of every word; spaces separate words."""
     is_word = np.zeros(len(data) + 2, dtype=bool)

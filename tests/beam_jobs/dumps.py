@@ -9,8 +9,19 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import corpus_job
+from beam_jobs.config import CorpusOptions, ShardsOptions
+from beam_jobs.core.settings import read_known_options
+from beam_jobs.corpus import plan
+from beam_jobs.corpus.prepare import prepare_unit
+from beam_jobs.corpus.result import finish_corpus
+from beam_jobs.corpus.write import WriteUnits, write_punkt
+from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
+from beam_jobs.packing import shards
+from beam_jobs.packing.plan import plan_shards
+from beam_jobs.reading import work_units
 
 WORDS = """the a it this phone case works great bad broke love hate price good cheap money my wife dog after day two very
     not Dr. U.S. e.g. battery screen husband said would buy again never ever really quite small large""".split()  # noqa
@@ -51,16 +62,78 @@ def write_lines(path: Path, records: list[Any]) -> Path:
     return path
 
 
-def run_job(output: Path, *arguments: Any, mode: str = "in_memory") -> dict[str, Any]:
-    """Runs the job within this process and checks what always holds."""
+def run_job(output: Path, *arguments: Any, mode: str = "") -> dict[str, Any]:
+    """Runs the job and checks what always holds: in a `mode` of Beam's own runner, or else its
+    steps one after another, without Beam's start.
+    """
     argv = [*map(str, arguments), "--output", str(output), f"--direct_running_mode={mode}"]
-    result = corpus_job.run(
-        [*argv, "--direct_num_workers=2"] if mode == "multi_processing" else argv
-    )
+    if mode:
+        more = ["--direct_num_workers=2"] if mode == "multi_processing" else []
+        result = corpus_job.run([*argv, *more])
+    else:
+        result = run_steps(argv[:-1])
     assert result["read"] == result["kept"] + sum(result["dropped"].values())
     assert result["kept"] == len(rows_of(output)) == sum(result["splits"].values())
     assert not [p for p in output.iterdir() if p.name.startswith(("_", "."))]
     return result
+
+
+def run_steps(argv: list[str]) -> dict[str, Any]:
+    """Makes a corpus by the steps of the job's graph."""
+    options, flags = read_known_options(CorpusOptions, argv, "corpus_job", "")
+    corpus = plan.plan_corpus(options, flags)
+    preparation, folders = corpus.preparation, corpus.folders
+    folders.clear_other_runs(plan.CORPUS_FILES)
+    if corpus.withheld_files:
+        evaluation_index.write_index(corpus.withheld_files, folders.withheld, limits=corpus.limits)
+    units = [
+        prepare_unit(unit, preparation)
+        for file in corpus.files
+        for unit in work_units.cut_file(file, corpus.unit_bytes, folders.cuts)
+    ]
+    punkt = write_punkt(units, folders, corpus.punkt)
+    runs = list(enumerate(corpus.earlier.runs))
+    seen = [earlier_corpora.write_sorted_hashes(run, folders.seen) for run in runs]
+    duplicates: list[tuple[str, str, bytes]] = []
+    for part in exact.list_parts(units, corpus.earlier.reviews):
+        for found in exact.find_in_part(part, folders.prepared, units, seen):
+            if isinstance(found, TaggedOutput):
+                duplicates.append((found.tag, *found.value))
+            else:
+                duplicates.append(("exact", *found))
+    if similarity := preparation.near_duplicates:
+        for band in near.list_bands(units, similarity):
+            found_near = near.find_in_band(band, folders.prepared, similarity, units)
+            duplicates += [("near", *found) for found in found_near]
+    matches = []
+    if preparation.withhold_own:
+        earlier = [held_out.write_earlier_runs(run, folders.seen) for run in runs]
+        left_out = [(unit, rows) for kind, unit, rows in duplicates if kind == "near"]
+        matches = [
+            held_out.write_matches(
+                part, folders.prepared, folders.matches, units, left_out, earlier
+            )
+            for part in held_out.list_run_parts(units, earlier)
+        ]
+    writer = WriteUnits(folders)
+    for unit in units:
+        joined: dict[str, list[Any]] = {"prepared": [unit]}
+        for kind, name, rows in duplicates:
+            if name == unit.unit:
+                joined.setdefault(kind, []).append(rows)
+        list(writer.process((unit.unit, joined), units, punkt, matches))
+    return finish_corpus(corpus)
+
+
+def run_shard_steps(argv: list[str]) -> dict[str, Any]:
+    """Makes shards by the steps of the job's graph."""
+    options, flags = read_known_options(ShardsOptions, argv, "shards_job", "")
+    plan = plan_shards(options, flags)
+    shards.remove_strays(plan.packing, plan.units)
+    packer = shards.PackIntoShards(plan.packing)
+    for unit in plan.units:
+        list(packer.process(unit))
+    return shards.finish_shards(plan)
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

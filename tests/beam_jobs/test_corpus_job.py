@@ -4,13 +4,13 @@ import gzip
 import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs import corpus_job
 from beam_jobs.core.errors import UserError
 from beam_jobs.corpus import result
 from beam_jobs.engine import beam_options
+from tests.beam_jobs.dumps import rows_of, run_steps
 
 
 def review(i: int, text: str | None = None, **fields) -> dict:
@@ -28,14 +28,6 @@ def write_dump(path: Path, records: list[dict | str]) -> Path:
     lines = "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records)
     path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
     return path
-
-
-def rows_of(folder: Path) -> list[dict]:
-    return [
-        row
-        for path in sorted(folder.glob("corpus-*.parquet"))
-        for row in pq.read_table(path).to_pylist()
-    ]
 
 
 def test_every_review_is_kept_or_counted(tmp_path):
@@ -84,7 +76,7 @@ def test_rows_hold_sentences_and_labels(tmp_path):
         tmp_path / "Toys_5.json",
         [review(3, "It broke.  Sad &amp; angry!<br />Never again", verified=True)],
     )
-    corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
+    run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus")])
     (row,) = rows_of(tmp_path / "corpus")
     assert row["sentences"] == ["It broke.", "Sad & angry!", "Never again"]
     assert (row["stars"], row["verified"], row["source"]) == (4, True, "Toys_5")
@@ -93,7 +85,7 @@ def test_rows_hold_sentences_and_labels(tmp_path):
 def test_nothing_usable_is_the_users_mistake(tmp_path):
     dump = write_dump(tmp_path / "dump.json", [review(1, ""), review(2, " ")])
     with pytest.raises(UserError, match="no usable review"):
-        corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus")])
+        run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus")])
 
 
 def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refused(tmp_path):
@@ -103,7 +95,7 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     with pytest.raises(
         UserError, match=r"--output .*/out: .*corpus-2023.json, an input, lies in it"
     ):
-        corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "out")])
+        run_steps(["--input", str(dump), "--output", str(tmp_path / "out")])
     assert dump.exists()
     (tmp_path / "out" / "corpus-notes").mkdir()
     (tmp_path / "out" / "rejects").mkdir()
@@ -112,7 +104,7 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     other = tmp_path / "in" / "d.json"
     other.parent.mkdir()
     write_dump(other, [review(i) for i in range(20)])
-    corpus_job.run(["--input", str(other), "--output", str(tmp_path / "out")])
+    run_steps(["--input", str(other), "--output", str(tmp_path / "out")])
     left = {
         str(path.relative_to(tmp_path / "out"))
         for path in (tmp_path / "out").rglob("*")
@@ -135,4 +127,4 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
 def test_an_option_that_names_what_is_not_there(tmp_path, option, message):
     dump = write_dump(tmp_path / "d.json", [review(1)])
     with pytest.raises(UserError, match=message):
-        corpus_job.run(["--input", str(dump), "--output", str(tmp_path / "corpus"), *option])
+        run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus"), *option])

@@ -73,9 +73,8 @@ def test_three_dumps_in_turn_give_the_corpus_of_all_in_one_call(dumps, in_turn, 
     assert digest(*reversed(in_turn)) != digest(in_turn[0])
 
 
-@pytest.mark.slow
-def test_workers_find_what_was_seen_too(dumps, in_turn, tmp_path):
-    run_job(tmp_path, "--input", dumps[2], "--seen", *in_turn[:2], mode="multi_processing")
+def test_the_graph_finds_what_was_seen_too(dumps, in_turn, tmp_path):
+    run_job(tmp_path, "--input", dumps[2], "--seen", *in_turn[:2], mode="in_memory")
     assert digest(tmp_path) == digest(in_turn[2])
 
 

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from beam_jobs import corpus_job, shards_job
 from beam_jobs.core.errors import UserError
 from beam_jobs.packing import general_text
+from tests.beam_jobs.dumps import run_shard_steps
 from tests.beam_jobs.test_shards_job import vocabulary  # noqa: F401
 
 BLOCKS = ["The mixer works. Great!", "The mixer\nbroke after a week.", "a week & a week"]
@@ -33,7 +34,7 @@ def job(output: Path, vocabulary: Path, *sources: Path) -> dict:  # noqa: F811
         "--output",
         str(output),
     ]
-    return shards_job.run([*words, "--max_length", "64", "--direct_running_mode", "in_memory"])
+    return run_shard_steps([*words, "--max_length", "64"])
 
 
 def documents(output: Path) -> list[tuple[int, ...]]:

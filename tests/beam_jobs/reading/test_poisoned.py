@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.core.errors import UserError
 from beam_jobs.corpus import prepare
-from beam_jobs.reading import detection, fields, work_units
+from beam_jobs.reading import delimited, detection, fields, work_units
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import BLOCK_BYTES, Reject, Tally
@@ -204,8 +205,6 @@ def test_lines_that_end_where_blocks_do(spare):
 
 
 def test_an_empty_dump_is_named(tmp_path):
-    from beam_jobs.core.errors import UserError
-
     Path(tmp_path / "empty.json").write_bytes(b"")
     with pytest.raises(UserError, match="no usable review in the dump: read 0"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "empty.json")
@@ -272,7 +271,7 @@ def rows_with(delimiter: str, quoted: bool, *others: tuple[int, str]) -> bytes:
 @pytest.mark.parametrize("places", [[0], [200], [200, 201], [200, 330], [398], [399]])
 def test_a_quote_that_never_ends_costs_its_own_record_only(delimiter, quoted, places):
     content = rows_with(delimiter, quoted, *((i, 'r|3|"this one never ends') for i in places))
-    found = detection.detect_delimited_layout(
+    found = delimited.detect_delimited_layout(
         b'id,stars,text\n1,5,"a"\n'.replace(b",", delimiter.encode()), Layout("delimited")
     )
     tally = Tally()

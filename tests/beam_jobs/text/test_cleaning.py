@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
 from beam_jobs.text.personal_data import find_suspects, mask_personal_data
-from tests.beam_jobs.cpu_time import is_linear
 
 
 @pytest.mark.parametrize(
@@ -45,30 +44,6 @@ from tests.beam_jobs.cpu_time import is_linear
 )
 def test_clean(raw, expected):
     assert clean_text(raw) == expected
-
-
-ENDLESS = [
-    "\\",
-    "<!--",
-    "<script>",
-    "<script ",
-    "<style",
-    "</script",
-    "[[ASIN:a ",
-    "[[VIDEOID",
-    "[[ ",
-    "<a ",
-    "&amp;",
-    "&",
-    " ",
-]
-
-
-@pytest.mark.parametrize("part", ENDLESS)
-@pytest.mark.parametrize("end", ["", "] x", "> x"])
-def test_no_text_takes_long(part, end):
-    whole, half = (part * (characters // len(part)) + end for characters in (200_000, 100_000))
-    assert is_linear(clean_text, whole, half)
 
 
 def test_run_ons_are_repaired_only_if_wanted():

@@ -21,6 +21,7 @@ REQUIREMENTS = (
     "psutil",
     "py3langid",
     "pyarrow",
+    "pydantic",
     "s3fs",
     "tokenizers",
     "xxhash",

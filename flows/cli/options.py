@@ -19,7 +19,7 @@ def add_command(
     command: OptionParser = commands.add_parser(
         name, help=about, description=description or f"{about[0].upper()}{about[1:]}."
     )
-    command.set_defaults(do=do)
+    command.set_defaults(do=do, parser=command)
     command.add_argument(
         "--store",
         default=os.environ.get("AMAZON_ELECTRA_STORE") or "store",

@@ -179,6 +179,8 @@ class Engine(Settings):
                     raise ValueError(f"engine.{name} is for engine.kind={kind}, not {self.kind}")
         if self.workers and self.kind == "local":
             raise ValueError("engine.workers is not for engine.kind=local: give corpus.workers")
+        if self.training_pool != "accelerator" and self.placement != "pools":
+            raise ValueError("engine.training_pool is for engine.placement=pools")
         return self
 
     @property

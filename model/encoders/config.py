@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.core.errors import UserError
+from pydantic import ValidationError
+
 from beam_jobs.core.files import link_path, write_json
+from beam_jobs.core.settings import format_mistakes
 from model.config import Architecture
 from model.encoders.names import DEFAULTS, KINDS, OTHER_KINDS, Kind, Role
 from model.encoders.places import Fail
@@ -97,8 +99,8 @@ def read_architecture(
     values["type_vocabulary_size"] = max(LEAST_TYPES, values.get("type_vocabulary_size") or 0)
     try:
         return Architecture(**values, generator_multiplier=generator_multiplier)
-    except (UserError, TypeError) as error:
-        raise fail(f"config.json: {error}") from None
+    except ValidationError as invalid:
+        raise fail(f"config.json: {format_mistakes(invalid)}") from None
 
 
 def build_transformers_config(

@@ -45,8 +45,8 @@ def describe_small_budget(preset: Preset, length: int) -> str | None:
     """Return a warning where training from random weights is so short that it has never paid on
     real reviews, with what does; None for longer ones.
 
-    `length` is that of the sequences, in tokens. Source: docs/results.md, "Four arms on real
-    reviews" and "Where pre-training begins to pay".
+    `length` is that of the sequences, in tokens. Source: docs/results.md, "When does
+    pre-training from nothing pay?".
     """
     config = preset.pretraining
     tokens = config.steps * config.batch * length
@@ -56,8 +56,8 @@ def describe_small_budget(preset: Preset, length: int) -> str | None:
     return (
         f"preset {preset.name} with {tokens / 1e6:.3g} M tokens: on real reviews no pre-training "
         f"from random weights of up to {MEASURED_TOKENS / 1e6:.0f} M tokens has been better than "
-        "none (polarity with 200 labels after 4 M: ELECTRA 55.7%, masked language modelling for "
-        "as many products 58.3%, no significant difference; untrained 64.9%: docs/results.md). "
+        "none (polarity with 200 labels: 7.9 points less than untrained after 4 M tokens of masked "
+        "language modelling, 1.3 less after 64 M; ELECTRA is no better: docs/results.md). "
         "What pays is a published encoder: --start-from, in forms pretraining.start_from."
         f"{cheapest}"
     )

@@ -145,9 +145,9 @@ def test_transformers_loads_it(reviews, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--size", "20"], "--size 20: must be at least 200"),
-        (["--unused", "-1"], "--unused -1: must be at least 0"),
-        (["--sample_reviews", "0"], "--sample-reviews 0: must be at least 1"),
+        (["--size", "20"], "--size 20: must be greater than or equal to 200"),
+        (["--unused", "-1"], "--unused -1: must be greater than or equal to 0"),
+        (["--sample_reviews", "0"], "--sample-reviews 0: must be greater than or equal to 1"),
         (["--corpus", "/nowhere"], "--corpus: no corpus-"),
         (["--compare", "/nowhere"], "--compare: /nowhere cannot be read"),
     ],

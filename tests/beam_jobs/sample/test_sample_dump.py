@@ -204,6 +204,6 @@ def test_the_command_writes_the_file_and_says_what_is_in_it(tmp_path: Path) -> N
 
 
 def test_no_reviews_is_the_users_mistake(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="equal to 1"):
         run(["--reviews", "0", "--output", str(tmp_path / "s.json")])
     assert not list(tmp_path.iterdir())

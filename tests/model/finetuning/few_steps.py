@@ -10,7 +10,7 @@ def format_settings(*settings):
     return [part for setting in settings for part in ("--set", setting)]
 
 
-SHORT = ["--learning_rate", "5e-3", *format_settings(*SETTINGS)]
+SHORT = format_settings(*SETTINGS)
 LEARN = format_settings(*LEARNING)
 """More steps, after which the corpus's words are learnt."""
 
@@ -20,4 +20,5 @@ def tune(made, name, *more, task="polarity", encoder="electra"):
     is_folder = (made / encoder).exists() or encoder not in ("random", "half", "layers:5")
     places = ["--encoder", str(made / encoder) if is_folder else encoder, "--task", task]
     places += ["--data", str(made / "corpus"), "--output", str(made / name)]
-    return finetune.run([*places, *SHORT, *more])
+    rate = [] if "--learning_rate" in more else ["--learning_rate", "5e-3"]
+    return finetune.run([*places, *SHORT, *rate, *more])

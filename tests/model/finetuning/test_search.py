@@ -210,10 +210,10 @@ def test_a_searched_precision_is_that_of_the_trial(made, monkeypatch):
         ({"learning_rate": {"low": 1e-4}}, "learning_rate: give a list of choices, or"),
         ({"learning_rate": {"low": 1e-3, "high": 1e-4}}, "low the smaller one"),
         ({"learning_rate": {"low": 0, "high": 1e-4, "log": True}}, "low must be above 0"),
-        ({"learning_rate": {"low": 0.1, "high": 10}}, "learning_rates=10.0: must be from"),
+        ({"learning_rate": {"low": 0.1, "high": 10}}, "learning_rates=10: must be"),
         ({"batch": []}, "batch: give a list of choices"),
-        ({"batch": ["many"]}, "batch=many: expected a whole number"),
-        ({"pooling": ["max"]}, "pooling=max: expected cls or mean"),
+        ({"batch": ["many"]}, "batch=many: must be a valid integer"),
+        ({"pooling": ["max"]}, "pooling=max: must be 'cls' or 'mean'"),
         (["batch"], "write an object of setting"),
     ],
 )

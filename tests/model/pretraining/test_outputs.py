@@ -61,7 +61,7 @@ def test_tensorboard_files(shards, tmp_path):
     pytest.importorskip(
         "tensorboard", reason="the optional package tensorboard is not installed here"
     )
-    run(arguments(shards, tmp_path, "--tensorboard"))
+    run(arguments(shards, tmp_path, "--tensorboard", "true"))
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(tmp_path / "tensorboard"))

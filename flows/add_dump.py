@@ -21,7 +21,7 @@ from flows.runner.stage_runner import Plan, StageMaker
 from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
 from flows.servers import mlflow_server
 from flows.stages import arms, report
-from flows.stages import dump as dump_stage
+from flows.stages.dump import build_dump_stage
 from flows.store.store import Stage, Store
 from model.tracking.registry import Registry
 
@@ -55,17 +55,18 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     arms.check_parameters(p)
     base = increments.resolve_base(p.increment.base, make)
     labels.check_corpus(p.finetuning.tasks, base.rounds[0].corpus, make.store)
-    grown = increments.add_round(p, base, make)
+    grown = increments.add_round(p, base, make)  # dump → … → pre-training
     if grown is base:
         return base.encoder
-    new, first = grown.rounds[-1], base.rounds[0]
-    compared = new.encoder, make.champion, base.encoder, base.origin
-    cells = list(arms.list_cells(p, make.store, first.corpus, *compared))
+    added, encoder = grown.rounds[-1], grown.encoder
+
+    compared = encoder, make.champion, base.encoder, base.origin
+    cells = list(arms.list_cells(p, make.store, base.rounds[0].corpus, *compared))
     make.make_side_by_side([cell.chain for cell in cells], p.finetuning.at_once)
+
+    made = [*filter(None, [base.origin]), *added.stages]
     command = report.format_command(p.form)
-    begun = [base.origin] if base.origin else []
-    described = command, p.preset, new.dump, [*begun, *new.stages], new.encoder, cells
-    return make(report.build_report_stage(*described))
+    return make(report.build_report_stage(command, p.preset, added.dump, made, encoder, cells))
 
 
 def settle_base(form: Addition, store: Store) -> Addition:
@@ -86,8 +87,11 @@ def settle_base(form: Addition, store: Store) -> Addition:
 
 def find_base(form: Addition, store: Store) -> Addition:
     """Return the form with the fingerprint of the model that its base means now."""
-    champion = find_champion_encoder(store) if form.increment.base == "champion" else ""
-    new = dump_stage.build_dump_stage(form.dump, store)
+    champion = ""
+    if form.increment.base == "champion":
+        registry = Registry(mlflow_server.resolve_mlflow_uri(store.root))
+        champion = registry.get_by_alias("champion").get("encoder", "")
+    new = build_dump_stage(form.dump, store)
     return form.replace_base(increments.find_base(form.increment.base, new, store, champion))
 
 
@@ -98,9 +102,3 @@ def choose_newest_base(form: Addition, store: Store) -> Addition:
     base = find_base(form, store)
     newest = increments.find_newest_model(store, base.increment.base)
     return find_base(form.replace_base(newest), store)
-
-
-def find_champion_encoder(store: Store) -> str:
-    """Return the fingerprint of the encoder of the registry's champion, or an empty text."""
-    registry = Registry(mlflow_server.resolve_mlflow_uri(store.root))
-    return registry.get_by_alias("champion").get("encoder", "")

@@ -9,45 +9,38 @@ from flows.configuration.form_tools import take_fields
 from flows.runner.logs import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
 from flows.runs.graph_run import name_run_by_preset, run_graph
-from flows.stages import corpus as corpus_stage
-from flows.stages import pretraining as pretraining_stage
-from flows.stages import shards as shards_stage
-from flows.stages import vocabulary as vocabulary_stage
+from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.origin import make_origin
+from flows.stages.pretraining import build_pretraining_stage
+from flows.stages.shards import build_dev_stage, build_shards_stage, make_general_shards
+from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
 
 OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards")
 
 
-def make_texts(p: Parameters, make: StageMaker, origin: Stage | None = None) -> tuple[Stage, Stage]:
-    """Dump → corpus → vocabulary: what shards are made of."""
-    reviews = make(list_dump(p.dump, make))
-    corpus = make(corpus_stage.build_corpus_stage(p, reviews, make.store))
-    return corpus, make(vocabulary_stage.build_vocabulary_stage(p, corpus, origin))
-
-
-def make_shards(
-    p: Parameters, make: StageMaker, corpus: Stage, vocabulary: Stage
-) -> tuple[Stage, Stage]:
-    """Return the shards, and those of the dev reviews, on which pre-training is measured."""
-    shards = make(shards_stage.build_shards_stage(p, corpus, vocabulary))
-    return shards, make(shards_stage.build_dev_stage(p, corpus, vocabulary))
-
-
 def data_graph(p: Parameters, make: StageMaker) -> Stage:
-    shards, _ = make_shards(p, make, *make_texts(p, make))
+    """Dump → corpus → vocabulary → shards."""
+    dump = make(list_dump(p.dump, make))
+    corpus = make(build_corpus_stage(p, dump, make.store))
+    vocabulary = make(build_vocabulary_stage(p, corpus))
+    shards = make(build_shards_stage(p, corpus, vocabulary))
+    make(build_dev_stage(p, corpus, vocabulary))
     return shards
 
 
 def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
-    """Published start, if any → dump → … → pre-training."""
+    """Published encoder, if any → dump → corpus → vocabulary → shards → pre-training."""
     origin = make_origin(p, make)
-    texts = make_texts(p, make, origin)
-    shards, dev = make_shards(p, make, *texts)
-    general = shards_stage.make_general_shards(p, *texts, make)
+    dump = make(list_dump(p.dump, make))
+    corpus = make(build_corpus_stage(p, dump, make.store))
+    vocabulary = make(build_vocabulary_stage(p, corpus, origin))
+    shards = make(build_shards_stage(p, corpus, vocabulary))
+    dev_shards = make(build_dev_stage(p, corpus, vocabulary))
+    general_shards = make_general_shards(p, corpus, vocabulary, make)
     return make(
-        pretraining_stage.build_pretraining_stage(p, shards, origin=origin, replay=general, dev=dev)
+        build_pretraining_stage(p, shards, origin=origin, replay=general_shards, dev=dev_shards)
     )
 
 

@@ -12,7 +12,7 @@ from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.stage_runner import StageMaker
 from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
 from flows.servers import mlflow_server
-from flows.stages import dump as dump_stage
+from flows.stages.dump import format_options, list_dump, list_reading_options
 from flows.stages.versions import VERSIONS
 from flows.store.store import ExistingStage, Stage, Store
 from model.tracking.registry import Registry
@@ -43,15 +43,15 @@ def build_scoring_graph(version: dict[str, str], model: ScoringModel) -> Any:
     """Return the graph: dump and model → exported program → scores."""
 
     def graph(p: Parameters, make: StageMaker) -> Stage:
-        reviews = make(dump_stage.list_dump(p.dump, make))
+        dump = make(list_dump(p.dump, make))
         program = make(build_scorer_stage(version, model.precision))
         return make(
             build_scores_stage(
                 version["version"],
-                reviews,
+                dump,
                 program,
                 model.workers,
-                dump_stage.list_reading_options(p.dump),
+                list_reading_options(p.dump),
             )
         )
 
@@ -85,19 +85,19 @@ def read_program_digest(store: Store, program: Stage) -> str:
 
 
 def build_scores_stage(
-    version: str, reviews: Stage, program: Stage, workers: int, reading: dict[str, Any]
+    version: str, dump: Stage, program: Stage, workers: int, reading: dict[str, Any]
 ) -> Stage:
     return Stage(
         "scores",
         VERSIONS["scores"],
         {"version": version, **reading},
-        {"dump": reviews, "scorer": program},
+        {"dump": dump, "scorer": program},
         "beam_jobs.scoring_job",
         lambda store, folder: [
             *["--scorer", str(store.fetch(program)), "--model-version", version],
             *["--scorer-sha256", read_program_digest(store, program)],
-            *["--input", *reviews.result["paths"], "--output", str(folder)],
-            *dump_stage.format_options(reading),
+            *["--input", *dump.result["paths"], "--output", str(folder)],
+            *format_options(reading),
             *(["--direct_num_workers", str(workers)] if workers else []),
         ],
     )

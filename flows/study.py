@@ -18,12 +18,17 @@ from flows.dumps import labels
 from flows.runner.logs import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker, give_threads
 from flows.runs.graph_run import name_run, run_graph
-from flows.stages import corpus as corpus_stage
-from flows.stages import pretraining as pretraining_stage
-from flows.stages import shards as shards_stage
-from flows.stages import vocabulary as vocabulary_stage
+from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump, list_files
 from flows.stages.origin import list_place_files, make_origin
+from flows.stages.pretraining import build_pretraining_stage, shares_cores
+from flows.stages.shards import (
+    build_dev_stage,
+    build_general_shards_stage,
+    build_shards_stage,
+    make_general_shards,
+)
+from flows.stages.vocabulary import build_vocabulary_choice_stage, build_vocabulary_stage
 from flows.store.store import Stage
 from flows.studies.study_reading import (
     LoadedStudy,
@@ -69,35 +74,32 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
         return {}
     withheld = [*p.corpus.withhold, *list_evaluation_files(loaded)]
     p = p.model_copy(update={"corpus": p.corpus.model_copy(update={"withhold": withheld})})
-    made = {"origin": origin} if (origin := make_origin(p, make)) else {}
+    origin = make_origin(p, make)
+    made = {"origin": origin} if origin else {}
     if wanted == {"origin"}:
         return made
-    made["dump"] = make(list_dump(p.dump, make))
-    labels.check_dump(loaded.labelled_tasks, p.dump, made["dump"], make)
-    made["corpus"] = make(corpus_stage.build_corpus_stage(p, made["dump"], make.store))
-    labels.check_corpus(loaded.labelled_tasks, made["corpus"], make.store)
+    dump = made["dump"] = make(list_dump(p.dump, make))
+    labels.check_dump(loaded.labelled_tasks, p.dump, dump, make)
+    corpus = made["corpus"] = make(build_corpus_stage(p, dump, make.store))
+    labels.check_corpus(loaded.labelled_tasks, corpus, make.store)
     if origin and reads_preset(wanted):  # made beside the cells: only the report waits for it
-        made[FIT] = vocabulary_stage.build_vocabulary_choice_stage(p, made["corpus"], origin)
-    if wanted & {"shards", "general_shards", "encoder"}:
-        words = vocabulary_stage.build_vocabulary_stage(p, made["corpus"], origin)
-        made["vocabulary"] = make(words)
-    if "vocabulary" in made:
-        made[DEV] = make(shards_stage.build_dev_stage(p, made["corpus"], made["vocabulary"]))
+        made[FIT] = build_vocabulary_choice_stage(p, corpus, origin)
+    if not wanted & {"shards", "general_shards", "encoder"}:
+        return made
+    vocabulary = made["vocabulary"] = make(build_vocabulary_stage(p, corpus, origin))
+    dev_shards = made[DEV] = make(build_dev_stage(p, corpus, vocabulary))
     if wanted & {"shards", "encoder"}:
-        words = made["vocabulary"]
-        made["shards"] = make(shards_stage.build_shards_stage(p, made["corpus"], words))
+        made["shards"] = make(build_shards_stage(p, corpus, vocabulary))
     if "general_shards" in wanted:
         texts = [f for given in loaded.choice.general_text for f in list_files(given, make.store)]
         kept_out = [f for given in withheld for f in list_files(given, make.store)]
-        origins = made["corpus"], made["vocabulary"]
-        general = shards_stage.build_general_shards_stage(p, texts, kept_out, *origins, make.store)
-        made["general_shards"] = make(general)
+        made["general_shards"] = make(
+            build_general_shards_stage(p, texts, kept_out, corpus, vocabulary, make.store)
+        )
     if "encoder" in wanted:
-        replay = shards_stage.make_general_shards(p, made["corpus"], made["vocabulary"], make)
+        replay = make_general_shards(p, corpus, vocabulary, make)
         made["encoder"] = make(
-            pretraining_stage.build_pretraining_stage(
-                p, made["shards"], origin=origin, replay=replay, dev=made[DEV]
-            )
+            build_pretraining_stage(p, made["shards"], origin=origin, replay=replay, dev=dev_shards)
         )
     return made
 
@@ -116,7 +118,7 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
     """
     trained = sum(bool(arm.pretraining) for arm in loaded.study.arms)
     at_once = min(loaded.choice.at_once, trained * len(loaded.study.pretraining_seeds))
-    if at_once < 2 or not pretraining_stage.shares_cores(p):
+    if at_once < 2 or not shares_cores(p):
         return 1, 0
     return at_once, max(1, (os.cpu_count() or 1) // at_once)
 

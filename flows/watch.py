@@ -54,9 +54,9 @@ class Watch(Settings):
         default=60.0,
         ge=0,
         le=86_400,
-        description="A file that changed less than this long ago may still be being written; one "
-        "that changed within the last 15 minutes must besides be the same in two looks. "
-        "0: neither is asked",
+        description="A file that changed more recently may still be being written; one that "
+        "changed within the last 15 minutes must also be the same in two looks. "
+        "0: neither is checked",
     )
     each: Literal["whole run", "added"] = Field(
         default="whole run",
@@ -73,8 +73,8 @@ class WatchForm(Settings):
     addition: AdditionTemplate = AdditionTemplate()
     announced: str = Field(
         default="",
-        description="A dump in one of the places that is whole, as an event says; usually left "
-        "empty. It is taken at once. Like places, a relative one lies in the store.",
+        description="A complete dump in one of the places, as an event reports it; usually left "
+        "empty. It is taken immediately. Like places, a relative one lies in the store.",
     )
     store: str = STORE
 
@@ -115,10 +115,10 @@ def look_for_dumps(
     started, failed = list[str](), dict[str, str]()
     with get_client(sync_client=True) as client:
         new = find_new(client, store, found.whole)
-        find_run_logger().info("%d dumps there, %d of them new", len(found.whole), len(new))
+        find_run_logger().info("found %d dumps, %d of them new", len(found.whole), len(new))
         running = find_running_addition(client, store) if watch.each == "added" and new else None
     if running:
-        find_run_logger().info("the next one is added when %s is over", running.name)
+        find_run_logger().info("the next dump is added when %s has finished", running.name)
         new = []
     for arrival in new:
         try:

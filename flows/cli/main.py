@@ -50,10 +50,7 @@ def attempt(arguments: argparse.Namespace) -> int:
     from flows.servers.health import ServerFailed
     from flows.servers.settings import NO_TELEMETRY
 
-    offline = os.environ.get("HF_HUB_OFFLINE", "0")
     os.environ.update(NO_TELEMETRY)
-    if arguments.command == "dumps":
-        os.environ["HF_HUB_OFFLINE"] = offline  # one release is fetched from the hub
     for name, value in list(os.environ.items()):
         if name.startswith(("PREFECT_", "MLFLOW_")) and not value:
             del os.environ[name]  # an .env file left it empty: Prefect takes that for a password

@@ -124,8 +124,8 @@ def build_form(arguments: argparse.Namespace) -> Any:
     for setting in arguments.settings:
         if setting.startswith(START):
             raise UserError(
-                f"--start-from {setting.removeprefix(START)}: the base's weights are gone on with; "
-                "leave it out beside --add-to"
+                f"--start-from {setting.removeprefix(START)}: training continues from the "
+                "base's weights; leave it out beside --add-to"
             )
     return fill_form(Addition, arguments.settings, increment={"base": arguments.add_to}, **given)
 
@@ -152,11 +152,11 @@ def print_plan(form: Any) -> None:
     print("\n".join(list_lines(plan)))
 
 
-def print_files(dump: Any, reviews: Any) -> None:
-    """Print what each file of a dump holds; `reviews` is its stage."""
+def print_files(chosen: Any, dump: Any) -> None:
+    """Print what each file of a dump holds; `dump` is its stage."""
     from flows.dumps.preview import describe_file, list_files, read_preview
 
-    for file in list_files(dump, reviews):
+    for file in list_files(chosen, dump):
         print("\n".join(describe_file(read_preview(file))))
 
 
@@ -222,10 +222,10 @@ def score_dump(arguments: argparse.Namespace) -> None:
 
     form = build_scoring_form(arguments)
     parameters = Parameters(dump=form.dump, store=form.store)
-    reviews = build_dump_stage(form.dump, Store(form.store))  # refuses wrong paths at once
+    dump = build_dump_stage(form.dump, Store(form.store))  # refuses wrong paths at once
     version = open_registry(arguments).find_scorer(form.model.alias)
     if arguments.dry_run:
-        print_files(form.dump, reviews)
+        print_files(form.dump, dump)
         print_scoring_plan(form, parameters, version)
         return
 

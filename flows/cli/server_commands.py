@@ -34,8 +34,8 @@ def add_server_commands(commands: Any) -> None:
         commands,
         "announce",
         announce_dump,
-        "tell the watcher that a dump is whole",
-        "Has the watcher look at once and take a dump that lies in one of its places, for example "
+        "tell the watcher that a dump is complete",
+        "Makes the watcher look immediately and take a dump in one of its places, for example "
         "STORE/inbox.",
     )
     announce.add_argument("dump", metavar="FILE", help="the dump, or its address")
@@ -46,9 +46,7 @@ def add_server_commands(commands: Any) -> None:
         "version", help="its number in the MLflow registry, or how its encoder's fingerprint begins"
     )
     promote.add_argument("--reason", default="by hand", help="kept with the model")
-    add_command(
-        commands, "rollback", roll_back, "make the model the champion that the champion replaced"
-    )
+    add_command(commands, "rollback", roll_back, "make the previous champion the champion again")
 
 
 def start_servers(arguments: argparse.Namespace) -> None:
@@ -98,7 +96,7 @@ def promote_version(arguments: argparse.Namespace) -> None:
         raise UserError(str(unknown)) from None
     waited = approve_promotion(arguments, registry, version)
     print(
-        f"champion is version {version}{'; the run that waited for it goes on' if waited else ''}"
+        f"champion is version {version}{'; the run that waited for it continues' if waited else ''}"
     )
 
 

@@ -86,7 +86,7 @@ def print_runs(arguments: argparse.Namespace) -> None:
         size = sum(measure_folder(store, manifest) for manifest in run.lineage)
         print(format_run(run, size))
     for name, state in begun:
-        about = "the same command goes on where it was" if state == "killed" else ""
+        about = "the same command continues it" if state == "killed" else ""
         print(f"{state:<10}  {name}  {about}".rstrip())
 
 

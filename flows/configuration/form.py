@@ -372,7 +372,7 @@ class Finetuning(Settings):
             )
         if self.arms and {"champion", "base"}.issuperset(self.arms):
             raise ValueError(
-                "finetuning.arms: champion and base may be nobody; name pre-trained, random or "
+                "finetuning.arms: champion and base may not exist; add pre-trained, random or "
                 "published"
             )
 

@@ -109,8 +109,8 @@ class StudyTask(Part):
     title: str = Field(default="", description="As the report calls it, where a task occurs twice")
     optional: bool = Field(
         default=False,
-        description="Leave it out where nobody gives the variables of its data; else that is a "
-        "mistake",
+        description="Leave the task out if the variables of its data are not set; otherwise that "
+        "is an error",
     )
     settings: dict[str, Any] = Field(
         default={}, description="Of fine-tuning, where this task differs"

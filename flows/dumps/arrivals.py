@@ -111,7 +111,7 @@ def find_arrivals(
         name = path.rsplit("/", 1)[-1]
         if arrival.size == 0 or any(fnmatch(name, pattern) for pattern in UNFINISHED):
             if path == known_whole:
-                found.not_taken = "it is empty, or named like what is not whole yet"
+                found.not_taken = "it is empty, or its name is that of an unfinished file"
             continue
         key, was_whole = (before or {}).get(path, ("", False))
         is_same = key == arrival.key

@@ -21,7 +21,15 @@ from flows.configuration.form import (
 from flows.configuration.form_tools import validate_form
 from flows.runner.logs import find_run_logger
 from flows.runner.stage_runner import StageMaker
-from flows.stages import continued_pretraining, corpus, dump, shards, vocabulary
+from flows.stages.continued_pretraining import (
+    EarlierTraining,
+    build_continued_stage,
+    inherit_rates,
+)
+from flows.stages.corpus import build_corpus_stage
+from flows.stages.dump import list_dump
+from flows.stages.shards import build_dev_stage, build_shards_stage
+from flows.stages.vocabulary import build_vocabulary_fit_stage
 from flows.store.store import ExistingStage, Manifest, Stage, Store
 from model.presets import PRESETS
 
@@ -73,18 +81,18 @@ def read_history(store: Store, encoder: Manifest) -> Base:
     """Read the rounds from the manifests, from the newest back to the first."""
     rounds: list[Round] = []
     following: Manifest | None = encoder
-    words: Manifest = {}
+    vocabulary: Manifest = {}
     origin: Stage | None = None
     while following:
-        sequences = _read_input(store, following, "shards")
-        sentences = _read_input(store, sequences, "corpus")
-        words = _read_input(store, sequences, "vocabulary")
-        reviews = _read_input(store, sentences, "dump")
-        rounds.insert(0, Round(*map(make_known_stage, (reviews, sentences, sequences, following))))
+        shards = _read_input(store, following, "shards")
+        corpus = _read_input(store, shards, "corpus")
+        vocabulary = _read_input(store, shards, "vocabulary")
+        dump = _read_input(store, corpus, "dump")
+        rounds.insert(0, Round(*map(make_known_stage, (dump, corpus, shards, following))))
         if "origin" in following["inputs"]:
             origin = make_known_stage(_read_input(store, following, "origin"))
         following = _read_input(store, following, "base") if "base" in following["inputs"] else None
-    return Base(tuple(rounds), make_known_stage(words), origin)
+    return Base(tuple(rounds), make_known_stage(vocabulary), origin)
 
 
 def make_known_stage(manifest: Manifest) -> ExistingStage:
@@ -140,7 +148,7 @@ def find_base(name: str, new: Stage, store: Store, champion: str) -> str:
         if base:
             return base.encoder.fingerprint
     why = (
-        "what there is began with this dump, or is not whole"
+        "its models began with this dump, or miss some of their inputs"
         if models
         else "`amazon-electra runs` lists them"
     )
@@ -180,41 +188,28 @@ def resolve_base(base: str, make: StageMaker) -> Base:
 
 def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
     """Return the base with the dump added, or the base itself if nothing in the dump is new."""
-    reviews = make(dump.list_dump(p.dump, make))
-    earlier = [one.corpus for one in base.rounds]
-    sentences = make(corpus.build_corpus_stage(p, reviews, make.store, earlier))
-    if has_nothing_new(make.store, sentences):
+    first, vocabulary = base.rounds[0], base.vocabulary
+    dump = make(list_dump(p.dump, make))
+    corpus = make(build_corpus_stage(p, dump, make.store, [one.corpus for one in base.rounds]))
+    made = make.store.manifest(corpus)
+    if made and not made["result"]["splits"].get("pretrain"):
         find_run_logger().warning(
-            "nothing in %s is new to the model %s", reviews.result["name"], base.encoder.fingerprint
+            "nothing in %s is new to the model %s", dump.result["name"], base.encoder.fingerprint
         )
         return base
-    fit = make(vocabulary.build_vocabulary_fit_stage(p.increment, sentences, base.vocabulary))
-    sequences = make(shards.build_shards_stage(p, sentences, base.vocabulary))
-    training = continued_pretraining.EarlierTraining(
-        base.encoder,
-        [one.shards for one in base.rounds],
-        count_first_epochs(base),
-        dev=make(shards.build_dev_stage(p, base.rounds[0].corpus, base.vocabulary)),
-        labels=base.rounds[0].corpus if base.origin else None,
-    )
-    encoder = make(continued_pretraining.build_continued_stage(p, p.increment, sequences, training))
-    added = Round(reviews, sentences, sequences, encoder, fit)
-    return replace(base, rounds=(*base.rounds, added))
+    fit = make(build_vocabulary_fit_stage(p.increment, corpus, vocabulary))
+    shards = make(build_shards_stage(p, corpus, vocabulary))
+    dev_shards = make(build_dev_stage(p, first.corpus, vocabulary))
 
-
-def has_nothing_new(store: Store, sentences: Stage) -> bool:
-    """Return whether no text of the corpus goes to pre-training."""
-    made = store.manifest(sentences)
-    return made is not None and not made["result"]["splits"].get("pretrain")
-
-
-def count_first_epochs(base: Base) -> float:
-    """Return how often the first round went through its shards, of whatever lengths; what it
-    replayed of other text is none of them.
-    """
-    first = base.rounds[0]
+    # How often the first round went through its own shards: replayed text does not count.
     own = 1 - first.encoder.parameters.get("replay_ratio", 0)
-    return own * first.encoder.result["tokens"] / first.shards.result["tokens"]
+    epochs = own * first.encoder.result["tokens"] / first.shards.result["tokens"]
+    labels = first.corpus if base.origin else None
+    earlier = EarlierTraining(
+        base.encoder, [one.shards for one in base.rounds], epochs, dev=dev_shards, labels=labels
+    )
+    encoder = make(build_continued_stage(p, p.increment, shards, earlier))
+    return replace(base, rounds=(*base.rounds, Round(dump, corpus, shards, encoder, fit)))
 
 
 def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
@@ -223,8 +218,8 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
     shape = PRESETS[before["preset"]].architecture.model_dump()
     if before.get("preset.architecture", shape) != shape:
         raise UserError(
-            f"increment.base: the preset {before['preset']} has another shape by now than that "
-            "model"
+            f"increment.base: the shape of the preset {before['preset']} has changed since "
+            "that model was made"
         )
     withheld = first.corpus.result.get("withheld_files", [])
     if gone := [file for file in withheld if not Path(file).exists()]:
@@ -235,12 +230,13 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
     made = first.corpus.parameters
     if made.get("near_duplicates"):
         raise UserError(
-            "increment.base: its corpus is without near duplicates (corpus.near_duplicates), and "
-            "keeps nothing to tell by whether a new text is one; run all dumps anew"
+            "increment.base: near duplicates were removed from its corpus "
+            "(corpus.near_duplicates), and those of an earlier corpus cannot be found; "
+            "run all dumps together"
         )
     inherited = dict(before["settings"])
     if base.origin:
-        inherited = continued_pretraining.inherit_rates(inherited)
+        inherited = inherit_rates(inherited)
     return validate_form(
         AdditionParameters,
         {

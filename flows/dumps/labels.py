@@ -21,12 +21,12 @@ CLASSES = {"polarity": POLARITY, "stars": STARS}
 SHOWN_VALUES = 3
 
 
-def check_dump(tasks: Sequence[str], dump: Dump, reviews: Stage, make: StageMaker) -> None:
+def check_dump(tasks: Sequence[str], chosen: Dump, dump: Stage, make: StageMaker) -> None:
     """Raise UserError where the dump's first records tell that a task can have no example."""
     wanted = [task for task in dict.fromkeys(tasks) if task in CLASSES]
     if wanted:
-        check = partial(_check_files, wanted, dump, reviews)
-        is_far = any(storage.is_remote(path) for path in dump.paths)
+        check = partial(_check_files, wanted, chosen, dump)
+        is_far = any(storage.is_remote(path) for path in chosen.paths)
         make.call("labels", check) if is_far else check()
 
 
@@ -35,9 +35,9 @@ def check_paths(tasks: Sequence[str], dump: Dump, store: Store) -> None:
     check_dump(tasks, dump, build_dump_stage(dump, store), Plan(store))
 
 
-def _check_files(tasks: Sequence[str], dump: Dump, reviews: Stage) -> None:
+def _check_files(tasks: Sequence[str], chosen: Dump, dump: Stage) -> None:
     mistakes = []
-    for file in list_files(dump, reviews):
+    for file in list_files(chosen, dump):
         if not (mistake := find_mistake(tasks, read_preview(file))):
             return
         mistakes.append(f"{file.name}: {mistake}")

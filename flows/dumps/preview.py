@@ -48,15 +48,15 @@ class Preview:
         return [*used, *fields.describe_unused_columns(dict(layout.unused))]
 
 
-def list_files(dump: Dump, reviews: Stage) -> list[DumpFile]:
-    """Return the files of a dump with their layouts; `reviews` is its stage."""
+def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
+    """Return the files of a dump with their layouts; `dump` is its stage."""
     options = CorpusOptions(
-        input=(tuple(reviews.result["paths"]),),
+        input=(tuple(dump.result["paths"]),),
         output="",
-        format=dump.format or None,
-        columns=dump.columns or None,
-        records=dump.records or None,
-        encoding=dump.encoding or "utf-8",
+        format=chosen.format or None,
+        columns=chosen.columns or None,
+        records=chosen.records or None,
+        encoding=chosen.encoding or "utf-8",
     )
     return list_dump_files(options)
 
@@ -73,7 +73,8 @@ def describe_file(preview: Preview) -> Iterator[str]:
         unused = ", ".join(fields.describe_unused_columns(dict(layout.unused)))
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
     for review in preview.reviews[:SHOWN]:
-        stars = "no stars" if review.stars is None else f"{review.stars} stars"
+        given = review.stars
+        stars = "no stars" if given is None else f"{given} star{'s' if given != 1 else ''}"
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
         yield f"          {stars:<8}  {cut}"

@@ -47,7 +47,7 @@ class JobFailed(RuntimeError):
         again = (
             "a second attempt may pass"
             if transient
-            else "the same command continues at this stage once it is put right"
+            else "the same command continues at this stage once the cause is fixed"
         )
         super().__init__(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
         self.name, self.code, self.cause, self.log, self.transient = (

@@ -247,8 +247,15 @@ def flatten_numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, fl
     return found
 
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-"""The environment of a job beside which others run: more threads would only fight for the cores."""
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+}
+"""The environment of fine-tunings and evaluations. Others run beside them: more threads would only
+compete for the cores. They fetch nothing: the hub's cache has the model, or the run was refused.
+"""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 

@@ -322,6 +322,6 @@ def resume_waiting_run(run: UUID, version: str, reason: str) -> bool:
         raise PrefectUnavailable(
             f"version {version} is the champion, but the run {run} still waits for it: the Prefect "
             f"server at {server} did not take the answer ({cause}); once it is up "
-            "(`amazon-electra up`), the same command again has the run go on"
+            "(`amazon-electra up`), the same command again continues the run"
         ) from error
     return True

@@ -32,7 +32,8 @@ from flows.runs.lost_runs import crash_lost_runs, follow_run
 from flows.servers import mlflow_server
 from flows.servers.access import restrict_store
 from flows.servers.settings import PAUSED_EVENT
-from flows.stages import dump, pretraining
+from flows.stages import pretraining
+from flows.stages.dump import list_dump, name_dump
 from flows.store.store import Manifest, Stage, Store
 from flows.ui import artifacts, plan_page
 from model.tracking.mlflow_run import FLOW_RUN, Tracking
@@ -58,7 +59,7 @@ def name_run(*what: str, reads_dump: bool = True) -> str:
     """
     if (given := str(flow_run.name or "")) and not PROPOSED.fullmatch(given):
         return given
-    parts = [dump.name_dump(read_flow_parameter("dump", "paths", ["dump"]))] if reads_dump else []
+    parts = [name_dump(read_flow_parameter("dump", "paths", ["dump"]))] if reads_dump else []
     return " · ".join([*parts, *what, f"{flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"])
 
 
@@ -194,7 +195,7 @@ def show_plan(
         line, page = plan_page.format_total(plan), plan_page.render_plan(plan)
         warning = plan_page.find_small_budget(plan)
     except Exception as unknown:
-        find_run_logger().warning("what this makes is not known: %s", unknown)
+        find_run_logger().warning("the plan of this run could not be determined: %s", unknown)
     else:
         runner.show_plan(line, page)
         if warning:
@@ -227,11 +228,11 @@ class MlflowLink:
 
 def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str]:
     """Return name, digest and source of the dump, as MLflow describes a dataset."""
-    reviews = dump.list_dump(parameters.dump, maker)
+    dump = list_dump(parameters.dump, maker)
     return {
-        "name": reviews.result["name"],
-        "digest": reviews.fingerprint,
-        "source": " ".join(reviews.result["paths"]),
+        "name": dump.result["name"],
+        "digest": dump.fingerprint,
+        "source": " ".join(dump.result["paths"]),
     }
 
 

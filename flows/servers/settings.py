@@ -31,7 +31,6 @@ NO_TELEMETRY = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-    "HF_HUB_OFFLINE": "1",
 }
 """Environment under which nothing of this project calls home."""
 CLIENT = {

@@ -117,6 +117,7 @@ def start_deployments(store: Path, mlflow_port: int) -> Child:
     environment = {
         "MLFLOW_TRACKING_URI": f"http://{HOST}:{mlflow_port}",
         "PREFECT_RUNNER_POLL_FREQUENCY": "3",
+        "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
     }
     return Child(command, store / "logs" / "deployments.log", environment)
 

@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from flows.configuration.form import Corpus, Engine, Parameters
-from flows.stages import dump
+from flows.stages.dump import (
+    KnownFile,
+    format_options,
+    know_files,
+    list_files,
+    list_reading_options,
+    locate_dump,
+    locate_files,
+)
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 
 
 def build_corpus_stage(
-    parameters: Parameters, reviews: Stage, store: Store, earlier: Sequence[Stage] = ()
+    parameters: Parameters, dump: Stage, store: Store, earlier: Sequence[Stage] = ()
 ) -> Stage:
     """Return the stage that makes the corpus; withheld files are known by their content, like the
     dump's.
@@ -22,12 +30,10 @@ def build_corpus_stage(
     """
     chosen = parameters.corpus
     withheld = [
-        path
-        for given in chosen.withhold
-        for path in dump.list_files(given, store, "corpus.withhold")
+        path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")
     ]
-    options = {**dump.list_reading_options(parameters.dump), **list_selection_options(chosen)}
-    is_far, known = parameters.engine.is_far, dump.know_files(withheld, store)
+    options = {**list_reading_options(parameters.dump), **list_selection_options(chosen)}
+    is_far, known = parameters.engine.is_far, know_files(withheld, store)
     return Stage(
         "corpus",
         VERSIONS["corpus"],
@@ -37,9 +43,9 @@ def build_corpus_stage(
             "withhold": [sha256 for _, sha256 in known],
             **options,
         },
-        {"dump": reviews, **({"earlier": earlier[-1]} if earlier else {})},
+        {"dump": dump, **({"earlier": earlier[-1]} if earlier else {})},
         "beam_jobs.corpus_job",
-        partial(format_arguments, chosen, parameters.engine, reviews, earlier, known, options),
+        partial(format_arguments, chosen, parameters.engine, dump, earlier, known, options),
         on_engine=is_far,
     )
 
@@ -47,29 +53,29 @@ def build_corpus_stage(
 def format_arguments(
     chosen: Corpus,
     engine: Engine,
-    reviews: Stage,
+    dump: Stage,
     earlier: Sequence[Stage],
-    withheld: Sequence[dump.KnownFile],
+    withheld: Sequence[KnownFile],
     options: Mapping[str, Any],
     store: Store,
     folder: Path,
 ) -> list[str]:
     """Return the command line of the corpus job."""
-    kept_out = dump.locate_files(withheld, store, "corpus.withhold")
+    kept_out = locate_files(withheld, store, "corpus.withhold")
     return [
-        *["--input", *dump.locate_dump(reviews, store)],
+        *["--input", *locate_dump(dump, store)],
         *["--output", store.open_output(folder, engine.is_far)],
         *["--split", chosen.split, "--seed", str(chosen.seed)],
         *(["--seen", *(store.open_input(c, engine.is_far) for c in earlier)] if earlier else []),
         *(["--withhold", *kept_out] if kept_out else []),
-        *dump.format_options(options),
+        *format_options(options),
         *engine.list_options(chosen.workers),
     ]
 
 
 def list_selection_options(chosen: Corpus) -> dict[str, Any]:
     """Return which texts are taken, as the corpus job's options; only what was set, like
-    `dump.list_reading_options`.
+    `list_reading_options`.
     """
     options: dict[str, Any] = {
         "languages": sorted(chosen.languages),

@@ -147,12 +147,12 @@ def write_sample_dump(reviews: int, store: Store) -> Path:
     return path
 
 
-def locate_dump(reviews: Stage, store: Store) -> list[str]:
+def locate_dump(dump: Stage, store: Store) -> list[str]:
     """Return the paths or addresses of a dump's files; UserError where one is not on this host as
     the run knows it. A sample is written again.
     """
     found: list[str] = []
-    for path, file in zip(reviews.result["paths"], reviews.parameters["files"], strict=True):
+    for path, file in zip(dump.result["paths"], dump.parameters["files"], strict=True):
         sample = SAMPLE.fullmatch(path)
         if storage.is_remote(path):
             found.append(path)

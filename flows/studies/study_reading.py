@@ -179,7 +179,7 @@ def drop_optional_tasks(content: Any, given: Mapping[str, str]) -> tuple[Any, di
         missing = [name for name in list_variables(task) if name not in given]
         if is_optional and missing:
             named = f"task {task.get('title') or task.get('task')}"
-            left_out[named] = f"nobody named its data (--set {missing[0]}=…)"
+            left_out[named] = f"its data is not set (--set {missing[0]}=…)"
         else:
             kept.append(task)
     return ({**content, "tasks": kept} if left_out else content), left_out
@@ -234,7 +234,7 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
         if not is_setting_read(study, field):
             raise UserError(
                 f"{name}: --set {field}={text} changes nothing: "
-                "every arm or task of the study says its own"
+                "every arm or task of the study sets its own value"
             )
     return Study.model_validate({**study.model_dump(), **update, "settings": settings})
 

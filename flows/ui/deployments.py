@@ -97,7 +97,7 @@ DEPLOYMENTS = (
         "add-dump",
         "flows.add_dump.add_dump",
         "A new dump is added to what a model has seen: only the new reviews are read, training "
-        "goes on on new and old data, and the study compares the new model with the champion. "
+        "continues on new and old data, and the study compares the new model with the champion. "
         "Needs a finished run in the store.",
         pool=WAITING,
     ),

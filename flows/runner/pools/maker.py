@@ -135,13 +135,13 @@ def check_pool(pool: str) -> None:
             client.read_deployment_by_name(name_deployment(pool))
         except ObjectNotFound:
             raise UserError(
-                f"engine.placement=pools: the Prefect server at {client.api_url} knows no pool "
-                f"{pool} that makes stages: tell it of ours (sh deploy/deployments.sh)"
+                f"engine.placement=pools: the Prefect server at {client.api_url} has no pool "
+                f"{pool} that makes stages: create it with sh deploy/deployments.sh"
             ) from None
         workers = client.read_workers_for_work_pool(pool)
     if not any(worker.status == WorkerStatus.ONLINE for worker in workers):
         raise UserError(
-            f"engine.placement=pools: no worker of the pool {pool} is alive: start one "
+            f"engine.placement=pools: no worker of the pool {pool} is online: start one "
             f"(prefect worker start --type process --pool {pool})"
         )
 
@@ -159,7 +159,7 @@ def make_in_pool(pool: str, order: Order) -> None:
         timeout=0,
         as_subflow=True,
     )
-    find_run_logger().info("%s: a worker of the pool %s makes it", order.title, pool)
+    find_run_logger().info("%s: runs on a worker of the pool %s", order.title, pool)
     with cancel_on_error(run.id):
         state = wait_for_run(run.id, pool, order.title)
     if not state.is_completed():

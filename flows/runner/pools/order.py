@@ -110,7 +110,8 @@ class StageData(BaseModel):
     result: dict[str, Any] = {}
     title: str = ""
     environment: dict[
-        Literal["OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM"], str
+        Literal["OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM", "HF_HUB_OFFLINE"],
+        str,
     ] = {}
     written_last: Literal["", "metrics.json"] = ""
     scratch: list[Literal["checkpoints"]] = []

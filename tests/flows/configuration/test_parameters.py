@@ -70,7 +70,7 @@ def test_settings_reach_their_fields():
         ),
         (
             "finetuning.arms=champion,base",
-            "finetuning.arms: champion and base may be nobody; name pre-trained, random",
+            "finetuning.arms: champion and base may not exist; add pre-trained, random",
         ),
         (
             'pretraining.settings={"lerning_rate": "3"}',

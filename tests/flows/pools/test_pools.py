@@ -64,11 +64,11 @@ def test_pools_that_are_not_there_are_told_before_anything_is_made(tmp_path):
             except ObjectNotFound:
                 continue
             client.delete_deployment(known.id)
-    with pytest.raises(UserError, match=r"knows no pool accelerator that makes stages: .*\.sh"):
+    with pytest.raises(UserError, match=r"has no pool accelerator that makes stages: .*\.sh"):
         maker.check_pools(stages)
     for pool in ("cpu", "accelerator"):
         run_stage.to_deployment(name=f"run-stage-{pool}", work_pool_name=pool).apply()
-    with pytest.raises(UserError, match=r"no worker of the pool accelerator is alive: start one"):
+    with pytest.raises(UserError, match=r"no worker of the pool accelerator is online: start one"):
         maker.check_pools(stages)
     maker.check_pools([])
 

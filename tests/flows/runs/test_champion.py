@@ -172,7 +172,7 @@ def test_an_approved_run_goes_on_once_its_server_is_there(waited_for):
         pytest.raises(PrefectUnavailable, match="is the champion, but") as told,
     ):
         approve_version(registry, version, "it will do")
-    assert "the same command again has the run go on" in str(told.value)
+    assert "the same command again continues the run" in str(told.value)
     assert "\n" not in str(told.value)
     assert "secret" not in str(told.value)
     assert registry.get_by_alias("champion")["version"] == version

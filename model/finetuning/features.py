@@ -121,7 +121,11 @@ class Featurizer:
             [list(e.words) for e in examples], is_pretokenized=True
         )
         for i, encoding, example in zip(places, encodings, examples, strict=True):
-            words = _find_first_pieces(encoding)
+            numbers = encoding.word_ids
+            words = [  # per token the word that it begins, -1 where it begins none
+                word if word is not None and word != before else -1
+                for before, word in zip([None, *numbers], numbers, strict=False)
+            ]
             labels = [example.tags[word] if word >= 0 else IGNORED for word in words]
             feature = self._make_feature(i, [encoding], labels)
             feature.words = np.array(words, dtype=np.int32)
@@ -142,10 +146,14 @@ class Featurizer:
                 [(questions[k][0], str(examples[k].pair)) for k in members]
             )
             for k, encoding in zip(members, encodings, strict=True):
-                windows[k] = [
-                    self._make_window(places[k], window, examples[k])
-                    for window in (encoding, *encoding.overflowing)
-                ]
+                windows[k] = []
+                for window in (encoding, *encoding.overflowing):
+                    offsets = np.array(window.offsets, dtype=np.int32)
+                    offsets[[s != 1 for s in window.sequence_ids]] = -1
+                    target = _locate_answer(offsets, examples[k])
+                    feature = self._make_feature(places[k], [window], target)
+                    feature.offsets = offsets
+                    windows[k].append(feature)
         for k in range(len(examples)):
             yield from windows[k]
 
@@ -160,14 +168,6 @@ class Featurizer:
             result.append((cut, self.max_length - special - min(len(encoding), most)))
         return result
 
-    def _make_window(self, i: int, encoding: Encoding, example: Example) -> Feature:
-        outside = np.array([s != 1 for s in encoding.sequence_ids])
-        offsets = np.array(encoding.offsets, dtype=np.int32)
-        offsets[outside] = -1
-        feature = self._make_feature(i, [encoding], _locate_answer(offsets, example))
-        feature.offsets = offsets
-        return feature
-
     def _make_feature(
         self, i: int, rows: Sequence[Encoding], target: int | float | list[int]
     ) -> Feature:
@@ -180,15 +180,6 @@ def keep_letters(text: str) -> str:
     """Return the text with every run of anything but letters as one space."""
     whole_characters = text.encode("utf-8", "replace").decode()
     return NOT_LETTERS.normalize_str(whole_characters).strip()
-
-
-def _find_first_pieces(encoding: Encoding) -> list[int]:
-    """Return per token the number of the word it begins, -1 where it begins none."""
-    words, previous = [], None
-    for word in encoding.word_ids:
-        words.append(word if word is not None and word != previous else -1)
-        previous = word
-    return words
 
 
 def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:
@@ -323,14 +314,10 @@ def collate_features(
     if shape == "choice":
         inputs = {name: array.reshape(len(features), -1, length) for name, array in inputs.items()}
     tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
-    return tensors, _collate_targets(features, shape, length)
-
-
-def _collate_targets(features: Sequence[Feature], shape: Shape, length: int) -> torch.Tensor:
     if shape != "tokens":
-        return torch.tensor([feature.target for feature in features])
+        return tensors, torch.tensor([feature.target for feature in features])
     labels = torch.full((len(features), length), IGNORED)
     for i, feature in enumerate(features):
         assert isinstance(feature.target, list)
         labels[i, : len(feature.target)] = torch.tensor(feature.target)
-    return labels
+    return tensors, labels

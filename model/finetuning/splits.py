@@ -184,8 +184,11 @@ class SplitReader:
         finished = [self.finish(example) for example in sample]
         if split != "train" or self.is_ordered:
             return finished
-        swapped = (e for e in map(_swap, finished) if not _is_in_sorted(held, hash_input(e)))
-        return [*finished, *swapped]
+        swapped = (
+            replace(e, id=f"{e.id}:swapped", text=str(e.pair), pair=e.text, is_swapped=True)
+            for e in finished
+        )
+        return [*finished, *(e for e in swapped if not _is_in_sorted(held, hash_input(e)))]
 
     def read_examples(
         self, data: Path, split: Split, left_out: Counter[str], look_ahead: bool
@@ -215,16 +218,6 @@ class SplitReader:
                 )
         np.frombuffer(held, dtype=np.uint64).sort()
         return held
-
-
-def _swap(example: Example) -> Example:
-    return replace(
-        example,
-        id=f"{example.id}:swapped",
-        text=str(example.pair),
-        pair=example.text,
-        is_swapped=True,
-    )
 
 
 def get_passage(example: Example) -> str:

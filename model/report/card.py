@@ -74,8 +74,12 @@ def _render_card(source: Path, study: ReportInput, results: Results, answer: str
     from huggingface_hub import ModelCardData
 
     arm = study.encoder_arm or results.arms[0]
-    front, own_words = _read_own_card(source)
-    known = yaml.safe_load(front) or {}
+    card = source / "README.md"
+    own_words = card.read_text(encoding="utf-8") if card.exists() else ""
+    known: dict[str, Any] = {}
+    if front := FRONT_MATTER.match(own_words):
+        own_words = own_words[front.end() :]
+        known = yaml.safe_load(front[1]) or {}
     begun = {one.name: one.origin for one in study.arms}
     origin = study.origins.get(begun.get(arm, ""), {})
     told = [(title, str(origin.get(name) or "unknown")) for name, title in ORIGIN_FIELDS.items()]
@@ -101,14 +105,6 @@ def _render_card(source: Path, study: ReportInput, results: Results, answer: str
         dump=", ".join(dump),
         own_card=re.sub(r"^#", "##", own_words.strip(), flags=re.MULTILINE),
     )
-
-
-def _read_own_card(source: Path) -> tuple[str, str]:
-    """Return front matter and text of the card in the folder, empty where there is none."""
-    file = source / "README.md"
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    front = FRONT_MATTER.match(text)
-    return (front[1], text[front.end() :]) if front else ("", text)
 
 
 def _list_eval_results(arm: str, results: Results) -> list[Any]:

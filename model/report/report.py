@@ -16,7 +16,7 @@ from beam_jobs.core.settings import read_options
 from model.options import ReportOptions
 from model.report import card
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
-from model.report.inputs import ArmFacts, ReportInput, StageFacts, read_report_input
+from model.report.inputs import ArmFacts, ReportInput, read_report_input
 from model.report.results import Difference, Results, load_results
 from model.report.sections import (
     build_cost_blocks,
@@ -216,7 +216,11 @@ def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> list[Bl
         f"{arms}."
     )
     if shown:
-        counts = count_withheld_texts(study.stages)
+        # by reason, of the corpus stage: its own dev and test sets, and texts of other ones
+        counted = next((s.counts for s in study.stages if s.counts.get("splits")), {})
+        splits, dropped = counted.get("splits") or {}, counted.get("dropped") or {}
+        counts = {f"own {name}": int(splits.get(name, 0)) for name in ("dev", "test") if splits}
+        counts |= {n: int(k) for n, k in dropped.items() if n.startswith("withheld")}
         reasons = ", ".join(f"{name} {n:,}" for name, n in counts.items())
         withheld = f" {sum(counts.values()):,} texts were withheld ({reasons})." if counts else ""
         text = (
@@ -226,18 +230,6 @@ def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> list[Bl
             "are not searched for."
         )
     return [Heading("Withheld from pre-training"), Paragraph(text)]
-
-
-def count_withheld_texts(stages: Sequence[StageFacts]) -> dict[str, int]:
-    """Return the corpus stage's counts of withheld texts by reason: its own dev and test sets, and
-    the texts that are in another evaluation set.
-    """
-    for stage in stages:
-        if splits := stage.counts.get("splits"):
-            dropped = stage.counts.get("dropped") or {}
-            own = {f"own {name}": int(splits.get(name, 0)) for name in ("dev", "test")}
-            return own | {n: int(k) for n, k in dropped.items() if n.startswith("withheld")}
-    return {}
 
 
 def _describe_single_seeds(results: Results) -> list[Block]:

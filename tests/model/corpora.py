@@ -102,25 +102,15 @@ def write_electra(folder: Path, layers: int = 2) -> Path:
 
 def write_bert(folder: Path) -> Path:
     size = write_tokenizer(folder)
-    config = BertConfig(
-        vocab_size=size,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-    )
-    return _save(BertModel(config), folder)
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return _save(BertModel(BertConfig(vocab_size=size, **shape, intermediate_size=64)), folder)
 
 
 def write_distilbert(folder: Path) -> Path:
     """No token types, and other names for everything."""
     size = write_tokenizer(folder)
-    return _save(
-        DistilBertModel(
-            DistilBertConfig(vocab_size=size, dim=32, n_layers=2, n_heads=2, hidden_dim=64)
-        ),
-        folder,
-    )
+    config = DistilBertConfig(vocab_size=size, dim=32, n_layers=2, n_heads=2, hidden_dim=64)
+    return _save(DistilBertModel(config), folder)
 
 
 def _save(model: PreTrainedModel, folder: Path) -> Path:
@@ -136,14 +126,9 @@ def write_finetuned(folder: Path) -> Path:
     size = write_tokenizer(folder / "tokenizer")
     torch.manual_seed(0)
     config = ElectraConfig(
-        vocab_size=size,
-        embedding_size=64,
-        hidden_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-        initializer_range=0.2,
-    )
+        vocab_size=size, embedding_size=64, hidden_size=64, num_hidden_layers=1,
+        num_attention_heads=2, intermediate_size=64, initializer_range=0.2,
+    )  # fmt: skip
     head = Head("polarity", "classification", ("negative", "positive"), "cls", 32, 0)
     network = ElectraForSequenceClassification(config)
     save_finetuned(network, head, str(folder / "tokenizer"), folder / "model")

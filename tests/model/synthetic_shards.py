@@ -22,15 +22,8 @@ def write_vocabulary(folder: Path, size: int) -> str:
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "BertTokenizer", "model_max_length": 512, "do_lower_case": True}
-    special = {
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-    }
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps(config | special | {"mask_token": "[MASK]"})
-    )
+    config |= {f"{name[1:-1].lower()}_token": name for name in SPECIAL}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
 
 

@@ -14,49 +14,26 @@ from model.finetuning.tasks import find_task
 from model.report.sections import format_answer
 from tests.model.corpora import write_corpus, write_electra
 
+FOUR, TWO = {"n_classes": 4}, {"n_classes": 2}
 ENDINGS = ("He runs", "He sits", "He eats", "He sleeps")
+
+
+WORDS = {"words": ("EU", "rejects", "German"), "tags": (3, 0, 7)}
+TAGGED = ("EU/B-ORG rejects/O German/B-MISC", "EU/B-ORG rejects/O German/O")
+COUNTS = {name: np.array([n]) for name, n in (("right", 1), ("predicted", 1), ("labelled", 2))}
+ANSWERED = Example("a", "Who?", "Ann did", answers=(("Ann", 0),))
 
 
 @pytest.mark.parametrize(
     ("task", "example", "label", "prediction", "more", "shown"),
     [
         (
-            "conll2003",
-            Example("a", "EU rejects German", words=("EU", "rejects", "German"), tags=(3, 0, 7)),
-            [3, 0, 7],
-            [3, 0, 0],
-            {
-                "scores": {
-                    name: np.array([n])
-                    for name, n in (("right", 1), ("predicted", 1), ("labelled", 2))
-                }
-            },
-            ("EU/B-ORG rejects/O German/B-MISC", "EU/B-ORG rejects/O German/O"),
+            *("conll2003", Example("a", "EU rejects German", **WORDS), [3, 0, 7], [3, 0, 0]),
+            *({"scores": COUNTS}, TAGGED),
         ),
-        (
-            "swag",
-            Example("a", "She opens the door.", label=2, choices=ENDINGS),
-            2,
-            1,
-            {"n_classes": 4},
-            ENDINGS[2:0:-1],
-        ),
-        (
-            "polarity",
-            Example("a", "Fine.", label=1),
-            1,
-            0,
-            {"n_classes": 2},
-            ("positive", "negative"),
-        ),
-        (
-            "squad2",
-            Example("a", "Who?", "Ann did", answers=(("Ann", 0),)),
-            [["Ann", 0]],
-            "",
-            {"scores": {"exact": np.zeros(1)}},
-            ("Ann", "none"),
-        ),
+        ("swag", Example("a", "She.", label=2, choices=ENDINGS), 2, 1, FOUR, ENDINGS[2:0:-1]),
+        ("polarity", Example("a", "Fine.", label=1), 1, 0, TWO, ("positive", "negative")),
+        ("squad2", ANSWERED, [["Ann", 0]], "", {"scores": {"exact": np.zeros(1)}}, ("Ann", "none")),
     ],
 )
 def test_a_mistake_of_every_shape_can_be_read(

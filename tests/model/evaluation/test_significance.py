@@ -22,8 +22,10 @@ from tests.model.evaluation.simulated_studies import (
 pytestmark = pytest.mark.usefixtures("fewer_samples")
 
 
-@pytest.mark.parametrize(("seeds", "spread"), [(1, 0.0), (3, 0.0), (3, 0.3), (5, 0.3)])
-@pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
+@pytest.mark.parametrize(
+    ("metric", "seeds", "spread"),
+    [("accuracy", 1, 0.0), ("accuracy", 3, 0.3), ("macro_f1", 3, 0.0)],
+)
 def test_where_there_is_no_difference_one_in_twenty_is_called_one(metric, seeds, spread):
     found = [
         significance.compare_arms(METRICS[metric], *study(i, seeds, spread), seed=i)
@@ -35,9 +37,8 @@ def test_where_there_is_no_difference_one_in_twenty_is_called_one(metric, seeds,
     assert 0.9 <= covered <= 0.98, "250 samples cost a percentile interval one or two percent"
 
 
-@pytest.mark.parametrize(
-    ("spread", "crossed"), [(0.1, False), (0.1, True), (0.2, False), (0.2, True)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("spread", "crossed"), [(0.1, True), (0.2, False)])
 def test_three_pretrainings_of_three_finetunings_cover_what_they_should(
     spread, crossed, monkeypatch
 ):
@@ -57,9 +58,8 @@ def test_three_pretrainings_of_three_finetunings_cover_what_they_should(
     assert of_one > 2 * wrong or of_one > 0.09 * 2 * STUDIES
 
 
-@pytest.mark.parametrize(
-    ("spread", "crossed"), [(0.1, False), (0.1, True), (0.2, False), (0.2, True)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("spread", "crossed"), [(0.1, True), (0.2, False)])
 def test_random_encoders_repeated_over_pretrainings_are_not_taken_for_more(
     spread, crossed, monkeypatch
 ):
@@ -94,7 +94,7 @@ def test_the_order_of_cells_does_not_matter():
     )
 
 
-@pytest.mark.parametrize(("seeds", "rate"), [(2, 0.13), (3, 0.08), (5, 0.06)])
+@pytest.mark.parametrize(("seeds", "rate"), [(2, 0.13), (5, 0.06)])
 def test_at_worst_few_seeds_call_so_many_a_difference(seeds, rate):
     """The variance of seeds is 25 times that of examples; more or less of it gives fewer."""
     generator, wrong, studies = np.random.default_rng(0), 0, 4000
@@ -103,15 +103,6 @@ def test_at_worst_few_seeds_call_so_many_a_difference(seeds, rate):
         resampled = np.tile(generator.normal(0, 1, 250), (1, seeds, 1))
         wrong += significance._compute_p(full, resampled, EXAMPLES) < 0.05
     assert wrong / studies == pytest.approx(rate, abs=0.015)
-
-
-def test_ignoring_that_seeds_vary_would_cry_wolf():
-    """Why p is not the randomization test's where there are several seeds."""
-    found = [
-        significance.compare_arms(METRICS["accuracy"], *study(i, 3, 0.3), seed=i)
-        for i in range(STUDIES)
-    ]
-    assert sum(c.p_randomization < 0.05 for c in found) > 0.15 * STUDIES
 
 
 def test_arms_the_other_way_round_give_the_same_finding():
@@ -139,21 +130,11 @@ def test_a_large_difference_is_found():
     assert found[0].describe("A", "B", "lower") == "B is better than A"
 
 
-def test_no_difference_is_said_in_these_words():
-    none = significance.compare_arms(METRICS["accuracy"], *study(0, 3, 0.0))
-    assert none.describe("A", "B", "higher") == "no evidence of a difference between A and B"
-
-
 def test_an_arm_does_not_differ_from_itself():
     same, _ = study(0, 3, 0.3)
     found = significance.compare_arms(METRICS["macro_f1"], same, same)
-    assert (found.difference, found.low, found.high, found.p, found.p_randomization) == (
-        0,
-        0,
-        0,
-        1,
-        1,
-    )
+    assert (found.difference, found.low, found.high) == (0, 0, 0)
+    assert (found.p, found.p_randomization) == (1, 1)
 
 
 def test_the_order_of_examples_does_not_matter():
@@ -194,16 +175,6 @@ def test_the_randomization_test_of_one_seeds_accuracies_is_mcnemars(only_a, only
 def test_holm():
     assert significance.adjust_p_values([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert significance.adjust_p_values([0.5, 0.9]) == pytest.approx([1.0, 1.0])
-
-
-def test_holm_keeps_the_rate_over_a_family():
-    """Of twenty true nulls, at least one is called a difference in 5% of the families."""
-    generator = np.random.default_rng(0)
-    families = sum(
-        min(significance.adjust_p_values(list(generator.random(20)))) < 0.05
-        for _ in range(10 * STUDIES)
-    )
-    assert 0.04 <= families / (10 * STUDIES) <= 0.06
 
 
 def test_a_comparison_is_judged_by_its_corrected_p():

@@ -16,10 +16,10 @@ from model.evaluation.predict import predict_tags as entity_tags
 from model.evaluation.predictions import Predictions
 from model.finetuning import features as features_module
 from model.finetuning.examples import Example
-from model.finetuning.features import Featurizer, PackedFeatures, collate_features
+from model.finetuning.features import Featurizer, PackedFeatures
 from model.finetuning.network import load_tokenizer
 from model.finetuning.tasks.conll import LABELS
-from tests.model.corpora import examples_of_every_shape, write_tokenizer
+from tests.model.corpora import write_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -43,60 +43,34 @@ def test_official_scores(text, golds, exact, f1):
     assert scores["f1"].tolist() == pytest.approx([f1])
 
 
+def make_said(labels, predictions, **scores):
+    scores = {name: np.array(values, float) for name, values in scores.items()}
+    n = len(labels)
+    return Predictions(list("abcd")[:n], labels, predictions, np.zeros(n), scores=scores)
+
+
 def test_threshold_is_where_most_is_gained():
     """Worked by hand: silent everywhere 2 of 4; then +1, +1, −1 in the order of the scores. Between
     −1, the last that is answered, and 2 every threshold is as good: their middle is farthest from
     both.
     """
-    said = Predictions(
-        ids=list("abcd"),
-        labels=[["x"], [], ["y"], []],
-        predictions=["x", "wrong", "y", "wrong"],
-        loss=np.zeros(4),
-        scores={
-            "answered_f1": np.array([1.0, 0.0, 1.0, 0.0]),
-            "answered": np.ones(4),
-            "no_answer": np.array([-2.0, 3.0, -1.0, 2.0]),
-        },
-    )
+    scores = {"answered_f1": [1, 0, 1, 0], "answered": [1] * 4, "no_answer": [-2, 3, -1, 2]}
+    said = make_said([["x"], [], ["y"], []], ["x", "wrong", "y", "wrong"], **scores)
     assert spans.find_best_threshold(said) == (0.5, 1.0)
-
-
-def test_where_answering_never_helps_nothing_is_answered():
-    scores = {"answered_f1": np.zeros(1), "answered": np.ones(1), "no_answer": np.array([-2.0])}
-    said = Predictions(["a"], [[]], ["wrong"], np.zeros(1), scores=scores)
-    threshold, best = spans.find_best_threshold(said)
-    assert threshold < -2.0
-    assert best == 1.0
+    all_right = {"answered_f1": [1, 1], "answered": [1, 1], "no_answer": [7, -2]}
+    assert spans.find_best_threshold(make_said([["x"], ["y"]], ["x", "y"], **all_right)) == (8, 1)
+    none = make_said([[]], ["wrong"], answered_f1=[0], answered=[1], no_answer=[-2])
+    threshold, best = spans.find_best_threshold(none)
+    assert (threshold < -2, best) == (True, 1)
 
 
 def test_a_question_is_answered_up_to_its_threshold():
-    said = Predictions(
-        ids=list("abc"),
-        labels=[["x"], ["y"], []],
-        predictions=["x", "wrong", "z"],
-        loss=np.zeros(3),
-        scores={"no_answer": np.array([0.5, 0.5 + 1e-9, -3.0]), "answered": np.ones(3)},
-    )
+    scores = {"no_answer": [0.5, 0.5 + 1e-9, -3], "answered": [1, 1, 1]}
+    said = make_said([["x"], ["y"], []], ["x", "wrong", "z"], **scores)
     applied = spans.apply_threshold(said, 0.5)
     assert applied.predictions == ["x", "", "z"]
     assert applied.scores["exact"].tolist() == [1.0, 0.0, 0.0]
     assert applied.scores["answered"].tolist() == [1.0, 1.0, 1.0], "what is known besides stays"
-
-
-def test_where_all_are_answered_the_threshold_is_above_them_all():
-    said = Predictions(
-        ids=list("ab"),
-        labels=[["x"], ["y"]],
-        predictions=["x", "y"],
-        loss=np.zeros(2),
-        scores={
-            "answered_f1": np.ones(2),
-            "answered": np.ones(2),
-            "no_answer": np.array([7.0, -2.0]),
-        },
-    )
-    assert spans.find_best_threshold(said) == (8.0, 1.0)
 
 
 def test_the_loss_of_a_question_is_that_of_its_best_window_with_the_answer():
@@ -157,23 +131,6 @@ def tokenizer(tmp_path_factory):
     return load_tokenizer(str(folder))
 
 
-def test_windows_overlap_and_point_at_the_answer(tokenizer):
-    passage = (
-        "the lamp is great and " * 20
-        + "peter sat on the mat in london ."
-        + " the kettle is awful" * 10
-    )
-    example = Example("q", "who sat?", passage, answers=(("peter", passage.index("peter")),))
-    features = Featurizer(tokenizer, "span", max_length=48, stride=16)([example])
-    assert len(features) > 3
-    holding = [f for f in features if f.target != [0, 0]]
-    assert holding
-    for feature in holding:
-        first, last = feature.target
-        assert passage[feature.offsets[first][0] : feature.offsets[last][1]] == "peter"
-    assert max(feature.offsets[:, 1].max() for feature in features) == len(passage)
-
-
 def test_white_space_around_an_answer_is_in_no_token(tokenizer):
     passage = "the lamp  peter  works"
     example = Example(
@@ -218,8 +175,8 @@ def test_the_longest_answer_has_thirty_tokens(tokenizer, tokens, is_allowed):
     assert 0 < len(answered.predictions[0].split()) <= 30
 
 
-@pytest.mark.parametrize("question", ["battery " * 200, "0123456789" * 40, "who " * 59, "who"])
-@pytest.mark.parametrize(("max_length", "stride"), [(128, 64), (65, 64), (16, 15), (8, 0)])
+@pytest.mark.parametrize("question", ["battery " * 200, "0123456789" * 40, "who"])
+@pytest.mark.parametrize(("max_length", "stride"), [(65, 64), (8, 0)])
 def test_a_long_question_leaves_half_a_window_to_the_passage(
     tokenizer, question, max_length, stride
 ):
@@ -245,40 +202,9 @@ def test_windows_longer_than_their_overlap_are_asked_for(tokenizer):
     assert Featurizer(tokenizer, "classification", max_length=64)
 
 
-def test_features_are_small(tokenizer):
-    """A window of 128 tokens takes about 2 KB: arrays, not lists of Python's numbers."""
-    passage = "the lamp is great and sturdy " * 400
-    tracemalloc.start()
-    features = Featurizer(tokenizer, "span", max_length=128)(
-        [Example(str(i), "who sat?", passage) for i in range(20)]
-    )
-    held = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert features[0].length == 128
-    assert held / len(features) < 2200
-
-
-def test_packed_features_give_the_same_batches(tokenizer):
-    for shape, examples in examples_of_every_shape():
-        features = Featurizer(tokenizer, shape, max_length=48, stride=16)(examples)
-        packed = PackedFeatures(features)
-        assert [(f.example, f.target, type(f.target)) for f in packed] == [
-            (f.example, f.target, type(f.target)) for f in features
-        ]
-        for one, other in zip(features, packed, strict=True):
-            (inputs, target), (same_inputs, same_target) = (
-                collate_features([f], shape) for f in (one, other)
-            )
-            assert (target.dtype, target.tolist()) == (same_target.dtype, same_target.tolist())
-            assert {n: t.tolist() for n, t in inputs.items()} == {
-                n: t.tolist() for n, t in same_inputs.items()
-            }
-            assert [row.dtype for row in one.ids] == [row.dtype for row in other.ids]
-
-
 def test_packed_features_are_a_sixth(tokenizer):
-    passage = "the lamp is great and sturdy " * 400
-    examples = [Example(str(i), "who sat?", passage) for i in range(200)]
+    passage = "the lamp is great and sturdy " * 100
+    examples = [Example(str(i), "who sat?", passage) for i in range(60)]
     tracemalloc.start()
     features = PackedFeatures(
         Featurizer(tokenizer, "span", max_length=128).stream_features(examples)
@@ -296,7 +222,7 @@ def test_more_examples_than_are_tokenized_at_once_keep_their_places(tokenizer, m
     assert [(f.example, f.target) for f in features] == [(i, i) for i in range(8)]
 
 
-@pytest.mark.parametrize("nothing", ["\u200b", "\ufffd", "\u00ad", "\x07"])
+@pytest.mark.parametrize("nothing", ["\u200b", "\x07"])
 def test_a_word_without_pieces_is_no_entity_and_shifts_none(tokenizer, nothing):
     words = ("peter", nothing, "sat", nothing, "london", "works")
     tags = (1, 2, 0, 0, 5, 0)

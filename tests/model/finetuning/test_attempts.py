@@ -1,7 +1,6 @@
 """Attempts at several learning rates: their folders, their steps, and which is best."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,23 +12,6 @@ from model.finetuning.checkpoint import (
     read_finished_attempt,
     write_attempt,
 )
-from model.tracking.metrics_log import MetricsLog, read_metrics
-
-
-def test_steps_of_a_rate_follow_those_of_the_one_before(tmp_path):
-    shown = []
-    told = SimpleNamespace(update=lambda step, loss: shown.append((step, loss)))
-    log = MetricsLog(tmp_path)
-    for attempt, rate in ((0, 1e-3), (2, 5e-4)):
-        report = fit._make_reporter(log, told, attempt, 100, rate)
-        report(40, {"train_loss": 0.5, "dev_accuracy": 0.75})
-    lines = read_metrics(tmp_path)
-    assert [(line["step"], line["attempt"], line["peak_learning_rate"]) for line in lines] == [
-        (40, 0, 1e-3),
-        (240, 2, 5e-4),
-    ]
-    assert lines[1]["dev_accuracy"] == 0.75
-    assert shown == [(40, 0.5), (240, 0.5)]
 
 
 def test_another_request_in_the_same_folder_starts_afresh(tmp_path):

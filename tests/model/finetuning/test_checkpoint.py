@@ -50,13 +50,6 @@ def test_the_next_steps_are_those_of_a_training_that_was_not_stopped(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["checkpoint.pt"]
 
 
-def test_just_after_an_evaluation_there_are_no_losses(tmp_path):
-    file = tmp_path / "checkpoint.pt"
-    network, optimizer = build(0)
-    save_checkpoint(file, network, optimizer, Attempt(0.1), Position(8))
-    assert resume_training(file, network, optimizer, Attempt(0.1), CPU) == Position(8, 0, [])
-
-
 def test_where_nothing_was_saved_it_begins_at_the_start(tmp_path):
     network, optimizer = build(0)
     for file in (None, tmp_path / "checkpoint.pt"):

@@ -41,34 +41,21 @@ def write_questions(file: Path, passages: int) -> None:
     file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
 
 
+SHORT = {"trained_length": 128}
+
+
 @pytest.mark.parametrize(
     ("task", "fields", "settings", "length", "words"),
     [
         ("polarity", {}, {}, 128, ""),
         ("subjqa", {}, {}, 384, ""),
         ("subjqa", {"max_position_embeddings": 256}, {}, 256, "take 384, but .* 256 positions"),
-        (
-            "subjqa",
-            {"trained_length": 128},
-            {},
-            128,
-            "inputs of subjqa take 384, but .* 128 tokens",
-        ),
-        ("subjqa", {"trained_length": 128}, {"untrained_positions": True}, 384, ""),
+        ("subjqa", SHORT, {}, 128, "inputs of subjqa take 384, but .* 128 tokens"),
+        ("subjqa", SHORT, {"untrained_positions": True}, 384, ""),
         ("polarity", {"trained_length": 64}, {}, 64, ""),
         ("polarity", {}, {"max_length": 300}, 300, ""),
-        (
-            "stars",
-            {"trained_length": 128},
-            {"max_length": 256},
-            128,
-            "max_length is 256, but .* 128",
-        ),
-        ("stars", {"trained_length": 128}, {"max_length": 128}, 128, ""),
-        (
-            *("stars", {"trained_length": 128}),
-            *({"max_length": 256, "untrained_positions": True}, 256, ""),
-        ),
+        ("stars", SHORT, {"max_length": 256}, 128, "max_length is 256, but .* 128"),
+        ("stars", SHORT, {"max_length": 256, "untrained_positions": True}, 256, ""),
     ],
 )
 def test_length_is_that_of_the_task_and_is_cut_at_the_trained_one_with_a_warning(
@@ -79,8 +66,7 @@ def test_length_is_that_of_the_task_and_is_cut_at_the_trained_one_with_a_warning
     chosen, warning = choose_max_length(folder, find_task(task), FinetuningSettings(**settings))
     assert chosen == length
     assert bool(warning) == bool(words)
-    if warning:
-        assert re.search(words, warning)
+    assert re.search(words, warning or "")
 
 
 def test_more_than_the_positions_is_refused(encoder):
@@ -105,29 +91,23 @@ def test_the_result_of_a_span_task_says_once_that_its_default_was_cut(encoder, t
         assert capsys.readouterr().err.count("are used") == said
 
 
-@pytest.mark.parametrize(("share", "most"), [(None, None), (1.0, 1.0), (0.5, 0.5), (0.0, 0.0)])
-def test_windows_without_an_answer_are_sampled(encoder, tmp_path, share, most):
-    data = tmp_path / "data"
-    data.mkdir()
-    write_questions(data / "all.json", 60)
-    settings = FinetuningSettings(max_length=32, stride=4, empty_windows=share)
-    task = find_task("squad2")
-    prepared = prepare_data(Request(Start(str(encoder)), task, data, settings, seed=1))
-    features = [prepared.train_features[i] for i in range(len(prepared.train_features))]
-    empty = Counter(feature.target == [0, 0] for feature in features)
-    assert {feature.example for feature in features} == set(range(len(prepared.train)))
-    if most is None:
-        assert empty[True] > 2 * empty[False]
-    else:
-        assert empty[True] == round(most * empty[False])
-    everything = prepare_data(
-        Request(
-            Start(str(encoder)),
-            task,
-            data,
-            FinetuningSettings(max_length=32, stride=4, empty_windows=None),
-            1,
-        )
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+def test_windows_without_an_answer_are_sampled(encoder, tmp_path, share):
+    (tmp_path / "data").mkdir()
+    write_questions(tmp_path / "data" / "all.json", 60)
+
+    def prepare(share):
+        settings = FinetuningSettings(max_length=32, stride=4, empty_windows=share)
+        start, task = Start(str(encoder)), find_task("squad2")
+        return prepare_data(Request(start, task, tmp_path / "data", settings, seed=1))
+
+    prepared, everything = prepare(share), prepare(None)
+    empty, of_all = (
+        Counter(feature.target == [0, 0] for feature in one.train_features)
+        for one in (prepared, everything)
     )
-    assert empty[False] == sum(f.target != [0, 0] for f in everything.train_features)
+    assert {f.example for f in prepared.train_features} == set(range(len(prepared.train)))
+    assert of_all[True] > 2 * of_all[False]
+    assert empty[False] == of_all[False]
+    assert empty[True] == round(share * of_all[False])
     assert len(prepared.dev_features) == len(everything.dev_features)

@@ -14,14 +14,8 @@ def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():
     """The task head is at depth layers + 2 there, the top layer at depth layers: two decays lie
     between them (google-research/electra, model/optimization.py).
     """
-    config = ElectraConfig(
-        vocab_size=50,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
+    shape = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 3}
+    config = ElectraConfig(**shape, num_attention_heads=2, intermediate_size=16)
     model = AutoModelForSequenceClassification.from_config(config)
     learning = torch.nn.ModuleList([model])
     made = optimizer.build_optimizer(
@@ -43,15 +37,20 @@ def test_rates_fall_from_the_head_down_as_in_googles_get_layer_lrs():
 
 
 def test_the_rate_rises_and_falls_in_lines():
-    sgd = torch.optim.SGD(
-        [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0, "peak": 1.0}]
-    )
-    rates = []
-    for step in range(20):
-        optimizer.set_learning_rate(sgd, step, 20, 0.2)
-        rates.append(sgd.param_groups[0]["lr"])
+    """Without warm-up the first step has the whole rate, and so has the only one of a training."""
+    group = {"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0, "peak": 1.0}
+    sgd = torch.optim.SGD([group])
+
+    def compute_rates(steps, warmup):
+        for step in range(steps):
+            optimizer.set_learning_rate(sgd, step, steps, warmup)
+            yield optimizer.get_learning_rate(sgd)
+
+    rates = list(compute_rates(20, 0.2))
     assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert rates[4:] == pytest.approx([i / 16 for i in range(16, 0, -1)])
+    assert list(compute_rates(4, 0.0)) == pytest.approx([1.0, 0.75, 0.5, 0.25])
+    assert list(compute_rates(1, 0.1)) == [1.0]
 
 
 @pytest.mark.parametrize(("config", "depth"), [({"n_layers": 6}, 6), ({}, 12)])
@@ -70,16 +69,3 @@ def test_the_depth_is_what_the_config_calls_it_or_berts(config, depth):
     for group in made.param_groups:
         assert group["peak"] == group["lr"]
         assert (group["eps"], group["fused"]) == (1e-6, False), "google's epsilon"
-
-
-def test_without_warmup_the_first_step_has_the_whole_rate():
-    sgd = torch.optim.SGD(
-        [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 1.0, "peak": 2.0}]
-    )
-    rates = []
-    for step in range(4):
-        optimizer.set_learning_rate(sgd, step, 4, 0.0)
-        rates.append(optimizer.get_learning_rate(sgd))
-    assert rates == pytest.approx([2.0, 1.5, 1.0, 0.5])
-    optimizer.set_learning_rate(sgd, 0, 1, 0.1)
-    assert optimizer.get_learning_rate(sgd) == pytest.approx(2.0), "of one step it is all there is"

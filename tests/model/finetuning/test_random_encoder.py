@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModel
 
 from beam_jobs.core.errors import UserError
 from model import finetune
@@ -54,9 +54,7 @@ def before_step_1(preset: Preset, shards: Shards, folder: Path) -> dict[str, tor
 @pytest.mark.parametrize(
     "settings",
     [
-        {"embedding": "64"},
         {"embedding": "32"},
-        {"embedding": "64", "objective": "mlm"},
         {"embedding": "32", "objective": "mlm+nsp", "initializer_range": "0.05"},
         {"embedding": "64", "generator_multiplier": "0.25", "segment_probability": "0"},
     ],
@@ -69,17 +67,6 @@ def test_it_is_the_state_before_the_first_step(shards, settings, tmp_path):
     drawn = dict(network.named_parameters())
     for name, tensor in before_step_1(preset, shards, tmp_path).items():
         assert torch.equal(drawn[name], tensor), name
-
-
-def test_its_deviation_is_that_of_step_0_and_its_head_has_googles(shards, tmp_path):
-    preset = apply_settings(PRESETS["tiny"], SHAPE)
-    network = draw(write_architecture(tmp_path / "architecture", preset, shards))
-    layer = "electra.encoder.layer.0.intermediate.dense.weight"
-    at_step_0 = before_step_1(preset, shards, tmp_path)[layer].std().item()
-    assert at_step_0 == pytest.approx(0.0616, abs=0.001)  # 0.07, cut at two deviations
-    assert network.state_dict()[layer].std().item() == pytest.approx(at_step_0, abs=0.001)
-    for part in (network.classifier.dense, network.classifier.out_proj):
-        assert part.weight.std().item() == pytest.approx(0.02, abs=0.003)
 
 
 def test_a_folder_says_what_its_pre_training_began_with_and_so_do_those_that_go_on(
@@ -121,18 +108,9 @@ def test_the_head_is_the_one_that_a_trained_encoder_gets(shards, tmp_path, pooli
         assert torch.equal(networks[0][name], networks[2][name])
     query = next(name for name in networks[0] if name.endswith("query.weight"))
     deviations = [network[query].std().item() for network in networks]
-    assert deviations == pytest.approx([0.0616, 0.02, 0.3], rel=0.05)
-
-
-def test_with_an_initializer_range_it_is_what_transformers_draws(shards, tmp_path):
-    """The control that was the only one before folders said what their pre-training began with."""
-    preset = apply_settings(PRESETS["tiny"], SHAPE)
-    folder = write_architecture(tmp_path / "architecture", preset, shards)
-    drawn = draw(folder, initializer_range=0.02).state_dict()
-    config = AutoConfig.from_pretrained(folder)
-    torch.manual_seed(3)
-    theirs = AutoModelForSequenceClassification.from_config(config).state_dict()
-    assert all(torch.equal(drawn[name], theirs[name]) for name in theirs)
+    assert deviations == pytest.approx([0.0616, 0.02, 0.3], rel=0.05)  # 0.07, cut at two deviations
+    head = [w for name, w in networks[0].items() if "classifier" in name and w.ndim == 2]
+    assert [w.std().item() for w in head] == pytest.approx([0.02] * len(head), abs=0.003)
 
 
 def test_of_a_published_architecture_it_is_what_its_own_config_says(tmp_path):

@@ -62,14 +62,8 @@ def tiny_training(tmp_path, patience=None, epochs=6.0, scores=None, **changes):
 
 def tiny_model():
     torch.manual_seed(0)
-    config = ElectraConfig(
-        vocab_size=50,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
+    shape = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1}
+    config = ElectraConfig(**shape, num_attention_heads=2, intermediate_size=16)
     return AutoModelForSequenceClassification.from_config(config)
 
 

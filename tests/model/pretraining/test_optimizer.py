@@ -66,13 +66,3 @@ def test_a_head_is_warm_while_it_learns_alone(shards, head_steps, warmup):
         (0, warmup),
         (head_steps, 0.1),
     }
-
-
-def test_adam_is_built_with_the_numbers_of_its_settings():
-    settings = {"adam_beta1": "0.8", "adam_beta2": "0.7", "adam_epsilon": "0.01"}
-    config = apply_settings(PRESETS["tiny"], settings | {"weight_decay": "0.3"}).pretraining
-    made = build_optimizer(torch.nn.Linear(2, 2), config, fused=False)
-    assert [group["weight_decay"] for group in made.param_groups] == [0.3, 0.0]
-    for group in made.param_groups:
-        assert (group["betas"], group["eps"]) == ((0.8, 0.7), 0.01)
-        assert group["lr"] == config.learning_rate

@@ -48,30 +48,14 @@ def study(tmp_path_factory):
                 place.mkdir()
                 result = said(accuracy, seed)
                 predictions.write_predictions(result, place / "predictions.parquet")
-                write_json(
-                    place / "metrics.json",
-                    summarize_predictions(result, find_task("polarity"), "test")
-                    | {"learning_rate": 1e-3},
-                )
-                mistake = {
-                    "label": "negative",
-                    "prediction": "positive",
-                    "loss": 3.1,
-                    "text": "<b>not</b> good | at all",
-                }
-                lines = [
-                    json.dumps(mistake | {"text": f"{mistake['text']} {i}"}) for i in range(30)
-                ]
-                (place / "mistakes.jsonl").write_text("\n".join(lines) + "\n")
-                cells.append(
-                    {
-                        "arm": arm,
-                        "task": task,
-                        "seed": seed,
-                        "evaluation": place.name,
-                        "fingerprint": "ce11",
-                    }
-                )
+                about = summarize_predictions(result, find_task("polarity"), "test")
+                write_json(place / "metrics.json", about | {"learning_rate": 1e-3})
+                mistake = {"label": "negative", "prediction": "positive", "loss": 3.1}
+                texts = [{"text": f"<b>not</b> good | at all {i}"} for i in range(30)]
+                lines = [json.dumps(mistake | text) + "\n" for text in texts]
+                (place / "mistakes.jsonl").write_text("".join(lines))
+                cell = {"arm": arm, "task": task, "seed": seed, "evaluation": place.name}
+                cells.append(cell | {"fingerprint": "ce11"})
     write_electra(folder / "discriminator")
     curve = [
         json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7})

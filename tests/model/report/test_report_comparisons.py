@@ -21,26 +21,20 @@ def test_one_sentence_answers_however_many_comparisons_there_are():
         comparison = significance.Comparison("accuracy", 0.1, 0.05, 0.15, p, p, 100, 3)
         return results.Difference("a", "b", task, comparison)
 
-    shown = [difference("polarity", 0.001)]
+    shown = difference("polarity", 0.001)
     many = [difference(f"task {i}", 0.5) for i in range(report.MANY)]
-    assert report.compose_answer(None, [*shown, *many]) == (
-        "A is better than b on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0); "
-        f"there is no evidence of a difference in the other {report.MANY} comparisons."
-    )
-    worse = replace(shown[0], comparison=shown[0].comparison.swap_arms())
-    told = report.compose_answer(None, [worse])
-    assert (
-        told
-        == "B is better than a on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0)."
-    )
+    better = " is better than b on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0)"
+    rest = f"; there is no evidence of a difference in the other {report.MANY} comparisons."
+    assert report.compose_answer(None, [shown, *many]) == f"A{better}{rest}"
+    worse = replace(shown, comparison=shown.comparison.swap_arms())
+    assert report.compose_answer(None, [worse]).startswith("B is better than a on polarity")
     none = report.compose_answer(None, [*many, difference("stars", 0.5)])
     assert none == f"There is no evidence of a difference in any of {report.MANY + 1} comparisons."
-    few = report.compose_answer(None, [*shown, *many[:5]])
-    assert few.endswith("between a and b on task 0, task 1, task 2, task 3, task 4.")
+    few = report.compose_answer(None, [shown, *many[:2]])
+    assert few.endswith("between a and b on task 0, task 1.")
 
 
-def test_each_way_to_compare_is_rendered(study, tmp_path):
-    """The first arm with the others by default; the named pairs; one arm alone; one seed."""
+def test_named_pairs_are_compared_and_one_arm_is_not(study, tmp_path):
     content = json.loads((study / "study.json").read_text())
     cells = [cell | {"evaluation": str(study / cell["evaluation"])} for cell in content["cells"]]
 
@@ -50,27 +44,16 @@ def test_each_way_to_compare_is_rendered(study, tmp_path):
         summary = report.write_report(tmp_path / "study.json", tmp_path)
         return summary, (tmp_path / "report.md").read_text()
 
-    summary, text = rendered()
-    assert [(d["a"], d["b"]) for d in summary["differences"]] == [("in-domain", "random")] * 2
-    assert "in-domain − random" in text
-    assert "McNemar's exact test, by sampling" in text
-    assert "Holm's step-down method" in text
-
     summary, text = rendered(comparisons=[["random", "in-domain"]])
     assert {(d["a"], d["b"], d["words"]) for d in summary["differences"]} == {
         ("random", "in-domain", "in-domain is better than random"),
         ("random", "in-domain", "no evidence of a difference between random and in-domain"),
     }
     assert "random − in-domain" in text
-
     summary, text = rendered(cells=[cell for cell in cells if cell["arm"] == "random"])
     assert summary["differences"] == []
     assert summary["answer"].endswith("there is no second arm to compare it with.")
     assert "## Differences" not in text
-
-    summary, text = rendered(cells=[cell for cell in cells if cell["seed"] == 0])
-    assert all(d["p"] == d["p_randomization"] for d in summary["differences"])
-    assert "Some arms have one seed" in text
 
 
 def test_a_pair_without_cells_and_a_seed_counted_twice_are_the_users_mistakes(study):
@@ -113,15 +96,6 @@ def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
         results.load_results(twice, tmp_path)
 
 
-def test_arms_without_pretraining_have_no_checkpoint(tmp_path):
-    cells = write_cells(
-        tmp_path, {"focal": lambda p, s: said(0.85, s), "plain": lambda p, s: said(0.7, s)}
-    )
-    untrained = [{"name": "focal", "data_known": True}, {"name": "plain"}]
-    summary, text = render(tmp_path, cells, arms=untrained)
-    assert "checkpoint" not in summary["answer"] + text
-
-
 def test_arms_that_answer_the_same_are_told_so(tmp_path):
     """Also where the examples are in another order."""
 
@@ -130,10 +104,9 @@ def test_arms_that_answer_the_same_are_told_so(tmp_path):
         return result.take_rows(np.random.default_rng(seed).permutation(len(result)))
 
     cells = write_cells(tmp_path, {"a": lambda p, s: said(0.8, s), "b": shuffle})
-    summary, text = render(tmp_path, cells)
+    summary, _ = render(tmp_path, cells)
     assert summary["differences"][0]["words"] == "both arms give the same answers"
     assert summary["answer"].startswith("A and b give the same answers on polarity")
-    assert "both arms give the same answers |" in text
 
 
 def test_an_arm_of_one_answer_is_named_in_red(tmp_path):
@@ -158,25 +131,18 @@ def test_an_arm_of_one_answer_is_named_in_red(tmp_path):
 
 
 def test_an_arm_that_answers_no_question_is_named_in_red(tmp_path):
-    def answer(texts):
-        golds = [["blue"], [], ["red"], []]
+    def predict(pretraining_seed, seed):
+        golds, texts = [["blue"], [], ["red"], []], ["", "" if seed == 2 else "blue", "", ""]
         scores = spans.score_answers(texts, golds)
         scores |= {f"answered_{name}": values for name, values in scores.items()}
-        scores |= {"answered": np.ones(len(texts)), "no_answer": np.zeros(len(texts))}
-        ids = [str(i) for i in range(len(texts))]
-        return Predictions(ids, golds, texts, np.zeros(len(texts)), scores=scores)
+        scores |= {"answered": np.ones(4), "no_answer": np.zeros(4)}
+        return Predictions(list("abcd"), golds, texts, np.zeros(4), scores=scores)
 
-    def answers(*seeds):
-        return lambda _, seed: answer(["", "", "", ""] if seed in seeds else ["blue", "", "", ""])
-
-    arms = {"stuck": answers(0, 1, 2), "often": answers(2), "fine": answers()}
-    summary, text = render(tmp_path, write_cells(tmp_path, arms, task="squad2"))
-    assert [row["only_answer"] for row in summary["results"]] == [
-        "squad2: stuck answers nothing",
-        "squad2: often answers nothing with 1 of 3 seeds",
-        "",
-    ]
-    assert "> **Warning:** squad2: stuck answers nothing" in text
+    cells = write_cells(tmp_path, {"often": predict}, task="squad2")
+    summary, text = render(tmp_path, cells)
+    told = "squad2: often answers nothing with 1 of 3 seeds"
+    assert [row["only_answer"] for row in summary["results"]] == [told]
+    assert f"> **Warning:** {told}" in text
 
 
 def test_a_difference_loses_its_better_to_the_number_of_comparisons(tmp_path):

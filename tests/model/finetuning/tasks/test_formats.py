@@ -13,7 +13,7 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from model.finetuning.examples import SPLITS, Sampling, load_examples
-from model.finetuning.tasks import TASKS, conll, find_task, glue
+from model.finetuning.tasks import conll, find_task, glue
 
 EVERYTHING = Sampling()
 PUBLISHED = Path(__file__).parents[5] / "shared/data"
@@ -117,14 +117,6 @@ def test_a_character_cut_in_half_is_a_question_mark_and_a_whole_one_stays(tmp_pa
     assert read == {"a \U0001f600 grin", "cut ? here"}
 
 
-def test_a_missing_column_is_named(tmp_path):
-    (tmp_path / "reviews.csv").write_text("stars,review_body\n5,good\n")
-    with pytest.raises(
-        UserError, match=r"line 2: no column 'star_rating'; its columns are stars, review_body"
-    ):
-        splits("us-reviews-stars", tmp_path)
-
-
 def test_multi_domain_reads_what_no_xml_parser_reads(tmp_path):
     for label in ("positive", "negative"):
         (tmp_path / "books").mkdir(exist_ok=True)
@@ -190,31 +182,16 @@ def test_glue_submission_is_in_the_official_form(tmp_path):
 
 
 def test_squad_keeps_a_passage_on_one_side(tmp_path):
-    paragraphs = [
-        {
-            "context": f"Peter {p} lives in London.",
-            "qas": [
-                {
-                    "id": f"{p}-{q}",
-                    "question": "Who lives?",
-                    "answers": [{"text": f"Peter {p}", "answer_start": 0}],
-                }
-                for q in range(3)
-            ]
-            + [
-                {
-                    "id": f"{p}-no",
-                    "question": "Where is Paul?",
-                    "answers": [],
-                    "is_impossible": True,
-                }
-            ],
-        }
-        for p in range(50)
-    ]
-    (tmp_path / "squad.json").write_text(
-        json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]})
-    )
+    def ask(p, q, answers):
+        return {"id": f"{p}-{q}", "question": "Who lives?", "answers": answers}
+
+    paragraphs = []
+    for p in range(50):
+        answers = [{"text": f"Peter {p}", "answer_start": 0}]
+        qas = [*(ask(p, q, answers) for q in range(3)), ask(p, "no", [])]
+        paragraphs.append({"context": f"Peter {p} lives in London.", "qas": qas})
+    told = {"data": [{"title": "T", "paragraphs": paragraphs}]}
+    (tmp_path / "squad.json").write_text(json.dumps(told))
     read = splits("squad2", tmp_path)
     assert sum(map(len, read.values())) == 200
     assert not {e.pair for e in read["train"]} & {e.pair for e in read["test"]}
@@ -246,29 +223,21 @@ def test_swag(tmp_path):
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
 def test_a_users_own_table(tmp_path, form):
-    rows = [
-        {"review": f"text {i}", "class": ["bad", "good", "so-so"][i % 3], "key": f"k{i}"}
-        for i in range(90)
-    ]
+    labels = ["bad", "good", "so-so"]
+    rows = [{"review": f"text {i}", "class": labels[i % 3], "key": f"k{i}"} for i in range(90)]
     path = tmp_path / f"mine.{form}"
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     elif form == "jsonl":
         path.write_text("\n".join(map(json.dumps, rows)))
     else:
-        separator = "," if form == "csv" else "\t"
-        path.write_text(
-            "\n".join(
-                separator.join(r) for r in [["review", "class", "key"], *(r.values() for r in rows)]
-            )
-        )
+        lines = [rows[0].keys(), *(row.values() for row in rows)]
+        path.write_text("\n".join((",", "\t")[form == "tsv"].join(line) for line in lines))
     task = find_task("table:text=review,label=class,id=key", path)
-    assert task.labels == ("bad", "good", "so-so")
+    assert task.labels == tuple(labels)
     read = splits(task.name, path)
     assert sum(map(len, read.values())) == 90
-    assert {e.id: e.label for e in read["train"]}.items() <= {
-        f"k{i}": i % 3 for i in range(90)
-    }.items()
+    assert all(e.label == int(e.id[1:]) % 3 for e in read["train"])
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
@@ -284,19 +253,11 @@ def test_a_users_tsv_may_have_quotes_as_pandas_writes_them(tmp_path, quoting):
     assert sorted(e.text for part in read.values() for e in part) == sorted(texts)
 
 
-@pytest.mark.parametrize(
-    "strange",
-    [
-        ['"The Hobbit" is great', 'a 5" one'],
-        ['"never closed', "plain"],
-        ['"opened', "plain", 'closed"'],
-    ],
-)
-def test_a_users_tsv_without_quotes_keeps_its_lines_and_marks(tmp_path, strange):
+def test_a_users_tsv_without_quotes_keeps_its_lines_and_marks(tmp_path):
+    strange = ['"The Hobbit" is great', 'a 5" one', '"never closed', '"opened', "plain", 'closed"']
     texts = [*(f"plain {i}" for i in range(40)), *strange]
-    (tmp_path / "mine.tsv").write_text(
-        "label\ttext\tkey\n" + "".join(f"{i % 2}\t{text}\tk\n" for i, text in enumerate(texts))
-    )
+    lines = "".join(f"{i % 2}\t{text}\tk\n" for i, text in enumerate(texts))
+    (tmp_path / "mine.tsv").write_text("label\ttext\tkey\n" + lines)
     read = splits("table:text=text,label=label", tmp_path / "mine.tsv")
     assert sorted(e.text for part in read.values() for e in part) == sorted(texts)
 
@@ -328,20 +289,14 @@ def test_mistakes_in_a_users_table_are_named(tmp_path, name, words):
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
-        ("amazon-sentiment", "reviews/fasttext"),
         ("us-reviews-stars", "reviews/customer_reviews"),
         ("multi-domain-sentiment", "tasks/multi_domain_sentiment"),
-        ("imdb", "tasks/imdb"),
-        *((name, f"tasks/glue/{folder}") for name, folder in (
-            ("cola", "CoLA"), ("sst-2", "SST-2"), ("mrpc", "MRPC"), ("sts-b", "STS-B"),
-            ("qnli", "QNLI"), ("rte", "RTE"),
-        )),
-        ("squad1", "tasks/squad/dev-v1.1-custom.json"),
+        ("mrpc", "tasks/glue/MRPC"),
         ("squad2", "tasks/squad/dev-v2.0-custom.json"),
         ("subjqa", "tasks/subjqa"),
         ("table:text=question,pair=candidate,label=label", "tasks/amazon_pqa/ePQA_dev.csv.gz"),
     ],
-)  # fmt: skip
+)
 def test_published_files(name, folder):
     data = PUBLISHED / folder
     if not data.exists():
@@ -354,23 +309,8 @@ def test_published_files(name, folder):
             assert example.pair[start : start + len(answer)] == answer
 
 
-def test_every_task_has_a_metric_that_exists():
-    from model.evaluation.metrics import METRICS
-
-    for task in TASKS.values():
-        assert set(task.metrics) <= set(METRICS)
-        assert METRICS[task.metrics[0]].better == "higher"
-
-
 def test_cleaning_leaves_words_alone():
     from model.finetuning.features import keep_letters
 
     assert keep_letters("Bought 2 for $3.50 — GREAT, isn't it?!") == "Bought for GREAT isn t it"
     assert keep_letters("très_bon 😀 ok") == "très bon ok"
-
-
-def test_cleaning_leaves_letters_their_marks():
-    from model.finetuning.features import keep_letters
-
-    assert keep_letters("हिन्दी भाषा, 100% é!") == "हिन्दी भाषा é"
-    assert keep_letters("5️⃣ ❤️ ok \ud83d") == "ok"

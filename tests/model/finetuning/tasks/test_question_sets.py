@@ -1,16 +1,16 @@
 """SubjQA and AmazonQA: where the answers are in their passages."""
 
-import csv
-import gzip
 import json
 import random
+import tracemalloc
 from collections import Counter
+from math import exp
 
 import pytest
 
-from model.finetuning.examples import SPLITS, Sampling, load_examples
+from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.tasks import amazonqa, find_task, subjqa
-from tests.model.finetuning.tasks.test_formats import PUBLISHED, splits
+from tests.model.finetuning.tasks.test_formats import splits
 
 SUBJQA = "question,review,q_review_id,human_ans_spans,human_ans_indices"
 
@@ -49,54 +49,6 @@ def test_a_question_whose_answers_are_not_in_the_review_is_left_out(tmp_path):
     assert left_out == {"no marked answer found in its passage": 1}
 
 
-def read_published(data, split):
-    """Question and review of every question that is usable, and the number of those that are not:
-    read plainly, an answer found if its letters are in the review's.
-    """
-    usable, lost = [], 0
-    for path in sorted(data.glob(f"*/{split}.csv.gz")):
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        answers = {}
-        for row in rows:
-            answers.setdefault(row["q_review_id"], []).append(row)
-        for same in answers.values():
-            review = same[0]["review"].removesuffix("ANSWERNOTFOUND")
-            marked = [
-                r["human_ans_spans"] for r in same if r["human_ans_spans"] != "ANSWERNOTFOUND"
-            ]
-            letters = "".join(review.split())
-            if marked and not any("".join(answer.split()) in letters for answer in marked):
-                lost += 1
-            else:
-                shown = (same[0]["question"], review)
-                usable.append(tuple(" ".join(text.casefold().split()) for text in shown))
-    return usable, lost
-
-
-def test_published_questions_of_subjqa():
-    """Questions without the answer that was marked, and those of train that dev or test have too,
-    are left out: counted here a second time, from the files.
-    """
-    data = PUBLISHED / "tasks/subjqa"
-    if not data.exists():
-        pytest.skip("shared/data is not there: published files cannot be read")
-    plain = {split: read_published(data, split) for split in SPLITS}
-    counts = {split: Counter() for split in SPLITS}
-    read = {
-        split: load_examples(find_task("subjqa"), data, split, Sampling(), counts[split])
-        for split in SPLITS
-    }
-    for split in SPLITS:
-        assert counts[split]["no marked answer found in its passage"] == plain[split][1] > 0
-    later = {*plain["dev"][0], *plain["test"][0]}
-    repeated = sum(shown in later for shown in plain["train"][0])
-    assert counts["train"]["input also in a later split"] == repeated > 0
-    assert len(read["train"]) == len(plain["train"][0]) - repeated
-    assert len(read["test"]) == len(plain["test"][0])
-    assert not {(e.text, e.pair) for e in read["dev"]} & {(e.text, e.pair) for e in read["train"]}
-
-
 def test_subjqa_joins_the_answers_of_several_annotators(tmp_path):
     (tmp_path / "grocery").mkdir()
     review = "Good coffee and cheap. ANSWERNOTFOUND"
@@ -115,21 +67,13 @@ def test_subjqa_joins_the_answers_of_several_annotators(tmp_path):
 
 
 def write_amazonqa(path, n=40):
+    row = {"questionText": "how long does the battery last?", "questionType": "descriptive"}
     with path.open("w") as file:
         for i in range(n):
-            row = {
-                "questionText": "how long does the battery last?",
-                "questionType": "descriptive",
-                "review_snippets": [
-                    "I like it .",
-                    f"the battery lasts about {i} hours on one charge .",
-                ],
-                "answers": [{"answerText": f"About {i} hours", "helpful": [1, 1]}],
-                "asin": f"B{i // 2}",
-                "category": "Electronics",
-                "is_answerable": i % 4 != 0,
-                "qid": i,
-            }
+            said = f"the battery lasts about {i} hours on one charge ."
+            row |= {"review_snippets": ["I like it .", said], "qid": i, "asin": f"B{i // 2}"}
+            row |= {"answers": [{"answerText": f"About {i} hours", "helpful": [1, 1]}]}
+            row |= {"category": "Electronics", "is_answerable": i % 4 != 0}
             file.write(json.dumps(row) + "\n")
 
 
@@ -164,7 +108,7 @@ def every_span(passage, answers):
 def test_the_spans_of_highest_bleu2_are_found():
     draw = random.Random(0)
     inside = 0
-    for _ in range(50):
+    for _ in range(30):
         vocabulary = [f"W{i}" for i in range(draw.choice((4, 8, 30)))]
         passage = " ".join(draw.choices(vocabulary, k=draw.randint(1, 40)))
         answers = [
@@ -190,29 +134,18 @@ def test_no_answer_shares_a_word():
 
 def test_bleu2_on_worked_examples():
     """Two of three unigrams and one of two bigrams; then half as long as the reference."""
-    assert amazonqa.compute_bleu2(["a", "b", "c"], [["a", "b", "d"]]) == pytest.approx(
-        (2 / 3 * 1 / 2) ** 0.5
-    )
-    assert amazonqa.compute_bleu2(["a", "b"], [["a", "b", "c", "d"]]) == pytest.approx(
-        2.718281828 ** (1 - 2)
-    )
+    first = amazonqa.compute_bleu2(["a", "b", "c"], [["a", "b", "d"]])
+    assert first == pytest.approx((2 / 3 * 1 / 2) ** 0.5)
+    assert amazonqa.compute_bleu2(["a", "b"], [["a", "b", "c", "d"]]) == pytest.approx(exp(-1))
 
 
 def test_amazonqa_is_streamed(tmp_path):
     """Memory holds the sample, not the file: 8 MB are read within two."""
-    import tracemalloc
-
-    with (tmp_path / "train-qar.jsonl").open("w") as file:
-        row = {
-            "questionText": "q",
-            "review_snippets": ["x " * 2500],
-            "answers": [],
-            "asin": "A",
-            "is_answerable": False,
-        }
-        for i in range(1_600):
-            file.write(json.dumps(row | {"qid": i}) + "\n")
-    assert (tmp_path / "train-qar.jsonl").stat().st_size > 8e6
+    row = {"questionText": "q", "review_snippets": ["x " * 2500], "answers": [], "asin": "A"}
+    row |= {"is_answerable": False}
+    lines = "".join(json.dumps(row | {"qid": i}) + "\n" for i in range(1600))
+    (tmp_path / "train-qar.jsonl").write_text(lines)
+    assert len(lines) > 8e6
     tracemalloc.start()
     examples = load_examples(find_task("amazonqa"), tmp_path, "train", Sampling(n=50))
     peak = tracemalloc.get_traced_memory()[1]

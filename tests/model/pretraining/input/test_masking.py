@@ -19,7 +19,7 @@ def choose(rng, maskable, fraction):
     return masking.choose_positions(rng, maskable, numbers, width)
 
 
-@pytest.mark.parametrize("fraction", [0.15, 0.25, 0.4])
+@pytest.mark.parametrize("fraction", [0.15, 0.4])
 def test_exactly_the_fraction_and_never_a_token_twice(fraction):
     rng = np.random.default_rng(0)
     for _ in range(20):

@@ -17,8 +17,6 @@ from tests.model.pretraining.input.test_sequences import rows_as_tuples
 from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards
 
-NEW, OLD = 120, 200
-"""Sequences; the old ones in two folders."""
 SETTINGS = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 16, "batch": 16}
 SETTINGS |= {"dropout": 0.1, "log_every": 5, "checkpoint_every": 10}
 
@@ -27,7 +25,7 @@ SETTINGS |= {"dropout": 0.1, "log_every": 5, "checkpoint_every": 10}
 def folders(tmp_path_factory):
     at = tmp_path_factory.mktemp("shards")
     return (
-        write_shards(at / "new", sequences=NEW, shards=2, seed=1),
+        write_shards(at / "new", sequences=120, shards=2, seed=1),
         write_shards(at / "old", sequences=150, shards=1, seed=2),
         write_shards(at / "older", sequences=50, shards=1, seed=3),
     )
@@ -64,42 +62,18 @@ def take(stream, position, size, count):
     ]
 
 
-def of(shards):
-    return sorted(
-        row for group in shards.row_groups for row in rows_as_tuples(shards.read_groups([group]))
-    )
-
-
-@pytest.mark.parametrize("ratio", ["0.5", "0.3", "0.05", "0.999"])
+@pytest.mark.parametrize("ratio", ["0.3", "0.999"])
 def test_the_share_is_held_at_every_place_and_each_source_is_gone_through_as_if_alone(
     opened, ratio
 ):
     new, old = opened
-    mixed, share = mixture(opened, ratio), Fraction(ratio)
-    taken = take(mixed, 0, 7, 100)
-    is_old = mixed.is_old(0, 700)
+    mixed = mixture(opened, ratio)
+    taken, is_old = take(mixed, 0, 7, 100), mixed.is_old(0, 700)
     for place in range(701):
-        assert abs(is_old[:place].sum() - place * share) < 1
-    alone = [
-        row
-        for rows in islice(Stream(old, 1, 64).iterate_batches(0, 1), int(is_old.sum()))
-        for row in rows_as_tuples(rows)
-    ]
-    assert [row for row, from_old in zip(taken, is_old, strict=True) if from_old] == alone
-    alone = [
-        row
-        for rows in islice(Stream(new, 0, 64).iterate_batches(0, 1), 700 - len(alone))
-        for row in rows_as_tuples(rows)
-    ]
-    assert [row for row, from_old in zip(taken, is_old, strict=True) if not from_old] == alone
-
-
-def test_every_sequence_of_each_source_once_an_epoch(opened):
-    new, old = opened
-    taken, is_old = take(mixture(opened), 0, 16, 2 * OLD // 16), mixture(opened).is_old(0, 2 * OLD)
-    assert sorted(row for row, from_old in zip(taken, is_old, strict=True) if from_old) == of(old)
-    first_epoch = [row for row, from_old in zip(taken, is_old, strict=True) if not from_old][:NEW]
-    assert sorted(first_epoch) == of(new)
+        assert abs(is_old[:place].sum() - place * Fraction(ratio)) < 1
+    for stream, chosen in ((Stream(old, 1, 64), is_old), (Stream(new, 0, 64), ~is_old)):
+        mine = [row for row, is_mine in zip(taken, chosen, strict=True) if is_mine]
+        assert mine == take(stream, 0, 1, len(mine))
 
 
 @pytest.mark.parametrize("ratio", ["0.5", "0.1"])
@@ -168,7 +142,7 @@ def test_another_vocabulary_or_length_is_refused_by_name(folders, tmp_path):
         open_replay(new, [long], "0.5")
 
 
-@pytest.mark.parametrize("ratio", ["0", "1", "1.5", "-0.5", "half", "0.12345678", "nan"])
+@pytest.mark.parametrize("ratio", ["0", "1", "half", "0.12345678", "nan"])
 def test_a_ratio_that_cannot_be_is_refused(ratio):
     with pytest.raises(UserError, match="--replay-ratio"):
         parse_ratio(ratio)

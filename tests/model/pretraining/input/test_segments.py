@@ -47,16 +47,6 @@ def test_half_of_the_documents_are_cut_at_a_sentence_start(shards, tmp_path):
     assert places == {0, 1}
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm"])
-def test_both_types_are_trained(shards, tmp_path, objective):
-    training = build(shards, tmp_path, objective=objective)
-    arrays = next(training.batches.iterate_steps(0))
-    training.model({name: torch.as_tensor(array) for name, array in arrays.items()}).loss.backward()
-    gradient = training.model.embeddings.token_type.grad
-    assert gradient[0].abs().sum() > 0
-    assert gradient[1].abs().sum() > 0.1 * gradient[0].abs().sum()
-
-
 @pytest.mark.parametrize(("probability", "are_equal"), [("0", True), ("0.5", False)])
 def test_a_type_that_was_never_trained_is_exported_as_type_0(
     shards, tmp_path, probability, are_equal

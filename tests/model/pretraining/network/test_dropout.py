@@ -46,12 +46,3 @@ def test_nothing_is_dropped_when_evaluating():
     states = torch.randn(100)
     assert torch.equal(layer(states), states)
     assert torch.equal(layer.add_residual(states, states), 2 * states)
-
-
-def test_it_is_differentiable():
-    layer = Dropout(Noise(0.3)).train()
-    layer.noise.begin_step(0, 0)
-    states = torch.randn(1000, requires_grad=True)
-    out = layer(states)
-    out.sum().backward()
-    assert torch.allclose(states.grad * states.detach(), out.detach())

@@ -7,15 +7,12 @@ from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training, estimate_sequence_flops
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import train
-from model.pretraining.network.flops import MatrixFlops, count_published_flops
+from model.pretraining.network.flops import count_published_flops
 from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
-PUBLISHED = {
-    "small": "1.294e+18",
-    "base": "6.425e+19",
-    "large": "7.118e+20",
-}  # google flops_computation.py, cut there
+PUBLISHED = {"small": "1.294e+18", "base": "6.425e+19", "large": "7.118e+20"}
+"""By google's flops_computation.py, cut after four digits."""
 
 
 def cut(number: float) -> str:
@@ -32,14 +29,6 @@ def test_the_published_figures(name):
         preset.architecture, preset.vocabulary_size, preset.max_length, sequences
     )
     assert cut(flops) == PUBLISHED[name]
-
-
-def test_the_published_figure_of_the_longest_run():
-    large = PRESETS["large"]
-    flops = count_published_flops(
-        large.architecture, large.vocabulary_size, large.max_length, 2048 * 1_750_000
-    )
-    assert cut(flops) == "3.114e+21"
 
 
 def test_bert_base_as_the_paper_counts_it():
@@ -62,8 +51,10 @@ def build(shards, output, **settings):
     return build_training(preset, shards, open_device("cpu", "fp32"), output)
 
 
-@pytest.mark.parametrize("objective", ["electra", "mlm"])
-@pytest.mark.parametrize("settings", [{}, {"mask_probability": "0.25"}, {"embedding": "32"}])
+@pytest.mark.parametrize(
+    ("objective", "settings"),
+    [("electra", {"mask_probability": "0.25"}), ("mlm", {"embedding": "32"})],
+)
 def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective, settings):
     """Of packed rows: the dense attention of a CPU multiplies them whole."""
     training = build(shards, tmp_path, objective=objective, **settings)
@@ -102,15 +93,6 @@ def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(
     counted = sum(training.count_matrix_flops(next(batches)) for _ in range(8))
     estimated = estimate_sequence_flops(preset, shards, within_documents)
     assert estimated * 64 == pytest.approx(counted)
-
-
-def test_electra_costs_less_beside_mlm_than_the_published_count_says():
-    """Tiny with a vocabulary of 4,000: look-ups that nobody computes weigh the published one."""
-    tiny = PRESETS["tiny"].architecture
-    published = [count_published_flops(tiny, 4_000, 128, 1, o) for o in ("electra", "mlm")]
-    done = [MatrixFlops.derive(tiny, 4_000, o).count(128, 128**2, 20) for o in ("electra", "mlm")]
-    assert published[0] / published[1] == pytest.approx(1.64, abs=0.01)
-    assert done[0] / done[1] == pytest.approx(1.29, abs=0.03)
 
 
 def test_utilization_is_of_all_processes_together(shards, tmp_path):

@@ -17,14 +17,8 @@ from model.pretraining.network.initial_weights import Origin, load_weights
 from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
-SHAPE = {
-    "layers": "2",
-    "hidden": "32",
-    "intermediate": "64",
-    "embedding": "16",
-    "heads": "2",
-    "dropout": "0",
-}
+SHAPE = {"layers": "2", "hidden": "32", "intermediate": "64", "embedding": "16"}
+SHAPE |= {"heads": "2", "dropout": "0"}
 
 
 @pytest.fixture
@@ -49,33 +43,26 @@ def test_continuing_from_transformers_folders(tmp_path):
     """What we exported is read back, both networks; the loss goes on where it was."""
     shards = write_shards(tmp_path / "shards")
     first = run_steps(shards, tmp_path / "first", "--set", "learning_rate=5e-3", steps=60)
-    from_both = [
-        "--start_from",
-        first["discriminator"],
-        "--start_generator_from",
-        first["generator"],
-    ]
-    run_steps(shards, tmp_path / "second", *from_both, "--set", "learning_rate=1e-6")
-    ended = read_metrics(tmp_path / "first")[-1]["generator_loss"]
-    begun = read_metrics(tmp_path / "second")[0]["generator_loss"]
-    started = read_metrics(tmp_path / "first")[0]["generator_loss"]
-    assert begun == pytest.approx(ended, abs=0.25)
-    assert begun < started - 0.4
+    begun = ["--start_from", first["discriminator"], "--start_generator_from", first["generator"]]
+    run_steps(shards, tmp_path / "second", *begun, "--set", "learning_rate=1e-6")
+    before, after = (
+        [line["generator_loss"] for line in read_metrics(tmp_path / name)]
+        for name in ("first", "second")
+    )
+    assert after[0] == pytest.approx(before[-1], abs=0.25)
+    assert after[0] < before[0] - 0.4
 
 
 def test_the_fingerprint_follows_the_last_byte_of_the_weights(made, tmp_path):
-    _, discriminator, _ = made
-    folder = tmp_path / "copy"
-    shutil.copytree(discriminator, folder)
-    assert Origin(folder).compute_fingerprint() == Origin(discriminator).compute_fingerprint()
-    with (folder / "model.safetensors").open("r+b") as file:
-        file.seek(2 << 20)  # a file of more than the first MiB, whose end differs
-        file.write(b"a")
-    grown = Origin(folder).compute_fingerprint()
-    with (folder / "model.safetensors").open("r+b") as file:
-        file.seek(2 << 20)
-        file.write(b"b")
-    assert Origin(folder).compute_fingerprint() != grown
+    """Also of a file of more than a MiB."""
+    folder = shutil.copytree(made[1], tmp_path / "copy")
+    found = []
+    for last in (b"a", b"b", b"b"):
+        with (folder / "model.safetensors").open("r+b") as file:
+            file.seek(2 << 20)
+            file.write(last)
+        found.append(Origin(folder).compute_fingerprint())
+    assert found[0] != found[1] == found[2]
 
 
 def test_a_discriminator_alone_leaves_only_the_generator_new(preset, tmp_path):
@@ -142,10 +129,8 @@ def made(tmp_path_factory):
     ("other", "told"),
     [
         ("layers=3", "layers=2 there, layers=3 in the model here"),
-        ("layers=1", "layers=2 there, layers=1 in the model here"),
         ("heads=4", "heads=2 there, heads=4 in the model here"),
         ("intermediate=128", "intermediate=64 there, intermediate=128 in the model here"),
-        ("embedding=32", "embedding=16 there, embedding=32 in the model here"),
         ("type_vocabulary_size=3", r"embeddings.token_type is \[2, 16\] there"),
     ],
 )
@@ -155,20 +140,6 @@ def test_weights_of_another_shape_are_refused_by_name(preset, made, other, told)
     with pytest.raises(UserError, match=f"--start-from {discriminator}: {told}"):
         load_weights(
             fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary"
-        )
-
-
-def test_a_generator_of_another_width_is_refused(preset, made):
-    shards, discriminator, generator = made
-    other = apply_settings(preset, {"generator_multiplier": "0.25"})
-    with pytest.raises(
-        UserError, match=f"--start-generator-from {generator}: hidden=16, intermediate=64 there"
-    ):
-        load_weights(
-            fresh(other, 100),
-            other.architecture,
-            Origin(discriminator, generator),
-            shards / "vocabulary",
         )
 
 
@@ -183,22 +154,15 @@ def without_a_weight(folder):
     [
         (
             without_a_weight,
-            "1 of 31 weights are missing there, the first is discriminator.layers.1.down.bias",
+            "1 of 31 weights are missing there, the first is discriminator.layers.1.",
         ),
-        (
-            lambda folder: (folder / "model.safetensors").write_bytes(b"junk"),
-            "model.safetensors is damaged",
-        ),
-        (lambda folder: (folder / "model.safetensors").unlink(), "put its model.safetensors"),
-        (lambda folder: (folder / "config.json").write_text("{"), "config.json is damaged"),
-        (lambda folder: (folder / "config.json").unlink(), "put its config.json beside"),
         (
             lambda folder: (folder / "vocab.txt").write_text("[UNK]\n" * 101),
-            "is not that of the weights",
+            "not that of the weights",
         ),
     ],
 )
-def test_what_is_missing_or_damaged_is_named(preset, made, tmp_path, spoil, told):
+def test_what_is_missing_is_named(preset, made, tmp_path, spoil, told):
     shards, discriminator, _ = made
     copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
     spoil(copy)
@@ -206,30 +170,18 @@ def test_what_is_missing_or_damaged_is_named(preset, made, tmp_path, spoil, told
         load_weights(fresh(preset, 100), preset.architecture, Origin(copy), shards / "vocabulary")
 
 
-def test_what_begins_anew_is_told(preset, made, tmp_path, capsys):
+def test_what_begins_anew_is_told(made, tmp_path, capsys):
     shards, discriminator, generator = made
-    run_steps(shards, tmp_path / "alone", "--start_from", str(discriminator), steps=1)
-    assert (
-        f"starting from {discriminator}; newly initialized: generator, generator_head\n"
-        in capsys.readouterr().err
-    )
     both = ["--start_from", str(discriminator), "--start_generator_from", str(generator)]
     run_steps(shards, tmp_path / "both", *both, "--set", "max_positions=600", steps=1)
     assert "newly initialized: embeddings.position[512:]\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        ([], "give the discriminator's folder too"),
-        (
-            ["--start_from", "there", "--set", "objective=mlm"],
-            "with objective=mlm there is no generator",
-        ),
-    ],
-)
-def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path, more, told):
+def test_a_generator_that_would_not_be_used_is_refused(made, tmp_path):
     shards, discriminator, generator = made
-    more = [str(discriminator) if word == "there" else word for word in more]
-    with pytest.raises(UserError, match=f"--start-generator-from {generator}: {told}"):
-        run_steps(shards, tmp_path, "--start_generator_from", str(generator), *more)
+    words = ["--start_generator_from", str(generator)]
+    with pytest.raises(UserError, match="give the discriminator's folder too"):
+        run_steps(shards, tmp_path, *words)
+    words += ["--start_from", str(discriminator), "--set", "objective=mlm"]
+    with pytest.raises(UserError, match="with objective=mlm there is no generator"):
+        run_steps(shards, tmp_path, *words)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import precision_score, recall_score, roc_auc_score
+from sklearn.metrics import log_loss, precision_score, recall_score, roc_auc_score
 from transformers import ElectraForMaskedLM
 
 from beam_jobs.core.errors import UserError
@@ -19,22 +19,15 @@ from model.pretrain import run
 from model.pretraining import loop
 from model.pretraining.assembly import build_batches, build_model, build_training, build_validation
 from model.pretraining.budget import Budget, parse_budget
-from model.pretraining.input.next_sentence import make_pairs
-from model.pretraining.input.sequences import Shards, Stream
+from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import corrupt_batch
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.validation import Scores
 from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
-SETTINGS = {
-    "layers": "1",
-    "hidden": "32",
-    "intermediate": "64",
-    "embedding": "32",
-    "batch": "16",
-    "log_every": "5",
-}
+SETTINGS = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "32"}
+SETTINGS |= {"batch": "16", "log_every": "5"}
 
 
 @pytest.fixture(scope="module")
@@ -50,22 +43,9 @@ def dev(tmp_path_factory):
 
 
 def start(shards, output, *more, **settings):
-    given = SETTINGS | settings
-    sets = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
-    return run(
-        [
-            "--shards",
-            str(shards),
-            "--output",
-            str(output),
-            "--preset",
-            "tiny",
-            "--threads",
-            "1",
-            *more,
-            *sets,
-        ]
-    )
+    sets = [f"--set={name}={value}" for name, value in (SETTINGS | settings).items()]
+    fixed = ["--preset", "tiny", "--threads", "1", "--output", str(output)]
+    return run(["--shards", str(shards), *fixed, *more, *sets])
 
 
 def test_the_control_trains_and_exports(shards, tmp_path):
@@ -103,34 +83,6 @@ def test_equal_flops(shards, tmp_path):
     assert mlm["matrix_flops"] == pytest.approx(electra["matrix_flops"], rel=1 / mlm["steps"])
 
 
-def test_pairs(shards):
-    opened = Shards.open(shards)
-    rows = next(Stream(opened, 0).iterate_batches(0, 64))
-    pairs = make_pairs(np.random.default_rng(0), rows, cls=2, sep=3)
-    used = pairs.weights > 0
-    assert used.sum() > 50
-    assert pairs.not_next[used].mean() == pytest.approx(0.5, abs=0.15)
-    rebuilt = 0
-    for i in range(64):
-        originals = [rows.input_ids[i, : rows.lengths[i]].tolist()]
-        assert (np.diff(pairs.documents[i][pairs.documents[i] > 0]) >= 0).all()
-        for place, changed in zip(
-            pairs.places[i][used[i]], pairs.not_next[i][used[i]], strict=True
-        ):
-            mine = pairs.documents[i] == pairs.documents[i, place]
-            ids, types = pairs.input_ids[i][mine], pairs.types[i][mine]
-            assert ids[0] == 2
-            assert ids[-1] == 3
-            assert (ids == 3).sum() == 2
-            assert ids[types == 0][-1] == 3
-            assert (np.diff(types) >= 0).all()
-            assert (pairs.positions[i][mine] == np.arange(mine.sum())).all()
-            text = [*ids[types == 0][1:-1], *ids[types == 1][:-1]]
-            whole = any(str([int(t) for t in text])[1:-1] in str(row) for row in originals)
-            rebuilt += whole and not changed
-    assert rebuilt > 0.7 * (used & (pairs.not_next == 0)).sum()
-
-
 def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards, dev, tmp_path):
     preset = apply_settings(PRESETS["tiny"], SETTINGS)
     opened = Shards.open(shards)
@@ -157,23 +109,16 @@ def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards
 def test_scores_are_scikit_learns():
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(4, 50)).astype(np.float32), rng.random((4, 50)) < 0.2
-    real = rng.random((4, 50)) < 0.8
-    scores = Scores()
-    for i in range(4):
-        scores.add(
-            torch.tensor(logits[i : i + 1]),
-            torch.tensor(labels[i : i + 1]),
-            torch.tensor(real[i : i + 1]),
-        )
+    real, scores = rng.random((4, 50)) < 0.8, Scores()
+    for row in zip(logits, labels, real, strict=True):
+        scores.add(*(torch.tensor(values[None]) for values in row))
     numbers = scores.compute_measures("x")
     flat, truth = logits[real], labels[real]
     assert numbers["x_auc"] == pytest.approx(roc_auc_score(truth, flat))
     assert numbers["x_precision"] == pytest.approx(precision_score(truth, flat > 0))
     assert numbers["x_recall"] == pytest.approx(recall_score(truth, flat > 0))
-    tensor = torch.nn.functional.binary_cross_entropy_with_logits(
-        torch.tensor(flat), torch.tensor(truth).float()
-    )
-    assert numbers["x_loss"] == pytest.approx(tensor.item(), rel=1e-5)
+    loss = log_loss(truth, 1 / (1 + np.exp(-flat)))
+    assert numbers["x_loss"] == pytest.approx(loss, rel=1e-5)
 
 
 def test_dev_shards_of_another_vocabulary_are_refused(shards, tmp_path):
@@ -196,9 +141,7 @@ def test_budgets(text, budget):
     assert parse_budget(text) == budget
 
 
-@pytest.mark.parametrize(
-    "text", ["30", "min", "3 weeks", "-5min", "1.2.3min", ".min", "0s", "0.0h", "1e999d", "0flops"]
-)
+@pytest.mark.parametrize("text", ["30", "min", "3 weeks", "-5min", "1.2.3min", "0s", "1e999d"])
 def test_budgets_nobody_understands(text):
     with pytest.raises(UserError, match="--budget"):
         parse_budget(text)

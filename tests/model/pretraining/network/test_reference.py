@@ -21,14 +21,8 @@ from model.pretraining.network.encoder import build_attention, initialize_weight
 from tests.model.synthetic_shards import write_shards
 
 SIZE, LENGTH, BATCH = 300, 48, 8
-SETTINGS = {
-    "layers": "2",
-    "hidden": "64",
-    "intermediate": "256",
-    "embedding": "32",
-    "heads": "4",
-    "dropout": "0",
-}
+SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "256", "embedding": "32"}
+SETTINGS |= {"heads": "4", "dropout": "0"}
 
 
 @pytest.fixture(autouse=True)

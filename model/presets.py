@@ -193,4 +193,7 @@ def check_start_is_not_needed(names: Iterable[str]) -> None:
     """Raise UserError for the first of these settings that only loaded weights give an effect."""
     for name in names:
         if name in AdaptationConfig.model_fields:
-            raise UserError(f"{name}: has no effect on a training that starts from random weights")
+            raise UserError(
+                f"{name}: has no effect on a training that starts from random weights; "
+                "give --start-from (pretraining.start_from) too"
+            )

@@ -128,3 +128,40 @@ def test_scoring_is_measured_without_other_tools(dump, made, tmp_path):
 def test_orchestration():
     found = figures("orchestration.py")
     assert found.keys() >= {"added_seconds_a_stage", "repeated_run_seconds"}
+
+
+def test_adaptation_has_a_row_for_each_number_of_tokens(made):
+    words = ["--encoder", made / "electra" / "discriminator", "--corpus", made / "corpus"]
+    words += ["--shards", made / "shards", "--tokens", 2000, "--seeds", 0, "--tasks", "polarity"]
+    published, trained = figures(
+        "adaptation_curve.py", *words, "--finetuning", "n_train=20", "epochs=1"
+    )["rows"]
+    assert published["tokens"] == 0
+    assert trained["tokens"] > 1000
+    assert {"accuracy", "difference", "p_holm"} <= trained["polarity"].keys()
+
+
+def test_the_jobs_of_a_study_make_what_the_study_finds_complete(made, tmp_path):
+    file, jobs, store = tmp_path / "study.yaml", tmp_path / "jobs.pickle", tmp_path / "store"
+    start = {"shards": str(made / "shards"), "start_from": str(made / "electra" / "discriminator")}
+    study = {
+        "title": "jobs",
+        "seeds": [0],
+        "pretraining_seeds": [0],
+        "arms": [
+            {"name": "trained", "pretraining": start | {"set": {"steps": 2, "objective": "mlm"}}},
+            {"name": "as it was", "encoder": str(made / "electra" / "discriminator")},
+        ],
+        "tasks": [{"task": "polarity", "data": str(made / "corpus")}],
+        "settings": {"n_train": 8, "n_dev": 8, "n_test": 8, "epochs": 1, "learning_rates": [1e-3]},
+    }
+    file.write_text(json.dumps(study))
+    words = [file, "--store", store]
+    listed = run(BENCHES / "study_jobs.py", "list", jobs, *words)
+    assert "4 chains" in listed
+    done = run(BENCHES / "study_jobs.py", "make", jobs, "--processes", 2, "--forget")
+    assert "FAILED" not in done
+    assert len(done.splitlines()) == 4  # the origin too
+    assert not list(store.glob("finetuning/*/model.safetensors"))
+    again = run(BENCHES / "study_jobs.py", "list", jobs, *words)
+    assert "0 chains" in again

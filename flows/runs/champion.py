@@ -240,7 +240,8 @@ def register_decision(
         registry.promote(version, decision.reason)
     else:
         registry.set_challenger(version, decision.reason)
-    role = "champion" if is_champion(registry, version) else "challenger"
+    is_champion = registry.get_by_alias("champion").get("version") == version
+    role = "champion" if is_champion else "challenger"
     find_run_logger().info("version %s is %s: %s", version, role, decision.reason)
     return decision
 
@@ -261,11 +262,6 @@ def find_objection(registry: Registry, version: str, champion: Champion) -> str:
         command = f"amazon-electra promote {version}"
         return f"rolled back {back}: only `{command}` makes it the champion again"
     return ""
-
-
-def is_champion(registry: Registry, version: str) -> bool:
-    """Return whether a version is the champion."""
-    return registry.get_by_alias("champion").get("version") == version
 
 
 def request_approval(

@@ -98,17 +98,6 @@ create_client(sys.argv[1]).search_experiments()
 
 
 @pytest.mark.slow
-def test_the_end_of_a_run_waits_for_a_slow_mlflow_that_answers(tmp_path, mlflow_uri, monkeypatch):
-    monkeypatch.setattr(mlflow_run, "CLOSE_SECONDS", 0.0)
-    write_steps(tmp_path, 1, 2)
-    tracking = Tracking(mlflow_uri)
-    tracking.start("a run", {}, {})
-    with tracking.follow_folder("training", tmp_path, {}, {}) as run:
-        pass
-    tracking.finish()
-    assert read_losses(MlflowClient(mlflow_uri), run.id) == [(1, 0.5), (2, 1.0)]
-
-
 def test_a_database_whose_creation_was_killed_is_made_by_the_next_run(tmp_path):
     uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
     (tmp_path / "mlflow").mkdir()

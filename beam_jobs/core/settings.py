@@ -215,6 +215,8 @@ def build_parser(kind: type[Settings], program: str, description: str | None) ->
         if items is not None:
             is_nested = get_origin(items) is tuple
             words |= {"nargs": "*", "action": "append" if is_nested else "extend"}
+        if plain is bool:  # the option alone says yes
+            words |= {"nargs": "?", "const": "true"}
         choices = "{" + ",".join(map(str, get_args(plain))) + "}"
         words["metavar"] = METAVARS.get(items or plain, choices)
         parser.add_argument(_name_option(name), dest=name, required=field.is_required(), **words)

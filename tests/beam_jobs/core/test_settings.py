@@ -45,6 +45,7 @@ def test_a_word_becomes_what_its_field_is():
         folder=Path("out"), max_length=64, rates=(1e-3, 2e-3), kind="b", most=None, lower_case=False
     )
     assert read() == Options(folder=Path("out"))
+    assert read("--lower-case").lower_case
     assert read("--set", "a=1", "b=2", "--set", "c=3").set == ("a=1", "b=2", "c=3")
     assert read("--input", "a", "b", "--input", "c").input == (("a", "b"), ("c",))
 

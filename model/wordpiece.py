@@ -1,4 +1,4 @@
-"""TODO."""
+"""Make BERT's WordPiece tokenizer, and write it as the shards job and AutoTokenizer read it."""
 
 from pathlib import Path
 from typing import Any

@@ -435,18 +435,24 @@ def _validate_and_save(
 
 
 def _measure_state(training: Training) -> dict[str, float]:
-    """Return the measures on dev shards, the same in every process, which a SIGTERM cuts short, and
-    where it is taken that of the probe on the weights that would be written now.
+    """Return the measures of the weights that would be written now, the same in every process: on
+    dev shards, which a SIGTERM cuts short, and where it is taken that of the probe.
     """
     numbers: dict[str, float] = {}
-    model, device, totals = training.model, training.device, training.totals
-    if training.validation and totals.step:
-        numbers |= training.validation(model, device, lambda: training.stopping)
-    if training.probe and training.anchor and device.is_needed:
-        with training.anchor.averaged(training.adaptation.origin_average):
+    model, device, totals, anchor = (
+        training.model,
+        training.device,
+        training.totals,
+        training.anchor,
+    )
+    share = training.adaptation.origin_average
+    with anchor.averaged(share) if anchor else contextlib.nullcontext():
+        if training.validation and totals.step:
+            numbers |= training.validation(model, device, lambda: training.stopping)
+        if training.probe and device.is_needed:
             numbers[ACCURACY] = float(training.probe(model, device).mean())
-        if not totals.step:
-            totals.loaded_accuracy = numbers[ACCURACY]
+            if not totals.step:
+                totals.loaded_accuracy = numbers[ACCURACY]
     return numbers
 
 

@@ -54,6 +54,8 @@ def write_outputs(
             training.probe,
             training.totals.step,
         )
+        if result.get("written_step") == 0 and training.validation:  # not what was measured last
+            result |= training.validation(training.model, training.device)
     result["warnings"] = list_warnings(training, preset, shards, result, origin)
     if training.device.is_rank0:
         result |= write_models(training, preset, shards, result, origin)

@@ -8,11 +8,14 @@ from model.config import AdaptationConfig
 from model.pretrain import run
 from model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import (
+    ENTRIES,
     read_origin,
     read_weights,
     train,
+    write_corpus,
 )
 from tests.model.pretraining.termination import terminated_at
+from tests.model.synthetic_shards import write_shards
 
 EACH = {
     "head_steps": "0.5",
@@ -60,6 +63,24 @@ def test_what_is_written_is_the_average_and_the_checkpoints_are_not(made, tmp_pa
     train(made, tmp_path / "mean", "origin_average=0.25")  # done already: written again
     after = read_weights(tmp_path / "mean")
     assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
+
+
+@pytest.mark.parametrize("rate", ["1e-3", "0.1"])
+def test_the_loss_told_is_that_of_the_weights_that_are_written(made, tmp_path, rate):
+    """Of the average, and of the loaded trunk where the probe refuses that one."""
+    dev = str(write_shards(tmp_path / "dev", sequences=16, size=ENTRIES, split="dev"))
+    write_corpus(tmp_path / "corpus", reviews=600)
+    chosen = ("--probe", str(tmp_path / "corpus"), "origin_average=0.1", "validate_every=20")
+    chosen += (f"learning_rate={rate}",)
+    result = train(made, tmp_path / "out", "--validation", dev, *chosen)
+    assert result["written_step"] == (0 if rate == "0.1" else 20)
+    words = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "1"]
+    words += ["--shards", str(made / "shards"), "--validation", dev]
+    words += ["--start-from", str(tmp_path / "out/encoder"), "--output", str(tmp_path / "again")]
+    sets = ("batch=8", "precision=fp32", "objective=mlm", "learning_rate=1e-12")
+    sets += ("validate_every=1",)
+    again = run([*words, *(word for one in sets for word in ("--set", one))])
+    assert result["validation_loss"] == pytest.approx(again["validation_loss"], rel=1e-4)
 
 
 def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):

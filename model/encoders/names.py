@@ -50,7 +50,11 @@ _BERT_HEAD = (
 )
 KINDS: Mapping[str, Kind] = {
     "bert": Kind("bert.", _BERT_FIELDS, names=_BERT_HEAD),  # also MiniLM and TinyBERT
-    "electra": Kind("electra.", _BERT_FIELDS | {"embedding": "embedding_size"}),
+    "electra": Kind(
+        "electra.",
+        _BERT_FIELDS | {"embedding": "embedding_size"},
+        names=(("generator_lm_head.weight", UNTIED),),
+    ),
     "distilbert": Kind(
         "distilbert.",
         {

@@ -1,7 +1,4 @@
-"""Chooses what a training that begins with loaded weights does by default: objective, settings.
-
-Imports no torch.
-"""
+"""Chooses what a training that begins with loaded weights does by default: objective, settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +8,7 @@ from beam_jobs.core.errors import UserError
 from model.config import Architecture
 from model.encoders.config import TRAINED_LENGTH, read_architecture, read_config
 from model.encoders.origin import ABOUT
+from model.encoders.weights import has_mlm_head, read_weights
 
 NEW_HEAD_SETTINGS: Mapping[str, str] = {
     "learning_rate": "2e-3",
@@ -36,41 +34,40 @@ GENERATOR_DEPTH = 1 / 3
 embeddings, all widths alike. ELECTRA's generators have a quarter to a half of the discriminator's
 width (Clark et al. 2020, section 3.2).
 """
-HEADS = ("ForMaskedLM", "ForPreTraining")
 TEN_PROBES = {"validate_every": "0"}
 """Where a probe is taken: a tenth of the steps lies between two."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What config.json says of a folder of start weights."""
+    """What a folder of start weights holds."""
 
-    is_electra: bool
     has_lm_head: bool
+    is_discriminator: bool
     is_published: bool
     """Rather than written by model.pretrain, whose trainings go on with their preset's rates."""
     architecture: Architecture
 
     @classmethod
     def read(cls, folder: Path) -> "Start":
-        """Read a folder; UserError for what has no place in our encoder."""
+        """Read a folder; UserError for what has no place in our encoder.
+
+        Its weights say whether there is a head, not config.json, which may name one that is not
+        there or that has a table of its own.
+        """
 
         def make_error(text: str) -> UserError:
             return UserError(f"--start-from {folder}: {text}")
 
         config = read_config(folder, make_error)
-        heads = [str(head) for head in config.get("architectures") or []]
-        is_electra = config.get("model_type") == "electra"
+        has_lm_head = has_mlm_head(read_weights(folder, config, make_error))
+        is_generator = has_lm_head or "ElectraForMaskedLM" in (config.get("architectures") or [])
         return cls(
-            is_electra,
-            any(head.endswith(HEADS) for head in heads if head != "ElectraForPreTraining"),
+            has_lm_head,
+            config.get("model_type") == "electra" and not is_generator,
             (folder / ABOUT).is_file() or TRAINED_LENGTH not in config,
             read_architecture(config, make_error),
         )
-
-    @property
-    def is_discriminator(self) -> bool:
-        return self.is_electra and not self.has_lm_head
 
 
 def choose_settings(

@@ -17,17 +17,6 @@ from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.adaptation.published import train
 from tests.model.synthetic_shards import write_shards
 
-SHAPE = {"num_hidden_layers": 3, "hidden_size": 32, "intermediate_size": 64}
-SHAPE |= {"num_attention_heads": 4, "embedding_size": 32}
-SHAPE |= {"n_layers": 3, "dim": 32, "hidden_dim": 64, "n_heads": 4}
-"""Of BERT's family, and by DistilBERT's names."""
-
-
-def write_config(folder, **fields):
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(SHAPE | fields))
-    return folder
-
 
 def test_what_is_set_wins(made, tmp_path, capsys):
     result = train(made, tmp_path, "objective=electra", steps=2)
@@ -36,25 +25,32 @@ def test_what_is_set_wins(made, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("kind", "head", "objective", "rates"),
+    ("what", "told", "objective", "rates"),
     [
-        ("bert", "BertModel", "mlm", NEW_HEAD_SETTINGS),
-        ("bert", "BertForPreTraining", "mlm", OLD_HEAD_SETTINGS),
-        ("distilbert", "DistilBertForMaskedLM", "mlm", OLD_HEAD_SETTINGS),
-        ("electra", "ElectraForMaskedLM", "mlm", OLD_HEAD_SETTINGS),
-        ("electra", "ElectraForPreTraining", None, OLD_HEAD_SETTINGS),
+        ("MiniLM, a bare trunk", {}, "mlm", NEW_HEAD_SETTINGS),
+        ("BERT for both objectives", {}, "mlm", OLD_HEAD_SETTINGS),
+        ("ELECTRA's generator", {}, "mlm", OLD_HEAD_SETTINGS),
+        ("ELECTRA's discriminator", {}, None, OLD_HEAD_SETTINGS),
+        ("BERT with its head", {"architectures": None}, "mlm", OLD_HEAD_SETTINGS),
+        ("DistilBERT with its head", {"architectures": ["Other"]}, "mlm", OLD_HEAD_SETTINGS),
+        ("MiniLM, a bare trunk", {"architectures": ["BertForMaskedLM"]}, "mlm", NEW_HEAD_SETTINGS),
+        ("BERT with its head", {"tie_word_embeddings": False}, "mlm", NEW_HEAD_SETTINGS),
+        ("ELECTRA's generator", {"tie_word_embeddings": False}, "mlm", NEW_HEAD_SETTINGS),
     ],
 )
-def test_objective_and_rates_by_kind(tmp_path, kind, head, objective, rates):
-    """A head that was published needs no steps of its own."""
-    folder = write_config(tmp_path / "origin", model_type=kind, architectures=[head])
+def test_objective_and_rates_by_kind_and_weights(tmp_path, what, told, objective, rates):
+    """A head that was published needs no steps of its own, whatever config.json says of heads; one
+    with a table of its own has no place here, and a new one is learnt.
+    """
+    folder = write_checkpoint(tmp_path, what, **told)
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | told))
     chosen = choose_settings(folder, {}, has_generator=True)
     assert chosen == {**({"objective": objective} if objective else {}), **rates}
 
 
 def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_path):
-    heads = {"model_type": "electra", "architectures": ["ElectraForPreTraining"]}
-    folder = write_config(tmp_path / "origin", **heads)
+    folder = write_checkpoint(tmp_path, "ELECTRA's discriminator")
     cut = {"generator_multiplier": "1", "generator_layers": "1"}
     assert choose_settings(folder, {}) == {**cut, **OLD_HEAD_SETTINGS}
     assert choose_settings(folder, {}, has_generator=True) == OLD_HEAD_SETTINGS
@@ -98,13 +94,12 @@ def test_a_discriminator_is_trained_with_its_published_generator(tmp_path, capsy
     torch.testing.assert_close(generator[name], published[name], atol=2e-3, rtol=0)
 
 
-@pytest.mark.parametrize("head", ["ElectraForMaskedLM", "ElectraForPreTraining"])
-def test_what_was_trained_here_goes_on_as_its_preset_says(tmp_path, head):
+@pytest.mark.parametrize("what", ["ELECTRA's generator", "ELECTRA's discriminator"])
+def test_what_was_trained_here_goes_on_as_its_preset_says(tmp_path, what):
     """Unless a graph starts from it as from any published one, and so brought it with an
     origin.json.
     """
-    about = {"model_type": "electra", "architectures": [head], "trained_length": 32}
-    folder = write_config(tmp_path / "ours", **about)
+    folder = write_checkpoint(tmp_path, what, trained_length=32)
     assert set(choose_settings(folder, {})) <= {"objective"}
     (folder / "origin.json").write_text("{}")
     assert choose_settings(folder, {})["learning_rate"] == "5e-5"
@@ -113,17 +108,16 @@ def test_what_was_trained_here_goes_on_as_its_preset_says(tmp_path, head):
 @pytest.mark.parametrize("name", ["learning_rate", "warmup"])
 def test_a_given_setting_leaves_the_others_as_they_are(tmp_path, name):
     """But that a given learning_rate is the trunk's too."""
-    folder = write_config(tmp_path / "origin", model_type="bert", architectures=["BertModel"])
+    folder = write_checkpoint(tmp_path)
     gone = {name, "trunk_learning_rate"} if name == "learning_rate" else {name}
     kept = {field: text for field, text in NEW_HEAD_SETTINGS.items() if field not in gone}
     assert choose_settings(folder, {name: "0.1"}) == {"objective": "mlm", **kept}
     assert choose_settings(folder, {"objective": "mlm+nsp"}) == {}
 
 
-@pytest.mark.parametrize("head", ["BertModel", "ElectraForPreTraining"])
-def test_ten_probes_are_taken_of_whatever_is_probed(tmp_path, head):
-    kind = "bert" if head == "BertModel" else "electra"
-    folder = write_config(tmp_path / "origin", model_type=kind, architectures=[head])
+@pytest.mark.parametrize("what", ["MiniLM, a bare trunk", "ELECTRA's discriminator"])
+def test_ten_probes_are_taken_of_whatever_is_probed(tmp_path, what):
+    folder = write_checkpoint(tmp_path, what)
     assert choose_settings(folder, {}, is_probed=True)["validate_every"] == "0"
     assert "validate_every" not in choose_settings(folder, {})
     assert "validate_every" not in choose_settings(folder, {"validate_every": "7"}, is_probed=True)

@@ -43,10 +43,16 @@ def test_flink_is_configured_as_config_yaml_says():
     assert all(".memory." in name for name in found)
 
 
+def test_the_page_of_flink_takes_no_jars_and_answers_no_other_page():
+    found = yaml.safe_load(OF_COMPOSE["FLINK_PROPERTIES"])
+    assert found["web.submit.enable"] is False, "Flink's default is true"
+    assert found["web.access-control-allow-origin"] != "*", "Flink's default"
+
+
 def test_the_image_of_flink_can_read_the_properties():
     """Its entry point gives each line to a shell as `-DKEY=VALUE`, comments too."""
     for line in OF_COMPOSE["FLINK_PROPERTIES"].splitlines():
-        assert re.fullmatch(r"[\w.-]+: [\w. -]+", line), line
+        assert re.fullmatch(r"[\w.-]+: [\w.:/ -]+", line), line
 
 
 def test_a_task_manager_has_room_for_what_it_is_told_to_use():

@@ -26,7 +26,8 @@ def add_server_commands(commands: Any) -> None:
     up.add_argument(
         "--no-password",
         action="store_true",
-        help="let every user of this machine in, where there are others and no password is set",
+        help="let everybody who can log in to this machine start runs, which read and write files "
+        "as you (default: where others can, the servers ask for a password, which `up` makes)",
     )
     add_command(commands, "status", print_status, "whether the servers are up and well")
     add_command(commands, "down", stop_servers, "end what `up` started")
@@ -51,12 +52,13 @@ def add_server_commands(commands: Any) -> None:
 
 def start_servers(arguments: argparse.Namespace) -> None:
     """Start the servers, here or in the background."""
-    from flows.servers import up
+    from flows.servers import access, up
 
     build_store(arguments).place.check_access()
     store, ports = find_store_root(arguments), (arguments.prefect_port, arguments.mlflow_port)
+    access.prepare_passwords(store, arguments.no_password)
     if not arguments.detach:
-        up.run_servers(store, *ports, without_password=arguments.no_password)
+        up.run_servers(store, *ports)
         return
     words = ["--store", str(store)]
     words += ["--prefect-port", str(ports[0]), "--mlflow-port", str(ports[1])]

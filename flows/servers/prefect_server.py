@@ -15,8 +15,9 @@ from pathlib import Path
 
 from flows.runner.processes import Child
 from flows.servers import store_lock
+from flows.servers.access import use_passwords
 from flows.servers.health import find_free_port, is_healthy, wait_until_healthy
-from flows.servers.settings import HOST, build_client_environment
+from flows.servers.settings import HOST, build_admin_environment, build_client_environment
 
 SERVER = {
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage"
@@ -74,9 +75,12 @@ def set_database_driver(url: str, driver: str) -> str:
 
 
 def find_running_servers(store: Path) -> dict[str, str]:
-    """Return the addresses of the servers that `up` keeps for this store, if they answer."""
+    """Return the addresses of the servers that `up` keeps for this store, if they answer; this
+    process's clients get their password.
+    """
     state = store_lock.read_server_state(store)
     if state and is_healthy(f"{state['prefect']}/api/health"):
+        use_passwords(store)
         return {name: state[name] for name in ("prefect", "mlflow")}
     return {}
 
@@ -92,6 +96,7 @@ def connect_prefect(store: Path) -> None:
     if not url:
         port = find_free_port()
         url = f"http://{HOST}:{port}/api"
+        os.environ.update(build_admin_environment())
         without = {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES}
         process = start_prefect_server(store, port, without)
         atexit.register(process.end)

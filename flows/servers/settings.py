@@ -1,6 +1,8 @@
 """Settings and names that the servers, their clients and the automations share."""
 
+import json
 import os
+import secrets
 from pathlib import Path
 
 from beam_jobs.core.errors import UserError
@@ -14,6 +16,9 @@ DUMP_EVENT = "reviews.dump.arrived"
 """Event that makes the watcher look at once; a storage notification or a webhook emits it."""
 PAUSED_EVENT = "amazon-electra.run.paused"
 """Last event of a run's process that leaves it suspended."""
+ADMIN_VARIABLE = "AMAZON_ELECTRA_PREFECT_ADMIN"
+"""Environment variable with the word by which the Prefect server knows an administrator."""
+ADMIN_HEADER = "Amazon-Electra-Administrator"
 READY_FILE = Path("logs", "deployments.ready")
 """File in the store that is there once the deployments are served."""
 
@@ -50,6 +55,16 @@ def build_client_environment(store: Path, api_url: str = "") -> dict[str, str]:
     """Return the environment of every process of a run."""
     url = {"PREFECT_API_URL": api_url} if api_url else {}
     return {**NO_TELEMETRY, **CLIENT, "PREFECT_HOME": str(store / "prefect"), **url}
+
+
+def build_admin_environment() -> dict[str, str]:
+    """Return the environment of a Prefect server and of those who set its deployments: the word of
+    AMAZON_ELECTRA_PREFECT_ADMIN, or a new one that only these processes know.
+    """
+    word = os.environ.get(ADMIN_VARIABLE) or secrets.token_hex(32)
+    headers = json.loads(os.environ.get("PREFECT_CLIENT_CUSTOM_HEADERS") or "{}")
+    headers[ADMIN_HEADER] = word
+    return {ADMIN_VARIABLE: word, "PREFECT_CLIENT_CUSTOM_HEADERS": json.dumps(headers)}
 
 
 def read_run_limit() -> int:

@@ -22,7 +22,6 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from flows.runner.processes import PYTHON_ENVIRONMENT, Child
 from flows.servers import health, settings
-from flows.servers.access import check_passwords
 from flows.servers.health import ServerFailed, is_healthy, wait_until_healthy
 from flows.servers.mlflow_server import start_mlflow_server
 from flows.servers.prefect_server import start_prefect_server
@@ -51,12 +50,9 @@ class Service(NamedTuple):
     is_well: Callable[[], bool]
 
 
-def run_servers(
-    store: Path, prefect_port: int, mlflow_port: int, without_password: bool = False
-) -> None:
+def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
     """Start everything; return when interrupted, raise ServerFailed when a process ends."""
     health.interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
-    check_passwords(without_password)
     with hold_store(store):
         check_ports(prefect_port, mlflow_port)
         settings.read_run_limit()
@@ -65,6 +61,7 @@ def run_servers(
             "mlflow": f"http://{HOST}:{mlflow_port}",
         }
         os.environ.update(settings.build_client_environment(store, f"{addresses['prefect']}/api"))
+        os.environ.update(settings.build_admin_environment())
         running: dict[str, Child] = {}
         try:
             for service in list_services(store, prefect_port, mlflow_port):

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from flows.servers import prefect_application
+from flows.servers.settings import ADMIN_HEADER, ADMIN_VARIABLE
 from tests.patience import PATIENCE_SECONDS
 
 OWN = "http://127.0.0.1:4200"
@@ -97,7 +98,7 @@ def test_a_change_that_met_a_locked_database_is_tried_again(monkeypatch, failure
             raise OSError("database is locked")
         return body
 
-    guarded = prefect_application.RetryMiddleware(app)
+    guarded = prefect_application.ChangeMiddleware(app)
     client = TestClient(guarded, OWN, raise_server_exceptions=False)
     assert client.post("/flows", json={"name": "x"}).status_code == code
     assert bodies == [{"name": "x"}] * calls
@@ -142,6 +143,54 @@ def test_every_click_starts_a_run_while_others_write(prefect_home):
     codes, runs = asyncio.run(answers_to_clicks_beside_writers())
     assert codes == {201: (STARTS + WRITERS) * EACH}
     assert runs == STARTS * EACH
+
+
+async def answers_to_programs(admin):
+    """The answers' codes of a server to changes of what runs, without and with the word."""
+    client = str(uuid.uuid4())
+    async with httpx.AsyncClient(
+        base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS
+    ) as api:
+        token = await api.get("/csrf-token", params={"client": client})
+        api.headers = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token.json()["token"]}
+        flow = (await api.post("/flows/", json={"name": client})).json()["id"]
+        about = {"name": client, "flow_id": flow, "job_variables": {"env": {"A": "b"}}}
+        made = await api.post("/deployments/", json=about, headers={ADMIN_HEADER: admin})
+        here = f"/deployments/{made.json()['id']}"
+        step = {"prefect.deployments.steps.run_shell_script": {"script": "touch /tmp/x"}}
+        own = {"job_variables": {"command": "sh"}}
+        run = {"parameters": {"path": "mine", "job_variables": "mine"}}
+        changes = [
+            ("PATCH", here, {"pull_steps": [step]}),
+            ("PATCH", here, {"entrypoint": "os.system", "path": "/"}),
+            ("POST", "/deployments/", {"name": "mine", "flow_id": flow, "entrypoint": "a.b"}),
+            ("POST", f"{here}/create_flow_run", own),
+            ("POST", f"{here}/create_flow_run/bulk", [run, own]),
+            ("POST", f"{here}/schedules", [own]),
+            ("POST", "/automations/", {"actions": [own]}),
+            ("PATCH", "/work_pools/cpu", {"base_job_template": own}),
+            ("PUT", "/admin/storage", {}),
+        ]
+        told = [await api.request(how, where, json=what) for how, where, what in changes]
+        assert all("administrator" in answer.json()["detail"] for answer in told)
+        taken = [
+            ("POST", f"{here}/create_flow_run", run),
+            ("POST", f"{here}/create_flow_run", {"job_variables": {"env": {"A": "b"}}}),
+            ("PATCH", here, {"job_variables": {"env": {"A": "b"}}, "paused": True}),
+        ]
+        let = [await api.request(how, where, json=what) for how, where, what in taken]
+        wrong = {ADMIN_HEADER: "another"}
+        let.append(await api.patch(here, json={"pull_steps": [step]}, headers=wrong))
+        let.append(
+            await api.patch(here, json={"pull_steps": [step]}, headers={ADMIN_HEADER: admin})
+        )
+        return [a.status_code for a in told], [a.status_code for a in let]
+
+
+def test_only_an_administrator_says_which_program_runs(prefect_home):
+    refused, others = asyncio.run(answers_to_programs(os.environ[ADMIN_VARIABLE]))
+    assert set(refused) == {403}
+    assert others == [201, 201, 204, 403, 204]
 
 
 def test_the_guards_and_tokens_of_the_server_that_we_start(prefect_home):

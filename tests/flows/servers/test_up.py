@@ -133,7 +133,7 @@ def test_up_ends_with_an_error_when_one_of_its_processes_does(tmp_path, monkeypa
     monkeypatch.setattr(os, "environ", dict(os.environ))
     ports = health.find_free_port(), health.find_free_port()
     with pytest.raises(health.ServerFailed, match=r"^MLflow server ended: full \(log: .*log\)"):
-        up.run_servers(tmp_path, *ports, without_password=True)
+        up.run_servers(tmp_path, *ports)
     assert children["Prefect server"].has_ended(), "nothing is left running"
     assert not store_lock.is_up(tmp_path)
 

@@ -190,12 +190,11 @@ def execute_graph(form: Any) -> None:
 def print_end(made: dict[str, Any], store: "Store", seconds: float) -> None:
     """Print what came out and where it is."""
     from flows.servers import prefect_server
-    from flows.ui.results import print_results
 
     if not Path(made["report"]).exists():
         print(f"nothing in the dump is new; the model is still the base's, {made['folder']}")
         return
-    print_results(Path(made["folder"]))
+    terminal.print_results(Path(made["folder"]))
     up = prefect_server.find_running_servers(store.root)
     how = f"amazon-electra up --store {store.address}"
     print(f"report      {made['report']}")

@@ -67,7 +67,7 @@ def add_store_commands(commands: Any) -> None:
 def print_runs(arguments: argparse.Namespace) -> None:
     """Print a line per run, or per stage."""
     from flows.store.usage import list_begun_runs, list_runs, measure_folder
-    from flows.ui.artifacts import summarize_manifest
+    from flows.ui.terminal import summarize_manifest
 
     store = open_store(arguments)
     if arguments.stages:
@@ -95,7 +95,7 @@ def format_run(run: "Run", size: int) -> str:
     last = run.last
     preset = run.find_value("pretraining", "parameters", "preset")
     answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
-    from flows.ui.artifacts import summarize_manifest
+    from flows.ui.terminal import summarize_manifest
 
     about = " ".join(str(answer or summarize_manifest(last)).split())
     columns = [

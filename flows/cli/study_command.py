@@ -143,9 +143,7 @@ def run_flow(parameters: Any, choice: Any) -> None:
 
 def print_end(folder: Path, seconds: float) -> None:
     """Print what came out and where it is."""
-    from flows.ui.results import print_results
-
-    print_results(folder)
+    terminal.print_results(folder)
     print(f"answer      {json.loads((folder / 'report.json').read_text())['answer']}")
     print(f"report      {folder / 'report.html'}")
     print(f"done in     {seconds:,.1f} s")

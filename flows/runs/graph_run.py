@@ -5,9 +5,9 @@ tracks it in MLflow, publishes the results, and lets the model become champion.
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.events import emit_event
 from prefect.exceptions import Pause
 from prefect.runtime import flow_run
@@ -36,6 +36,7 @@ from flows.stages import pretraining
 from flows.stages.dump import list_dump, name_dump
 from flows.store.store import Manifest, Stage, Store
 from flows.ui import artifacts, plan_page
+from flows.ui.terminal import summarize_manifest
 from model.tracking.mlflow_run import FLOW_RUN, Tracking
 
 GREEK = (
@@ -126,7 +127,18 @@ def run_graph(
     champion = find()  # a registry that is away is told before anything is made
     lookup = ChampionLookup(find)
     runner = StageRunner(store, [artifacts.PrefectRun(), *LISTENERS], tracking, tags)
-    maker = create_maker(parameters, runner, lookup.find_encoder, MlflowLink(tracking).publish)
+    after_stage, engine = link_to_mlflow(tracking), parameters.engine
+    maker: PrefectStageMaker = (
+        PoolStageMaker(
+            runner,
+            engine.training_pool,
+            lookup.find_encoder,
+            after_stage,
+            parameters.pretraining.device,
+        )
+        if engine.placement == "pools"
+        else PrefectStageMaker(runner, lookup.find_encoder, after_stage)
+    )
     values = flatten_parameters(parameters.model_dump())
     dataset = describe_dataset(parameters, maker) if reads_dump else None
     tracking.start(flow_run.name or "run", values, tags, dataset)
@@ -152,20 +164,6 @@ def run_graph(
             # The engine's heartbeat goes on until here: no other one is to be waited for.
             emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}"})
     return summary
-
-
-def create_maker(
-    parameters: Parameters,
-    runner: StageRunner,
-    find_champion: Callable[[], Stage | None],
-    after_stage: Callable[[], None],
-) -> PrefectStageMaker:
-    """Return what makes the stages: this process tree, or workers of pools."""
-    engine = parameters.engine
-    if engine.placement == "pools":
-        device = parameters.pretraining.device
-        return PoolStageMaker(runner, engine.training_pool, find_champion, after_stage, device)
-    return PrefectStageMaker(runner, find_champion, after_stage)
 
 
 def show_plan(
@@ -201,19 +199,21 @@ def tag_run(store: Store) -> dict[str, str]:
     return tags
 
 
-class MlflowLink:
-    """Link the run in Prefect to the run in MLflow, once there is one: nothing waits for it."""
+def link_to_mlflow(tracking: Tracking) -> Callable[[], None]:
+    """Return a function that links the run in Prefect to the one in MLflow, once, as soon as there
+    is one: nothing waits for it.
+    """
+    is_published = False
 
-    def __init__(self, tracking: Tracking):
-        self._tracking, self._is_published = tracking, False
+    def publish() -> None:
+        nonlocal is_published
+        address = tracking.build_address()
+        if address and not is_published:
+            about = "The run in MLflow: curves, system metrics, artifacts"
+            artifacts.publish_link(address, "mlflow-run", about)
+            is_published = True
 
-    def publish(self) -> None:
-        address = self._tracking.build_address()
-        if address and not self._is_published:
-            artifacts.publish_link(
-                address, "mlflow-run", "The run in MLflow: curves, system metrics, artifacts"
-            )
-            self._is_published = True
+    return publish
 
 
 def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str]:
@@ -238,16 +238,31 @@ def publish_results(
     """
     folder = store.fetch(last)
     made = [(m, store.locate(stage)) for stage in stages if (m := store.manifest(stage))]
-    manifests = [manifest for manifest, _ in made]
-    artifacts.publish_stages([summarize_stage(*one) for one in made])
+    rows = [
+        {
+            "stage": manifest["title"],
+            "fingerprint": manifest["fingerprint"],
+            "counts": summarize_manifest(manifest),
+            "seconds": manifest.get("seconds", 0.0),
+            "cpu seconds": manifest.get("cpu_seconds", 0.0),
+            "folder": place,
+        }
+        for manifest, place in made
+    ]
+    about = "Counts and cost of every stage"
+    artifacts.publish(create_table_artifact, rows, key="stages", description=about)
     report = folder / "report.md"
     if report.exists():
-        artifacts.publish_report(report.read_text())
-    publish_tags_and_metrics(manifests, tracking)
+        text, about = report.read_text(), "What the adaptation was worth"
+        artifacts.publish(create_markdown_artifact, text, key="report", description=about)
+    publish_tags_and_metrics([manifest for manifest, _ in made], tracking)
     for name in ("report.md", "report.html", "report.json", "model"):
-        if (folder / name).exists():
-            tracking.log_folder(folder / name, "model" if name == "model" else "")
-            publish_artifact_link(name, folder, tracking)
+        if not (folder / name).exists():
+            continue
+        tracking.log_folder(folder / name, "model" if name == "model" else "")
+        if name in LINKED_ARTIFACTS and (page := tracking.build_address()):
+            about = f"{LINKED_ARTIFACTS[name]}, in MLflow; also {folder / name}"
+            artifacts.publish_link(f"{page}/artifacts/{name}", f"{name}-in-mlflow", about)
     return {
         "report": str(folder / "report.html"),
         "model": str(folder / "model"),
@@ -269,7 +284,8 @@ def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) 
         for warning in m["result"].get("warnings", []):
             told.setdefault(warning, m["title"])  # cells of one encoder say the same
     if warnings := [f"{title}: {warning}" for warning, title in told.items()]:
-        artifacts.publish_warnings(warnings)
+        rows, about = [{"warning": text} for text in warnings], "What a person should look at"
+        artifacts.publish(create_table_artifact, rows, key="warnings", description=about)
         tracking.set_tags({"amazon_electra.warnings": " ".join(warnings)})
     if bases := [m["inputs"]["base"]["fingerprint"] for m in manifests if "base" in m["inputs"]]:
         tracking.set_tags({"amazon_electra.base": bases[-1]})
@@ -280,22 +296,3 @@ def publish_tags_and_metrics(manifests: Sequence[Manifest], tracking: Tracking) 
             for n, v in flatten_numbers(m["result"]).items()
         }
     )
-
-
-def publish_artifact_link(name: str, folder: Path, tracking: Tracking) -> None:
-    """Link from Prefect to what MLflow keeps; the description says where it lies on the disk."""
-    if name in LINKED_ARTIFACTS and (page := tracking.build_address()):
-        about = f"{LINKED_ARTIFACTS[name]}, in MLflow; also {folder / name}"
-        artifacts.publish_link(f"{page}/artifacts/{name}", f"{name}-in-mlflow", about)
-
-
-def summarize_stage(manifest: Manifest, folder: str) -> dict[str, Any]:
-    """Return a row of the table of stages."""
-    return {
-        "stage": manifest["title"],
-        "fingerprint": manifest["fingerprint"],
-        "counts": artifacts.summarize_manifest(manifest),
-        "seconds": manifest.get("seconds", 0.0),
-        "cpu seconds": manifest.get("cpu_seconds", 0.0),
-        "folder": folder,
-    }

@@ -4,21 +4,16 @@
 """
 
 import os
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from prefect.automations import Automation, EventTrigger
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter
-from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.objects import StateType
 from prefect.events.actions import CallWebhook, ChangeFlowRunState, DoNothing
 from prefect.events.schemas.automations import Posture
-from prefect.states import Cancelled, Crashed
 from pydantic import SecretStr
 
-from flows.runner.logs import log_failure
 from flows.servers.settings import (
     LOST_PART_SECONDS,
     LOST_SECONDS,
@@ -65,71 +60,40 @@ def create_automations(trainings_at_once: int = 1) -> None:
             automation.create()
 
 
-def close_orphaned_runs(deployments: Sequence[UUID]) -> None:
-    """Mark the unfinished runs of these deployments Crashed or Cancelled.
-
-    For the process that serves these deployments next, and alone: the processes of the runs ended
-    with its predecessor. The automation would take minutes, and its clocks begin anew when it is
-    renewed.
-    """
-    unfinished = {"any_": [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]}
-    orphans = FlowRunFilter.model_validate(
-        {"deployment_id": {"any_": list(deployments)}, "state": {"type": unfinished}}
-    )
-    with get_client(sync_client=True) as client:
-        for run in client.read_flow_runs(flow_run_filter=orphans, limit=200):
-            is_cancelling = run.state is not None and run.state.is_cancelling()
-            crashed: State[None] = Crashed(message="its process was killed; start it again")
-            state: State[None] = Cancelled() if is_cancelling else crashed
-            client.set_flow_run_state(run.id, state)
-            if not is_cancelling:
-                log_failure(None, run, state)
-
-
 def build_automations() -> list[Automation]:
-    """Return what marks lost runs Crashed, and what tells of failures."""
-    return [
-        build_lost_runs_automation("lost runs are crashed", NO_PART, LOST_SECONDS),
-        build_lost_runs_automation("lost parts of runs are crashed", PART, LOST_PART_SECONDS),
-        build_failure_automation(),
-    ]
-
-
-def build_lost_runs_automation(
-    name: str, flow: dict[str, str | list[str]], seconds: int
-) -> Automation:
-    """Return an automation that marks runs Crashed whose machine was lost with them."""
-    return Automation(
-        name=name,
-        description=f"A run without a heartbeat for {seconds // 60} minutes; start it again, "
-        "it continues where it was.",
-        trigger=EventTrigger(
-            after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.heartbeat", PAUSED_EVENT, *ENDED},
-            match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=[OUR_RUNS, flow],
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=timedelta(seconds=seconds),
-        ),
-        actions=[
-            ChangeFlowRunState(
-                name=None,
-                state=StateType.CRASHED,
-                message="no sign of life; start it again",
-                force=False,
-            )
-        ],
-    )
-
-
-def build_failure_automation() -> Automation:
-    """Return the automation that calls the webhook, if there is one, when a run fails.
-
-    The event feed and logs/failures.log have the failure in any case.
+    """Return what marks runs Crashed whose machine was lost with them, and what tells of failures:
+    of these the event feed and logs/failures.log have each in any case.
     """
-    return Automation(
+    lost = [
+        Automation(
+            name=name,
+            description=f"A run without a heartbeat for {seconds // 60} minutes; start it again, "
+            "it continues where it was.",
+            trigger=EventTrigger(
+                after={"prefect.flow-run.heartbeat"},
+                expect={"prefect.flow-run.heartbeat", PAUSED_EVENT, *ENDED},
+                match={"prefect.resource.id": "prefect.flow-run.*"},
+                match_related=[OUR_RUNS, flow],
+                for_each={"prefect.resource.id"},
+                posture=Posture.Proactive,
+                threshold=1,
+                within=timedelta(seconds=seconds),
+            ),
+            actions=[
+                ChangeFlowRunState(
+                    name=None,
+                    state=StateType.CRASHED,
+                    message="no sign of life; start it again",
+                    force=False,
+                )
+            ],
+        )
+        for name, flow, seconds in (
+            ("lost runs are crashed", NO_PART, LOST_SECONDS),
+            ("lost parts of runs are crashed", PART, LOST_PART_SECONDS),
+        )
+    ]
+    failed = Automation(
         name="failures are told",
         description=f"Calls the webhook of {WEBHOOK}, if that is set when `up` starts.",
         trigger=EventTrigger(
@@ -141,6 +105,7 @@ def build_failure_automation() -> Automation:
         ),
         actions=[build_failure_action()],
     )
+    return [*lost, failed]
 
 
 def build_failure_action() -> Any:

@@ -10,7 +10,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runner import Runner
 
 from beam_jobs.core.errors import UserError
-from flows.runs.lost_runs import crash_lost_runs
+from flows.runs.lost_runs import crash_lost_runs, crash_orphaned_runs
 from flows.servers.settings import READY_FILE, read_run_limit
 from flows.store.store import Store
 from flows.ui import automations
@@ -22,7 +22,7 @@ def serve_deployments(store: Path) -> None:
     runner = Runner(name="amazon-electra", pause_on_shutdown=False, limit=read_run_limit())
     ids: list[Any] = [runner.add_deployment(one) for one in build_deployments(store)]
     automations.create_automations()
-    automations.close_orphaned_runs(ids)
+    crash_orphaned_runs(ids)
     crash_lost_runs(Store(store))
     (store / READY_FILE).parent.mkdir(parents=True, exist_ok=True)
     (store / READY_FILE).touch()

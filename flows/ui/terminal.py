@@ -1,32 +1,58 @@
-"""A graph started from the command line: shown in this terminal, recorded by a Prefect server."""
+"""A graph started from the command line: shown in this terminal, recorded by a Prefect server, its
+results printed at the end.
+"""
 
+import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
 from beam_jobs.core.progress import Bars, format_report
+from flows.runner.stage_runner import flatten_numbers
+from flows.store.store import Manifest, Stage, Store
+from model.report.sections import format_change, format_with_interval, get_title
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from flows.configuration.form import Addition, Parameters
-    from flows.store.store import Manifest, Stage
 
 LINE_SECONDS = 10.0
 """Time between two plain lines about the same stage."""
+NOT_SHOWN = "ece"
+"""Metric of the report alone: a line of a terminal has room for three."""
+TABLE_WIDTH = 110
+"""Characters of a line where no terminal says how many it has."""
+SHORTEST_NAME = 11
+"""Characters of a task's or arm's column, below which metrics are left to the report."""
+
+HEADLINES = {
+    "dump": ["files", "bytes"],
+    "corpus": ["read", "kept", "sentences"],
+    "origin": ["layers", "hidden", "parameters", "vocabulary_size"],
+    "vocabulary": ["size", "reviews"],
+    "vocabulary-fit": ["words", "unknown_rate", "tokens_per_word"],
+    "shards": ["sequences", "tokens", "fill"],
+    "dev-shards": ["sequences", "tokens"],
+    "pretraining": ["steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss"],
+    "finetuning": ["n_train", "learning_rate", "dev.accuracy", "dev.macro_f1"],
+    "evaluation": ["n", "metrics.accuracy.value", "metrics.macro_f1.value"],
+}
+"""The numbers of each stage that a line has room for; the table of counts has all of them."""
 
 
 class Terminal:
     """Bars where a person looks on, a line now and then where nobody does."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
         self.console = Console(stderr=True, highlight=False)
-        self.found = 0
         self._bars = Bars(self.console, transient=True)
         self._lock, self._printed_at = threading.Lock(), dict[str, float]()
 
@@ -38,20 +64,20 @@ class Terminal:
     def __exit__(self, *exception: object) -> None:
         self._bars.close()
 
-    def print_line(self, text: "str | Text") -> None:
+    def print_line(self, text: str | Text) -> None:
         """Print a line as it is: names of files and extras have brackets."""
         self.console.print(text, soft_wrap=True, markup=False)
 
     def on_plan(self, line: str, page: str) -> None:
         self.print_line(line)
 
-    def on_start(self, stage: "Stage", log: str) -> None:
+    def on_start(self, stage: Stage, log: str) -> None:
         if self.console.is_terminal:
             self._bars.add(stage.fingerprint, stage.label)
         else:
             self.print_line(f"{stage.label}: started")
 
-    def on_progress(self, stage: "Stage", progress: Mapping[str, Any]) -> None:
+    def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None:
         if self.console.is_terminal:
             about = f": {progress['description']}" if progress["description"] else ""
             self._bars.show(stage.fingerprint, f"{stage.label}{about}", progress)
@@ -67,32 +93,44 @@ class Terminal:
                 self._printed_at[fingerprint] = now
             return is_due
 
-    def on_complete(self, stage: "Stage", manifest: "Manifest", found: bool) -> None:
-        from flows.ui.artifacts import summarize_manifest
-
+    def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
         self._bars.remove(stage.fingerprint)
-        self.found += found
         how = "found complete" if found else f"{manifest.get('seconds', 0.0):,.1f} s"
         text = f"{stage.label:<32} {how:<16} "
         self.print_line(format_marked_line("✓", "green", text, summarize_manifest(manifest)))
         for warning in manifest["result"].get("warnings", []):
             self.print_line(format_marked_line("!", "yellow", f"{stage.label}: {warning}"))
 
-    def on_failure(self, stage: "Stage", cause: str) -> None:
+    def on_failure(self, stage: Stage, cause: str) -> None:
         self._bars.remove(stage.fingerprint)
         self.print_line(format_marked_line("✗", "red", f"{stage.label:<32} {cause}"))
 
-    def on_wait(self, stage: "Stage") -> None:
+    def on_wait(self, stage: Stage) -> None:
         self.print_line(f"{stage.label}: another run is making it; waiting")
 
-    def on_link(self, stage: "Stage", address: str) -> None:
+    def on_link(self, stage: Stage, address: str) -> None:
         self.print_line(f"{stage.label}: {address}")
 
 
-def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> "Text":
-    """Return a line with a coloured mark before it and dim text after it."""
-    from rich.text import Text
+def summarize_manifest(manifest: Mapping[str, Any]) -> str:
+    """Return the headline numbers of a stage, and how many records were dropped in all."""
+    numbers = flatten_numbers(manifest["result"])
+    headlines = HEADLINES.get(manifest["stage"], list(numbers)[:4])
+    parts = [
+        f"{value:,} {n}" if isinstance(value, int) else f"{value:,.4g} {n}"
+        for name in headlines
+        if (value := numbers.get(name)) is not None
+        and (n := name.removeprefix("metrics.").removesuffix(".value"))
+    ]
+    dropped = [value for name, value in numbers.items() if name.startswith("dropped.")]
+    parts += [f"{sum(dropped):,} dropped"] if dropped else []
+    if numbers.get("written_step") == 0:
+        parts.append("the loaded weights are kept: by the probe training made them worse")
+    return ", ".join(parts)
 
+
+def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Text:
+    """Return a line with a coloured mark before it and dim text after it."""
     return Text.assemble((mark, colour), " ", text, (aside, "dim"))
 
 
@@ -101,7 +139,6 @@ def run_in_terminal(
 ) -> dict[str, Any]:
     """Return what `run` returns: it imports and calls a flow, once the Prefect server is known."""
     from flows.servers import health, prefect_server
-    from flows.store.store import Store
 
     store = Store(form.store)
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -120,3 +157,66 @@ def run_in_terminal(
                 return run()
         finally:
             graph_run.LISTENERS.remove(terminal)
+
+
+def print_results(folder: Path) -> None:
+    """Print a table of arms and tasks for each set of metrics, then every difference."""
+    report = json.loads((folder / "report.json").read_text())
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = max(console.width, TABLE_WIDTH)
+    alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in report["results"]:
+        alike.setdefault(tuple(m for m in row["metrics"] if m != NOT_SHOWN), []).append(row)
+    for metrics, rows in alike.items():
+        print_table(console, report["title"], metrics, rows)
+    for row in report["results"]:
+        if row.get("only_answer"):
+            console.print(f"! {row['only_answer']}", style="bold red", soft_wrap=True)
+    for difference in report["differences"]:
+        console.print(format_difference(difference), soft_wrap=True)
+
+
+def print_table(
+    console: Console, title: str, metrics: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Print results of the same metrics. Names wrap. Numbers do not: metrics that find no room are
+    left to the report, but for the first.
+    """
+    for shown in range(len(metrics), 0, -1):
+        left = ", ".join(map(get_title, metrics[shown:]))
+        caption = "test split, 95% intervals" + (f"; {left}: in the report" if left else "")
+        table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+        columns = [[name, *(row[name] for row in rows)] for name in ("task", "arm")]
+        columns += [["seeds", *(r.get("seeds_told") or str(len(r["seeds"])) for r in rows)]]
+        columns += [
+            [get_title(m), *(format_with_interval(m, row["metrics"][m]) for row in rows)]
+            for m in metrics[:shown]
+        ]
+        for i, texts in enumerate(columns):
+            longest, is_name = max(map(len, texts)), i < 2
+            least = min(longest, SHORTEST_NAME) if is_name else longest
+            table.add_column(texts[0], overflow="fold", min_width=least, no_wrap=not is_name)
+        for cells in list(zip(*columns, strict=True))[1:]:
+            table.add_row(*cells)
+        needed = Measurement.get(console, console.options.update(max_width=10_000), table).minimum
+        if needed <= console.width:
+            break
+    console.width = max(console.width, needed)
+    console.print(table)
+
+
+def format_difference(difference: Mapping[str, Any]) -> str:
+    """Return a difference as text.
+
+    For example: polarity: pre-trained − random = +4.2 points of accuracy of this one checkpoint
+    (+1.1 to +7.3, p = 0.007): …
+    """
+    d, metric = difference, difference["metric"]
+    low, high = (format_change(metric, d[end]).removesuffix(" points") for end in ("low", "high"))
+    scope = " of this one checkpoint" if d.get("one_checkpoint") else ""
+    change = f"{format_change(metric, d['difference'])} of {get_title(metric)}{scope}"
+    return (
+        f"{d['task']}: {d['a']} − {d['b']} = {change} "
+        f"({low} to {high}, p = {d['p']:.2g}): {d['words']}"
+    )

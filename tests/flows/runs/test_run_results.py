@@ -22,7 +22,11 @@ def make_manifest(stage, title, **result):
 def test_the_warnings_of_all_stages_are_told_with_the_stage_that_gave_them(monkeypatch):
     """Those of a pre-training too: of a study it may be one of many."""
     published, tracking = [], Tracking()
-    monkeypatch.setattr(graph_run.artifacts, "publish_warnings", published.extend)
+    monkeypatch.setattr(
+        graph_run.artifacts,
+        "publish",
+        lambda show, rows, **named: published.extend(row["warning"] for row in rows),
+    )
     manifests = [
         make_manifest("corpus", "corpus", kept=3, warnings=["no stars"]),
         make_manifest("shards", "shards", sequences=4),

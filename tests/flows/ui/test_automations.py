@@ -72,27 +72,3 @@ def test_a_run_started_in_a_terminal_is_one_of_ours(prefect_home, monkeypatch):
     form = fill_parameters(dump={"paths": ["sample:100"]}, store=str(prefect_home))
     seen = terminal.run_in_terminal(form, lambda: {"tags": TagsContext.get().current_tags})
     assert TAG in seen["tags"]
-
-
-def test_what_an_ended_serving_process_left_unfinished_is_closed(prefect_home):
-    from prefect import flow
-    from prefect.client.orchestration import get_client
-    from prefect.states import Cancelling, Completed, Running
-
-    @flow
-    def trivial(store: str): ...
-
-    with get_client(sync_client=True) as client:
-        flow_id = client.create_flow(trivial)
-        deployment = client.create_deployment(flow_id, "orphans")
-        runs = [
-            client.create_flow_run_from_deployment(
-                deployment, state=state, parameters={"store": str(prefect_home)}
-            ).id
-            for state in (Running(), Cancelling(), Completed())
-        ]
-        automations.close_orphaned_runs([deployment])
-        states = [client.read_flow_run(run).state.name for run in runs]
-    assert states == ["Crashed", "Cancelled", "Completed"]
-    failures = (prefect_home / "logs" / "failures.log").read_text()
-    assert f"({runs[0]}): Crashed: its process was killed" in failures

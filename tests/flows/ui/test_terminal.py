@@ -1,8 +1,14 @@
-"""What a terminal shows: every character of a message, and nothing that could stop a run."""
+"""What a terminal shows: every character of a message, at the end every task's own metrics, and
+nothing that could stop a run.
+"""
+
+import json
+
+import pytest
 
 from flows.runner.stage_runner import StageRunner
 from flows.store.store import Stage, Store
-from flows.ui.terminal import Terminal
+from flows.ui.terminal import Terminal, format_difference, print_results
 from model.tracking.mlflow_run import Tracking
 
 STAGE = Stage("dump", 1, {}, result={"files": 1}, title="dump [gcp]")
@@ -48,3 +54,85 @@ def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the
     assert completion.complete_stage(STAGE)["result"] == {"files": 1}
     assert told == ["on_start", "on_complete"]
     assert "Broken could not show 'on_start': nothing to show it on" in heard.text
+
+
+def interval(value):
+    return {"value": value, "low": value - 0.01, "high": value + 0.01}
+
+
+def row(task, arm="a", **metrics):
+    return {
+        "task": task,
+        "arm": arm,
+        "seeds": [0, 1],
+        "metrics": {name: interval(v) for name, v in metrics.items()},
+    }
+
+
+def print_report(folder, **content):
+    report = {"title": "T", "differences": [], **content}
+    (folder / "report.json").write_text(json.dumps(report))
+    print_results(folder)
+
+
+def test_every_task_is_printed_by_its_own_metrics(tmp_path, capsys):
+    rows = [
+        row("polarity", accuracy=0.9, macro_f1=0.8, ece=0.1, loss=0.3),
+        row("squad2", exact_match=0.5, answer_f1=0.6),
+        row("sts-b", pearson=0.7, mse=1.25),
+    ]
+    print_report(tmp_path, results=rows)
+    printed = capsys.readouterr().out
+    for words in (
+        "macro-F1", "90.0% (89.0 – 91.0)", "0.300 (0.290 – 0.310)", "exact match",
+        "60.0% (59.0 – 61.0)",
+        "Pearson correlation", "1.250 (1.240 – 1.260)",
+    ):  # fmt: skip
+        assert words in printed
+    assert "calibration" not in printed
+
+
+def test_a_difference_has_the_unit_of_its_metric():
+    d = {
+        "task": "t",
+        "a": "x",
+        "b": "y",
+        "metric": "accuracy",
+        "p": 0.023,
+        "words": "x is better than y",
+    }
+    d |= {"difference": 0.18, "low": 0.057, "high": 0.304}
+    assert (
+        format_difference(d)
+        == "t: x − y = +18.0 points of accuracy (+5.7 to +30.4, p = 0.023): x is better than y"
+    )
+    told = format_difference(d | {"metric": "mse"})
+    assert (
+        told == "t: x − y = +0.180 of mean squared error (+0.057 to +0.304, p = 0.023): "
+        "x is better than y"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_digits_are_never_cut(width, tmp_path, capsys, monkeypatch):
+    """Long names wrap, and metrics without room are left to the report, which the caption says."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("flows.ui.terminal.TABLE_WIDTH", width)
+    arms = ("pre-trained on half a million reviews of lamps", "random")
+    rows = [
+        row("polarity of reviews, 800 labels", arm, accuracy=0.425, macro_f1=0.331, loss=0.7)
+        for arm in arms
+    ]
+    print_report(tmp_path, results=rows)
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    assert printed.count("42.5% (41.5 – 43.5)") == 2
+    metrics = ("33.1% (32.1 – 34.1)", "0.700 (0.690 – 0.710)")
+    assert sum(words in printed for words in metrics) == {60: 0, 200: 2}[width]
+    for name in ("macro-F1", "loss"):
+        assert name in " ".join(printed.split()), "in the table or in its caption"
+    table = [line for line in printed.splitlines() if line[:1] in "┃│┏└├┡"]
+    assert {len(line) for line in table} == {len(table[0])}
+    assert len(table[0]) <= width
+    for name in (*arms, "polarity of reviews, 800 labels"):
+        assert all(word[:10] in printed for word in name.split())

@@ -17,7 +17,6 @@ from beam_jobs.core.settings import LARGEST_SEED, Settings
 
 Objective = Literal["electra", "mlm", "mlm+nsp"]
 Precision = Literal["auto", "fp32", "bf16"]
-Pooling = Literal["cls", "mean"]
 PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
@@ -227,11 +226,6 @@ class FinetuningSettings(Settings):
     )
     clip: float = Field(
         default=1.0, ge=0, le=1000, description="largest global norm of the gradient"
-    )
-    pooling: Pooling = Field(
-        default="cls",
-        description="what a text is judged by: the [CLS] vector through the architecture's own "
-        "head, or the mean over its tokens, 2–5 points better for little-trained encoders",
     )
     max_length: int | None = Field(
         default=None,

@@ -159,8 +159,8 @@ def has_preset_shape(encoder: Stage) -> bool:
 def describe_network(encoder: Stage) -> dict[str, Any]:
     """Return what config.json takes of a pre-training: all that a random encoder shares with it."""
     preset = resolve_preset(encoder)
-    training = {name: getattr(preset.pretraining, name) for name in ("dropout", "objective")}
-    return {"architecture": preset.architecture.model_dump() | training}
+    objective = preset.pretraining.objective
+    return {"architecture": preset.architecture.model_dump() | {"objective": objective}}
 
 
 def describe_beginning(encoder: Stage) -> dict[str, Any]:

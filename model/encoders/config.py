@@ -27,6 +27,10 @@ START = "pretraining_start"
 `initializer_range` is of new heads, which transformers draws.
 """
 HEAD_RANGE = 0.02  # google
+DROPOUT = 0.1
+"""Of whoever trains an exported encoder further, as the architecture has it (google); pre-training
+has a setting of its own.
+"""
 PADDING = "[PAD]"
 EXACT_GELU = ("gelu", "gelu_python")  # gelu_new and others are approximations: other numbers
 LEAST_TYPES = 2
@@ -107,7 +111,6 @@ def build_transformers_config(
     role: Role,
     architecture: Architecture,
     vocabulary_size: int,
-    dropout: float,
     trained_length: int,
     padding_id: int | None = 0,
     start: Mapping[str, Any] | None = None,
@@ -122,10 +125,10 @@ def build_transformers_config(
     return {
         "architectures": [head],
         "model_type": "electra",
-        "attention_probs_dropout_prob": dropout,
+        "attention_probs_dropout_prob": DROPOUT,
         "embedding_size": architecture.embedding,
         "hidden_act": "gelu",
-        "hidden_dropout_prob": dropout,
+        "hidden_dropout_prob": DROPOUT,
         "hidden_size": architecture.hidden,
         "initializer_range": HEAD_RANGE,
         "intermediate_size": architecture.intermediate,
@@ -213,7 +216,6 @@ def write_architecture(folder: Path, preset: Preset, shards: Shards) -> Path:
         "discriminator" if is_electra else "generator",
         preset.architecture,
         shards.vocabulary_size,
-        preset.pretraining.dropout,
         shards.max_length,
         read_padding_id(shards.vocabulary),
         describe_start(preset, "discriminator" if is_electra else "encoder"),

@@ -11,9 +11,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from beam_jobs.core.files import write_json
+from model.encoders.config import TRAINED_LENGTH
 from model.encoders.names import EMBEDDINGS
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+SENTENCE_TRANSFORMERS = "sentence_transformers.models"
 
 
 def convert_to_transformers(
@@ -59,7 +62,21 @@ def write_model_folder(
     save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
     for name in TOKENIZER_FILES:
         shutil.copyfile(vocabulary / name, temporary / name)
+    _write_pooling(temporary, config)
     (temporary / "README.md").write_text(card)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(temporary, folder)
     return folder
+
+
+def _write_pooling(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write what sentence-transformers reads: a text's vector is the mean of its tokens'."""
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{SENTENCE_TRANSFORMERS}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{SENTENCE_TRANSFORMERS}.Pooling"},
+    ]
+    pooling = {"word_embedding_dimension": config["hidden_size"], "pooling_mode_mean_tokens": True}
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": config[TRAINED_LENGTH]})
+    (folder / "1_Pooling").mkdir()
+    write_json(folder / "1_Pooling" / "config.json", pooling)

@@ -71,7 +71,7 @@ def load_teacher(
 def _hash_teacher(folder: Path, examples: Sequence[Example]) -> str:
     """Return a hash of what decides the logits: weights, head, tokenizer, texts."""
     sources = hashlib.sha256()
-    for name in ("model.safetensors", "head.safetensors", "task.json", "tokenizer.json"):
+    for name in ("model.safetensors", "task.json", "tokenizer.json"):
         if (folder / name).exists():
             sources.update((folder / name).read_bytes())
     for example in examples:

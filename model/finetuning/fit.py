@@ -111,14 +111,9 @@ def prepare_data(request: Request) -> PreparedData:
         return load_examples(task, request.data, split, sampling, left_out[split])
 
     train, dev = load_split("train"), load_split("dev")
-    folder, pooling = find_tokenizer(request.start), "none"
-    if task.shape in ("classification", "regression"):
-        teacher = request.start.part_of
-        pooling = network.read_task_head(teacher).pooling if teacher else settings.pooling
+    folder = find_tokenizer(request.start)
     max_length, warning = network.choose_max_length(folder, task, settings)
-    head = Head(
-        task.name, task.shape, task.labels, pooling, max_length, settings.stride, settings.clean
-    )
+    head = Head(task.name, task.shape, task.labels, max_length, settings.stride, settings.clean)
     featurizer = head.make_featurizer(network.load_tokenizer(folder))
     features = PackedFeatures(load_features(featurizer, train, request.cache))
     if task.shape == "span" and settings.empty_windows is not None:
@@ -146,7 +141,6 @@ def build_start_network(start: Start, task: Task, settings: FinetuningSettings) 
         start.encoder,
         start.architecture,
         task,
-        settings.pooling,
         settings.dropout,
         start.initializer_range,
     )

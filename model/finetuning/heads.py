@@ -1,48 +1,12 @@
-"""Heads that transformers has none for, and the last layer for heads that read one token."""
+"""The last layer for heads that read one token."""
 
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
-from transformers.modeling_outputs import SequenceClassifierOutput
 
 LAYERS = ("BertLayer", "ElectraLayer", "RobertaLayer", "XLMRobertaLayer", "CamembertLayer")
 """Classes of transformers that compute the same layer, of parts with the same names."""
-
-
-class MeanPooledClassifier(nn.Module):
-    """Encoder, mean over the tokens that are not padding, dropout, linear layer to the classes.
-
-    For encoders trained for minutes the [CLS] vector has learnt nothing (replaced-token detection
-    never asks it anything), while the mean over the tokens already says which words are there.
-    """
-
-    def __init__(self, encoder: nn.Module, classes: int) -> None:
-        super().__init__()
-        self.encoder = encoder
-        config: Any = encoder.config
-        dropout = getattr(config, "hidden_dropout_prob", getattr(config, "dropout", 0.1))
-        size = config.hidden_size if hasattr(config, "hidden_size") else config.dim
-        linear = nn.Linear(size, classes)
-        nn.init.normal_(linear.weight, std=0.02)
-        nn.init.zeros_(linear.bias)
-        self.head = nn.Sequential(nn.Dropout(dropout), linear)
-
-    @property
-    def config(self) -> Any:
-        return self.encoder.config
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, **others: Any
-    ) -> SequenceClassifierOutput:
-        """Return logits [batch, classes]; input_ids and attention_mask are [batch, tokens]."""
-        output = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **others)
-        hidden = output.last_hidden_state
-        mask = attention_mask.to(hidden.dtype).unsqueeze(-1)
-        mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1.0)
-        return SequenceClassifierOutput(
-            logits=self.head(mean), hidden_states=output.hidden_states, attentions=output.attentions
-        )
 
 
 class FirstTokenLayer(nn.Module):

@@ -1,10 +1,8 @@
 """Make a network with a fresh head from a folder or hub name, run it forward, and write it to a
 folder that others can load.
 
-With pooling `cls`, and for every shape but classification and regression, the network is the
-architecture's own AutoModelFor… class, and the folder loads with it. With pooling `mean` the head
-is ours (heads.py): the folder loads with AutoModel (encoder) and keeps the head in
-head.safetensors; task.json says which.
+The network is the architecture's own AutoModelFor… class, and the folder loads with it; task.json
+says how it is used.
 """
 
 import json
@@ -27,7 +25,7 @@ from model.device import Device
 from model.encoders.config import START, TRAINED_LENGTH
 from model.finetuning.examples import Shape, Task
 from model.finetuning.features import Feature, Featurizer, collate_features, cut_prediction_batches
-from model.finetuning.heads import MeanPooledClassifier, replace_last_layer
+from model.finetuning.heads import replace_last_layer
 from model.pretraining.network.initial_weights import draw_start_weights
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -58,7 +56,6 @@ class Head:
     task: str
     shape: Shape
     labels: tuple[str, ...]
-    pooling: str
     max_length: int
     stride: int
     clean: str = "none"
@@ -75,7 +72,6 @@ def build_network(
     encoder: str,
     architecture: str | None,
     task: Task,
-    pooling: str,
     dropout: float | None = None,
     initializer_range: float | None = None,
 ) -> nn.Module:
@@ -85,14 +81,10 @@ def build_network(
     """
     folder = find_source_folder(encoder, architecture)
     config = _load_config(folder, task, dropout)
-    auto = _choose_auto_class(task.shape, pooling)
+    auto = _choose_auto_class(task.shape)
     if encoder == "random":
-        model = build_random_network(auto, config, initializer_range)
-    else:
-        model = _load_encoder(auto, folder, config)
-    if is_mean_pooled(task.shape, pooling):
-        return MeanPooledClassifier(model, config.num_labels)
-    return model
+        return build_random_network(auto, config, initializer_range)
+    return _load_encoder(auto, folder, config)
 
 
 def prepare_network(
@@ -110,18 +102,13 @@ def prepare_network(
 
 def use_unfused_attention(model: nn.Module) -> None:
     """Compute products and softmax one by one; a fused kernel gives no attention weights."""
-    inner: Any = model.encoder if isinstance(model, MeanPooledClassifier) else model
-    inner.set_attn_implementation("eager")
+    network: Any = model
+    network.set_attn_implementation("eager")
 
 
 def is_judged_by_first(head: Head) -> bool:
     """Return whether the head reads the state of [CLS] alone."""
-    return head.shape in ("classification", "regression") and head.pooling == "cls"
-
-
-def is_mean_pooled(shape: Shape, pooling: str) -> bool:
-    """Return whether the head over the mean of the tokens is used."""
-    return pooling == "mean" and shape in ("classification", "regression")
+    return head.shape in ("classification", "regression")
 
 
 def find_source_folder(encoder: str, architecture: str | None) -> str:
@@ -213,11 +200,9 @@ def _refuse_remote_code(folder: str) -> None:
             )
 
 
-def _choose_auto_class(shape: Shape, pooling: str) -> Any:
+def _choose_auto_class(shape: Shape) -> Any:
     import transformers
 
-    if is_mean_pooled(shape, pooling):
-        return transformers.AutoModel
     return {
         "classification": transformers.AutoModelForSequenceClassification,
         "regression": transformers.AutoModelForSequenceClassification,
@@ -228,22 +213,26 @@ def _choose_auto_class(shape: Shape, pooling: str) -> Any:
 
 
 def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
-    """Return the network with the folder's encoder and a head that the seed draws, whatever head
-    the folder has.
+    """Return the network with the folder's encoder; all that follows the encoder's last layer, the
+    pooler too, is drawn by the seed, whatever the folder has of it.
 
-    Only weights of the head, and of a pooler, which not every objective trains, may be missing.
+    So an encoder whose objective trained no pooler gets the same head as one that has a pooler.
     """
+    drawn: Any = auto.from_config(config, dtype=torch.float32)
     model, lost = _load_weights(auto, folder, config)
     inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
     _refuse_missing_weights(
         [name for name in lost if name.startswith(inside) and "pooler" not in name],
         f"--encoder {folder}",
     )
-    if any(name not in lost for name in model.state_dict() if not name.startswith(inside)):
-        for name, part in auto.from_config(config, dtype=torch.float32).named_children():
-            if name != model.base_model_prefix:
-                setattr(model, name, part)
-    return model
+    fresh = {
+        name: tensor
+        for name, tensor in drawn.state_dict().items()
+        if "pooler" in name or not name.startswith(inside)
+    }
+    model.load_state_dict(fresh, strict=False)
+    network: nn.Module = model
+    return network
 
 
 def _load_weights(auto: Any, folder: str, config: Any) -> tuple[Any, list[str]]:
@@ -361,28 +350,10 @@ def load_tokenizer(folder: str) -> Tokenizer:
 def save_finetuned(model: nn.Module, head: Head, tokenizer_folder: str, output: Path) -> None:
     """Write the transformers folder; it is complete when task.json is there."""
     output.mkdir(parents=True, exist_ok=True)
-    inner: Any = model.encoder if isinstance(model, MeanPooledClassifier) else model
-    inner.config.amazon_electra = asdict(head) | {"note": _describe_loading(model)}
-    inner.save_pretrained(output)
-    if isinstance(model, MeanPooledClassifier):
-        from safetensors.torch import save_file
-
-        save_file(
-            {k: v.contiguous().cpu() for k, v in model.head.state_dict().items()},
-            output / "head.safetensors",
-        )
+    network: Any = model
+    network.save_pretrained(output)
     _save_tokenizer(tokenizer_folder, output)
-    write_json(output / "task.json", asdict(head) | {"how_to_load": _describe_loading(model)})
-
-
-def _describe_loading(model: nn.Module) -> str:
-    if isinstance(model, MeanPooledClassifier):
-        return (
-            "transformers.AutoModel gives the encoder; the head over the mean of its last hidden "
-            "states is in "
-            "head.safetensors (model.finetuning.network.load_finetuned puts both together)"
-        )
-    return f"transformers.{type(model).__name__}"
+    write_json(output / "task.json", asdict(head))
 
 
 def _save_tokenizer(folder: str, output: Path) -> None:
@@ -415,24 +386,9 @@ def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Modul
     head = read_task_head(folder)
     task = Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
     config = _load_config(str(folder), task, dropout)
-    model, lost = _load_weights(_choose_auto_class(head.shape, head.pooling), str(folder), config)
+    model, lost = _load_weights(_choose_auto_class(head.shape), str(folder), config)
     _refuse_missing_weights(lost, str(folder))
-    if is_mean_pooled(head.shape, head.pooling):
-        model = MeanPooledClassifier(model, config.num_labels)
-        _load_head(model.head, folder)
     return model.eval(), head, load_tokenizer(str(folder))
-
-
-def _load_head(head: nn.Module, folder: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        head.load_state_dict(load_file(folder / "head.safetensors"))
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise UserError(
-            f"{folder}: head.safetensors is missing or not the head of its task.json"
-        ) from error
 
 
 def open_autocast(device: Device) -> torch.autocast:

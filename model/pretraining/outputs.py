@@ -147,7 +147,6 @@ def _write_network(
         role,
         shape,
         shards.vocabulary_size,
-        preset.pretraining.dropout,
         training.trained_length,
         encoder_config.read_padding_id(shards.vocabulary),
         _describe_start(preset, trunk, origin),

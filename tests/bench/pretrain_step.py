@@ -31,6 +31,7 @@ from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from tests.model.synthetic_shards import write_shards
 
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 PLAIN_FILL = 0.659
 """How full google's example builder made rows of 128 tokens of 79,240 reviews (`git show
 ed7f0f0:tests/bench/google_rows.py`)."""
@@ -48,9 +49,8 @@ class Plain:
         self.models = torch.nn.ModuleList(
             kinds[role](
                 ElectraConfig(
-                    **encoder_config.build_transformers_config(
-                        role, shape, size, preset.pretraining.dropout, preset.max_length
-                    )
+                    **encoder_config.build_transformers_config(role, shape, size, preset.max_length)
+                    | dict.fromkeys(DROPOUTS, preset.pretraining.dropout)
                 )
             )
             for role, shape in shapes.items()

@@ -115,7 +115,7 @@ def test_scoring_is_measured_without_other_tools(dump, made, tmp_path):
     write_splits([str(dump)], tmp_path / "data", 16)
     words = ["--encoder", made / "electra" / "discriminator", "--output", tmp_path / "model"]
     words += ["--task", "table:text=text,label=label", "--data", tmp_path / "data"]
-    for setting in ("epochs=1", "max_length=32", "pooling=cls"):
+    for setting in ("epochs=1", "max_length=32"):
         words += ["--set", setting]
     run("-m", "model.finetune", *words)
     words = ["--input", dump, "--model", tmp_path / "model", "--reviews", 32, "--forms", "fp32"]

@@ -129,7 +129,7 @@ def write_finetuned(folder: Path) -> Path:
         vocab_size=size, embedding_size=64, hidden_size=64, num_hidden_layers=1,
         num_attention_heads=2, intermediate_size=64, initializer_range=0.2,
     )  # fmt: skip
-    head = Head("polarity", "classification", ("negative", "positive"), "cls", 32, 0)
+    head = Head("polarity", "classification", ("negative", "positive"), 32, 0)
     network = ElectraForSequenceClassification(config)
     save_finetuned(network, head, str(folder / "tokenizer"), folder / "model")
     (folder / "model" / "run.json").write_text(json.dumps({"data": str(folder / "corpus")}))

@@ -22,7 +22,7 @@ from model.finetuning.training import train
 def main() -> None:
     data, encoder, precision, epochs, rate, seed, output = sys.argv[1:]
     told = {"precision": precision, "epochs": epochs, "learning_rates": rate}
-    told |= {"layer_decay": "1", "max_length": "128", "pooling": "cls"}
+    told |= {"layer_decay": "1", "max_length": "128"}
     [settings] = replace_settings([FinetuningSettings()], told, "finetuning")
     task = find_task("table:text=text,label=label", Path(data))
     device = open_device("cpu", precision)

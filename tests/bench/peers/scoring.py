@@ -2,7 +2,7 @@
 
     python tests/bench/peers/scoring.py --input 'dumps/*.json.gz' --model MODEL --rounds 3 [--json]
 
-MODEL is a folder made by model.finetune from a BERT-like encoder, with pooling=cls, so that
+MODEL is a folder made by model.finetune from a BERT-like encoder, so that
 transformers loads it whole. Each side labels the same reviews on one thread, 128 tokens at most,
 in fp32, bf16 or int8 where it has them; ours loads the program that `model.scorer` writes. CPU
 seconds of tokens and network, after a warm-up; loading is not in them. The sides take turns;

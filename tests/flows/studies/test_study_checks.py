@@ -124,14 +124,14 @@ def test_mistakes_of_an_arm_are_named(arm, words):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [({"n_train": 100, "epochs": 4}, {"epochs": 4.0}), ({"pooling": "cls"}, {"pooling": "mean"})],
+    [({"n_train": 100, "epochs": 4}, {"epochs": 4.0}), ({"batch": 32}, {"batch": 16})],
 )
 def test_two_tasks_that_resolve_to_equal_settings_are_refused(first, second):
     tasks = [
         {"task": "polarity", "data": "d", "title": "a", "settings": first},
         {"task": "polarity", "data": "d", "title": "b", "settings": second},
     ]
-    own = [{**arm, "settings": {"pooling": "mean"}} for arm in (ONE, TWO)]
+    own = [{**arm, "settings": {"batch": 16}} for arm in (ONE, TWO)]
     with pytest.raises(UserError, match="b' is 'a' again, with the same data and settings: leave"):
         study_reading.parse_study(content(preset="tiny", arms=own, tasks=tasks), "here")
     for others in (

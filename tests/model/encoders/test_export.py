@@ -131,3 +131,21 @@ def test_the_tokenizer_is_the_shards_own(trained):
         tokenizer = AutoTokenizer.from_pretrained(result[role])
         assert tokenizer("word0 word7 nonsense")["input_ids"] == [2, 5, 12, 1, 3]
         assert tokenizer.model_max_length == 512
+
+
+def test_sentence_transformers_gives_the_mean_over_the_tokens(trained):
+    """And who trains the encoder further has the dropout of the architecture."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    _, result, _ = trained
+    texts = ["word1 word2 word30", "word3"]
+    found = sentence_transformers.SentenceTransformer(result["encoder"], device="cpu").encode(texts)
+    model = AutoModel.from_pretrained(result["encoder"]).eval()
+    assert model.config.hidden_dropout_prob == model.config.attention_probs_dropout_prob == 0.1
+    inputs = AutoTokenizer.from_pretrained(result["encoder"])(
+        texts, padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        states = model(**inputs).last_hidden_state
+    mask = inputs["attention_mask"].unsqueeze(-1)
+    mean = (states * mask).sum(1) / mask.sum(1)
+    torch.testing.assert_close(torch.from_numpy(found), mean, atol=1e-5, rtol=1e-4)

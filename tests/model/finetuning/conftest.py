@@ -21,11 +21,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def learnt(made):
-    """Pooling → the result of a model that was trained and evaluated in the folders `as-POOLING`
-    and `as-POOLING-test` of `made`.
+    """The result of a model that was trained and evaluated in the folders `learnt` and
+    `learnt-test` of `made`.
     """
-    results = {}
-    for pooling in ("mean", "cls"):
-        more = ["--set", f"pooling={pooling}", "--evaluation", str(made / f"as-{pooling}-test")]
-        results[pooling] = tune(made, f"as-{pooling}", *LEARN, *more)
-    return results
+    return tune(made, "learnt", *LEARN, "--evaluation", str(made / "learnt-test"))

@@ -23,7 +23,7 @@ def made(tmp_path_factory):
     write_corpus(folder / "corpus")
     write_electra(folder / "electra", layers=4)
     write_bert(folder / "bert")
-    tune(folder, "teacher-cls", *LEARN, "--set", "pooling=cls")
+    tune(folder, "teacher-cls", *LEARN)
     return folder
 
 

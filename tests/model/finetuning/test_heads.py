@@ -26,8 +26,8 @@ CONFIGS = {
 }
 
 
-def make_head(max_length=64, shape="classification", pooling="cls"):
-    return Head("polarity", shape, ("a", "b"), pooling, max_length, 8)
+def make_head(max_length=64, shape="classification"):
+    return Head("polarity", shape, ("a", "b"), max_length, 8)
 
 
 def make_pair(name, max_length=64, precision="fp32", **changes):
@@ -81,17 +81,12 @@ def test_attention_of_the_last_layer_is_dropped_out_in_training_alone():
 
 
 @pytest.mark.parametrize(
-    ("shape", "pooling", "needs_states", "is_alone"),
-    [
-        ("regression", "cls", False, True),
-        ("classification", "cls", True, False),
-        ("classification", "mean", False, False),
-        ("tokens", "none", False, False),
-    ],
+    ("shape", "needs_states", "is_alone"),
+    [("regression", False, True), ("classification", True, False), ("tokens", False, False)],
 )
-def test_a_head_that_reads_other_tokens_gets_them(shape, pooling, needs_states, is_alone):
+def test_a_head_that_reads_other_tokens_gets_them(shape, needs_states, is_alone):
     network = AutoModelForSequenceClassification.from_config(CONFIGS["bert"])
-    head = make_head(shape=shape, pooling=pooling)
+    head = make_head(shape=shape)
     prepare_network(network, head, open_device("cpu", "fp32"), needs_states)
     assert has_first_token_layer(network) == is_alone
     states = network.eval()(**make_batch(False), output_hidden_states=True).hidden_states

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from beam_jobs.core.errors import UserError
 from model.finetuning import network
@@ -19,31 +19,18 @@ from tests.model.corpora import write_electra
 from tests.model.finetuning.few_steps import tune
 
 
-def test_with_cls_the_folder_is_what_transformers_says_it_is(made, learnt):
+def test_the_folder_is_what_transformers_says_it_is(made, learnt):
     model, report = AutoModelForSequenceClassification.from_pretrained(
-        made / "as-cls", output_loading_info=True
+        made / "learnt", output_loading_info=True
     )
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     assert model.config.id2label == {0: "negative", 1: "positive"}
-    tokenizer = AutoTokenizer.from_pretrained(made / "as-cls")
+    tokenizer = AutoTokenizer.from_pretrained(made / "learnt")
     batch = tokenizer(
         ["The lamp is awful.", "The lamp is splendid."], return_tensors="pt", padding=True
     )
     assert model.eval()(**batch).logits.argmax(-1).tolist() == [0, 1]
-
-
-def test_with_mean_pooling_the_folder_holds_encoder_and_head(made, learnt):
-    _, report = AutoModel.from_pretrained(made / "as-mean", output_loading_info=True)
-    assert not report["missing_keys"]
-    model, head, tokenizer = network.load_finetuned(made / "as-mean")
-    assert (head.pooling, head.labels) == ("mean", ("negative", "positive"))
-    ids = torch.tensor([tokenizer.encode("the kettle is terrible").ids])
-    assert int(model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.argmax()) == 0
-    assert (
-        "head.safetensors"
-        in json.loads((made / "as-mean" / "config.json").read_text())["amazon_electra"]["note"]
-    )
 
 
 @pytest.mark.parametrize("encoder", ["distilbert", "random"])
@@ -62,12 +49,11 @@ def without(folder, copy, unwanted):
     save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_an_encoder_without_one_of_its_layers_is_not_made_up(made, pooling):
-    without(made / "bert", made / f"lacking-{pooling}", "layer.1.")
-    words = rf"--encoder .*/lacking-{pooling}: its weights file .*layer.1.attention.* and \d+ more"
+def test_an_encoder_without_one_of_its_layers_is_not_made_up(made):
+    without(made / "bert", made / "lacking", "layer.1.")
+    words = r"--encoder .*/lacking: its weights file .*layer.1.attention.* and \d+ more"
     with pytest.raises(UserError, match=words):
-        tune(made, "unmade", "--set", f"pooling={pooling}", encoder=f"lacking-{pooling}")
+        tune(made, "unmade", encoder="lacking")
 
 
 def test_an_encoder_whose_config_is_that_of_another_is_refused(made):
@@ -87,30 +73,37 @@ def test_a_weights_file_that_is_cut_off_is_told_in_one_line(made):
         tune(made, "unmade", encoder="cut")
 
 
-def test_a_pooler_may_be_missing_for_not_every_objective_has_one(made):
+def test_an_encoder_with_a_pooler_and_one_without_get_the_same_head(made):
+    """Else a published encoder, which has a trained pooler, would be compared with one that was
+    trained on without.
+    """
     without(made / "bert", made / "unpooled", "pooler")
+    for seed in (1, 2):
+        heads = []
+        for encoder in ("bert", "unpooled"):
+            torch.manual_seed(seed)
+            state = network.build_network(str(made / encoder), None, find_task("polarity"))
+            heads.append(
+                {name: w for name, w in state.state_dict().items() if "encoder." not in name}
+            )
+        assert any("pooler" in name for name in heads[0])
+        assert all(torch.equal(w, heads[1][name]) for name, w in heads[0].items())
     assert tune(made, "pooled", encoder="unpooled")["n_dev"] > 0
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, learnt, pooling):
-    without(made / f"as-{pooling}", made / f"headless-{pooling}", "classifier")
-    (made / f"headless-{pooling}" / "head.safetensors").unlink(missing_ok=True)
-    words = {
-        "mean": "head.safetensors is missing",
-        "cls": "its weights file .*classifier.dense.bias",
-    }[pooling]
-    with pytest.raises(UserError, match=f"headless-{pooling}: {words}"):
-        network.load_finetuned(made / f"headless-{pooling}")
+def test_a_fine_tuned_folder_without_its_head_does_not_predict(made, learnt):
+    without(made / "learnt", made / "headless", "classifier")
+    with pytest.raises(UserError, match=r"headless: its weights file .*classifier.dense.bias"):
+        network.load_finetuned(made / "headless")
 
 
 def test_a_fine_tuned_folder_as_encoder_gets_a_head_of_the_seed(made, learnt):
     """Its encoder is what was learnt; its classes may be others."""
-    folder, heads = made / "as-cls", []
+    folder, heads = made / "learnt", []
     learnt = load_file(folder / "model.safetensors")
     for task, seed in (("polarity", 1), ("polarity", 1), ("polarity", 2), ("stars", 1)):
         torch.manual_seed(seed)
-        state = network.build_network(str(folder), None, find_task(task), "cls").state_dict()
+        state = network.build_network(str(folder), None, find_task(task)).state_dict()
         assert all(
             torch.equal(state[name], w)
             for name, w in learnt.items()
@@ -123,8 +116,8 @@ def test_a_fine_tuned_folder_as_encoder_gets_a_head_of_the_seed(made, learnt):
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(first, other, strict=True))
     assert (len(first[-1]), len(of_stars[-1])) == (2, 5)
-    assert tune(made, "stars-after", task="stars", encoder="as-cls")["n_dev"] > 0
-    spans = network.build_network(str(made / "stars-after"), None, find_task("squad2"), "cls")
+    assert tune(made, "stars-after", task="stars", encoder="learnt")["n_dev"] > 0
+    spans = network.build_network(str(made / "stars-after"), None, find_task("squad2"))
     assert spans.qa_outputs.out_features == 2
 
 
@@ -140,7 +133,7 @@ def test_code_of_a_model_folder_is_not_run(tmp_path, name):
     own = {"AutoConfig": "own.Own", "AutoModel": "own.Own", "AutoTokenizer": ["own.Own", None]}
     file.write_text(json.dumps(fields | {"model_type": "own", "auto_map": own}))
     with pytest.raises(UserError, match=rf"{name} names Python code of its own \(auto_map\)"):
-        network.build_network(str(tmp_path / "encoder"), None, find_task("polarity"), "cls")
+        network.build_network(str(tmp_path / "encoder"), None, find_task("polarity"))
     assert not marker.exists()
 
 

@@ -32,7 +32,7 @@ def shards(tmp_path_factory):
 
 def draw(folder: Path, seed: int = 3, **more) -> torch.nn.Module:
     torch.manual_seed(seed)
-    return build_network("random", str(folder), find_task("polarity"), "cls", **more)
+    return build_network("random", str(folder), find_task("polarity"), **more)
 
 
 def before_step_1(preset: Preset, shards: Shards, folder: Path) -> dict[str, torch.Tensor]:
@@ -90,8 +90,7 @@ def test_a_folder_says_what_its_pre_training_began_with_and_so_do_those_that_go_
     assert AutoConfig.from_pretrained(tmp_path / "saved").pretraining_start == starts[0][START]
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_the_head_is_the_one_that_a_trained_encoder_gets(shards, tmp_path, pooling):
+def test_the_head_is_the_one_that_a_trained_encoder_gets(shards, tmp_path):
     """Or the other control: the encoder alone differs."""
     preset = apply_settings(PRESETS["tiny"], SHAPE)
     folder = write_architecture(tmp_path / "architecture", preset, shards)
@@ -99,9 +98,7 @@ def test_the_head_is_the_one_that_a_trained_encoder_gets(shards, tmp_path, pooli
     for initializer_range in (None, 0.02, 0.3):
         torch.manual_seed(0)
         task = find_task("polarity")
-        network = build_network(
-            "random", str(folder), task, pooling, initializer_range=initializer_range
-        )
+        network = build_network("random", str(folder), task, initializer_range=initializer_range)
         networks.append(network.state_dict())
     for name in (name for name in networks[0] if "head." in name or "classifier" in name):
         assert torch.equal(networks[0][name], networks[1][name])

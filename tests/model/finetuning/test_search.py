@@ -20,7 +20,6 @@ SETTINGS = (
     "n_dev=30",
     "max_length=32",
     "layer_decay=1.0",
-    "pooling=mean",
 )
 SPACE = {"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}, "batch": [16, 32]}
 
@@ -213,7 +212,7 @@ def test_a_searched_precision_is_that_of_the_trial(made, monkeypatch):
         ({"learning_rate": {"low": 0.1, "high": 10}}, "learning_rates=10: must be"),
         ({"batch": []}, "batch: give a list of choices"),
         ({"batch": ["many"]}, "batch=many: must be a valid integer"),
-        ({"pooling": ["max"]}, "pooling=max: must be 'cls' or 'mean'"),
+        ({"loss": ["hinge"]}, "loss=hinge: must be 'cross_entropy' or 'focal'"),
         (["batch"], "write an object of setting"),
     ],
 )
@@ -227,7 +226,7 @@ def test_a_space_may_hold_words_numbers_and_nothing(tmp_path):
         "length_grouped": [True, False],
         "patience": [None, 2],
         "dropout": [0, 0.1],
-        "pooling": ["cls", "mean"],
+        "loss": ["cross_entropy", "focal"],
     }
     (tmp_path / "space.json").write_text(json.dumps(space))
     assert search.read_space(tmp_path / "space.json", distils=False) == space

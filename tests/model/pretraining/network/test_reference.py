@@ -57,6 +57,9 @@ def ours(preset):
     return model.train()
 
 
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
 @pytest.fixture(scope="module")
 def theirs(ours, preset):
     """transformers' generator and discriminator with our weights, their embeddings tied as google
@@ -70,7 +73,7 @@ def theirs(ours, preset):
             else preset.architecture.derive_generator()
         )
         config = ElectraConfig(
-            **encoder_config.build_transformers_config(role, shape, SIZE, 0.0, LENGTH),
+            **encoder_config.build_transformers_config(role, shape, SIZE, LENGTH) | NO_DROPOUT,
             attn_implementation="eager",
         )
         model = kind(config)

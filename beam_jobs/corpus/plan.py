@@ -19,9 +19,9 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 8
+VERSION = 9
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 4
+WORK_VERSION = 5
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""

@@ -45,18 +45,21 @@ HELD_OUT_SPLITS = ("dev", "test")
 """The splits that models are chosen and judged by."""
 FIRST_DUMP = 1
 """Number of the job's first dump among those that are held out; earlier corpora are 0."""
-HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("size", "<u4")])
-"""A hash, the number of a text that has it, and how many distinct runs the text has."""
-MATCH = np.dtype([("row", "<u4"), ("text", "<u4"), ("size", "<u4"), ("shared", "<u4")])
-"""Row number of a review in its unit; number of a held-out one among all, and how many runs it has;
-how many both have in a bucket."""
+HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
+"""A hash, the hash of the words of a text that has it, the number of the review with that text, and
+how many distinct runs it has. Copies of a text have the same hash."""
+MATCH = np.dtype([("text", "<u8"), ("row", "<u4"), ("size", "<u4"), ("shared", "<u4")])
+"""Hash of the words of a held-out text; row number of a review in its unit; how many runs the text
+has; how many both have in a bucket."""
 BUCKET_RUNS = 1 << 22
-"""Held-out runs of a bucket at most, 64 MiB. There are no more than MAX_BUCKETS: of more than some
+"""Held-out runs of a bucket at most, 96 MiB. There are no more than MAX_BUCKETS: of more than some
 340 million reviews, which have 12.5 such runs each, they have more."""
 COMMON_TEXTS = 100
-"""A run that more held-out reviews have is a phrase ("in exchange for my honest and unbiased
-review") and not compared: the pairs of reviews that share it would grow with the square of the
-dump. GPT-3 (Brown et al. 2020, appendix C) took 10."""
+"""A run that more distinct held-out texts have is a phrase ("in exchange for my honest and unbiased
+review"). It is compared with that many of them, those of the earliest dumps and within a dump those
+with the smallest hashes: the pairs of reviews that share it would grow with the square of the dump.
+So a later dump changes nothing of an earlier one, and of a family of texts that share many runs the
+same members are compared in each run."""
 BLOCK_ROWS = 1 << 12
 """Rows of a unit between two places where its matches can be cut."""
 BLOCK_MATCHES = 1 << 21
@@ -70,8 +73,6 @@ class HeldOutFile:
     path: str
     starts: str
     """Where each bucket begins in it (`buckets.encode_starts`)."""
-    texts: int
-    """How many texts it numbers."""
     dump: int = 0
     """Number of their dump; 0 for earlier corpora."""
     dropped: bytes = b""
@@ -135,24 +136,27 @@ class RunHasher:
     def add_texts(self, texts: list[str], is_held_out: np.ndarray) -> np.ndarray:
         """Add the runs of the next reviews; return how many each has, uint32 [texts]."""
         all_runs, all_owners = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)]
+        hashes = np.zeros(len(texts), np.uint64)
         for start in range(0, len(texts), BATCH_TEXTS):
-            runs, owners = list_runs(split_words(texts[start : start + BATCH_TEXTS]))
+            words = split_words(texts[start : start + BATCH_TEXTS])
+            hashes[start : start + BATCH_TEXTS] = words.hash_texts()
+            runs, owners = list_runs(words)
             all_runs.append(runs)
             all_owners.append(owners + np.uint32(start))
         runs, owners = np.concatenate(all_runs), np.concatenate(all_owners)
         is_held = is_held_out[owners]
-        self.trained.add_rows(self._build_rows(RUN, runs[~is_held], owners[~is_held]))
-        distinct, distinct_owners = drop_repeated_runs(runs[is_held], owners[is_held])
-        held = self._build_rows(HELD_RUN, distinct, distinct_owners)
-        held["size"] = np.bincount(distinct_owners)[distinct_owners]
+        trained = np.empty(len(runs) - int(is_held.sum()), RUN)
+        trained["run"] = runs[~is_held]
+        trained["text"] = owners[~is_held] + np.uint32(self.texts)
+        self.trained.add_rows(trained)
+        distinct, held_owners = drop_repeated_runs(runs[is_held], owners[is_held])
+        held = np.empty(len(distinct), HELD_RUN)
+        held["run"], held["text"] = distinct, hashes[held_owners]
+        held["row"] = held_owners + np.uint32(self.texts)
+        held["size"] = np.bincount(held_owners)[held_owners]
         self.held_out.add_rows(held)
         self.texts += len(texts)
         return np.bincount(owners, minlength=len(texts)).astype(np.uint32)
-
-    def _build_rows(self, kind: np.dtype, runs: np.ndarray, owners: np.ndarray) -> np.ndarray:
-        rows = np.empty(len(runs), kind)
-        rows["run"], rows["text"] = runs, owners + np.uint32(self.texts)
-        return rows
 
 
 def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> HeldOutFile:
@@ -165,8 +169,7 @@ def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> HeldOut
         for texts in read_held_out_batches(paths):
             hasher.add_texts(texts, np.ones(len(texts), bool))
         starts = hasher.held_out.save(path)
-        written = HeldOutFile(path, starts, hasher.texts)
-        storage.write_json(marker, {n: getattr(written, n) for n in ("path", "starts", "texts")})
+        storage.write_json(marker, {"path": path, "starts": starts})
     return HeldOutFile(**json.loads(storage.read_bytes(marker)))
 
 
@@ -243,17 +246,16 @@ class HeldOutRuns:
         self, bucket: Bucket, files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]
     ) -> None:
         """Take the rows of the bucket in each file."""
-        rows = np.concatenate([np.empty(0, HELD_RUN), *number_texts(files, parts)])
-        rows = drop_common_runs(rows.take(np.argsort(rows["run"])))  # 8 times as fast as indexing
+        rows, dumps = join_files(files, parts)
+        order = np.argsort(rows["run"])
+        rows, dumps = keep_first_texts(rows.take(order), dumps.take(order))  # faster than indexing
         self._runs, texts, sizes = (
             np.ascontiguousarray(rows[name]) for name in ("run", "text", "size")
         )
-        del rows  # 16 bytes for each run; what follows takes as much again
+        del rows, order  # 24 bytes for each run; what follows takes as much again
         self._texts, places, owners = np.unique(texts, return_index=True, return_inverse=True)
         self._owners, self._sizes = owners.astype(np.uint32), sizes[places]
-        ends = np.cumsum([file.texts for file in files])
-        dumps = np.array([file.dump for file in files], np.int64)
-        self._dumps = dumps[np.searchsorted(ends, self._texts, side="right")]
+        self._dumps = dumps[places]
         self._skipped_bits = np.uint64(bucket[1].bit_length() - 1)  # which are the bucket's number
         words = overlaps.count_filter_words(len(self._runs))
         self._shift = overlaps.compute_shift(words)
@@ -288,7 +290,7 @@ def list_held_out_files(
     near: Sequence[tuple[str, bytes]],
     earlier: Sequence[HeldOutFile],
 ) -> list[HeldOutFile]:
-    """Return all files of held-out runs, in the order of their texts' numbers."""
+    """Return all files of held-out runs."""
     dropped: dict[str, bytes] = collections.defaultdict(bytes)
     for name, packed in near:
         dropped[name] += packed
@@ -296,7 +298,6 @@ def list_held_out_files(
         HeldOutFile(
             storage.join_path(prepared, f"{unit.unit}.heldout"),
             unit.heldout,
-            unit.prepared,
             unit.dump + FIRST_DUMP,
             dropped[unit.unit],
         )
@@ -304,24 +305,40 @@ def list_held_out_files(
     ]
 
 
-def number_texts(files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield the rows of each file that are held out, with the texts' numbers among all."""
-    texts = 0
+def join_files(
+    files: Sequence[HeldOutFile], parts: Iterable[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of all files that are held out, and the dump of each, uint32 [rows]."""
+    rows, dumps = [np.empty(0, HELD_RUN)], [np.empty(0, np.uint32)]
     for file, part in zip(files, parts, strict=True):
         dropped = np.frombuffer(file.dropped, ROW_NUMBER)
-        rows = part[~np.isin(part["text"], dropped)] if len(dropped) else part.copy()
-        rows["text"] += np.uint32(texts)
-        yield rows
-        texts += file.texts
+        rows.append(part[~np.isin(part["row"], dropped)] if len(dropped) else part)
+        dumps.append(np.full(len(rows[-1]), file.dump, np.uint32))
+    return np.concatenate(rows), np.concatenate(dumps)
 
 
-def drop_common_runs(rows: np.ndarray) -> np.ndarray:
-    """Return rows, sorted by run, without the runs of more than COMMON_TEXTS texts."""
-    firsts = np.flatnonzero(np.diff(rows["run"], prepend=~rows["run"][:1]))
-    counts = np.diff(firsts, append=len(rows))
-    if not (counts > COMMON_TEXTS).any():
-        return rows
-    return rows.compress(np.repeat(counts <= COMMON_TEXTS, counts))
+def keep_first_texts(rows: np.ndarray, dumps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows sorted by run, and their dumps: of each run COMMON_TEXTS distinct texts at most,
+    each in its earliest dump.
+    """
+    equal = np.diff(rows["run"]) == 0
+    several = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    if not len(several):
+        return rows, dumps
+    runs, texts = rows["run"][several], rows["text"][several]
+    order = np.lexsort((dumps[several], texts, runs))
+    is_copy = (np.diff(runs[order], prepend=~runs[:1]) == 0) & (
+        np.diff(texts[order], prepend=~texts[order[:1]]) == 0
+    )
+    stays = np.ones(len(rows), bool)
+    stays[several[order[is_copy]]] = False
+    several = several[stays[several]]
+    runs = rows["run"][several]
+    order = np.lexsort((rows["text"][several], dumps[several], runs))
+    firsts = np.flatnonzero(np.diff(runs, prepend=~runs[:1]))
+    rank = np.arange(len(runs)) - np.repeat(firsts, np.diff(firsts, append=len(runs)))
+    stays[several[order[rank >= COMMON_TEXTS]]] = False
+    return rows.compress(stays), dumps.compress(stays)
 
 
 class UnitMatches:

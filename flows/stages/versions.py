@@ -8,7 +8,7 @@ VERSIONS = {
     "dump": 1,
     "external": 1,
     "origin": 1,
-    "corpus": 8,
+    "corpus": 9,
     "vocabulary": 1,
     "vocabulary-fit": 1,
     "shards": 4,

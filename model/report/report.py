@@ -225,9 +225,9 @@ def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> list[Bl
         withheld = f" {sum(counts.values()):,} texts were withheld ({reasons})." if counts else ""
         text = (
             f"No test text of {join_names(shown)} with three words or more is in the pre-training "
-            f"of {arms}, neither as a whole text nor as part of one.{withheld} Phrases of eight "
-            f"words, and shorter texts, that more than {COMMON_TEXTS} dev and test reviews share "
-            "are not searched for."
+            f"of {arms}, neither as a whole text nor as part of one.{withheld} A phrase of eight "
+            f"words that more than {COMMON_TEXTS} dev and test texts share is compared with so "
+            "many of them."
         )
     return [Heading("Withheld from pre-training"), Paragraph(text)]
 

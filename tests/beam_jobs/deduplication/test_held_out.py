@@ -131,14 +131,54 @@ def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
     assert find_near(tmp_path, [unit], 4) == {"u": [False, words >= MIN_WORDS, words > 7]}
 
 
-@pytest.mark.parametrize(("others", "is_near"), [(0, True), (99, True), (100, False)])
-def test_a_phrase_of_many_held_out_reviews_is_not_compared(tmp_path, others, is_near):
-    """Beside the one that a review repeats as many have the phrase that it is made of."""
+@pytest.mark.parametrize("copies", [1, 2, 99, 100, 101, 1000])
+def test_copies_of_a_held_out_text_take_nothing_from_its_protection(tmp_path, copies):
+    """Against the definition, which knows no limit: a review that differs by one word, by half of
+    the words, and another one; copies stand in two dumps, some with other signs.
+    """
+    text, other = draw_texts(2, 6, 20, 30)
+    words = text.split()
+    held = [text if i % 3 else f"{text.title()}!" for i in range(copies)]
+    reviews = [" ".join([*words[:-1], "x"]), " ".join([*words[:18], *(f"z{i}" for i in range(30))])]
+    texts = [*held, *reviews, other]
+    expected = [False] * copies + [overlap(review, text) for review in [*reviews, other]]
+    is_held = np.arange(len(texts)) < copies
+    units = [write_unit(tmp_path, f"u{dump}", texts, is_held, dump) for dump in range(2)]
+    for of in (1, 8):
+        assert find_near(tmp_path, units, of) == {"u0": expected, "u1": expected}
+    assert expected[-3:] == [True, True, False]
+
+
+@pytest.mark.parametrize("members", [101, 300])
+def test_a_copy_of_one_of_many_similar_texts_is_found(tmp_path, members):
+    """Texts of a family have the same 40 words and two of their own."""
+    common = " ".join(f"p{i}" for i in range(40))
+    held = [f"a{i} {common} b{i}" for i in range(members)]
+    texts = [*held, f"{common} And so on", *draw_texts(3, 6, 20, 30)]
+    unit = write_unit(tmp_path, "u", texts, np.arange(len(texts)) < members)
+    assert find_near(tmp_path, [unit], 2)["u"][-4:] == [True, False, False, False]
+
+
+def test_a_phrase_is_compared_with_some_of_those_that_have_it(tmp_path):
     phrase = " ".join(f"p{i}" for i in range(12))
-    held = [phrase, *(f"{phrase} {text}" for text in draw_texts(others, 6, 20, 30))]
-    texts = [*held, f"{phrase} So it is"]
-    unit = write_unit(tmp_path, "u", texts, np.arange(len(texts)) < len(held))
-    assert find_near(tmp_path, [unit], 2)["u"][-1] == is_near
+    texts = [f"{phrase} {text}" for text in draw_texts(300, 6, 20, 30)]
+    counts, _ = write_unit(tmp_path, "u", [*texts, f"{phrase} {phrase}"], np.arange(301) < 300)
+    path = held_out.write_matches((0, 1, 1), str(tmp_path), str(tmp_path), [counts], (), ())
+    assert os.path.getsize(path) == held_out.MATCH.itemsize * held_out.COMMON_TEXTS
+
+
+def test_a_later_dump_changes_nothing_of_an_earlier_one(tmp_path):
+    """Texts of few words, so that hundreds share a run; copies of the first dump in the second."""
+    rng = np.random.default_rng(7)
+    texts = [" ".join(f"w{n}" for n in rng.integers(0, 2, 11)) for _ in range(1500)]
+    is_held = rng.random(1500) < 0.5
+    first = write_unit(tmp_path, "u1", texts[:500], is_held[:500], dump=0)
+    later = write_unit(tmp_path, "u0", texts[300:], is_held[300:], dump=1)
+    alone, both = (
+        find_near(tmp_path, units, of) for units, of in (([first], 1), ([first, later], 2))
+    )
+    assert both["u1"] == alone["u1"]
+    assert 0 < sum(alone["u1"]) < 250
 
 
 def test_a_run_that_a_review_repeats_counts_once(tmp_path):
@@ -162,7 +202,6 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
     earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))
     assert earlier.path == str(tmp_path / "00007.heldout")
     assert held_out.write_earlier_runs((7, ()), str(tmp_path)) == earlier, "once"
-    assert earlier.texts == 10
     near = [("b", np.array([3], "<u4").tobytes()), ("a", np.array([0, 1], "<u4").tobytes())]
     is_held = np.array([True] * 10 + [False] * 40)
     units = [
@@ -202,12 +241,13 @@ def test_runs_are_those_of_the_texts_by_bucket(tmp_path, reviews):
             assert (buckets.number_buckets(part["run"]) == bucket).all()
         found = np.concatenate(parts)
         assert buckets.count_rows(getattr(counts, kind)) == len(found)
-        per_text = np.bincount(found["text"], minlength=len(texts)).tolist()
+        numbers = found["row" if kind == "heldout" else "text"]
+        per_text = np.bincount(numbers, minlength=len(texts)).tolist()
         runs = [list_runs(text) for text in texts]
         expected = [len(set(r)) if kind == "heldout" else len(r) for r in runs]
         assert per_text == [n if w else 0 for n, w in zip(expected, wanted, strict=True)]
         if kind == "heldout":
-            assert (found["size"] == np.array(expected)[found["text"]]).all()
+            assert (found["size"] == np.array(expected)[numbers]).all()
 
 
 def test_dev_and_test_are_held_out():
@@ -228,7 +268,7 @@ def test_many_held_out_runs_make_many_buckets(monkeypatch):
     assert list_of(300 * most) == [(i, 128, 512) for i in range(buckets.MAX_PARTS)]
     assert list_of(10_000 * most)[-1] == (127, 128, buckets.MAX_BUCKETS)
     assert len(list_of(9, reviews=buckets.SHARED_REVIEWS)) == buckets.SHARED_BUCKETS
-    earlier = HeldOutFile("", buckets.encode_counts(np.array([most, most])), 2)
+    earlier = HeldOutFile("", buckets.encode_counts(np.array([most, most])))
     assert len(list_of(0, earlier=[earlier])) == 4
 
 

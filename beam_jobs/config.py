@@ -67,6 +67,12 @@ class DumpOptions(LimitOptions):
         default="utf-8",
         description="of the text; what does not follow it is read as cp1252 and counted",
     )
+    max_damaged_files: int = Field(
+        default=0,
+        ge=0,
+        description="so many files may be cut off or broken, and count with what can be read of "
+        "them; one more ends the job",
+    )
     keep_raw_rejects: bool = Field(
         default=False,
         description="write the bytes of records that cannot be read, names and ids of reviewers "

@@ -75,7 +75,9 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
         | "Prepare units" >> beam.Map(prepare_unit, plan.preparation)
         | "Collect counts" >> beam.combiners.ToList()
     )
-    punkt = counts | "Train Punkt" >> beam.Map(write_punkt, plan.folders, plan.punkt)
+    punkt = counts | "Train Punkt" >> beam.Map(
+        write_punkt, plan.folders, plan.punkt, plan.max_damaged_files
+    )
     counts_by_unit = (
         counts
         | "Sort units by reviews" >> beam.FlatMap(sort_largest_first, lambda unit: unit.prepared)

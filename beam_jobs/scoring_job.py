@@ -50,7 +50,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         )
         if beam_options.is_staged_only(plan.engine):
             return {"staged": engine}
-        totals = finish_scores(folders)
+        totals = finish_scores(folders, options.max_damaged_files)
     seconds = time.monotonic() - started
     return {
         **totals,

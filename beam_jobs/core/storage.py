@@ -164,15 +164,19 @@ def report_unreachable(address: str, option: str) -> Iterator[None]:
 def raise_storage_error(error: Exception, path: str) -> None:
     """Raise TransientError if a disk or network failed, and not the content, which readers count.
 
-    Errors of the system have a number, those that decompressors raise as OSError have none. What
-    the user must put right, a host that may not be read from, is raised as it is.
+    Errors of the system have a number, and those of stores a class, such as FileNotFoundError for
+    404 and FileExistsError for 412; what decompressors raise as OSError has neither. What the user
+    must put right, a host that may not be read from, is raised as it is.
     """
     if isinstance(error, UserError):
         raise error
     told = describe_error(error)
     if is_refusal(error):
         raise UserError(f"{path} may not be read: {told}") from error
-    if is_network_error(error) or (isinstance(error, OSError) and error.errno is not None):
+    is_of_system = isinstance(error, OSError) and (
+        error.errno is not None or type(error) is not OSError
+    )
+    if is_network_error(error) or is_of_system:
         raise TransientError(f"{path} cannot be read to its end: {told}") from error
 
 

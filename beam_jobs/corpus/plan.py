@@ -104,6 +104,7 @@ class CorpusPlan:
     preparation: Preparation
     earlier: EarlierCorpora
     punkt: str | None
+    max_damaged_files: int
     withheld_files: tuple[str, ...]
     limits: Limits
     shared_settings: dict[str, Any]
@@ -142,6 +143,7 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
         preparation=plan_preparation(args, bounds, files, folders),
         earlier=earlier,
         punkt=args.punkt or earlier.punkt,
+        max_damaged_files=args.max_damaged_files,
         withheld_files=tuple(withheld),
         limits=args.limits,
         shared_settings=shared,
@@ -200,9 +202,8 @@ def plan_text_preparation(args: TextOptions, folders: Folders) -> Preparation:
 
 def list_settings(args: TextOptions) -> dict[str, Any]:
     """Return what decides the bytes of the corpus beside the dump."""
-    return {
-        name: v for name, v in args.model_dump().items() if name not in {"input", "output", "seen"}
-    }
+    others = {"input", "output", "seen", "max_damaged_files"}
+    return {name: v for name, v in args.model_dump().items() if name not in others}
 
 
 def list_shared_settings(

@@ -17,7 +17,7 @@ from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.held_out import UnitMatches
-from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.reading.work_units import PreparedUnit, check_damage
 from beam_jobs.text.sentences import (
     SentenceSplitter,
     decode_punkt,
@@ -57,11 +57,15 @@ class WrittenUnit:
     stars: dict[str, int]
 
 
-def write_punkt(units: list[PreparedUnit], folders: Folders, punkt: str | None) -> str:
+def write_punkt(
+    units: list[PreparedUnit], folders: Folders, punkt: str | None, max_damaged_files: int = 0
+) -> str:
     """Write punkt.json and return its content: the parameters in `punkt`, or else trained ones.
+    Nothing more is made of a dump with more damaged files than that: UserError is raised.
 
     They are trained on the samples of all units, in the order of the texts' hashes, each text once.
     """
+    check_damage(units, max_damaged_files)
     if punkt:
         parameters = encode_punkt(read_punkt(punkt))
     else:

@@ -92,6 +92,8 @@ def read_rows(
                 yield item
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             storage.raise_storage_error(error, name)
+            if not isinstance(error, UnicodeDecodeError):
+                tally.notes["damaged_files"] = 1
             for row in range(tally.lines + 1, end):
                 yield make_reject(row, "broken Parquet", str(error).encode(), 0)
         tally.lines = end - 1

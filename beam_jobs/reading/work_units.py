@@ -12,7 +12,7 @@ broken file.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
@@ -103,6 +103,20 @@ class PreparedUnit:
     """As much of `.runs`."""
     heldout: str = ""
     """As much of `.heldout`."""
+
+
+def check_damage(units: Iterable[PreparedUnit], most: int) -> None:
+    """Raise UserError that names the files of which a part could not be read, if there are more
+    than `most`.
+    """
+    damaged = sorted({unit.file for unit in units if unit.notes.get("damaged_files")})
+    if len(damaged) > most:
+        more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
+        raise UserError(
+            f"{', '.join(damaged[:3])}{more}: damaged, so that a part cannot be read; fetch again, "
+            f"or go on without that part by --max-damaged-files {len(damaged)} (--set "
+            f"dump.max_damaged_files={len(damaged)})"
+        )
 
 
 def list_dump_files(options: DumpOptions) -> list[DumpFile]:

@@ -13,7 +13,7 @@ from beam_jobs.core import storage
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.corpus.result import read_finished, sum_counts
 from beam_jobs.corpus.write import write_rejects
-from beam_jobs.reading.work_units import PreparedUnit
+from beam_jobs.reading.work_units import PreparedUnit, check_damage
 
 SCHEMA = pa.schema(
     [
@@ -61,12 +61,13 @@ def write_scores(scored: ScoredUnit, folders: Folders, model_version: str) -> No
     )
 
 
-def finish_scores(folders: Folders) -> dict[str, Any]:
+def finish_scores(folders: Folders, max_damaged_files: int = 0) -> dict[str, Any]:
     """Write the rejects, remove the work folder and return the totals.
 
-    Reviews read = scored + dropped is asserted.
+    Reviews read = scored + dropped is asserted. Raises UserError for more damaged files than that.
     """
     units, lines = read_finished(folders.prepared, PreparedUnit), Counter[str]()
+    check_damage(units, max_damaged_files)
     for unit in units:
         write_rejects(unit.unit, lines[unit.file], folders)
         lines[unit.file] += unit.lines

@@ -77,6 +77,7 @@ class Reading(Settings):
     records: str = make_form_field(CorpusOptions, "records", default="")
     format: Format = Field(default="", description="Empty: found out from the content")
     encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
+    max_damaged_files: int = make_form_field(CorpusOptions, "max_damaged_files")
 
     @field_validator("columns")
     @classmethod

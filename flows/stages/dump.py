@@ -105,6 +105,7 @@ def list_reading_options(chosen: Dump) -> dict[str, Any]:
         "records": chosen.records,
         "format": chosen.format,
         "encoding": chosen.encoding,
+        "max_damaged_files": chosen.max_damaged_files,
     }
     return {name: value for name, value in options.items() if value}
 

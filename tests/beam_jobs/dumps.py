@@ -91,7 +91,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         for file in corpus.files
         for unit in work_units.cut_file(file, corpus.unit_bytes, folders.cuts)
     ]
-    punkt = write_punkt(units, folders, corpus.punkt)
+    punkt = write_punkt(units, folders, corpus.punkt, corpus.max_damaged_files)
     runs = list(enumerate(corpus.earlier.runs))
     seen = [earlier_corpora.write_sorted_hashes(run, folders.seen) for run in runs]
     duplicates: list[tuple[str, str, bytes]] = []

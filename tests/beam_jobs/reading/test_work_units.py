@@ -121,7 +121,12 @@ def test_the_size_of_units_depends_on_the_dump_alone(tmp_path):
 def test_what_can_be_read_of_a_truncated_gz_is_kept(tmp_path, cut_at):
     content = gzip.compress(FORMS["lines.json"].encode())
     (tmp_path / "d.json.gz").write_bytes(content[: int(len(content) * cut_at)])
-    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json.gz")
+    write_lines(tmp_path / "whole.json", [review(RECORDS)])
+    argv = ("--input", tmp_path / "d.json.gz", tmp_path / "whole.json")
+    with pytest.raises(UserError, match=r"d\.json\.gz: damaged.*--max-damaged-files 1 "):
+        run_job(tmp_path / "corpus", *argv)
+    assert not (tmp_path / "corpus" / "corpus.json").exists()
+    result = run_job(tmp_path / "corpus", *argv, "--max-damaged-files", "1")
     assert RECORDS * cut_at * 0.6 < result["kept"] < RECORDS
     assert result["dropped"]["damaged file: cut off in the middle"] == 1
     assert result["notes"]["damaged_files"] == 1
@@ -152,7 +157,14 @@ def test_a_re_cut_file_keeps_its_damage(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", [ConnectionResetError(104, "reset by peer"), OSError(5, "Input/output error")]
+    "error",
+    [
+        ConnectionResetError(104, "reset by peer"),
+        OSError(5, "Input/output error"),
+        FileNotFoundError("The specified key does not exist."),  # 404 of s3fs
+        FileExistsError("At least one of the pre-conditions did not hold"),  # 412 of s3fs
+    ],
+    ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("packed", ["d.json", "d.json.gz"])
 def test_a_disk_or_network_that_fails_ends_the_job_with_nothing_lost(
@@ -177,7 +189,7 @@ def test_a_disk_or_network_that_fails_ends_the_job_with_nothing_lost(
 
     monkeypatch.setattr(storage, "open_bytes", failing)
     with pytest.raises(
-        TransientError, match=rf"{packed} cannot be read to its end: .*{error.strerror}"
+        TransientError, match=rf"{packed} cannot be read to its end: .*{error.strerror or error}"
     ):
         run_job(tmp_path / "corpus", "--input", tmp_path / packed)
     assert not (tmp_path / "corpus" / "corpus.json").exists()

@@ -14,10 +14,12 @@ from flows.dumps.preview import Preview, list_files, read_preview
 from flows.runner.stage_runner import Plan, StageMaker
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Stage, Store
-from model.finetuning.tasks.corpus import POLARITY, STARS
+from model.finetuning.examples import SPLITS, Split
+from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY, STARS
 
 CLASSES = {"polarity": POLARITY, "stars": STARS}
 """Stars → class of each task that has its examples from a corpus."""
+USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
 SHOWN_VALUES = 3
 
 
@@ -80,15 +82,15 @@ def check_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> None:
     for task in tasks if counts else ():
         if task not in CLASSES:
             continue
-        for split in ("train", "dev", "test"):
+        for split in SPLITS:
             examples: Counter[int] = Counter()
             for stars, label in CLASSES[task].items():
-                examples[label] += counts.get(f"{split}.{stars}", 0)
+                examples[label] += sum(counts.get(f"{s}.{stars}", 0) for s in CORPUS_SPLITS[split])
             there = [label for label, n in examples.items() if n]
             if not there or (split == "train" and len(there) < 2):
                 raise UserError(
                     f"the corpus has {'examples of one class' if there else 'no example'} for "
-                    f"{task} in its {split} split; its reviews by split and stars: "
+                    f"{task} to {USES[split]}; its reviews by split and stars: "
                     f"{format_counts(counts)}; take a larger dump, larger shares "
                     f"(--set corpus.split=…), or {fields.HINT}"
                 )

@@ -16,7 +16,8 @@ from flows.runner.references import Referred
 from flows.stages.origin import MODEL_TYPE, locate_origin, locate_stage
 from flows.stages.versions import VERSIONS
 from flows.store.store import ACCELERATOR, Stage, Store
-from model.finetuning.tasks.corpus import POLARITY
+from model.finetuning.examples import Split
+from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
 from model.presets import PRESETS, Preset, apply_settings
 from model.pretraining.adaptation.recipe import (
     GENERATOR_DEPTH,
@@ -156,12 +157,15 @@ def list_validation_options(store: Store, dev: Stage) -> list[str]:
 
 def list_probe_options(store: Store, corpus: Stage) -> list[str]:
     """Return the option that measures a published start on the corpus's labels; none where the
-    corpus lacks reviews with 1–2 or with 4–5 stars in its train or dev split.
+    corpus lacks reviews with 1–2 or with 4–5 stars to train on or in its dev split.
     """
     made = store.manifest(corpus)
     counts: dict[str, int] = made["result"].get("stars", {}) if made else {}
-    for split in ("train", "dev"):
-        classes = {POLARITY[n] for n in POLARITY if counts.get(f"{split}.{n}")}
+    probed: tuple[Split, ...] = ("train", "dev")
+    for split in probed:
+        classes = {
+            POLARITY[n] for n in POLARITY for s in CORPUS_SPLITS[split] if counts.get(f"{s}.{n}")
+        }
         if len(classes) < 2:
             return []
     return ["--probe", str(store.fetch(corpus))]

@@ -1,13 +1,13 @@
-"""Read polarity and stars from a corpus folder (beam_jobs.corpus_job) with its own train, dev and
-test splits.
+"""Read polarity and stars from a corpus folder (beam_jobs.corpus_job).
 
-The corpus may hold hundreds of millions of reviews: rows are chosen by a hash of their review id a
+Its dev and test splits are those of the tasks. A task trains on the labels of both of its other
+splits: what is pre-trained on may be learnt from with its labels too. The corpus may hold hundreds of millions of reviews: rows are chosen by a hash of their review id a
 batch at a time, and only the chosen ones become examples.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,12 @@ from model.finetuning.examples import (
 COLUMNS = ("review_id", "stars", "verified", "source", "split", "sentences")
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
 STARS = {stars: stars - 1 for stars in range(1, 6)}
+CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
+    "train": ("pretrain", "train"),
+    "dev": ("dev",),
+    "test": ("test",),
+}
+"""Splits of the corpus that give the examples of each split of a task."""
 
 
 def read_polarity(
@@ -78,7 +84,8 @@ def _stream_batches(data: Path, split: Split, classes: dict[int, int]) -> Iterat
         raise UserError(
             f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version"
         )
-    chosen = (pc.field("split").cast(pa.string()) == split) & pc.field("stars").isin(list(classes))
+    is_of_split = pc.field("split").cast(pa.string()).isin(CORPUS_SPLITS[split])
+    chosen = is_of_split & pc.field("stars").isin(list(classes))
     yield from (b for b in dataset.to_batches(columns=list(COLUMNS), filter=chosen) if b.num_rows)
 
 

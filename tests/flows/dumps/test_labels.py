@@ -77,5 +77,5 @@ def test_the_corpus_counts_its_stars_and_tells_what_is_missing(tmp_path):
     assert {name.partition(".")[2] for name in result["stars"]} == {"3", "5"}
     assert "warnings" not in result
     labels.check_corpus(["stars"], stage, store)
-    with pytest.raises(UserError, match="examples of one class for polarity in its train split"):
+    with pytest.raises(UserError, match="examples of one class for polarity to train on"):
         labels.check_corpus(["polarity"], stage, store)

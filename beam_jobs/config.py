@@ -87,6 +87,9 @@ class TextOptions(DumpOptions):
     mask_personal_data: bool = Field(
         default=True, description="mask e-mail addresses and telephone numbers"
     )
+    title: bool = Field(
+        default=True, description="read the title of a review as the first sentence of its text"
+    )
     min_words: int = Field(default=1, ge=0, description="shorter texts are dropped")
     max_characters: int = Field(default=20_000, ge=1, description="longer texts are dropped")
     languages: tuple[str, ...] = Field(

@@ -16,6 +16,7 @@ SCHEMA = pa.schema(
         ("verified", pa.bool_()),
         ("source", pa.string()),
         ("split", pa.string()),
+        ("has_title", pa.bool_()),
         ("sentences", pa.list_(pa.string())),
     ]
 )
@@ -48,5 +49,6 @@ def row(sentences: list[str], split: str) -> dict:
         "verified": True,
         "source": "test",
         "split": split,
+        "has_title": False,
         "sentences": sentences,
     }

@@ -19,9 +19,9 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 9
+VERSION = 10
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 5
+WORK_VERSION = 6
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""
@@ -42,7 +42,7 @@ TEXT_SHARE = 0.5
 """Of a dump's bytes, about: the rest are names of fields and identifiers."""
 
 SHARED = (
-    *("seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
+    *("title", "seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
     *("withhold_own", "near_duplicates"),
 )
 
@@ -194,6 +194,7 @@ def plan_text_preparation(args: TextOptions, folders: Folders) -> Preparation:
         cleaning=CleaningOptions(repair_run_ons=args.repair_run_ons),
         mask_personal_data=args.mask_personal_data,
         keep_raw_rejects=args.keep_raw_rejects,
+        with_titles=args.title,
         min_words=args.min_words,
         max_characters=args.max_characters,
         languages=tuple(args.languages),

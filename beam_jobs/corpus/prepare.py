@@ -12,6 +12,7 @@ prepared/0000-00000.json     counts; written last: the unit is done if and only 
 
 import base64
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -43,7 +44,8 @@ SCHEMA = pa.schema(
         pa.field("stars", pa.int8()),
         pa.field("verified", pa.bool_()),
         pa.field("split", pa.int8()),
-        pa.field("text", pa.string()),
+        pa.field("text", pa.string()),  # what a classifier reads: the title, a space, the body
+        pa.field("title_characters", pa.int32()),  # of the text; 0: it has no title
         pa.field("runs", pa.uint32()),  # how many runs of words it has, if they are compared
     ]
 )
@@ -59,6 +61,7 @@ class Preparation:
     sample_share: float  # of the pretrain reviews, for Punkt
     cleaning: CleaningOptions = field(default_factory=CleaningOptions)
     mask_personal_data: bool = True
+    with_titles: bool = True
     min_words: int = 1
     max_characters: int = 20_000
     languages: tuple[str, ...] = ()  # ISO 639-1; none: all
@@ -73,14 +76,18 @@ class Batch:
 
     def __init__(self, source: str) -> None:
         self.source = source
+        self.titles: list[str] = []
         self.texts: list[str] = []
+        """Without their titles: the body alone says whether two reviews are alike, and on which
+        side of the split they fall."""
         self.identities: list[str] = []
         self.hashes: list[bytes] = []
         self.ids: list[bytes] = []
         self.stars: list[int | None] = []
         self.verified: list[bool | None] = []
 
-    def add_review(self, review: fields.Review, text: str) -> None:
+    def add_review(self, review: fields.Review, title: str, text: str) -> None:
+        self.titles.append(title)
         self.texts.append(text)
         self.identities.append(
             f"{self.source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f"
@@ -100,7 +107,7 @@ class Batch:
         """Remove the reviews marked in `dropped`."""
         if dropped.any():
             stays = np.flatnonzero(~dropped).tolist()
-            for name in ("texts", "hashes", "ids", "stars", "verified"):
+            for name in ("titles", "texts", "hashes", "ids", "stars", "verified"):
                 column = getattr(self, name)
                 setattr(self, name, [column[i] for i in stays])
 
@@ -111,10 +118,32 @@ class Batch:
             pa.array(self.stars, pa.int8()),
             pa.array(self.verified, pa.bool_()),
             pa.array(sides),
-            pa.array(self.texts, pa.string()),
+            pa.array(map(join_title, self.titles, self.texts), pa.string()),
+            pa.array(map(len, self.titles), pa.int32()),
             pa.array(runs),
         ]
         return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def make_title(title: Any, text: str, cleaning: CleaningOptions, max_characters: int) -> str:
+    """Return a review's title as a sentence, or "" if it has none or repeats how the text begins.
+
+    `text` is clean. A title that ends in no punctuation gets a full stop.
+    """
+    if not isinstance(title, str) or not title or len(title) > max_characters:
+        return ""
+    title = clean_text(title, cleaning)
+    begin = title.rstrip("….")
+    is_repeated = text[: len(begin)].casefold() == begin.casefold()
+    if not begin or (is_repeated and not text[len(begin) : len(begin) + 1].isalnum()):
+        return ""
+    ends = unicodedata.category(title[-1]).startswith("P")
+    return title if ends else f"{title}."
+
+
+def join_title(title: str, text: str) -> str:
+    """Return what a classifier reads: the sentence that `make_title` returned, and the text."""
+    return f"{title} {text}" if title else text
 
 
 def build_binary_array(values: bytes) -> pa.Array:
@@ -191,7 +220,11 @@ class UnitReader:
         for review in self.read_reviews():
             text = self.clean_text(review.text)
             if text is not None:
-                batch.add_review(review, text)
+                title = ""
+                if self.preparation.with_titles:
+                    longest = self.preparation.max_characters
+                    title = make_title(review.title, text, self.preparation.cleaning, longest)
+                batch.add_review(review, title, text)
                 if len(batch.texts) == BATCH_REVIEWS:
                     yield self.finish_batch(batch)
                     batch = Batch(self.unit.file.source)
@@ -303,15 +336,18 @@ class UnitReader:
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((batch.hashes[i].hex(), batch.texts[i]) for i in np.flatnonzero(chosen))
         table = batch.to_table(sides, runs)
-        self.keys.append(exact.compute_keys(b"".join(batch.ids), table["stars"], table["verified"]))
+        self.keys.append(
+            exact.compute_keys(b"".join(batch.ids), table["stars"], table["verified"], batch.titles)
+        )
         return table
 
     def mask_personal_data(self, batch: Batch) -> None:
-        for i in personal_data.find_suspects(batch.texts):
-            batch.texts[i], emails, phones = personal_data.mask_personal_data(batch.texts[i])
-            if emails or phones:
-                self.tally.notes["emails_masked"] += emails
-                self.tally.notes["phones_masked"] += phones
+        for texts in (batch.titles, batch.texts):
+            for i in personal_data.find_suspects(texts):
+                texts[i], emails, phones = personal_data.mask_personal_data(texts[i])
+                if emails or phones:
+                    self.tally.notes["emails_masked"] += emails
+                    self.tally.notes["phones_masked"] += phones
 
     def drop_rows(self, batch: Batch, dropped: np.ndarray, reason: str) -> None:
         if dropped.any():

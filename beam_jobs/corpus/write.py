@@ -10,6 +10,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
@@ -35,6 +36,7 @@ CORPUS_SCHEMA = pa.schema(
         pa.field("verified", pa.bool_()),
         pa.field("source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("has_title", pa.bool_(), nullable=False),
         pa.field("sentences", pa.list_(pa.string()), nullable=False),
     ]
 )
@@ -225,6 +227,25 @@ class UnitTables:
             pa.array(np.zeros(batch.num_rows, np.int32)), [self.source]
         )
         columns["split"] = pa.DictionaryArray.from_arrays(batch.column("split"), list(SPLITS))
-        columns["sentences"] = self.splitter.split(batch.column("text"))
+        columns["has_title"] = pc.greater(batch.column("title_characters"), 0)
+        columns["sentences"] = split_reviews(batch, self.splitter)
         self.sentences += len(columns["sentences"].values)
         return pa.Table.from_pydict(columns, schema=CORPUS_SCHEMA)
+
+
+def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListArray:
+    """Return the sentences of prepared reviews, list<string> [reviews]; a title is the first."""
+    sizes = batch.column("title_characters").to_numpy()
+    has_title = sizes > 0
+    if not has_title.any():
+        return splitter.split(batch.column("text"))
+    titles, bodies = [], []
+    for text, size in zip(batch.column("text").to_pylist(), sizes.tolist(), strict=True):
+        titles += [text[:size]] if size else []
+        bodies.append(text[size + 1 :] if size else text)
+    sentences = splitter.split(pa.array(bodies, pa.string()))
+    starts, count = sentences.offsets.to_numpy(), len(sentences.values)
+    order = np.insert(np.arange(count), starts[:-1][has_title], count + np.arange(len(titles)))
+    values = pa.concat_arrays([sentences.values, pa.array(titles, pa.string())])
+    starts = starts + np.concatenate([[0], np.cumsum(has_title)])
+    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), values.take(pa.array(order)))

@@ -2,9 +2,9 @@
 
 Every prepared review gives one packed row of 28 bytes. Of the rows with the same text hash that of
 the earliest dump stays, within a dump the one with the smallest key: the review id, then stars and
-verified. So neither the order of a dump's files and records nor the number of workers decides, and
-a dump that comes later changes nothing in what the earlier ones left. Only copies equal in every
-field that is kept tie, and then the first in the dump stays.
+verified, then a hash of what else is kept. So neither the order of a dump's files and records nor
+the number of workers decides, and a dump that comes later changes nothing in what the earlier ones
+left. Only copies equal in every field that is kept tie, and then the first in the dump stays.
 
 Texts that earlier corpora kept (`seen`) are 16 bytes each: every review with such a text goes.
 
@@ -42,15 +42,27 @@ def hash_text(text: str) -> bytes:
     return xxhash.xxh3_128_digest(text.casefold().encode())
 
 
-def compute_keys(review_ids: bytes, stars: pa.Array, verified: pa.Array) -> np.ndarray:
-    """Return uint64 keys: 59 bits of the review id (16 bytes each), 5 for stars and verified."""
+def compute_keys(
+    review_ids: bytes, stars: pa.Array, verified: pa.Array, rest: Sequence[str]
+) -> np.ndarray:
+    """Return uint64 keys: 48 bits of the review id (16 bytes each), 5 for stars and verified, 11
+    of a hash of what else is kept.
+    """
     ids = np.frombuffer(review_ids, dtype=">u8").reshape(-1, 2)[:, 0].astype(np.uint64)
     code = (
         3 * pc.fill_null(stars, 0).to_numpy()
         + pc.fill_null(verified.cast(pa.int8()), -1).to_numpy()
         + 1
     )
-    return (ids & ~np.uint64(0x1F)) | code.astype(np.uint64)
+    hashes = np.array(
+        [xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")) for text in rest],
+        np.uint64,
+    )
+    return (
+        (ids & ~np.uint64(0xFFFF))
+        | (code.astype(np.uint64) << np.uint64(11))
+        | (hashes >> np.uint64(53))
+    )
 
 
 def pack_rows(text_hashes: bytes, keys: np.ndarray) -> np.ndarray:

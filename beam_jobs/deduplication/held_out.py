@@ -43,6 +43,8 @@ from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 
 HELD_OUT_SPLITS = ("dev", "test")
 """The splits that models are chosen and judged by."""
+BODY_COLUMNS = ("split", "has_title", "sentences")
+"""Columns of a corpus that `list_held_out_bodies` takes."""
 FIRST_DUMP = 1
 """Number of the job's first dump among those that are held out; earlier corpora are 0."""
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
@@ -174,12 +176,21 @@ def write_earlier_runs(run: tuple[int, tuple[str, ...]], folder: str) -> HeldOut
 
 
 def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the dev and test reviews of corpus files: their sentences joined by a space."""
+    """Yield the dev and test reviews of corpus files, without their titles."""
     for path in paths:
         with storage.open_bytes(path) as file:
-            for batch in pq.ParquetFile(file).iter_batches(columns=["split", "sentences"]):
-                chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
-                yield [" ".join(texts) for texts in batch["sentences"].filter(chosen).to_pylist()]
+            for batch in pq.ParquetFile(file).iter_batches(columns=list(BODY_COLUMNS)):
+                yield list_held_out_bodies(batch)
+
+
+def list_held_out_bodies(batch: pa.RecordBatch) -> list[str]:
+    """Return the dev and test reviews of rows of a corpus that have BODY_COLUMNS: their sentences
+    joined by a space, without the title, as in what they are compared with.
+    """
+    chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
+    has_title = batch["has_title"].filter(chosen).to_pylist()
+    sentences = batch["sentences"].filter(chosen).to_pylist()
+    return [" ".join(s[t:]) for s, t in zip(sentences, has_title, strict=True)]
 
 
 def list_run_parts(

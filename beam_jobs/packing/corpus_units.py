@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes, hash_stream
-from beam_jobs.deduplication.held_out import HELD_OUT_SPLITS
+from beam_jobs.deduplication.held_out import BODY_COLUMNS, list_held_out_bodies
 
 TARGET_UNITS = 64
 """Enough to keep many workers evenly busy, between the two bounds."""
@@ -108,11 +108,10 @@ def sample_units(units: list[CorpusUnit], documents: int | None, wanted: int) ->
 
 
 def read_held_out_texts(corpus: str) -> Iterator[str]:
-    """Yield the texts of a corpus's dev and test reviews: their sentences joined by a space."""
+    """Yield the texts of a corpus's dev and test reviews, without their titles."""
     for unit in plan_corpus_units(corpus, "--withhold-corpus"):
         for batch in read_batches(unit):
-            chosen = pc.is_in(batch["split"].cast(pa.string()), pa.array(HELD_OUT_SPLITS))
-            yield from (" ".join(s) for s in batch["sentences"].filter(chosen).to_pylist())
+            yield from list_held_out_bodies(batch)
 
 
 def read_metadata(path: str, option: str) -> tuple[pq.FileMetaData, str]:
@@ -154,5 +153,5 @@ def read_batches(unit: CorpusUnit) -> Iterator[pa.RecordBatch]:
             yield from pq.ParquetFile(file).iter_batches(
                 WINDOW_ROWS // 4,
                 row_groups=list(range(part.first, part.last)),
-                columns=["split", "sentences"],
+                columns=list(BODY_COLUMNS),
             )

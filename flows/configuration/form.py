@@ -455,6 +455,7 @@ class Corpus(Settings):
     languages: list[Annotated[str, Field(pattern=r"^[a-z]{2}$")]] = Field(
         default=[], description="Keep only reviews in these, for example en; empty: all. Slow"
     )
+    title: bool = make_form_field(CorpusOptions, "title")
     near_duplicates: float = make_form_field(CorpusOptions, "near_duplicates", default=0.0)
     withhold_own: bool = make_form_field(CorpusOptions, "withhold_own")
     workers: int = Field(

@@ -80,6 +80,7 @@ def list_selection_options(chosen: Corpus) -> dict[str, Any]:
     options: dict[str, Any] = {
         "languages": sorted(chosen.languages),
         "near_duplicates": chosen.near_duplicates,
+        "title": "" if chosen.title else "false",
         "withhold_own": "" if chosen.withhold_own else "false",
     }
     return {name: value for name, value in options.items() if value}

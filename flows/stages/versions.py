@@ -8,7 +8,7 @@ VERSIONS = {
     "dump": 1,
     "external": 1,
     "origin": 1,
-    "corpus": 9,
+    "corpus": 10,
     "vocabulary": 1,
     "vocabulary-fit": 1,
     "shards": 4,

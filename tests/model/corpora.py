@@ -46,6 +46,7 @@ def write_corpus(folder: Path, reviews: int = 800, seed: int = 0, files: int = 2
                 "verified": pa.array([r["verified"] for r in part], pa.bool_()),
                 "source": pa.array([r["source"] for r in part]),
                 "split": pa.array([r["split"] for r in part]).dictionary_encode(),
+                "has_title": pa.array([False for _ in part]),
                 "sentences": pa.array([r["sentences"] for r in part], pa.list_(pa.string())),
             }
         )

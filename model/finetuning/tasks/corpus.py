@@ -1,8 +1,9 @@
 """Read polarity and stars from a corpus folder (beam_jobs.corpus_job).
 
-Its dev and test splits are those of the tasks. A task trains on the labels of both of its other
-splits: what is pre-trained on may be learnt from with its labels too. The corpus may hold hundreds of millions of reviews: rows are chosen by a hash of their review id a
-batch at a time, and only the chosen ones become examples.
+The corpus's dev and test splits are those of the tasks. A task trains on the labels of both other
+splits: the texts that an encoder is pre-trained on may teach with their labels too. The corpus may
+hold hundreds of millions of reviews: rows are chosen by a hash of their review id a batch at a
+time, and only the chosen ones become examples.
 """
 
 import hashlib

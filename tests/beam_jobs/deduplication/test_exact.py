@@ -165,8 +165,11 @@ def test_each_copy_is_found_in_its_bucket_and_texts_seen_are_tagged(tmp_path, pa
     assert order == sorted(order), "those of the larger unit first"
 
 
-def test_a_key_is_the_review_id_with_stars_and_verified_in_its_last_five_bits():
-    ids = b"".join(n.to_bytes(8, "big") + bytes(8) for n in (0xFFFF_FFFF_FFFF_FFFF, 0x20, 0x3F))
-    keys = exact.compute_keys(ids, pa.array([5, None, 1], pa.int8()), pa.array([True, None, False]))
-    assert keys.tolist() == [0xFFFF_FFFF_FFFF_FFE0 + 3 * 5 + 2, 0x20 + 0, 0x20 + 3 + 1]
+def test_a_key_is_the_review_id_then_stars_and_verified_then_a_hash_of_the_rest():
+    ids = b"".join(n.to_bytes(8, "big") + bytes(8) for n in ((1 << 64) - 1, 1 << 16, 0x1FFFF))
+    keys = exact.compute_keys(
+        ids, pa.array([5, None, 1], pa.int8()), pa.array([True, None, False]), ["", "", ""]
+    )
+    codes = [(0xFFFF_FFFF_FFFF << 5) + 3 * 5 + 2, (1 << 5) + 0, (1 << 5) + 3 + 1]
+    assert (keys >> np.uint64(11)).tolist() == codes
     assert keys.dtype == np.uint64

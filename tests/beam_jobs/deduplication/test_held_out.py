@@ -196,7 +196,11 @@ def test_reviews_of_earlier_corpora_and_earlier_dumps_are_held_out(tmp_path):
     for k in range(2):
         rows = texts[10 * k : 10 * k + 10]
         sentences = [[" ".join(t.split()[:3]), " ".join(t.split()[3:])] for t in rows]
-        table = {"split": [sides[i % 4] for i in range(10)], "sentences": sentences}
+        table = {
+            "split": [sides[i % 4] for i in range(10)],
+            "has_title": [False] * 10,
+            "sentences": sentences,
+        }
         pq.write_table(pa.table(table), tmp_path / f"{k}.parquet")
     paths = (str(tmp_path / "0.parquet"), str(tmp_path / "1.parquet"))
     earlier = held_out.write_earlier_runs((7, paths), str(tmp_path))

@@ -59,7 +59,7 @@ def test_a_format_is_found_out_and_read(tmp_path, name):
         (
             "__label__1 Sad: It broke. Never again!\n" * 10 + "__label__2 all text\n",
             {"stars_from_polarity": 11},
-            {(2, "It broke. Never again!"), (4, "all text")},
+            {(2, "Sad. It broke. Never again!"), (4, "all text")},
         ),
         (
             "__label__2 I love this: it works\n__label__1 No title here\n",
@@ -69,12 +69,12 @@ def test_a_format_is_found_out_and_read(tmp_path, name):
         (
             "".join(f"__label__{n} T: text {n}\n" for n in range(1, 6)) + "__label__7 T: text 7\n",
             {"stars_unknown": 6},
-            {(None, f"text {n}") for n in (1, 2, 3, 4, 5, 7)},
+            {(None, f"T. text {n}") for n in (1, 2, 3, 4, 5, 7)},
         ),
         (
             "".join(f"__label__{n} T: text {n}\n" for n in range(1, 6)),
             {},
-            {(n, f"text {n}") for n in range(1, 6)},
+            {(n, f"T. text {n}") for n in range(1, 6)},
         ),
     ],
     ids=["polarity", "without titles", "classes", "stars"],

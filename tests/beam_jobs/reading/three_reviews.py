@@ -6,8 +6,8 @@ REVIEWS = [
     ("Three lines\nof text\nhere. Café.", "", 3),
 ]
 SENTENCES = {
-    "It broke. Never again!",
-    'He said "wow", twice; then left.',
+    "Sad. It broke. Never again!",
+    'A, b. He said "wow", twice; then left.',
     "Three lines of text here. Café.",
 }
 

@@ -66,6 +66,7 @@ def write_corpus(
             "verified": pa.array([None] * len(rows), pa.bool_()),
             "source": pa.array(["lamps"] * len(rows)),
             "split": pa.array([row[2] for row in rows]).dictionary_encode(),
+            "has_title": pa.array([False] * len(rows)),
             "sentences": pa.array([row[3] for row in rows], pa.list_(pa.string())),
         }
     )

@@ -1,0 +1,100 @@
+"""A title is the first sentence of its review, and decides neither its side nor its copies."""
+
+import pyarrow as pa
+import pytest
+
+from beam_jobs.config import ScoringOptions
+from beam_jobs.core.settings import read_known_options
+from beam_jobs.corpus.plan import Folders, plan_text_preparation
+from beam_jobs.corpus.prepare import make_title, prepare_unit
+from beam_jobs.deduplication.held_out import read_held_out_batches
+from beam_jobs.reading import work_units
+from beam_jobs.text.cleaning import CleaningOptions
+from tests.beam_jobs.dumps import digests, review, rows_of, run_job, run_steps, text_of, write_lines
+
+TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now</b>", "Five Stars"]
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "sentence"),
+    [
+        ("Great  kettle", "It boils.", "Great kettle."),
+        ("Great kettle!", "It boils.", "Great kettle!"),
+        ("It boils", "it boils. And how", ""),
+        ("I", "It boils.", "I."),
+        ("I bought it and…", "I bought it and it broke.", ""),
+        (" <br/> ", "It boils.", ""),
+        (None, "It boils.", ""),
+        (float("nan"), "It boils.", ""),
+        ("long " * 20, "It boils.", ""),
+    ],
+)
+def test_a_title_is_a_sentence_or_nothing(title, text, sentence):
+    assert make_title(title, text, CleaningOptions(), max_characters=50) == sentence
+
+
+def write_dump(folder, titles=TITLES, count=120):
+    records = [review(i, summary=titles[i % len(titles)]) for i in range(count)]
+    return write_lines(folder / "dump.json", records)
+
+
+def read_as_scored(dump, output):
+    """Return the texts that a scoring of the dump gives its classifier."""
+    argv = ["--input", str(dump), "--output", str(output), "--scorer", "none"]
+    options, _ = read_known_options(ScoringOptions, argv, "scoring_job", "")
+    preparation = plan_text_preparation(options, Folders(str(output), str(output / "work")))
+    texts = []
+    for file in work_units.list_dump_files(options):
+        for unit in work_units.cut_file(file, 1 << 20, str(output / "cuts")):
+            prepare_unit(unit, preparation)
+            path = output / "work" / "prepared" / f"{unit.name}.arrow"
+            texts += pa.ipc.open_file(path).read_all()["text"].to_pylist()
+    return texts
+
+
+def test_training_and_scoring_read_the_same_text(tmp_path):
+    dump = write_dump(tmp_path)
+    run_job(tmp_path / "corpus", "--input", dump)
+    rows = rows_of(tmp_path / "corpus")
+    assert sorted(" ".join(row["sentences"]) for row in rows) == sorted(
+        read_as_scored(dump, tmp_path / "scores")
+    )
+    firsts = {row["sentences"][0] for row in rows if row["has_title"]}
+    assert firsts == {"Great kettle.", "Never again!", "Call [phone] now.", "Five Stars."}
+    assert sum(not row["has_title"] for row in rows) == pytest.approx(120 * 3 / 7, abs=3)
+    held_out = [
+        text
+        for texts in read_held_out_batches(map(str, (tmp_path / "corpus").glob("*.parquet")))
+        for text in texts
+    ]
+    assert held_out
+    assert all(text.startswith("Item ") for text in held_out)
+
+
+def test_titles_change_neither_sides_nor_ids(tmp_path):
+    dump = write_dump(tmp_path)
+    run_job(tmp_path / "with", "--input", dump)
+    run_job(tmp_path / "without", "--input", dump, "--title", "false")
+    with_titles, without = (
+        {row["review_id"]: row for row in rows_of(tmp_path / name)} for name in ("with", "without")
+    )
+    assert with_titles.keys() == without.keys()
+    for key, row in with_titles.items():
+        bare = without[key]
+        assert (row["split"], row["text_hash"]) == (bare["split"], bare["text_hash"])
+        assert row["sentences"][row["has_title"] :] == bare["sentences"]
+        assert not bare["has_title"]
+
+
+def test_the_order_of_copies_with_other_titles_decides_nothing(tmp_path):
+    copies = [review(1, text_of(1), summary=f"Title {i}") for i in range(5)]
+    made = []
+    for number, records in enumerate((copies, copies[::-1])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        dump = write_lines(folder / "dump.json", records)
+        run_steps(["--input", str(dump), "--output", str(folder / "corpus")])
+        made.append(digests(folder / "corpus"))
+        [row] = rows_of(folder / "corpus")
+        assert row["has_title"]
+    assert made[0] == made[1]

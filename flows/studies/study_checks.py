@@ -5,6 +5,7 @@ begins with its field.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from beam_jobs.core.settings import format_value
 from flows.configuration.form import SHAPE
 from flows.configuration.study_file import (
     Arm,
-    Pretraining,
     Study,
     StudyTask,
     expand_grid,
@@ -35,8 +35,15 @@ from model.presets import (
     check_start_is_not_needed,
 )
 
-NO_MODEL = "is no model folder"
-"""Shards that stages make, by their vocabularies."""
+NOT_THERE = {
+    "shards.json": "is no folder of shards",
+    "task.json": "is no fine-tuned model",
+    "config.json": "is no model folder",
+}
+"""What a place without this file is not."""
+REFERENCES = ("teacher", "architecture")
+"""Fields of an arm that name another one, or a folder."""
+GENERATOR = "start_generator_from"
 
 
 def find_mistakes(study: Study) -> Iterator[str]:
@@ -50,7 +57,6 @@ def find_mistakes(study: Study) -> Iterator[str]:
     yield from _find_circles(study)
     yield from _check_tasks(study)
     yield from _check_settings(study)
-    yield from _find_equal_tasks(study)
     yield from _check_search(study)
     yield from _check_comparisons(study)
 
@@ -77,56 +83,24 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
     """Yield what an arm names and is not there: a bare name of an encoder may be one on the hub,
     everything else is a folder.
     """
-    asked = (
-        ("pretraining.shards", arm.pretraining.shards, "shards.json", "is no folder of shards"),
-        ("pretraining.replay", arm.pretraining.replay, "shards.json", "is no folder of shards"),
-        (
-            "teacher",
-            "" if find_teacher(arm) else arm.teacher,
-            "task.json",
-            "is no fine-tuned model",
-        ),
-        (
-            "architecture",
-            "" if find_architecture(arm) else arm.architecture,
-            "config.json",
-            NO_MODEL,
-        ),
-        (
-            "encoder",
-            arm.encoder if _is_path(arm.encoder) else "",
-            "config.json",
-            NO_MODEL,
-        ),
-        *(
-            (f"pretraining.{name}", place if _is_path(place) else "", "config.json", NO_MODEL)
-            for name in ("start_from", "start_generator_from")
-            if (place := getattr(arm.pretraining, name))
-        ),
-    )
-    for field, place, file, what in asked:
+    own, encoders = arm.pretraining, [("encoder", arm.encoder)]
+    encoders += [(f"pretraining.{n}", getattr(own, n)) for n in ("start_from", GENERATOR)]
+    folders = [
+        *((f"pretraining.{n}", getattr(own, n), "shards.json") for n in ("shards", "replay")),
+        ("teacher", "" if find_teacher(arm) else arm.teacher, "task.json"),
+        ("architecture", "" if find_architecture(arm) else arm.architecture, "config.json"),
+        *((field, place, "config.json") for field, place in encoders if _is_path(place)),
+    ]
+    for field, place, file in folders:
         if place and not _is_made_later(place) and not (Path(place) / file).exists():
-            yield f"{field}: {place} {what} ({file} is missing){_hint_arm(field)}"
-    yield from _find_unlike_shards(arm.pretraining)
-
-
-def _find_unlike_shards(own: Pretraining) -> Iterator[str]:
-    """Yield in what the shards that are replayed differ from the arm's own, of folders that are
-    there.
-    """
+            hint = "; an arm of this study is written arm:NAME" if field in REFERENCES else ""
+            yield f"{field}: {place} {NOT_THERE[file]} ({file} is missing){hint}"
     files = [Path(place) / "shards.json" for place in (own.shards, own.replay)]
-    if not own.replay or not all(file.is_file() for file in files):
-        return
-    new, old = (json.loads(file.read_text()) for file in files)
-    for name, what in (("vocabulary_fingerprint", "vocabulary"), ("max_length", "length")):
-        if new.get(name) != old.get(name):
-            yield f"pretraining.replay: {own.replay} has another {what} than {own.shards}"
-
-
-def _hint_arm(field: str) -> str:
-    return (
-        "; an arm of this study is written arm:NAME" if field in ("teacher", "architecture") else ""
-    )
+    if own.replay and all(file.is_file() for file in files):
+        new, old = (json.loads(file.read_text()) for file in files)
+        for name, what in (("vocabulary_fingerprint", "vocabulary"), ("max_length", "length")):
+            if new.get(name) != old.get(name):
+                yield f"pretraining.replay: {own.replay} has another {what} than {own.shards}"
 
 
 def _is_path(name: str) -> bool:
@@ -142,19 +116,19 @@ def _is_made_later(place: str) -> bool:
 
 
 def _find_duplicates(study: Study) -> Iterator[str]:
-    named: tuple[tuple[str, list[Any], str], ...] = (
-        ("arms", [arm.name for arm in study.arms], "two arms have the same name"),
+    same_name = "have the same name"
+    for field, names, what in (
+        ("arms", [arm.name for arm in study.arms], f"two arms {same_name}"),
         (
             "tasks",
-            [task.name for task in study.tasks],
-            "two tasks have the same name, give them a `title` each",
+            [t.name for t in study.tasks],
+            f"two tasks {same_name}, give them a `title` each",
         ),
-        ("seeds", list(study.seeds), "a seed is named twice"),
-        ("pretraining_seeds", list(study.pretraining_seeds), "a seed is named twice"),
-    )
-    for field, names, what in named:
-        several = [str(name) for name, n in Counter(names).items() if n > 1]
-        if several:
+        ("seeds", study.seeds, "a seed is named twice"),
+        ("pretraining_seeds", study.pretraining_seeds, "a seed is named twice"),
+    ):
+        counts: Counter[str] = Counter(map(str, names))
+        if several := [name for name, n in counts.items() if n > 1]:
             yield f"{field}: {what}: {', '.join(several)}"
 
 
@@ -204,8 +178,20 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
                 yield f"pretraining.set.{name}: the shape is that of {place}; leave it out"
         if not _is_made_later(place) and not find_kind(place):
             yield f"pretraining.start_from: {place} is no place of an encoder: write {FORMS}"
-    yield from _check_generator(own)
-    yield from _check_replay(own)
+    if generator := own.start_generator_from:
+        field, objective = f"pretraining.{GENERATOR}", own.set.get("objective", "electra")
+        if not own.start_from:
+            yield f"{field}: belongs to the discriminator in start_from, which is empty"
+        elif _is_made_later(own.start_from):
+            yield f"{field}: say it where ${{origin}} is named: --set {field}={generator}"
+        elif not find_kind(generator):
+            yield f"{field}: {generator} is no place of an encoder: write {FORMS}"
+        if objective != "electra":
+            yield f"{field}: objective={objective} has no generator"
+    if own.replay and own.replay == own.shards:
+        yield f"pretraining.replay: {own.replay} is what the arm trains on already"
+    if not own.replay and own.replay_ratio != type(own).model_fields["replay_ratio"].default:
+        yield "pretraining.replay_ratio: a share of `replay`, which is empty"
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         apply_settings(PRESETS[own.preset], texts)
@@ -217,41 +203,14 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
         yield "pretraining.set.seed: the study says it for all arms: write `pretraining_seeds`"
     if own.same_flops_as and own.same_tokens_as:
         yield "pretraining: give same_flops_as or same_tokens_as, not both"
-    for field, name in (
-        ("same_flops_as", own.same_flops_as),
-        ("same_tokens_as", own.same_tokens_as),
-    ):
-        if not name:
+    for field in ("same_flops_as", "same_tokens_as"):
+        if not (name := getattr(own, field)):
             continue
         other = study.find_arm(name).pretraining
         if not other:
             yield f"pretraining.{field}: {name!r} is not pre-trained by the study"
         if name == arm.name or other.same_flops_as or other.same_tokens_as:
             yield f"pretraining.{field}: {name!r} must say its own steps, not take another arm's"
-
-
-def _check_generator(own: Pretraining) -> Iterator[str]:
-    """Yield what is wrong with the published generator that an arm names."""
-    field, generator = "pretraining.start_generator_from", own.start_generator_from
-    if not generator:
-        return
-    if not own.start_from:
-        yield f"{field}: belongs to the discriminator in start_from, which is empty"
-    elif _is_made_later(own.start_from):
-        yield f"{field}: say it where ${{origin}} is named: --set {field}={generator}"
-    elif not find_kind(generator):
-        yield f"{field}: {generator} is no place of an encoder: write {FORMS}"
-    if own.set.get("objective", "electra") != "electra":
-        yield f"{field}: objective={own.set['objective']} has no generator"
-
-
-def _check_replay(own: Pretraining) -> Iterator[str]:
-    """Yield what is wrong with the shards that an arm replays."""
-    if not own.replay:
-        if own.replay_ratio != type(own).model_fields["replay_ratio"].default:
-            yield "pretraining.replay_ratio: a share of `replay`, which is empty"
-    elif own.replay == own.shards:
-        yield f"pretraining.replay: {own.replay} is what the arm trains on already"
 
 
 def _find_circles(study: Study) -> Iterator[str]:
@@ -283,14 +242,14 @@ def _check_tasks(study: Study) -> Iterator[str]:
 
 
 def _check_settings(study: Study) -> Iterator[str]:
-    """Check each value by itself, then what every cell puts together."""
+    """Check each value by itself, then what every cell puts together; last yield the tasks whose
+    cells are those of another one, whatever they are called: such a task would count twice.
+    """
     if study.preset and study.preset not in PRESETS:
         yield f"preset: no preset {study.preset!r}; there are {', '.join(PRESETS)}"
         return
     base = PRESETS[study.preset].finetuning if study.preset else FinetuningSettings()
-    layers = [("settings", study.settings)]
-    layers += [(f"tasks[{i}].settings", task.settings) for i, task in enumerate(study.tasks)]
-    layers += [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
+    layers = [("settings", study.settings), *_list_own_settings(study)]
     layers += [("grid", values) for values in list_combinations(study)]
     for field, layer in layers:
         for name, value in layer.items():
@@ -298,32 +257,27 @@ def _check_settings(study: Study) -> Iterator[str]:
     for name, values in study.grid.items():
         if not values:
             yield f"grid.{name}: no values"
-    for task in study.tasks:
-        for arm in expand_grid(study):
-            together = {**study.settings, **task.settings, **arm.settings}
-            yield from _check_values(
-                base, f"{arm.name} on {task.name}", together, TASKS.get(task.task), arm
-            )
-
-
-def _find_equal_tasks(study: Study) -> Iterator[str]:
-    """Yield tasks whose cells are those of another one, whatever they are called: such a task would
-    count twice.
-    """
-    base = PRESETS[study.preset].finetuning if study.preset else FinetuningSettings()
     known: dict[Any, StudyTask] = {}
     for i, task in enumerate(study.tasks):
-        layers = [{**study.settings, **task.settings, **arm.settings} for arm in expand_grid(study)]
-        try:
-            resolved = [_resolve_settings(base, settings) for settings in layers]
-        except UserError:
-            return  # told by itself
-        other = known.setdefault((task.task, task.data, tuple(resolved)), task)
+        cells = []
+        for arm in expand_grid(study):
+            together = {**study.settings, **task.settings, **arm.settings}
+            about = f"{arm.name} on {task.name}"
+            yield from _check_values(base, about, together, TASKS.get(task.task), arm)
+            with suppress(UserError):  # which was told just now
+                cells.append(_resolve_settings(base, together))
+        other = known.setdefault((task.task, task.data, tuple(cells)), task)
         if other is not task:
             yield (
                 f"tasks[{i}]: {task.name!r} is {other.name!r} again, with the same data and "
                 "settings: leave one of them out"
             )
+
+
+def _list_own_settings(study: Study) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what arms and tasks say for themselves, each with its field."""
+    arms = [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
+    return [*arms, *((f"tasks[{i}].settings", t.settings) for i, t in enumerate(study.tasks))]
 
 
 def _resolve_settings(base: FinetuningSettings, settings: Mapping[str, Any]) -> FinetuningSettings:
@@ -352,12 +306,9 @@ def _check_search(study: Study) -> Iterator[str]:
     yield from (
         f"search.space.{mistake}" for mistake in search.find_mistakes(study.search.space, distils)
     )
-    layers = [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
-    layers += [(f"tasks[{i}].settings", task.settings) for i, task in enumerate(study.tasks)]
-    layers += [("grid", study.grid)]
     for name in study.search.space:
         setting = "learning_rates" if name == "learning_rate" else name
-        for field, layer in layers:
+        for field, layer in [*_list_own_settings(study), ("grid", study.grid)]:
             if setting in layer:
                 yield (
                     f"search.space.{name}: {field}.{setting} would hold, not what is found: "

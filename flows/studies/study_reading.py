@@ -3,7 +3,7 @@ everything checked that can be checked before something is made.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from beam_jobs.core.settings import parse_field
 from flows.configuration.form import Parameters
 from flows.configuration.form_tools import list_changes
 from flows.configuration.study_file import (
-    Arm,
     Study,
     StudyChoice,
     expand_grid,
@@ -69,7 +68,13 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
             known = ", ".join(variables) or "none"
             raise UserError(f"{name} has no variable {given!r}; it has {known}")
     wanted = list_wanted_stages(variables, choice)
-    check_start(parameters, choice, name, wanted)
+    if "origin" in choice.variables:
+        raise UserError(f"{name}: write --start-from {choice.variables['origin']} for `origin`")
+    if "origin" in wanted and not parameters.pretraining.start_from:
+        raise UserError(
+            f"{name} adapts a published encoder: give --start-from DIR|NAME (in a form "
+            "pretraining.start_from)"
+        )
     steps = str(parameters.pretraining.steps or STEPS)
     values = {"steps": steps, **{v: f"<{v}>" for v in wanted}, **choice.variables}
     content, no_tasks = drop_optional_tasks(content, values)
@@ -85,9 +90,8 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
         study = drop_arms(study, left_out, name)
         wanted = frozenset(wanted - {"general_shards"})
     check_unread_settings(parameters, name, wanted, "steps" in variables)
-    loaded = LoadedStudy(study, choice, wanted, {**left_out, **no_tasks})
-    check_places(loaded.study, name)
-    return loaded
+    check_places(study, name)
+    return LoadedStudy(study, choice, wanted, {**left_out, **no_tasks})
 
 
 def list_wanted_stages(variables: Sequence[str], choice: StudyChoice) -> frozenset[str]:
@@ -106,19 +110,6 @@ def find_wanted_stages(choice: StudyChoice) -> frozenset[str]:
 def reads_preset(wanted: frozenset[str]) -> bool:
     """Return whether the vocabulary is made, whose size the preset says."""
     return bool(wanted & {"shards", "general_shards", "encoder"})
-
-
-def check_start(
-    parameters: Parameters, choice: StudyChoice, name: str, wanted: frozenset[str]
-) -> None:
-    """Refuse a study of a published encoder that nobody names."""
-    if "origin" in choice.variables:
-        raise UserError(f"{name}: write --start-from {choice.variables['origin']} for `origin`")
-    if "origin" in wanted and not parameters.pretraining.start_from:
-        raise UserError(
-            f"{name} adapts a published encoder: give --start-from DIR|NAME (in a form "
-            "pretraining.start_from)"
-        )
 
 
 def read_content(choice: StudyChoice) -> tuple[str, Any]:
@@ -209,8 +200,7 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
     try:
         study = Study.model_validate(content)
     except ValidationError as error:
-        problems = [_format_problem(problem, name) for problem in error.errors()[:3]]
-        raise UserError("; ".join(problems)) from None
+        raise UserError("; ".join(_format_problems(error, name))) from None
     if changes:
         study = change_study(study, changes, name)
     for mistake in find_mistakes(study):
@@ -260,19 +250,15 @@ def find_arms_without_text(study: Study) -> dict[str, str]:
         more = {
             arm.name: f"it needs the arm {other}"
             for arm in study.arms
-            for other in list_needed_arms(arm)
+            for other in (
+                *(find_teacher(arm), find_architecture(arm)),
+                *(arm.pretraining.same_flops_as, arm.pretraining.same_tokens_as),
+            )
             if arm.name not in missing and other in missing
         }
         if not more:
             return missing
         missing |= more
-
-
-def list_needed_arms(arm: Arm) -> list[str]:
-    """Return the names of the arms without which an arm cannot be made."""
-    own = arm.pretraining
-    names = (find_teacher(arm), find_architecture(arm), own.same_flops_as, own.same_tokens_as)
-    return [name for name in names if name]
 
 
 def drop_arms(study: Study, left_out: Mapping[str, str], name: str) -> Study:
@@ -322,10 +308,10 @@ def check_unread_settings(
             )
 
 
-def _format_problem(problem: Any, name: str) -> str:
-    """Return one of pydantic's errors as a line: `FILE: arms[0].speed: no such field`."""
-    place = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]
-    ).lstrip(".")
-    message = "no such field" if problem["type"] == "extra_forbidden" else problem["msg"].lower()
-    return f"{name}: {place}: {message}" if place else f"{name}: {message}"
+def _format_problems(error: ValidationError, name: str) -> Iterator[str]:
+    """Yield pydantic's first errors as lines: `FILE: arms[0].speed: no such field`."""
+    for problem in error.errors()[:3]:
+        place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in problem["loc"])
+        is_extra = problem["type"] == "extra_forbidden"
+        message = "no such field" if is_extra else problem["msg"].lower()
+        yield ": ".join(filter(None, [name, place.lstrip("."), message]))

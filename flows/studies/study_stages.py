@@ -5,6 +5,7 @@ Every stage is known before anything is made, so that a plan can list them. They
 beside those of all other studies and runs: what is made of the same is the same stage.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -132,13 +133,9 @@ class StudyStages:
 
     def build_pretraining(self, arm: Arm, seed: int) -> Stage:
         """Return the pre-training of an arm, which shares it with all that pre-train the same."""
-        key = ("pretraining", arm.name, seed)
-        if key not in self._made:
-            self._made[key] = self._build_pretraining(arm, seed)
-        return self._made[key]
-
-    def _build_pretraining(self, arm: Arm, seed: int) -> Stage:
-        own = arm.pretraining
+        key, own = ("pretraining", arm.name, seed), arm.pretraining
+        if key in self._made:
+            return self._made[key]
         shards, settings = self.find_source(own.shards), dict(own.set)
         steps = int(settings.pop("steps", 0))
         several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
@@ -161,10 +158,13 @@ class StudyStages:
             if name := getattr(own, budget):
                 other = self.build_pretraining(self.study.find_arm(name), seed)
                 stage = build_training_stage(training, shards, 0)
-                return build_equal_stage(
-                    training, shards, other, budget, partial(count, own=stage, other=other)
-                )
-        return build_training_stage(training, shards, steps)
+                count_steps = partial(count, own=stage, other=other)
+                made = build_equal_stage(training, shards, other, budget, count_steps)
+                break
+        else:
+            made = build_training_stage(training, shards, steps)
+        self._made[key] = made
+        return made
 
     @cached_property
     def pretrainings(self) -> list[tuple[Arm, int, Stage]]:
@@ -253,13 +253,9 @@ class StudyStages:
             space = search.drop_teacher_settings(space)
         if not space:
             return None
-        key = ("search", arm.name)
-        if key not in self._made:
-            seeds = self.study.seeds[0], self.list_pretraining_seeds(arm)[0]
-            chosen = self.describe_finetuning(arm, self.study.tasks[0], *seeds)
-            trials = self.study.search.trials
-            self._made[key] = build_search_stage(chosen, space, trials, f"search of {arm.name}")
-        return self._made[key]
+        seeds = self.study.seeds[0], self.list_pretraining_seeds(arm)[0]
+        chosen = self.describe_finetuning(arm, self.study.tasks[0], *seeds)
+        return build_search_stage(chosen, space, self.study.search.trials, f"search of {arm.name}")
 
     @property
     def searches(self) -> dict[str, Stage]:
@@ -287,21 +283,16 @@ class StudyStages:
     @cached_property
     def cells(self) -> list[StudyCell]:
         """Every cell, in the order of the report."""
-        return [
-            self.build_cell(arm, task, seed, pretraining)
-            for task in self.study.tasks
-            for arm in self.arms.values()
-            for pretraining in self.list_pretraining_seeds(arm)
-            for seed in self.study.seeds
-        ]
-
-    def build_cell(
-        self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
-    ) -> StudyCell:
-        finetuned = self.build_finetuning(arm, task, seed, pretraining)
-        chosen = self.describe_finetuning(arm, task, seed, pretraining)
-        evaluated = build_evaluation_stage(chosen, finetuned)
-        return StudyCell(arm, task, seed, pretraining, finetuned, evaluated)
+        found = []
+        for task, arm in itertools.product(self.study.tasks, self.arms.values()):
+            for pretraining in self.list_pretraining_seeds(arm):
+                for seed in self.study.seeds:
+                    cell = arm, task, seed, pretraining
+                    finetuned = self.build_finetuning(*cell)
+                    chosen = self.describe_finetuning(*cell)
+                    evaluated = build_evaluation_stage(chosen, finetuned)
+                    found.append(StudyCell(*cell, finetuned, evaluated))
+        return found
 
     def list_chains(self, is_shared: bool) -> list[tuple[Stage, ...]]:
         """Return searches and cells, each after what it is made of, equal ones once; last those

@@ -4,33 +4,57 @@ A result varies for three reasons: other test examples could have been drawn, an
 seed (head, order, training sample) gives another network, and another pre-training seed another
 encoder. Examples are resampled by a paired bootstrap. Seeds are random effects: pre-training and
 fine-tuning seeds are crossed where every encoder was fine-tuned with the same seeds, else nested.
-Their variance is added, and the interval is a t interval with Satterthwaite's degrees of freedom,
-so that three lucky seeds are not evidence. Where there is one pre-training, nothing is known of
-others: the finding is about this checkpoint.
+Their variance is added. Where there is one pre-training, nothing is known of others: the finding
+is about this checkpoint.
 
-tests/model/evaluation/test_significance.py simulates all three. Intervals cover 95%, and where
-there is no difference 5% of the tests say there is one: 2 to 8% with three fine-tuning seeds or
-3 × 3 seeds, depending on how much they vary; two seeds can tell less, up to 13%.
+Three seeds tell little of how much seeds vary, and a luckily small variance must not pass for
+evidence: it counts as a scaled inverse chi-squared one in the tails too (Fisher's fiducial solution
+of the Behrens-Fisher problem, 1935), and the comparisons of a study lend each other strength by how
+alike their variances are (empirical Bayes, Smyth 2004, doi:10.2202/1544-6115.1027).
+
+tests/model/evaluation/test_family_errors.py simulates studies of 6, 36 and 60 comparisons without a
+difference, three pre-trainings by three fine-tunings: in at most 6% of them any is found. With
+deviations of 0.3 and 1 point between pre-trainings and fine-tunings and 0.6 points of noise from
+examples, 41, 31 and 29% of differences of 3 points are found in them, and 90, 97 and 95% of 5.
+test_significance.py simulates single comparisons: intervals cover 95% or more.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 from beam_jobs.core.errors import UserError
-from model.evaluation.metrics import BINS, Metric
+from model.evaluation.metrics import BINS, METRICS, Metric
 from model.evaluation.predictions import Predictions
 
 SAMPLES = 2000
 """Bootstrap samples, and permutations of the randomization test."""
 LEVEL = 0.95
 PROPORTIONS = ("accuracy", "exact_match")
+QUANTILES = 22
+"""Logit of the outermost quantiles of chi-squared: 3e-10 are left out on either side."""
 LARGEST_BLOCK = 4_000_000
 """Weights (samples × examples) held at once, 32 MB."""
 SeedPair = tuple[int | None, int]
 """Pre-training seed, None where there was one pre-training, and fine-tuning seed."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The variance of a mean over seeds, or of a difference of two: what is known of it."""
+
+    known: float
+    """Of the examples, beside what each seed makes of them: the bootstrap's."""
+    between: float
+    """Between seeds, estimated from few; that each meets the examples in its own way is in it."""
+    least: float
+    """Of that own way alone, which `between` is at least: the bootstrap's."""
+    freedom: float
+    """Degrees of freedom of `between`."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +78,8 @@ class Comparison:
     """`p` corrected for the other comparisons of the same table."""
     pretraining_seeds: int = 1
     """Pre-trainings that the interval knows of."""
+    spread: Spread | None = None
+    """None where each arm has one fine-tuning."""
 
     @property
     def is_significant(self) -> bool:
@@ -86,7 +112,7 @@ def compute_interval(
     value, values = float(metric.value(sums)), metric.value(resampled)
     low, high = _compute_percentiles(values)
     if metric.name == "ece":
-        half = _compute_half_width(np.array([[value]]), values[None, None], len(columns))
+        half = NormalDist().inv_cdf((1 + LEVEL) / 2) * float(values.std(ddof=1))
         low, high = _clip_interval(metric, value, half, _estimate_lift(sums, resampled))
     if metric.name in PROPORTIONS and value in (0.0, 1.0):
         low, high = _compute_exact_interval(value, len(columns))
@@ -110,7 +136,8 @@ def pool_seeds(
     full = metric.value(sums)
     arranged = _arrange_seeds(full, seed_pairs)
     n, value = len(columns[0]), float(arranged.mean())
-    half = _compute_half_width(arranged, _arrange_seeds(metric.value(resampled), seed_pairs), n)
+    spread = _estimate_spread(arranged, _arrange_seeds(metric.value(resampled), seed_pairs), n)
+    half = _compute_half_width(spread)
     lift = (
         float(np.mean([_estimate_lift(*one) for one in zip(sums, resampled, strict=True)]))
         if metric.name == "ece"
@@ -171,15 +198,10 @@ def compare_arms(
     resampled = _arrange_seeds(resampled[: len(a)] - resampled[len(a) :], seed_pairs)
     difference = float(full.mean())
     p_randomization = _run_randomization_test(metric, columns_a, columns_b, seed_pairs, seed)
-    if len(a) == 1:
-        low, high, p = *_compute_percentiles(resampled[0, 0]), p_randomization
-    else:
-        half = _compute_half_width(full, resampled, n)
-        widest = metric.bounds[1] - metric.bounds[0]
-        low, high = (
-            float(end) for end in np.clip([difference - half, difference + half], -widest, widest)
-        )
-        p = _compute_p(full, resampled, n)
+    low, high, p, spread = *_compute_percentiles(resampled[0, 0]), p_randomization, None
+    if len(a) > 1:
+        spread = _estimate_spread(full, resampled, n)
+        low, high, p = _judge(metric, difference, spread)
     return Comparison(
         metric.name,
         difference,
@@ -190,13 +212,29 @@ def compare_arms(
         n,
         len(a),
         pretraining_seeds=len({pretraining for pretraining, _ in seed_pairs or [(None, 0)]}),
+        spread=spread,
     )
 
 
-def correct_comparisons(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Correct the p of each comparison for their number (Holm 1979)."""
-    adjusted = adjust_p_values([c.p for c in comparisons])
-    return [replace(c, p_holm=p) for c, p in zip(comparisons, adjusted, strict=True)]
+def correct_comparisons(
+    comparisons: Sequence[Comparison], independent: int | None = None
+) -> list[Comparison]:
+    """Let the comparisons of a study share what they know of seeds, then correct each p for their
+    number (Holm 1979).
+
+    `independent` says how many of them share no arm on a task; without it all are taken to.
+    """
+    known = [i for i, c in enumerate(comparisons) if c.spread and c.spread.least > 0]
+    spreads = [comparisons[i].spread for i in known]
+    pooled = dict(zip(known, _pool_spreads([s for s in spreads if s], independent), strict=True))
+    judged = []
+    for i, c in enumerate(comparisons):
+        if spread := pooled.get(i):
+            low, high, p = _judge(METRICS[c.metric], c.difference, spread)
+            c = replace(c, low=low, high=high, p=p, spread=spread)
+        judged.append(c)
+    adjusted = adjust_p_values([c.p for c in judged])
+    return [replace(c, p_holm=p) for c, p in zip(judged, adjusted, strict=True)]
 
 
 def adjust_p_values(ps: Sequence[float]) -> list[float]:
@@ -279,18 +317,14 @@ def _compute_mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     return of_rows, of_columns, (rest**2).sum((0, 1)) / ((pretrainings - 1) * (finetunings - 1))
 
 
-def _estimate_variance(full: np.ndarray, resampled: np.ndarray, n: int) -> tuple[float, float]:
-    """Estimate the variance of the mean over seeds, and its degrees of freedom.
+def _estimate_spread(full: np.ndarray, resampled: np.ndarray, n: int) -> Spread:
+    """Estimate the variance of the mean over seeds.
 
     full [pre-trainings, fine-tuning seeds], resampled [..., samples], over n examples. The
     bootstrap of the mean has the examples' part. Seeds differ by themselves and because each meets
-    the examples in its own way; the bootstrap has the second already, so only the rest of the
-    first is added. Mean squares P of pre-trainings, F of fine-tuning seeds and I of both give the
-    seeds' part as P + F - I (two-way random effects); of few seeds that is too often nearly 0, so
-    it counts at least P and at least F.
-
-    Satterthwaite's degrees of freedom take the mean squares as uncertain, with the examples' noise
-    in them. Two factors have the same noise, so each counts half of it.
+    the examples in its own way. Mean squares P of pre-trainings, F of fine-tuning seeds and I of
+    both give both together as P + F - I (two-way random effects); of few seeds that is too often
+    nearly 0, so it counts at least P and at least F, with the degrees of freedom of the fewest.
     """
     if n < 2:
         raise UserError(
@@ -298,44 +332,99 @@ def _estimate_variance(full: np.ndarray, resampled: np.ndarray, n: int) -> tuple
             "the data)"
         )
     examples = float(resampled.mean((0, 1)).var(ddof=1))
-    levels = [size for size in full.shape if size > 1]
-    if not levels:
-        return examples, n - 1.0
     pretraining, finetuning, both = map(float, _compute_mean_squares(full))
     deviations = resampled - resampled.mean(-1, keepdims=True)
     noise = [float(s.sum()) / (deviations.shape[-1] - 1) for s in _compute_mean_squares(deviations)]
     own_way = (noise[0] + noise[1] - noise[2]) / full.size
     between = max(pretraining, finetuning, pretraining + finetuning - both) / full.size
-    variance = examples + max(0.0, between - own_way)
-    if variance == 0.0:
-        return 0.0, n - 1.0
-    twice = 1 - 1 / len(levels)
-    known = max(0.0, examples - own_way) + twice * own_way
-    uncertainty = known**2 / (n - 1) + 1e-300
-    for square, known_square, size in zip(
-        (pretraining, finetuning), noise, full.shape, strict=False
-    ):
-        rest = max(0.0, square - twice * known_square) / full.size
-        uncertainty += rest**2 / max(size - 1, 1)
-    return variance, min(max(variance**2 / uncertainty, min(levels) - 1.0), n - 1.0)
+    levels = [size for size in full.shape if size > 1]
+    return Spread(max(0.0, examples - own_way), between, max(0.0, own_way), min(levels) - 1.0)
 
 
-def _compute_half_width(full: np.ndarray, resampled: np.ndarray, n: int) -> float:
-    """Return half the width of the t interval; the arguments are those of `_estimate_variance`."""
-    from scipy.stats import t
+def _pool_spreads(spreads: Sequence[Spread], independent: int | None = None) -> list[Spread]:
+    """Return each spread with a variance between seeds that leans towards that of all, by how alike
+    they are (Smyth 2004, section 6.2).
 
-    variance, freedom = _estimate_variance(full, resampled, n)
-    return float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
+    Their logarithms vary because few seeds were drawn, by trigamma(freedom / 2), and because the
+    variances differ; the second is what is left. What was measured counts one standard error larger
+    than it seems, 2 / sqrt(`independent`) of it for two degrees of freedom. Together they cannot
+    know more than all of them have degrees of freedom.
+    """
+    from scipy.special import digamma, polygamma
+
+    if len(spreads) < 2:
+        return list(spreads)
+    count = min(independent or len(spreads), len(spreads))
+    between = np.array([max(s.between, s.least / 20) for s in spreads])
+    freedom = np.array([s.freedom for s in spreads])
+    logarithms = np.log(between) - digamma(freedom / 2) + np.log(freedom / 2)
+    measured = logarithms.var(ddof=1) * (1 + 2 / math.sqrt(count))
+    prior = 2 * _invert_trigamma(measured - polygamma(1, freedom / 2).mean())
+    variance = math.exp(logarithms.mean() + digamma(prior / 2) - math.log(prior / 2))
+    most = float(freedom.mean()) * count
+    return [
+        replace(
+            s,
+            between=(prior * variance + s.freedom * s.between) / (prior + s.freedom),
+            freedom=max(s.freedom, min(prior + s.freedom, most)),
+        )
+        for s in spreads
+    ]
 
 
-def _compute_p(full: np.ndarray, resampled: np.ndarray, n: int) -> float:
-    """Return the two-sided p of no difference; the arguments are those of `_estimate_variance`."""
-    from scipy.stats import t
+def _invert_trigamma(value: float) -> float:
+    """Return where trigamma is `value`, 1e6 at most, by Newton's method on its inverse."""
+    from scipy.special import polygamma
 
-    variance, freedom = _estimate_variance(full, resampled, n)
-    if variance == 0.0:
-        return 1.0 if full.mean() == 0 else 0.0
-    return float(2 * t.sf(abs(full.mean()) / math.sqrt(variance), freedom))
+    if value < 1e-6:
+        return 1e6
+    x = 0.5 + 1 / value
+    for _ in range(20):
+        trigamma = polygamma(1, x)
+        x += float(trigamma * (1 - trigamma / value) / polygamma(2, x))
+    return x
+
+
+def _judge(metric: Metric, difference: float, spread: Spread) -> tuple[float, float, float]:
+    """Return the ends of the interval of a difference, and its p."""
+    half, widest = _compute_half_width(spread), metric.bounds[1] - metric.bounds[0]
+    low, high = np.clip([difference - half, difference + half], -widest, widest)
+    return float(low), float(high), float(_compute_p(difference, spread))
+
+
+def _compute_p(difference: Any, spread: Spread) -> Any:
+    """Return the two-sided p of no difference.
+
+    It is the mean of the normal distribution's p over what the variance between seeds may be: its
+    estimate times freedom / chi-squared, on a grid of the latter's quantiles that is dense in both
+    tails. Difference and variances may be arrays.
+    """
+    from scipy.special import erfc, gammaincinv
+
+    logit = np.linspace(-QUANTILES, QUANTILES, 10 * QUANTILES + 1)
+    quantile = 1 / (1 + np.exp(-logit))
+    weights = quantile * (1 - quantile)
+    ratio = gammaincinv(spread.freedom / 2, quantile) / (spread.freedom / 2)
+    known, between, least, distance = (
+        np.asarray(one, dtype=float)[..., None]
+        for one in (spread.known, spread.between, spread.least, np.abs(difference))
+    )
+    variance = known + np.maximum(between / ratio, least)
+    p = (erfc(distance / np.sqrt(2 * variance + 1e-300)) * weights).sum(-1) / weights.sum()
+    return np.where(np.asarray(difference) == 0, 1.0, p)
+
+
+def _compute_half_width(spread: Spread) -> float:
+    """Return half the width of the interval: the difference whose p is 1 - LEVEL."""
+    from scipy.optimize import brentq
+
+    deviation = math.sqrt(spread.known + max(spread.between, spread.least))
+    if deviation == 0.0:
+        return 0.0
+    # with one degree of freedom the quantile of Student's t is 12.7
+    return float(
+        brentq(lambda half: _compute_p(half, spread) - (1 - LEVEL), deviation / 10, 50 * deviation)
+    )
 
 
 def _run_randomization_test(

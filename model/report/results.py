@@ -137,7 +137,9 @@ class Results:
                 for task, seeds, of_a, of_b in paired
                 if seeds
             ]
-        corrected = significance.correct_comparisons([d.comparison for d in compared])
+        taking_part = {(d.task, arm) for d in compared for arm in (d.a, d.b)}
+        independent = len(taking_part) - len({d.task for d in compared})
+        corrected = significance.correct_comparisons([d.comparison for d in compared], independent)
         return [replace(d, comparison=c) for d, c in zip(compared, corrected, strict=True)]
 
     def _compare_arms(

@@ -103,12 +103,12 @@ CURVES = (
 not drawn: a collapsed encoder has an AUC of 0.5, a low effective rank and a mean cosine near 1.
 """
 HOW_ARMS_ARE_COMPARED = (
-    "Arms are compared on the same test examples, seed by seed. The interval and p count both "
-    "the examples (paired bootstrap) and the seeds (two-way random effects, t with "
-    "Satterthwaite's degrees of freedom). p (randomization) swaps the two arms' answers to "
-    "randomly chosen examples, in all seeds together, and takes the seeds as they are; with "
-    "one seed it is p (of accuracies: McNemar's exact test, by sampling). p (Holm) is p "
-    "corrected for all tasks and pairs of this table (Holm's step-down method); a difference "
+    "Arms are compared on the same test examples, seed by seed. The interval and p count both the "
+    "examples (paired bootstrap) and the seeds (two-way random effects, whose variance is pooled "
+    "over the comparisons of this table as far as it is alike). p (randomization) swaps the two "
+    "arms' answers to randomly chosen examples, in all seeds together, and takes the seeds as "
+    "they are; with one seed it is p (of accuracies: McNemar's exact test, by sampling). p (Holm) "
+    "is p corrected for all tasks and pairs of this table (Holm's step-down method); a difference "
     "is called one where p (Holm) is below 0.05."
 )
 

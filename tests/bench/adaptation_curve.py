@@ -28,7 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model.evaluation import metrics
 from model.evaluation.predictions import Predictions, read_predictions
-from model.evaluation.significance import adjust_p_values, compare_arms
+from model.evaluation.significance import compare_arms, correct_comparisons
 from model.presets import PUBLISHED_FINETUNING
 from model.pretraining.input.sequences import Shards
 
@@ -78,6 +78,7 @@ def measure_curve(args: argparse.Namespace, work: Path) -> list[Row]:
         found = {name: result[name] for name in ("tokens", "cpu_seconds")}
         trained = next(p for name in ("encoder", "discriminator") if (p := run / name).is_dir())
         rows.append(found | {"folder": str(trained)})
+    compared = []
     for task in args.tasks:
         cells = [(task, row, seed) for row in rows for seed in args.seeds]
         with ThreadPoolExecutor(args.processes) as pool:
@@ -85,13 +86,14 @@ def measure_curve(args: argparse.Namespace, work: Path) -> list[Row]:
         by_row = [each[i : i + len(args.seeds)] for i in range(0, len(each), len(args.seeds))]
         for row, predicted in zip(rows, by_row, strict=True):
             accuracies = [metrics.compute_metric("accuracy", one) for one in predicted]
+            row[task] = {"accuracy": mean(accuracies), "by_seed": accuracies}
             found = compare_arms(metrics.METRICS["accuracy"], predicted, by_row[0])
-            row[task] = {"accuracy": mean(accuracies), "by_seed": accuracies, "p": found.p}
-            row[task] |= {"difference": found.difference, "low": found.low, "high": found.high}
-    compared = [row[task] for task in args.tasks for row in rows[1:]]
-    corrected = adjust_p_values([one["p"] for one in compared])
-    for one, p in zip(compared, corrected, strict=True):
-        one["p_holm"] = p
+            compared += [] if row is rows[0] else [(row[task], found)]
+    independent = len(args.tasks) * (len(rows) - 1)
+    corrected = correct_comparisons([found for _, found in compared], independent)
+    for (one, _), found in zip(compared, corrected, strict=True):
+        for name in ("difference", "low", "high", "p", "p_holm"):
+            one[name] = getattr(found, name)
     return rows
 
 
@@ -131,12 +133,11 @@ def render_table(rows: list[Row], tasks: list[str]) -> str:
     for row in rows:
         cells = [f"{row['tokens'] / 1e6:.2f} M", f"{row.get('cpu_seconds', 0):.0f}"]
         for found in (row[task] for task in tasks):
-            difference, low, high = (100 * found[name] for name in ("difference", "low", "high"))
-            p = f", p = {found['p_holm']:.2g}" if "p_holm" in found else ""
-            cells += [
-                f"{100 * found['accuracy']:.1f}",
-                f"{difference:+.1f} ({low:+.1f} to {high:+.1f}{p})" if p else "–",
-            ]
+            told = "–"
+            if "p_holm" in found:
+                ends = (100 * found[name] for name in ("difference", "low", "high"))
+                told = "{:+.1f} ({:+.1f} to {:+.1f}, p = {:.2g})".format(*ends, found["p_holm"])
+            cells += [f"{100 * found['accuracy']:.1f}", told]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -1,7 +1,10 @@
-"""The variance that seeds add, and its degrees of freedom, are those of an analysis of variance."""
+"""The variance that seeds add, and its degrees of freedom, are those of an analysis of variance; p
+and intervals count them as few.
+"""
 
 import numpy as np
 import pytest
+from scipy.stats import norm, t
 
 from model.evaluation import significance
 
@@ -18,11 +21,11 @@ def test_nested_seeds_count_as_the_mean_of_each_pretraining():
 def test_the_variance_of_a_grid_is_that_of_its_mean_squares():
     """By hand: rows 1 and 3, columns 1 and 3, no interaction, and examples of no weight."""
     grid = np.array([[0.0, 2.0], [2.0, 4.0]])
-    variance, freedom = significance._estimate_variance(grid, np.zeros((2, 2, 10)), 100)
-    assert variance == pytest.approx((4.0 + 4.0) / 4)
-    assert freedom == pytest.approx(2.0)
-    alone, _ = significance._estimate_variance(grid[:, :1], np.zeros((2, 1, 10)), 100)
-    assert alone == pytest.approx(2.0 / 2)
+    spread = significance._estimate_spread(grid, np.zeros((2, 2, 10)), 100)
+    assert spread.between == pytest.approx((4.0 + 4.0) / 4)
+    assert (spread.known, spread.least, spread.freedom) == (0.0, 0.0, 1.0)
+    alone = significance._estimate_spread(grid[:, :1], np.zeros((2, 1, 10)), 100)
+    assert alone.between == pytest.approx(2.0 / 2)
 
 
 def test_mean_squares_are_those_of_an_analysis_of_variance():
@@ -49,7 +52,7 @@ def test_mean_squares_are_those_of_an_analysis_of_variance():
     )
 
 
-def test_the_freedom_of_a_grid_is_satterthwaites():
+def test_the_bootstrap_tells_what_is_known():
     """By hand: rows and columns -1, 0, 1, so P = F = 3 and I = 0, over 9 cells. The bootstrap moves
     all cells by 1 (the examples' part) and the rows by -1, 0, 1 (their own way: 3 / 9).
     """
@@ -58,19 +61,47 @@ def test_the_freedom_of_a_grid_is_satterthwaites():
     number = np.arange(10_000)
     together, own = 1.0 - 2 * (number % 2), 1.0 - 2 * (number // 2 % 2)
     resampled = together + steps[:, None, None] * own + np.zeros((3, 3, 1))
-    variance, freedom = significance._estimate_variance(grid, resampled, 100)
-    assert variance == pytest.approx(1 + 6 / 9 - 3 / 9, rel=1e-3)
-    known = 1 - 3 / 9 + 0.5 * 3 / 9
-    rows, columns = (3 - 0.5 * 3) / 9, 3 / 9
-    uncertainty = known**2 / 99 + rows**2 / 2 + columns**2 / 2
-    assert freedom == pytest.approx((4 / 3) ** 2 / uncertainty, rel=1e-3)
-    smaller = significance._estimate_variance(grid / 100, resampled / 100, 100)
-    assert smaller == pytest.approx((variance / 100**2, freedom)), "whatever the unit"
+    spread = significance._estimate_spread(grid, resampled, 100)
+    assert spread.known == pytest.approx(1 - 3 / 9, rel=1e-3)
+    assert spread.least == pytest.approx(3 / 9, rel=1e-3)
+    assert (spread.between, spread.freedom) == (pytest.approx(6 / 9), 2.0)
 
 
-def test_one_seed_has_the_freedom_of_its_examples():
-    moved = np.random.default_rng(0).normal(size=(1, 1, 50))
-    variance, freedom = significance._estimate_variance(np.zeros((1, 1)), moved, 30)
-    assert (variance, freedom) == (pytest.approx(moved.var(ddof=1)), 29.0)
-    opposed = np.concatenate([moved, -moved], axis=1)
-    assert significance._estimate_variance(np.zeros((1, 2)), opposed, 30) == (0.0, 29.0)
+@pytest.mark.parametrize("freedom", [1.0, 2.0, 7.5])
+@pytest.mark.parametrize("distance", [0.5, 3.0, 20.0])
+def test_p_is_that_of_student_where_seeds_are_all_and_normal_where_examples_are(freedom, distance):
+    seeds = significance.Spread(0.0, 2.0, 0.0, freedom)
+    expected = 2 * t.sf(distance, freedom)
+    found = significance._compute_p(distance * 2**0.5, seeds)
+    assert found == pytest.approx(expected, rel=0.01, abs=1e-9)
+    for examples in (
+        significance.Spread(2.0, 0.0, 0.0, freedom),
+        significance.Spread(0.0, 0.0, 2.0, freedom),
+    ):
+        found = significance._compute_p(distance * 2**0.5, examples)
+        assert found == pytest.approx(2 * norm.sf(distance), rel=0.01)
+
+
+def test_the_interval_ends_where_p_is_five_percent():
+    for spread in (
+        significance.Spread(1e-4, 1e-4, 1e-5, 2.0),
+        significance.Spread(1e-9, 1.0, 0.0, 1.0),
+        significance.Spread(1.0, 0.0, 0.1, 2.0),
+    ):
+        half = significance._compute_half_width(spread)
+        assert significance._compute_p(half, spread) == pytest.approx(0.05)
+    nothing = significance.Spread(0.0, 0.0, 0.0, 2.0)
+    assert significance._compute_half_width(nothing) == 0.0
+    assert [significance._compute_p(d, nothing) for d in (0.0, 0.1)] == [1.0, 0.0]
+
+
+def test_like_variances_pool_and_unlike_ones_stay_as_they_are():
+    like = [significance.Spread(0.0, between, 0.0, 2.0) for between in (1.0, 2.0, 4.0) * 4]
+    pooled = significance._pool_spreads(like)
+    assert len({round(s.between, 3) for s in pooled}) == 1
+    assert {s.freedom for s in pooled} == {24.0}, "all that the twelve have"
+    unlike = [significance.Spread(0.0, 100.0**i, 0.0, 2.0) for i in range(8)]
+    alone = significance._pool_spreads(unlike)
+    assert alone[7].between > 0.8 * unlike[7].between
+    assert max(s.freedom for s in alone) < 2.5
+    assert significance._pool_spreads(like[:1]) == like[:1]

@@ -26,15 +26,15 @@ pytestmark = pytest.mark.usefixtures("fewer_samples")
     ("metric", "seeds", "spread"),
     [("accuracy", 1, 0.0), ("accuracy", 3, 0.3), ("macro_f1", 3, 0.0)],
 )
-def test_where_there_is_no_difference_one_in_twenty_is_called_one(metric, seeds, spread):
+def test_where_there_is_no_difference_one_in_twenty_at_most_is_called_one(metric, seeds, spread):
     found = [
         significance.compare_arms(METRICS[metric], *study(i, seeds, spread), seed=i)
         for i in range(STUDIES)
     ]
     wrong = sum(c.p < 0.05 for c in found) / STUDIES
     covered = sum(c.low <= 0 <= c.high for c in found) / STUDIES
-    assert 0.02 <= wrong <= 0.08
-    assert 0.9 <= covered <= 0.98, "250 samples cost a percentile interval one or two percent"
+    assert wrong <= 0.08
+    assert covered >= 0.9, "250 samples cost a percentile interval one or two percent"
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_where_there_is_no_difference_one_in_twenty_is_called_one(metric, seeds,
 def test_three_pretrainings_of_three_finetunings_cover_what_they_should(
     spread, crossed, monkeypatch
 ):
-    """One pre-training knows nothing of others: it has two to six times the false positives."""
+    """One pre-training knows nothing of others: it has at least twice the false positives."""
     monkeypatch.setattr(significance, "_run_randomization_test", lambda *arguments: 1.0)
     accuracy = METRICS["accuracy"]
     wrong = covered = of_one = 0
@@ -53,9 +53,9 @@ def test_three_pretrainings_of_three_finetunings_cover_what_they_should(
         wrong += found.p < 0.05
         covered += found.low <= 0 <= found.high
         of_one += significance.compare_arms(accuracy, a[:3], b[:3], seed=i).p < 0.05
-    assert 0.03 <= wrong / (2 * STUDIES) <= 0.07
-    assert 0.93 <= covered / (2 * STUDIES) <= 0.97
-    assert of_one > 2 * wrong or of_one > 0.09 * 2 * STUDIES
+    assert wrong / (2 * STUDIES) <= 0.06
+    assert covered / (2 * STUDIES) >= 0.94
+    assert of_one > 2 * wrong
 
 
 @pytest.mark.slow
@@ -70,8 +70,8 @@ def test_random_encoders_repeated_over_pretrainings_are_not_taken_for_more(
         found = significance.compare_arms(METRICS["accuracy"], a, b, GRID, seed=i)
         wrong += found.p < 0.05
         covered += found.low <= 0 <= found.high
-    assert 0.03 <= wrong / (2 * STUDIES) <= 0.07
-    assert 0.93 <= covered / (2 * STUDIES) <= 0.97
+    assert wrong / (2 * STUDIES) <= 0.06
+    assert covered / (2 * STUDIES) >= 0.94
 
 
 def test_a_large_difference_is_found_over_pretrainings():
@@ -94,15 +94,16 @@ def test_the_order_of_cells_does_not_matter():
     )
 
 
-@pytest.mark.parametrize(("seeds", "rate"), [(2, 0.13), (5, 0.06)])
-def test_at_worst_few_seeds_call_so_many_a_difference(seeds, rate):
-    """The variance of seeds is 25 times that of examples; more or less of it gives fewer."""
-    generator, wrong, studies = np.random.default_rng(0), 0, 4000
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_few_seeds_call_no_more_a_difference(seeds):
+    """The variance of seeds is 25 times that of examples."""
+    generator, wrong, studies = np.random.default_rng(0), 0, 1000
     for _ in range(studies):
         full = generator.normal(0, 1) + generator.normal(0, 5, (1, seeds))
         resampled = np.tile(generator.normal(0, 1, 250), (1, seeds, 1))
-        wrong += significance._compute_p(full, resampled, EXAMPLES) < 0.05
-    assert wrong / studies == pytest.approx(rate, abs=0.015)
+        spread = significance._estimate_spread(full, resampled, EXAMPLES)
+        wrong += significance._compute_p(full.mean(), spread) < 0.05
+    assert wrong / studies <= 0.06
 
 
 def test_arms_the_other_way_round_give_the_same_finding():

@@ -16,10 +16,10 @@ VERSIONS = {
     "pretraining": 8,
     "search": 8,
     "finetuning": 9,
-    "evaluation": 2,
+    "evaluation": 3,
     "latency": 3,
-    "report": 6,
-    "study": 9,
+    "report": 7,
+    "study": 10,
     "scorer": 4,
     "scores": 3,
 }

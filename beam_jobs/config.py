@@ -20,6 +20,8 @@ SHORTEST_SEQUENCE, LONGEST_SEQUENCE = 16, 65_535
 
 Patterns = tuple[str, ...]
 Split = Literal["pretrain", "train", "dev", "test"]
+ScoringPrecision = Literal["fp32", "int8"]
+ScoreFormat = Literal["parquet", "csv", "jsonl"]
 
 
 class LimitOptions(Settings):
@@ -73,15 +75,18 @@ class DumpOptions(LimitOptions):
         description="so many files may be cut off or broken, and count with what can be read of "
         "them; one more ends the job",
     )
-    keep_raw_rejects: bool = Field(
-        default=False,
-        description="write the bytes of records that cannot be read, names and ids of reviewers "
-        "included, into rejects/",
-    )
+
+    @model_validator(mode="after")
+    def _check_encoding(self) -> Self:
+        try:
+            "".encode(self.encoding)
+        except (LookupError, UnicodeError):
+            raise UserError(f"--encoding {self.encoding}: not an encoding Python knows") from None
+        return self
 
 
 class TextOptions(DumpOptions):
-    """The texts."""
+    """The texts: a classifier reads them as its corpus had them."""
 
     repair_run_ons: bool = Field(default=True, description='"great!It" becomes "great! It"')
     mask_personal_data: bool = Field(
@@ -90,27 +95,21 @@ class TextOptions(DumpOptions):
     title: bool = Field(
         default=True, description="read the title of a review as the first sentence of its text"
     )
-    min_words: int = Field(default=1, ge=0, description="shorter texts are dropped")
-    max_characters: int = Field(default=20_000, ge=1, description="longer texts are dropped")
-    languages: tuple[str, ...] = Field(
-        default=(), description="keep only reviews in these, for example en; empty: all. Slow"
-    )
-
-    @model_validator(mode="after")
-    def _check_text(self) -> Self:
-        if self.languages and (wrong := set(self.languages) - languages.list_languages()):
-            codes = " ".join(sorted(wrong))
-            raise UserError(f"--languages {codes}: codes of two letters, such as en")
-        try:
-            "".encode(self.encoding)
-        except (LookupError, UnicodeError):
-            raise UserError(f"--encoding {self.encoding}: not an encoding Python knows") from None
-        return self
 
 
 class CorpusOptions(TextOptions):
     """Options of beam_jobs.corpus_job."""
 
+    keep_raw_rejects: bool = Field(
+        default=False,
+        description="write the bytes of records that cannot be read, names and ids of reviewers "
+        "included, into rejects/",
+    )
+    min_words: int = Field(default=1, ge=0, description="shorter texts are dropped")
+    max_characters: int = Field(default=20_000, ge=1, description="longer texts are dropped")
+    languages: tuple[str, ...] = Field(
+        default=(), description="keep only reviews in these, for example en; empty: all. Slow"
+    )
     seen: Patterns = Field(default=(), description="earlier corpora: what is in them is left out")
     near_duplicates: float = Field(
         default=0,
@@ -140,6 +139,9 @@ class CorpusOptions(TextOptions):
 
     @model_validator(mode="after")
     def _check_corpus(self) -> Self:
+        if self.languages and (wrong := set(self.languages) - languages.list_languages()):
+            codes = " ".join(sorted(wrong))
+            raise UserError(f"--languages {codes}: codes of two letters, such as en")
         if self.seen and self.near_duplicates:
             raise UserError(
                 "--near-duplicates with --seen: an earlier corpus keeps no signatures of its "
@@ -151,10 +153,17 @@ class CorpusOptions(TextOptions):
 class ScoringOptions(TextOptions):
     """Options of beam_jobs.scoring_job."""
 
-    scorer: str = Field(description="folder made by model.scorer")
-    scorer_sha256: str = Field(
-        default="", description="digest that scorer.pt2 must have (default: scorer.json's)"
+    model: str = Field(description="model folder, of model.export or of the registry")
+    precision: ScoringPrecision = Field(
+        default="fp32", description="int8: model_quantized.onnx, where the folder has it"
     )
+    id: str = Field(
+        default="",
+        description="column of the input that is copied beside each label, to join by; found by "
+        "its name where there is one such as id, review_id or reviewID",
+    )
+    with_text: bool = Field(default=False, description="write the text that was classified too")
+    output_format: ScoreFormat = Field(default="parquet", description="of the files of scores")
     model_version: str = Field(default="", description="written beside every label")
 
 

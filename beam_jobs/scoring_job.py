@@ -1,14 +1,10 @@
 """Dump + fine-tuned classifier → a label for every review.
 
-    python -m beam_jobs.scoring_job --input 'dumps/*.json.gz' --scorer scorer --output scores
+    python -m beam_jobs.scoring_job --input 'dumps/*.json.gz' --model model --output scores
 
-The classifier comes as one exported program (`python -m model.scorer`), so a worker needs torch
-and tokenizers beside what the corpus job needs, and neither transformers nor model/. The one job
-that needs torch: its workers have an image of their own. The text of a unit is read, scored and
-dropped where it is; only names and counts travel between steps.
-
-A scorer is a program: it is loaded only if scorer.pt2 has the SHA-256 that its scorer.json records,
-and a folder from elsewhere runs with the rights of the job. Score only with what you made.
+Each record of each file is one row of one file of scores, in order, with its own id: what has no
+label keeps its place and says why. The model is a folder of data (beam_jobs/scoring/classifier.py):
+a worker needs ONNX Runtime or scikit-learn, and neither torch nor transformers nor model/.
 """
 
 import time
@@ -16,20 +12,17 @@ from functools import partial
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.ml.inference.base import RunInference
 
 from beam_jobs.config import ScoringOptions
 from beam_jobs.core.command import main
 from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
-from beam_jobs.corpus.prepare import prepare_unit
 from beam_jobs.corpus.result import list_finished
 from beam_jobs.engine import beam_options
-from beam_jobs.engine.run import run_beam_graph
+from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first
 from beam_jobs.reading import work_units
-from beam_jobs.scoring.classifier import UnitScorer
-from beam_jobs.scoring.plan import SCORE_FILES, ScoringPlan, plan_scoring
-from beam_jobs.scoring.score_files import finish_scores, write_scores
+from beam_jobs.scoring.plan import ScoringPlan, plan_scoring
+from beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
 
 DESCRIPTION = "A label and its probability for every review; any Beam option may follow."
 
@@ -40,7 +33,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     options, flags = read_known_options(ScoringOptions, argv, "scoring_job", DESCRIPTION)
     plan = plan_scoring(options, flags)
     engine, folders = beam_options.describe_engine(plan.engine), plan.folders
-    folders.clear_other_runs(SCORE_FILES)
     with track_progress(plan.expected_units, "units", f"scoring ({engine})") as bar:
         run_beam_graph(
             plan.engine,
@@ -50,7 +42,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         )
         if beam_options.is_staged_only(plan.engine):
             return {"staged": engine}
-        totals = finish_scores(folders, options.max_damaged_files)
+        totals = finish_scores(plan)
     seconds = time.monotonic() - started
     return {
         **totals,
@@ -60,20 +52,16 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
-    """Cut the dump into units; prepare, score and write each."""
-    folders = plan.folders
-    _ = (
+    """Cut the dump into units; score each."""
+    scored = (
         pipeline
-        | "List files" >> beam.Create(plan.files)
-        | "Cut files" >> beam.FlatMap(work_units.cut_file, plan.unit_bytes, folders.cuts)
+        | "List files" >> beam.Create(sort_largest_first(plan.files, lambda file: file.plain_size))
+        | "Cut files" >> beam.FlatMap(work_units.cut_file, plan.unit_bytes, plan.folders.cuts)
         | "Spread units" >> beam.Reshuffle()
-        | "Prepare units" >> beam.Map(prepare_unit, plan.preparation)
-        | "Score units"
-        >> RunInference(
-            UnitScorer(plan.options.scorer, folders.prepared, plan.options.scorer_sha256)
-        )
-        | "Write scores" >> beam.Map(write_scores, folders, plan.options.model_version)
+        | "Score units" >> beam.ParDo(ScoreUnits(plan.without_engine()))
     )
+    if beam_options.is_staged_only(plan.engine):  # where nobody waits to write the files
+        add_last_step(scored, write_totals, plan.without_engine())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from beam_jobs.core.settings import Settings
-from model.config import Precision, PresetName
+from model.config import PresetName
 from model.encoders.places import FORMS
 
 SMALLEST_VOCABULARY = 200
@@ -195,18 +195,6 @@ class EvaluateOptions(Settings):
         "set without labels",
     )
     device: Device = Field(default="auto", description=DEVICE)
-
-
-class ScorerOptions(Settings):
-    """Options of model.scorer."""
-
-    model: Path = Field(description="a folder made by model.finetune")
-    output: Path = Field(description="folder of the exported program")
-    precision: Precision = Field(
-        default="auto",
-        description="type of weights and states; auto: bf16 if this CPU is fast at multiplying "
-        "it, else fp32",
-    )
 
 
 class SearchOptions(FinetuneOptions):

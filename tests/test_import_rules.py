@@ -11,7 +11,6 @@ MAY_NOT_IMPORT = {
     "beam_jobs": {"torch", "transformers", "prefect", "mlflow", "model", "flows"},
     "model": {"prefect", "apache_beam", "flows", "beam_jobs"},
 }
-EXCEPTIONS = {("beam_jobs/scoring/classifier.py", "torch")}
 ONLY_IN = {
     "mlflow": {
         "model/tracking/mlflow_client.py",
@@ -44,9 +43,7 @@ def broken_walls(path: Path) -> list[str]:
     broken = []
     for module in imported_modules(path):
         top = module.split(".")[0]
-        is_allowed = (name, top) in EXCEPTIONS or (
-            package == "model" and module.startswith(f"{GROUND_FLOOR}.")
-        )
+        is_allowed = package == "model" and module.startswith(f"{GROUND_FLOOR}.")
         if top in MAY_NOT_IMPORT.get(package, set()) and not is_allowed:
             broken.append(f"{name} imports {module}")
         is_upstairs = module.startswith("beam_jobs.") and not module.startswith(f"{GROUND_FLOOR}.")

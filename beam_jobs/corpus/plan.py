@@ -173,24 +173,11 @@ def plan_preparation(
 ) -> Preparation:
     text_bytes = 1 + sum(file.plain_size for file in files) * TEXT_SHARE
     sample_bytes = min(args.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
-    return replace(
-        plan_text_preparation(args, folders),
+    return Preparation(
+        folder=folders.prepared,
         bounds=bounds,
         seed=args.seed,
         sample_share=0 if args.punkt or args.seen else min(1.0, sample_bytes / text_bytes),
-        withheld=folders.withheld if args.withhold else "",
-        withhold_own=args.withhold_own,
-        near_duplicates=args.near_duplicates,
-    )
-
-
-def plan_text_preparation(args: TextOptions, folders: Folders) -> Preparation:
-    """Return how each text is prepared by itself: all on one side, none in Punkt's sample."""
-    return Preparation(
-        folder=folders.prepared,
-        bounds=(),
-        seed=0,
-        sample_share=0,
         cleaning=CleaningOptions(repair_run_ons=args.repair_run_ons),
         mask_personal_data=args.mask_personal_data,
         keep_raw_rejects=args.keep_raw_rejects,
@@ -198,6 +185,9 @@ def plan_text_preparation(args: TextOptions, folders: Folders) -> Preparation:
         min_words=args.min_words,
         max_characters=args.max_characters,
         languages=tuple(args.languages),
+        withheld=folders.withheld if args.withhold else "",
+        withhold_own=args.withhold_own,
+        near_duplicates=args.near_duplicates,
     )
 
 

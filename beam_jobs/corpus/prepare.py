@@ -24,12 +24,10 @@ import xxhash
 
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
-from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, near
-from beam_jobs.reading import detection, fields, parquet_records, work_units
+from beam_jobs.reading import fields, work_units
 from beam_jobs.reading.lines import Reject, Tally, make_reject
-from beam_jobs.reading.marked_text import UnexpectedLabel
 from beam_jobs.reading.work_units import PreparedUnit, Unit
 from beam_jobs.text import languages, personal_data, splits
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
@@ -234,7 +232,7 @@ class UnitReader:
     def read_reviews(self) -> Iterator[fields.Review]:
         mapping = dict(self.unit.file.layout.mapping)
         read_fields = fields.make_review_reader(mapping)
-        for item in self.read_records():
+        for item in work_units.read_records(self.unit, self.tally):
             self.read += 1
             if isinstance(item, Reject):
                 self.record_reject(item)
@@ -246,31 +244,6 @@ class UnitReader:
             if review.stars is None and "stars" in mapping:
                 self.tally.notes["stars_unknown"] += 1
             yield review
-
-    def read_records(self) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
-        found = self.unit.file.layout
-        if found.name == "parquet":
-            with work_units.open_row_groups(self.unit) as file:
-                yield from parquet_records.read_rows(
-                    file,
-                    found,
-                    self.tally,
-                    self.unit.start,
-                    self.unit.stop,
-                    self.unit.file.max_expansion,
-                    self.unit.file.name,
-                )
-            return
-        with work_units.open_unit(self.unit) as stream:
-            try:
-                yield from detection.read_records(
-                    stream, found, self.tally, header=self.unit.piece == 0
-                )
-            except UnexpectedLabel as error:
-                raise UserError(f"{self.unit.file.name} {error}") from None
-            if stream.damage:
-                self.tally.notes["damaged_files"] += 1
-                yield make_reject(self.tally.lines, stream.damage, b"")
 
     def clean_text(self, text: Any) -> str | None:
         """Return the clean text, or None after counting why there is none."""

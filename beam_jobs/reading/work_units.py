@@ -32,6 +32,8 @@ from beam_jobs.reading.compression import (
 )
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.lines import Reject, Tally, make_reject
+from beam_jobs.reading.marked_text import UnexpectedLabel
 
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
 MIN_UNIT_BYTES, MAX_UNIT_BYTES = 4_000_000, 64_000_000  # bytes of a dump, uncompressed
@@ -361,3 +363,22 @@ class UnitStream:
 
 def open_row_groups(unit: Unit) -> BinaryIO:
     return storage.open_bytes(unit.path)
+
+
+def read_records(unit: Unit, tally: Tally) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+    """Yield (line, record) or a reject for everything in a unit, in its order."""
+    file = unit.file
+    if file.layout.name == "parquet":
+        with open_row_groups(unit) as rows:
+            yield from parquet_records.read_rows(
+                rows, file.layout, tally, unit.start, unit.stop, file.max_expansion, file.name
+            )
+        return
+    with open_unit(unit) as stream:
+        try:
+            yield from detection.read_records(stream, file.layout, tally, header=unit.piece == 0)
+        except UnexpectedLabel as error:
+            raise UserError(f"{file.name} {error}") from None
+        if stream.damage:
+            tally.notes["damaged_files"] += 1
+            yield make_reject(tally.lines, stream.damage, b"")

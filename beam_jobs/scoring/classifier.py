@@ -1,185 +1,195 @@
-"""The exported classifier in a worker: texts of a prepared unit → probabilities of the classes.
+"""The model folder in a worker: texts → probabilities of the classes.
 
-The one module of beam_jobs that imports torch.
+A folder holds data, not a program: model.onnx and tokenizer.json, or model.skops, of which only
+types of scikit-learn, SciPy and NumPy are loaded; config.json describes either.
 """
 
-import io
-import json
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-from apache_beam.ml.inference.base import ModelHandler
+from pydantic import BaseModel, Field, ValidationError
 
+from beam_jobs.config import ScoringPrecision
 from beam_jobs.core import storage
 from beam_jobs.core.command import keep_freed_memory
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
-from beam_jobs.reading.work_units import PreparedUnit
-from beam_jobs.scoring.score_files import ScoredUnit
 
-MOST_TEXTS = 4096
-"""Of a batch: what the program was exported for."""
-LARGEST_FP32_ERROR = 1e-5
-"""Of a product of 256 × 256 matrices: fp32 has 3e-7, bf16 3e-3."""
+BATCH_TOKENS = 2_048
+"""Of a batch, padding included: small enough for the caches of a core."""
+MOST_TEXTS = 4_096
+"""Of a batch."""
+NOT_LETTERS = r"(?:\A\p{M}+|[^\p{L}\p{Nl}\p{No}\p{M}]\p{M}*)+"
+"""What `clean: letters` turns into a space, as in model/finetuning/features.py."""
+QUANTIZED = "model_quantized.onnx"
+
+
+class Details(BaseModel):
+    """What config.json says beside what transformers reads."""
+
+    kind: Literal["transformers", "tfidf"]
+    max_length: int = Field(default=512, ge=2)
+    clean: Literal["none", "letters"] = "none"
+
+
+class ModelConfig(BaseModel):
+    """What a worker reads of config.json."""
+
+    id2label: dict[int, str] = Field(min_length=2)
+    temperature: float = Field(default=1, gt=0)
+    pad_token_id: int = 0
+    amazon_electra: Details
+
+    @property
+    def labels(self) -> list[str]:
+        return [label for _, label in sorted(self.id2label.items())]
 
 
 @dataclass(frozen=True)
-class Processor:
-    """What a worker computes on, and how much of it at once."""
-
-    device: str
-    batch_tokens: int
-    """Of a batch, padding included."""
-
-
-CPU = Processor("cpu", 2_048)
-"""2,048 tokens are small enough for the caches of a core, and texts of one length are together
-(against 8,192 it gained 7% in bf16 and 19% in fp32).
-"""
-GPU = Processor("cuda", 65_536)
-"""An estimate: no GPU was there to measure it."""
-
-
-@dataclass
 class Classifier:
-    """What a worker keeps: one copy for all its threads."""
+    """What a worker process keeps."""
 
-    program: Any
-    tokenizer: Any
     labels: list[str]
-    processor: Processor = CPU
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Of a GPU: its memory is for one batch."""
+    temperature: float
+    compute_logits: Callable[[list[str]], np.ndarray]
+    """Texts to float32 [texts, classes]."""
+
+    def score(self, texts: list[str]) -> np.ndarray:
+        """Return probabilities, float32 [texts, classes]."""
+        if not texts:
+            return np.zeros((0, len(self.labels)), np.float32)
+        logits = self.compute_logits(texts).astype(np.float64) / self.temperature
+        powers = np.exp(logits - logits.max(1, keepdims=True))
+        return (powers / powers.sum(1, keepdims=True)).astype(np.float32)
 
 
-class UnitScorer(ModelHandler[PreparedUnit, ScoredUnit, Classifier]):
-    """Scores prepared units, whose texts lie in files."""
+def read_config(folder: str) -> ModelConfig:
+    """Return the configuration of a model folder; UserError where it is none."""
+    try:
+        content = storage.read_bytes(storage.join_path(folder, "config.json"))
+        return ModelConfig.model_validate_json(content)
+    except FileNotFoundError:
+        why = "has no config.json"
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        why = f"config.json is not that of a classifier ({where}: {first['msg']})"
+    raise UserError(f"--model {folder}: {why}; `python -m model.export` writes such a folder")
 
-    def __init__(self, folder: str, texts: str, sha256: str = ""):
-        super().__init__(max_batch_size=1)
-        self.folder, self.texts, self.sha256 = folder, texts, sha256
 
-    def load_model(self) -> Classifier:
-        import torch
-        from tokenizers import Tokenizer
-
-        torch.set_num_threads(1)
-        take_fastest_products()
-        keep_freed_memory()
-        settings = json.loads(storage.read_bytes(storage.join_path(self.folder, "scorer.json")))
-        exported = storage.read_bytes(storage.join_path(self.folder, "scorer.pt2"))
-        check_digest(self.folder, hash_bytes(exported), self.sha256 or settings.get("sha256"))
-        try:
-            tokenizer = Tokenizer.from_str(
-                storage.read_bytes(storage.join_path(self.folder, "tokenizer.json")).decode()
+def list_model_files(folder: str, config: ModelConfig, precision: ScoringPrecision) -> list[str]:
+    """Return the names of the files that score, the weights first; UserError for a missing one."""
+    names = ["model.skops"]
+    if config.amazon_electra.kind == "transformers":
+        names = [QUANTIZED if precision == "int8" else "model.onnx", "tokenizer.json"]
+    elif precision == "int8":
+        raise UserError(f"--precision int8: {folder} is no network; leave it out")
+    for name in names:
+        if not storage.exists(storage.join_path(folder, name)):
+            if name == QUANTIZED:
+                raise UserError(f"--precision int8: {folder} has no {QUANTIZED}; leave it out")
+            raise UserError(
+                f"--model {folder}: has no {name}; `python -m model.export` writes such a folder"
             )
-            program = torch.export.load(io.BytesIO(exported))
-        except Exception as error:  # both raise whatever they come upon
-            why = f"cannot be loaded ({error}); make it again by `python -m model.scorer`"
-            raise UserError(f"--scorer {self.folder}: {' '.join(why.split())}") from error
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(settings["max_length"])
-        processor = find_processor()
-        placed = place_program(program, processor)
-        return Classifier(placed, tokenizer, settings["labels"], processor)
-
-    def run_inference(
-        self,
-        batch: Sequence[PreparedUnit],
-        model: Classifier,
-        inference_args: dict[str, Any] | None = None,
-    ) -> Iterator[ScoredUnit]:
-        for unit in batch:
-            path = storage.join_path(self.texts, f"{unit.unit}.arrow")
-            with storage.open_bytes(path) as stream:
-                texts = pa.ipc.open_file(stream).read_all()["text"].to_pylist()
-            yield ScoredUnit(unit.unit, model.labels, score_texts(texts, model))
-
-    def get_metrics_namespace(self) -> str:
-        return "amazon_electra_scoring"
+    return names
 
 
-def take_fastest_products() -> None:
-    """Let oneDNN make fp32 products where it makes them in fp32: on AMD's CPUs MKL takes twice as
-    long, on those with AMX oneDNN would round to bf16.
+def hash_model(folder: str, precision: ScoringPrecision) -> str:
+    """Return a digest of all that decides the probabilities; UserError for what is no model."""
+    names = ["config.json", *list_model_files(folder, read_config(folder), precision)]
+    hashes = [storage.hash_file(storage.join_path(folder, name)) for name in names]
+    return hash_bytes(" ".join(hashes).encode())
+
+
+def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
+    """Load a model folder, local or in a bucket."""
+    keep_freed_memory()
+    config = read_config(folder)
+    weights, *other = [
+        storage.read_bytes(storage.join_path(folder, name))
+        for name in list_model_files(folder, config, precision)
+    ]
+    try:
+        if other:
+            compute = load_network(weights, other[0], config)
+        else:
+            compute = load_pipeline(weights, config.labels)
+    except Exception as error:  # each library raises whatever it comes upon
+        why = " ".join(str(error).split())
+        raise UserError(f"--model {folder}: cannot be loaded ({why}); export it again") from error
+    return Classifier(config.labels, config.temperature, compute)
+
+
+def load_network(
+    weights: bytes, tokenizer_json: bytes, config: ModelConfig
+) -> Callable[[list[str]], np.ndarray]:
+    """Return what computes the logits of texts by an ONNX graph, in one thread."""
+    import onnxruntime
+    from tokenizers import Regex, Tokenizer, normalizers
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # a worker has one core
+    session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+    inputs = [one.name for one in session.get_inputs()]
+    tokenizer = Tokenizer.from_str(tokenizer_json.decode())
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(config.amazon_electra.max_length)
+    only_letters = normalizers.Replace(Regex(NOT_LETTERS), " ")
+
+    def compute(texts: list[str]) -> np.ndarray:
+        if config.amazon_electra.clean == "letters":
+            texts = [only_letters.normalize_str(text).strip() for text in texts]
+        ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
+        logits = np.zeros((len(ids), len(config.labels)), np.float32)
+        for rows in group_by_length(ids, BATCH_TOKENS):
+            shape = len(rows), max(1, len(ids[rows[0]]))
+            given = {
+                "input_ids": np.full(shape, config.pad_token_id, np.int64),
+                "attention_mask": np.zeros(shape, np.int64),
+                "token_type_ids": np.zeros(shape, np.int64),
+            }
+            for number, row in enumerate(rows):
+                given["input_ids"][number, : len(ids[row])] = ids[row]
+                given["attention_mask"][number, : len(ids[row])] = 1
+            logits[rows] = session.run(["logits"], {name: given[name] for name in inputs})[0]
+        return logits
+
+    return compute
+
+
+def load_pipeline(content: bytes, labels: list[str]) -> Callable[[list[str]], np.ndarray]:
+    """Return what computes the logits of texts by a pipeline of scikit-learn.
+
+    skops loads the types of scikit-learn, SciPy and NumPy that it knows to be harmless; `trusted`
+    names no others, so it raises for them.
     """
-    import torch
+    from skops import io
 
-    torch.set_float32_matmul_precision("medium")
-    generator = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
-    exact = left.double() @ right.double()
-    if float((left @ right - exact).norm() / exact.norm()) > LARGEST_FP32_ERROR:
-        torch.set_float32_matmul_precision("highest")
+    pipeline = io.loads(content, trusted=[])
+    classes = [str(name) for name in pipeline.classes_]
+    order = [classes.index(label) for label in labels] if set(classes) == set(labels) else None
+    if order is None and len(classes) != len(labels):
+        raise ValueError(f"{len(classes)} classes, but config.json has {len(labels)}")
 
+    def compute(texts: list[str]) -> np.ndarray:
+        probabilities = pipeline.predict_proba(texts)
+        logits: np.ndarray = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
+        return logits if order is None else logits[:, order]
 
-def score_texts(texts: list[str], model: Classifier) -> np.ndarray:
-    """Return probabilities [texts, classes]."""
-    ids = [encoding.ids for encoding in model.tokenizer.encode_batch_fast(texts)]
-    probabilities = np.zeros((len(ids), len(model.labels)), dtype=np.float32)
-    for rows in group_by_length(ids, model.processor.batch_tokens):
-        probabilities[rows] = predict_probabilities([ids[row] for row in rows], model)
-    return probabilities
-
-
-def find_processor() -> Processor:
-    """Return the GPU of this worker if it has one, else its CPU."""
-    import torch
-
-    return GPU if torch.cuda.is_available() else CPU
-
-
-def place_program(exported: Any, processor: Processor) -> Any:
-    """Return an exported program on the processor."""
-    if processor.device != "cpu":
-        from torch.export.passes import move_to_device_pass
-
-        exported = move_to_device_pass(exported, processor.device)
-    return exported.module()
-
-
-def check_digest(folder: str, digest: str, expected: str | None) -> None:
-    """Raise a UserError unless scorer.pt2 is the program that scorer.json was written with.
-
-    Loading an exported program can run code of it, so nothing may be loaded that was changed.
-    """
-    if digest != expected:
-        raise UserError(
-            f"--scorer {folder}: scorer.pt2 is not the program that scorer.json or "
-            "--scorer-sha256 names (its SHA-256 differs) and loading it could run anything; make "
-            "the folder again by `python -m model.scorer`"
-        )
+    return compute
 
 
 def group_by_length(ids: list[list[int]], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield row numbers of texts of like length, `batch_tokens` at once when they are padded."""
+    """Yield row numbers of texts of like length, the longest first, `batch_tokens` at once when
+    they are padded.
+    """
     rows: list[int] = []
     for row in sorted(range(len(ids)), key=lambda row: -len(ids[row])):
-        most = min(MOST_TEXTS, batch_tokens // len(ids[rows[0]])) if rows else MOST_TEXTS
-        if rows and len(rows) >= most:
+        if rows and len(rows) >= min(MOST_TEXTS, batch_tokens // max(1, len(ids[rows[0]]))):
             yield rows
             rows = []
         rows.append(row)
     if rows:
         yield rows
-
-
-def predict_probabilities(ids: list[list[int]], model: Classifier) -> np.ndarray:
-    """Return [texts, classes]; the texts are padded to the longest with 0, [PAD]."""
-    import torch
-
-    is_gpu = model.processor.device == "cuda"
-    shape = len(ids), max(2, *(len(row) for row in ids))
-    padded, mask = (torch.zeros(shape, dtype=torch.long, pin_memory=is_gpu) for _ in range(2))
-    for number, row in enumerate(ids):
-        padded[number, : len(row)] = torch.tensor(row)
-        mask[number, : len(row)] = 1
-    with model.lock if is_gpu else nullcontext(), torch.inference_mode():
-        inputs = (part.to(model.processor.device, non_blocking=True) for part in (padded, mask))
-        probabilities: np.ndarray = model.program(*inputs).cpu().numpy()
-    return probabilities

@@ -1,7 +1,10 @@
 """Everything the scoring job will do, decided once from its options before any work begins."""
 
-import json
-from dataclasses import dataclass
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -10,28 +13,41 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.corpus import plan as corpus_plan
-from beam_jobs.corpus.plan import UNIT_NAME, Folders
-from beam_jobs.corpus.prepare import Preparation
+from beam_jobs.corpus.plan import WORK_NAME, Folders
 from beam_jobs.engine import beam_options
-from beam_jobs.reading import work_units
+from beam_jobs.reading import detection, fields, work_units
 from beam_jobs.reading.work_units import DumpFile
-from beam_jobs.scoring.classifier import check_digest
+from beam_jobs.scoring.classifier import hash_model
 
-SCORE_FILES = rf"scores-{UNIT_NAME}\.parquet"
-"""Pattern of the files of finished scores."""
-SCORER_FILES = ("scorer.pt2", "scorer.json", "tokenizer.json")
+COSTLIER = 8
+"""Times what preparing a byte takes that scoring it takes, at least: units are so much smaller, and
+worker processes pay for dumps so much smaller.
+"""
+ENDINGS = re.compile(
+    r"(\.(json|jsonl|ndjson|csv|tsv|txt|parquet|pq))?(\.(gz|bz2|zst|zip))?$", re.IGNORECASE
+)
+"""Of a dump's name, which the name of its scores leaves out."""
+ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
+"""Of a column with ids of the records: in small letters, without separators and `review`."""
+ID = "id"
+"""Key of that column in a layout's mapping, beside the fields of a review."""
 
 
 @dataclass(frozen=True)
 class ScoringPlan:
-    """What is scored, by which classifier, and where the scores go."""
+    """What is scored, by which model, and where the scores go."""
 
     options: ScoringOptions
     files: tuple[DumpFile, ...]
+    outputs: tuple[str, ...]
+    """Name of the file of scores of each."""
     unit_bytes: int
     folders: Folders
-    preparation: Preparation
     engine: PipelineOptions
+
+    def without_engine(self) -> "ScoringPlan":
+        """Return the plan for a step on the engine, which has options of its own."""
+        return replace(self, engine=PipelineOptions([]))
 
     @property
     def expected_units(self) -> int:
@@ -41,53 +57,61 @@ class ScoringPlan:
 def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
     """Return the plan of a job with these options and these flags of Beam.
 
-    Raises UserError for a scorer or dump that cannot be read, and an output that cannot be written.
+    Raises UserError for a model or dump that cannot be read, and an output that cannot be written.
     """
-    check_scorer(options.scorer, options.scorer_sha256)
-    files = work_units.list_dump_files(options)
+    model = hash_model(options.model, options.precision)
+    files = [add_id_column(file, options.id) for file in work_units.list_dump_files(options)]
     storage.check_output(options.output, [file.path for file in files])
-    work = f"_work-{compute_fingerprint(options, files)}"
+    dump = [storage.describe_identity(path) for path in dict.fromkeys(file.path for file in files)]
+    content = [model, *dump, *sorted(corpus_plan.list_settings(options).items())]
+    work = f"_work-{hash_bytes(repr(content).encode())[:16]}"  # only the same job continues it
+    plain = sum(file.plain_size for file in files)
     folders = Folders(options.output, storage.join_path(options.output, work))
+    folders.clear_other_runs(WORK_NAME)  # the scores of other dumps stay
     return ScoringPlan(
         options=options,
         files=tuple(files),
-        unit_bytes=work_units.choose_unit_bytes(files),
+        outputs=tuple(name_outputs(files, options.output_format)),
+        unit_bytes=work_units.choose_unit_bytes(files) // COSTLIER,
         folders=folders,
-        preparation=corpus_plan.plan_text_preparation(options, folders),
-        engine=beam_options.resolve_beam_options(flags, sum(file.plain_size for file in files)),
+        engine=beam_options.resolve_beam_options(flags, plain * COSTLIER),
     )
 
 
-def check_scorer(folder: str, sha256: str = "") -> None:
-    """Raise a UserError for a folder that is no scorer, or whose program is not the one written.
+def add_id_column(file: DumpFile, given: str) -> DumpFile:
+    """Return a file whose records are read with the column of their ids, if there is one.
 
-    `sha256` is the digest the program must have; without it scorer.json's counts.
+    Raises UserError for a given column that the file does not have.
     """
-    for name in SCORER_FILES:
-        if not storage.exists(storage.join_path(folder, name)):
-            raise UserError(
-                f"--scorer {folder}: has no {name}; `python -m model.scorer` makes such a folder"
-            )
-    try:
-        settings = json.loads(storage.read_bytes(storage.join_path(folder, "scorer.json")))
-        if not (isinstance(settings["max_length"], int) and settings["labels"]):
-            raise ValueError("no labels")
-        digest = settings["sha256"]
-    except (ValueError, LookupError, TypeError) as error:
+    layout = file.layout
+    columns = list(layout.columns) or [
+        *(name for _, name in layout.mapping),
+        *(name for name, _ in layout.unused),
+    ]
+    if layout.name == "parquet":
+        columns = list(detection.read_parquet_columns(file.path))
+    is_listed = layout.name == "parquet" or len(layout.unused) < fields.MAX_LISTED_COLUMNS
+    if given and columns and is_listed and given not in columns:
         raise UserError(
-            f"--scorer {folder}: scorer.json is not what `python -m model.scorer` writes ({error})"
-        ) from None
-    check_digest(
-        folder, storage.hash_file(storage.join_path(folder, "scorer.pt2")), sha256 or digest
-    )
+            f"--id {given}: {file.name} has no such column; it has {', '.join(sorted(columns))}"
+        )
+    named = {fields.strip_column_name(name): name for name in reversed(columns)}
+    column = given or next((named[name] for name in ID_NAMES if name in named), "")
+    mapping = (*layout.mapping, (ID, column)) if column else layout.mapping
+    return replace(file, layout=replace(layout, mapping=mapping, labels="unknown"))
 
 
-def compute_fingerprint(options: ScoringOptions, files: list[DumpFile]) -> str:
-    """Return 16 hex digits of everything that decides the scores.
-
-    An interrupted run is continued only by the same job.
-    """
-    scorer = storage.hash_file(storage.join_path(options.scorer, "scorer.pt2"))
-    dump = map(storage.describe_identity, dict.fromkeys(file.path for file in files))
-    content = [scorer, *dump, *sorted(corpus_plan.list_settings(options).items())]
-    return hash_bytes(repr(content).encode())[:16]
+def name_outputs(files: Sequence[DumpFile], ending: str) -> list[str]:
+    """Return `reviews.scores.parquet` for reviews.csv.gz; a name that is taken gets a number."""
+    members = Counter(file.path for file in files)
+    names: dict[str, None] = {}
+    for file in files:
+        stem = ENDINGS.sub("", os.path.basename(file.path.rstrip("/")))
+        if members[file.path] > 1:  # of a zip file
+            stem += "-" + ENDINGS.sub("", os.path.basename(file.member))
+        name, number = stem, 1
+        while name in names:
+            number += 1
+            name = f"{stem}-{number}"
+        names[name] = None
+    return [f"{name}.scores.{ending}" for name in names]

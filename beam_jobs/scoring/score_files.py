@@ -1,81 +1,259 @@
-"""The scores of a unit as a Parquet file, and the totals of all units."""
+"""The rows of a unit, each with its label or the reason why it has none, and the files of all."""
 
 import json
+import os
+import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
+import orjson
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+from apache_beam.utils.shared import Shared
 
+from beam_jobs.config import ScoreFormat, ScoringOptions
 from beam_jobs.core import storage
-from beam_jobs.corpus.plan import Folders
+from beam_jobs.core.command import give_memory_back
+from beam_jobs.corpus.prepare import Preparation, join_title, make_title
 from beam_jobs.corpus.result import read_finished, sum_counts
-from beam_jobs.corpus.write import write_rejects
-from beam_jobs.reading.work_units import PreparedUnit, check_damage
+from beam_jobs.reading import work_units
+from beam_jobs.reading.lines import Reject, Tally
+from beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit
+from beam_jobs.scoring.classifier import Classifier, load_classifier
+from beam_jobs.scoring.plan import ID, ScoringPlan
+from beam_jobs.text import personal_data
+from beam_jobs.text.cleaning import CleaningOptions, clean_text
 
-SCHEMA = pa.schema(
-    [
-        pa.field("review_id", pa.binary(16)),
-        pa.field("stars", pa.int8()),
-        pa.field("label", pa.string()),
-        pa.field("probability", pa.float32()),
-        pa.field("probabilities", pa.list_(pa.float32())),
-        pa.field("model_version", pa.string()),
-    ]
-)
+MOST_CHARACTERS = 200_000
+"""Of a text that are cleaned and classified: the rest of what is longer is left aside."""
+INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
 @dataclass(frozen=True)
-class ScoredUnit:
-    """The probabilities of a unit's reviews, in their order."""
+class ScoredUnit(PreparedUnit):
+    """What scoring a unit counted; what is `prepared` has a label, what is `dropped` a reason."""
 
-    unit: str
-    labels: list[str]
-    probabilities: np.ndarray
-    """Float32 [reviews, classes]."""
+    index: int = 0
+    """Of its file."""
+    ids: int = 0
+    """Rows that have one."""
+    integers: int = 0
+    """Rows whose id is an integer."""
 
 
-def write_scores(scored: ScoredUnit, folders: Folders, model_version: str) -> None:
-    """Write the scores of a unit as Parquet, then how many they are."""
-    unit, probabilities = scored.unit, scored.probabilities
-    path = storage.join_path(folders.prepared, f"{unit}.arrow")
-    with storage.open_bytes(path) as stream:
-        reviews = pa.ipc.open_file(stream).read_all()
-    best = probabilities.argmax(1) if len(probabilities) else np.zeros(0, dtype=np.int64)
-    columns = [
-        reviews["review_id"],
-        reviews["stars"],
-        pa.array([scored.labels[label] for label in best], pa.string()),
-        pa.array(probabilities[np.arange(len(best)), best], pa.float32()),
-        pa.array(list(probabilities), pa.list_(pa.float32())),
-        pa.array([model_version] * len(best), pa.string()),
-    ]
-    output = storage.join_path(folders.output, f"scores-{unit}.parquet")
-    with storage.atomic_path(output) as temporary:
-        pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), temporary, compression="zstd")
-    storage.write_bytes(
-        storage.join_path(folders.written, f"{unit}.json"),
-        json.dumps({"scored": len(best)}).encode(),
+@dataclass
+class Rows:
+    """The records of a unit in their order."""
+
+    ids: list[str | None] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    """As the classifier reads them; empty where there is a reason."""
+    reasons: list[str | None] = field(default_factory=list)
+    """Why a record is not classified."""
+    tally: Tally = field(default_factory=Tally)
+    integers: int = 0
+
+
+class ScoreUnits(beam.DoFn):
+    """Scores units and writes their rows, with one classifier for all threads of a process."""
+
+    def __init__(self, plan: ScoringPlan) -> None:
+        self.plan, self.shared = plan, Shared()
+
+    def setup(self) -> None:
+        options = self.plan.options
+        load = partial(load_classifier, options.model, options.precision)
+        self.classifier = self.shared.acquire(load)
+
+    def process(self, unit: Unit) -> Iterator[str]:
+        """Score a unit unless an earlier run has; yield its name."""
+        name = storage.join_path(self.plan.folders.written, unit.name)
+        if not storage.exists(f"{name}.json"):
+            score_unit(unit, self.plan, self.classifier, name)
+        if unit.path != unit.file.path:
+            storage.remove_path(unit.path)
+        give_memory_back()
+        yield unit.name
+
+
+def score_unit(unit: Unit, plan: ScoringPlan, classifier: Classifier, name: str) -> None:
+    """Write the rows of a unit as Arrow, then what they are."""
+    rows = read_rows(unit, plan.options)
+    scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
+    probabilities = classifier.score([rows.texts[number] for number in scored])
+    best = probabilities.argmax(1)
+    labels, spread = (
+        np.full(len(rows.ids), None),
+        np.full((len(rows.ids), len(classifier.labels)), np.nan, np.float32),
     )
+    labels[scored] = np.array(classifier.labels, object)[best]
+    spread[scored] = probabilities
+    columns = {"id": pa.array(rows.ids, pa.string())}
+    if plan.options.with_text:
+        columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
+    columns["label"] = pa.array(labels, pa.string())
+    for label, column in zip(classifier.labels, spread.T, strict=True):
+        columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
+    columns["reason"] = pa.array(rows.reasons, pa.string())
+    table = pa.table(columns)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        storage.atomic_path(f"{name}.arrow") as path,
+        pa.ipc.new_file(str(path), table.schema, options=options) as writer,
+    ):
+        writer.write_table(table)
+    counts = ScoredUnit(
+        unit=unit.name,
+        prepared=len(scored),
+        file=unit.file.name,
+        read=len(rows.ids),
+        dropped=dict(Counter(reason for reason in rows.reasons if reason is not None)),
+        notes=dict(rows.tally.notes),
+        index=unit.file.index,
+        ids=len(rows.ids) - rows.ids.count(None),
+        integers=rows.integers,
+    )
+    storage.write_json(f"{name}.json", asdict(counts))
 
 
-def finish_scores(folders: Folders, max_damaged_files: int = 0) -> dict[str, Any]:
-    """Write the rejects, remove the work folder and return the totals.
+def read_rows(unit: Unit, options: ScoringOptions) -> Rows:
+    """Return a row for each record of a unit, one that cannot be read as well."""
+    mapping, rows, titles = dict(unit.file.layout.mapping), Rows(), list[str]()
+    is_text = unit.file.layout.name in ("delimited", "snap")  # where all values are strings
+    cleaning = CleaningOptions(repair_run_ons=options.repair_run_ons)
+    for item in work_units.read_records(unit, rows.tally):
+        if isinstance(item, Reject):
+            record, text, reason = {}, "", item.reason
+        else:
+            record = item[1]
+            text, reason = prepare_text(record.get(mapping["text"]), cleaning)
+        value, title = (
+            record.get(mapping[key]) if key in mapping else None for key in (ID, "title")
+        )
+        shown = format_id(value)
+        rows.integers += (type(value) is int or is_text) and is_integer(shown or "")
+        rows.ids.append(shown)
+        rows.texts.append(text)
+        rows.reasons.append(reason or None)
+        has_title = options.title and not reason
+        longest = Preparation.max_characters
+        titles.append(make_title(title, text, cleaning, longest) if has_title else "")
+    if options.mask_personal_data:
+        for texts in (titles, rows.texts):
+            for number in personal_data.find_suspects(texts):
+                texts[number] = personal_data.mask_personal_data(texts[number])[0]
+    rows.texts = list(map(join_title, titles, rows.texts))
+    return rows
 
-    Reviews read = scored + dropped is asserted. Raises UserError for more damaged files than that.
+
+def prepare_text(text: Any, cleaning: CleaningOptions) -> tuple[str, str]:
+    """Return the clean text, or an empty one and why there is none."""
+    if not isinstance(text, str):
+        return "", "no text" if text is None else "text is not a string"
+    cleaned = clean_text(text[:MOST_CHARACTERS], cleaning)
+    return cleaned, "" if cleaned else "empty text"
+
+
+def is_integer(text: str) -> bool:
+    """Return whether a text is how an integer of 64 bits is written."""
+    return INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+
+
+def format_id(value: Any) -> str | None:
+    """Return an id as text: `{"$oid": "5f"}` of MongoDB as 5f, other nested values as JSON."""
+    if isinstance(value, dict) and len(value) == 1 and next(iter(value)).startswith("$"):
+        (value,) = value.values()
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, bytes):
+        value = value.hex()
+    return None if value is None or value == "" else str(value).encode(errors="replace").decode()
+
+
+def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
+    """Write the scores of each file, remove the work folder and return the totals.
+
+    Raises UserError for more damaged files than the options allow.
     """
-    units, lines = read_finished(folders.prepared, PreparedUnit), Counter[str]()
-    check_damage(units, max_damaged_files)
-    for unit in units:
-        write_rejects(unit.unit, lines[unit.file], folders)
-        lines[unit.file] += unit.lines
-    dropped = sum_counts(unit.dropped for unit in units)
-    scored = sum(unit["scored"] for unit in read_finished(folders.written, dict[str, int]))
-    totals = {"read": sum(unit.read for unit in units), "scored": scored}
-    assert totals["read"] == totals["scored"] + sum(dropped.values()), (
-        f"reviews lost: {totals}, dropped {dropped}"
-    )
+    folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
+    work_units.check_damage(units, plan.options.max_damaged_files)
+    files = []
+    for file, output in zip(plan.files, plan.outputs, strict=True):
+        own = [unit for unit in units if unit.index == file.index]
+        path = storage.join_path(folders.output, output)
+        with storage.atomic_path(path) as temporary:
+            write_file(own, plan, file, temporary)
+        read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
+        name, digest = os.path.basename(file.path), storage.hash_file(file.path)
+        told = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
+        files.append(told)
     storage.remove_path(folders.work)
-    return {**totals, "dropped": dropped, "units": len(units)}
+    return {
+        "read": sum(file["read"] for file in files),
+        "scored": sum(file["scored"] for file in files),
+        "unscored": sum_counts(unit.dropped for unit in units),
+        "units": len(units),
+        "files": files,
+    }
+
+
+def write_totals(units: int, plan: ScoringPlan) -> None:
+    """Finish the scores of so many units as a step of the graph, which an engine may repeat."""
+    if storage.exists(plan.folders.work):
+        finish_scores(plan)
+
+
+def write_file(units: list[ScoredUnit], plan: ScoringPlan, file: DumpFile, path: Path) -> None:
+    """Write the rows of a file's units, in their order, as one file of scores.
+
+    Ids are integers if all of the file are, so that they join with what pandas reads.
+    """
+    ids = sum(unit.ids for unit in units)
+    are_integers = ids > 0 and ids == sum(unit.integers for unit in units)
+    source = os.path.basename(file.path) + (f"/{file.member}" if file.member else "")
+    with ExitStack() as stack:
+        write: Callable[[pa.Table], Any] | None = None
+        row = 0
+        for unit in units:
+            part = storage.join_path(plan.folders.written, f"{unit.unit}.arrow")
+            with storage.open_bytes(part) as stream:
+                table = pa.ipc.open_file(stream).read_all()
+            if are_integers:
+                table = table.set_column(0, ID, table[ID].cast(pa.int64()))
+            table = table.add_column(0, "row", pa.array(range(row + 1, row + unit.read + 1)))
+            row += unit.read
+            table = table.add_column(0, "file", pa.array([source] * unit.read, pa.string()))
+            version = pa.array([plan.options.model_version] * unit.read, pa.string())
+            table = table.add_column(table.num_columns - 1, "model_version", version)
+            if write is None:
+                write = stack.enter_context(
+                    open_writer(path, table.schema, plan.options.output_format)
+                )
+            write(table)
+
+
+@contextmanager
+def open_writer(
+    path: Path, schema: pa.Schema, ending: ScoreFormat
+) -> Iterator[Callable[[pa.Table], Any]]:
+    """Yield what writes tables of a schema to a file of a format, one after the other."""
+    if ending == "parquet":
+        with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
+            yield parquet.write_table
+    elif ending == "csv":
+        with pa_csv.CSVWriter(path, schema) as delimited:
+            yield delimited.write_table
+    else:
+        with open(path, "wb") as lines:
+            yield lambda table: lines.writelines(
+                orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+                for record in table.to_pylist()
+            )

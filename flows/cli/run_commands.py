@@ -3,12 +3,12 @@
 import argparse
 import json
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.storage import is_remote
 from flows.cli.options import (
     START,
     add_command,
@@ -71,11 +71,38 @@ def add_run_commands(commands: Any) -> None:
         "score",
         score_dump,
         "label every review of a dump with a model of the registry",
-        "Parquet with label, probability and model version for every review of a dump.",
+        "A row for every record of each file, in its order: file, row, id, label, probabilities, "
+        "model version, and the reason where there is no label. Files that the model has scored "
+        "before are not scored again.",
     )
     add_dump_options(score, "dump.columns=text=body or model.workers=4")
-    score.add_argument("--alias", default="champion", help="of the model (default: champion)")
-    score.add_argument("--output", type=Path, help="folder to copy the scores to")
+    which = score.add_mutually_exclusive_group()
+    which.add_argument("--alias", default="champion", help="of the model (default: champion)")
+    which.add_argument(
+        "--model", metavar="FOLDER", help="a model folder in place of the registry's"
+    )
+    score.add_argument(
+        "--output", default="scores", help="folder or address of the scores (default: scores)"
+    )
+    for name, about in (
+        ("id", "column of the input to join by (default: found by its name)"),
+        ("format", "parquet, csv or jsonl (default: parquet)"),
+    ):
+        score.add_argument(
+            f"--{name}",
+            action="append",
+            dest="settings",
+            type=f"scores.{name}={{}}".format,
+            metavar="COLUMN" if name == "id" else "FORMAT",
+            help=f"{about} (scores.{name})",
+        )
+    score.add_argument(
+        "--with-text",
+        action="append_const",
+        dest="settings",
+        const="scores.with_text=true",
+        help="write the text too (scores.with_text)",
+    )
     score.add_argument(
         "--dry-run",
         action="store_true",
@@ -209,20 +236,29 @@ def build_scoring_form(arguments: argparse.Namespace) -> Any:
     from flows.configuration.form import Scoring
     from flows.configuration.form_tools import fill_form
 
-    given = {"store": build_store(arguments).address, **demand_dump(arguments)}
-    return fill_form(Scoring, arguments.settings, model={"alias": arguments.alias}, **given)
+    output = arguments.output
+    given = {
+        "store": build_store(arguments).address,
+        "output": output if is_remote(output) else str(Path(output).absolute()),
+        "model": {"alias": arguments.alias},
+        **demand_dump(arguments),
+    }
+    return fill_form(Scoring, arguments.settings, **given)
 
 
 def score_dump(arguments: argparse.Namespace) -> None:
-    """Label the reviews of a dump, and copy the scores where they are wanted; or print the plan."""
+    """Label the records of a dump; or print the plan."""
     from flows.configuration.form import Parameters
     from flows.stages.dump import build_dump_stage
     from flows.store.store import Store
 
     form = build_scoring_form(arguments)
+    if arguments.model:
+        score_with_folder(arguments.model, form)
+        return
     parameters = Parameters(dump=form.dump, store=form.store)
     dump = build_dump_stage(form.dump, Store(form.store))  # refuses wrong paths at once
-    version = open_registry(arguments).find_scorer(form.model.alias)
+    version = open_registry(arguments).find_model(form.model.alias)
     if arguments.dry_run:
         print_files(form.dump, dump)
         print_scoring_plan(form, parameters, version)
@@ -231,15 +267,30 @@ def score_dump(arguments: argparse.Namespace) -> None:
     def run() -> dict[str, Any]:
         from flows.score import score
 
-        return score(model=form.model, dump=form.dump, store=form.store)
+        return score(**{name: getattr(form, name) for name in type(form).model_fields})
 
     made = terminal.run_in_terminal(parameters, run)
-    folder = Path(made["folder"])
-    if arguments.output:
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        for file in sorted(folder.glob("scores-*.parquet")):
-            shutil.copy2(file, arguments.output / file.name)
-    print(f"scores      {arguments.output or folder}")
+    print(f"scores      {made['folder']}: {len(made['files'])} files")
+
+
+def score_with_folder(model: str, form: Any) -> None:
+    """Label the records of a dump with a model folder: neither a server nor a store is needed."""
+    from beam_jobs import scoring_job
+    from flows.score import list_job_options
+    from flows.stages.dump import list_files
+    from flows.store.store import Store
+
+    store = Store(form.store)
+    paths = [
+        str(path)
+        for given in form.dump.paths
+        for path in ([given] if is_remote(given) else list_files(given, store))
+    ]
+    words = ["--model", model, "--input", *paths, "--output", form.output]
+    made = scoring_job.run([*words, *list_job_options(form)])
+    print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
+    for reason, records in made["unscored"].items():
+        print(f"            {records:,} {reason}")
 
 
 def print_scoring_plan(form: Any, parameters: Any, version: dict[str, str]) -> None:
@@ -250,7 +301,7 @@ def print_scoring_plan(form: Any, parameters: Any, version: dict[str, str]) -> N
     from flows.ui.plan_page import list_lines
 
     plan = Plan(Store(form.store))
-    build_scoring_graph(version, form.model)(parameters, plan)
+    build_scoring_graph(version, form)(parameters, plan)
     print(f"model     {form.model.alias}, version {version['version']}")
     print(json.dumps(form.model_dump(), indent=2))
     print("\n".join(list_lines(plan)))

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from beam_jobs.config import CorpusOptions, ShardsOptions
+from beam_jobs.config import (
+    CorpusOptions,
+    ScoreFormat,
+    ScoringOptions,
+    ScoringPrecision,
+    ShardsOptions,
+)
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
 from beam_jobs.reading import fields
@@ -22,7 +28,7 @@ from beam_jobs.reading.formats import FORMATS
 from flows.configuration.addresses import Address
 from flows.configuration.form_tools import fill_form, make_form_field, make_preset_field
 from flows.configuration.study_file import MOST_AT_ONCE, Seed
-from model.config import Precision, PresetName, PretrainingConfig
+from model.config import PresetName, PretrainingConfig
 from model.encoders.places import FORMS, find_kind, parse_place
 from model.finetuning.tasks import corpus
 from model.options import (
@@ -30,7 +36,6 @@ from model.options import (
     FinetuneOptions,
     PretrainingDevice,
     PretrainOptions,
-    ScorerOptions,
     VocabularyFitOptions,
     VocabularyOptions,
 )
@@ -752,10 +757,18 @@ class ScoringModel(Settings):
         description="champion, challenger, or another alias that the registry has when `up` starts",
         json_schema_extra=offer_aliases,
     )
-    precision: Precision = make_form_field(ScorerOptions, "precision")
+    precision: ScoringPrecision = make_form_field(ScoringOptions, "precision")
     workers: int = Field(
         default=0, ge=0, le=1024, description="Processes of the Beam job; 0: as many as it takes"
     )
+
+
+class Scores(Settings):
+    """What the files of scores hold."""
+
+    format: ScoreFormat = make_form_field(ScoringOptions, "output_format")
+    id: str = make_form_field(ScoringOptions, "id")
+    with_text: bool = make_form_field(ScoringOptions, "with_text")
 
 
 class Scoring(Settings):
@@ -763,6 +776,13 @@ class Scoring(Settings):
 
     model: ScoringModel = ScoringModel()
     dump: Dump = Dump()
+    scores: Scores = Scores()
+    output: Address = Field(
+        default="scored",
+        min_length=1,
+        description="Folder or address that gets one file of scores for each file of the dump; "
+        "a relative one lies in the store",
+    )
     store: str = STORE
 
 

@@ -20,6 +20,5 @@ VERSIONS = {
     "latency": 3,
     "report": 7,
     "study": 10,
-    "scorer": 4,
-    "scores": 3,
+    "scores": 4,
 }

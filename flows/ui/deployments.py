@@ -132,8 +132,8 @@ DEPLOYMENTS = (
     DeploymentSpec(
         "score",
         "flows.score.score",
-        "The champion over a dump: Parquet with label, probability and model version for every "
-        "review.",
+        "The champion over a dump: label, probabilities and model version for every record of each "
+        "file, in order. With a schedule, new files alone.",
     ),
     *(
         DeploymentSpec(

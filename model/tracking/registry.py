@@ -95,16 +95,16 @@ class Registry:
                 raise ValueError(f"its artifacts are not there ({cause})") from None
         return Path(copied), str(version.version)
 
-    def find_scorer(self, alias: str) -> dict[str, str]:
-        """Return the version with the alias, which can label reviews; UserError where there is
-        none.
+    def find_model(self, alias: str) -> dict[str, str]:
+        """Return tags, `model` among them, and number of the version with the alias; UserError
+        where there is none.
         """
         version = self.get_by_alias(alias)
-        if not version.get("scorer"):
-            there = ", ".join(self.list_aliases()) or "none"
+        if not version.get("model"):
+            there = ", ".join(self.list_aliases()) or "none; a run registers its model"
             raise UserError(
-                f"model.alias: no {alias} in the registry (there: {there}); a run with "
-                "--set promotion.mode=automatic (in a form promotion.mode) registers its model"
+                f"model.alias: no {alias} in the registry (there: {there}); `--alias challenger` "
+                "scores with the latest one, `amazon-electra promote VERSION` makes one champion"
             )
         return version
 

@@ -1,14 +1,12 @@
 """A title is the first sentence of its review, and decides neither its side nor its copies."""
 
-import pyarrow as pa
 import pytest
 
 from beam_jobs.config import ScoringOptions
-from beam_jobs.core.settings import read_known_options
-from beam_jobs.corpus.plan import Folders, plan_text_preparation
-from beam_jobs.corpus.prepare import make_title, prepare_unit
+from beam_jobs.corpus.prepare import make_title
 from beam_jobs.deduplication.held_out import read_held_out_batches
 from beam_jobs.reading import work_units
+from beam_jobs.scoring.score_files import read_rows
 from beam_jobs.text.cleaning import CleaningOptions
 from tests.beam_jobs.dumps import digests, review, rows_of, run_job, run_steps, text_of, write_lines
 
@@ -40,16 +38,13 @@ def write_dump(folder, titles=TITLES, count=120):
 
 def read_as_scored(dump, output):
     """Return the texts that a scoring of the dump gives its classifier."""
-    argv = ["--input", str(dump), "--output", str(output), "--scorer", "none"]
-    options, _ = read_known_options(ScoringOptions, argv, "scoring_job", "")
-    preparation = plan_text_preparation(options, Folders(str(output), str(output / "work")))
-    texts = []
-    for file in work_units.list_dump_files(options):
-        for unit in work_units.cut_file(file, 1 << 20, str(output / "cuts")):
-            prepare_unit(unit, preparation)
-            path = output / "work" / "prepared" / f"{unit.name}.arrow"
-            texts += pa.ipc.open_file(path).read_all()["text"].to_pylist()
-    return texts
+    options = ScoringOptions(input=((str(dump),),), output="", model="")
+    return [
+        text
+        for file in work_units.list_dump_files(options)
+        for unit in work_units.cut_file(file, 1 << 20, str(output / "cuts"))
+        for text in read_rows(unit, options).texts
+    ]
 
 
 def test_training_and_scoring_read_the_same_text(tmp_path):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.bench.dumps import read_lines, write_dump
-from tests.bench.peers.labelled_reviews import write_splits
 
 BENCHES = Path(__file__).parent
 ROOT = BENCHES.parents[1]
@@ -109,20 +108,6 @@ def test_fine_tuning_is_measured_without_the_trainer(dump, made):
     found = figures("peers/finetuning.py", *words)
     assert (found["side"], found["p"]) == ("ours", 1.0)
     assert found["examples_per_cpu_second"] > 0
-
-
-def test_scoring_is_measured_without_other_tools(dump, made, tmp_path):
-    write_splits([str(dump)], tmp_path / "data", 16)
-    words = ["--encoder", made / "electra" / "discriminator", "--output", tmp_path / "model"]
-    words += ["--task", "table:text=text,label=label", "--data", tmp_path / "data"]
-    for setting in ("epochs=1", "max_length=32"):
-        words += ["--set", setting]
-    run("-m", "model.finetune", *words)
-    words = ["--input", dump, "--model", tmp_path / "model", "--reviews", 32, "--forms", "fp32"]
-    found = figures("peers/scoring.py", *words, "--peers")
-    assert (found["side"], found["form"]) == ("ours", "fp32")
-    assert (found["labels_changed"], found["reviews"]) == (0, 32)
-    assert found["reviews_per_cpu_second"] > 0
 
 
 def test_orchestration():

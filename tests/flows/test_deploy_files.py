@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from beam_jobs.engine.staged_package import REQUIREMENTS
 from flows.servers import settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -63,20 +62,6 @@ def test_the_image_holds_what_its_processes_need():
     for script in re.findall(r"deploy/\S+\.sh", (DEPLOY / "compose.yaml").read_text()):
         assert script in lines
     assert "--require-hashes -r deploy/requirements.txt" in lines
-
-
-def test_the_scoring_image_has_what_was_tried_and_the_job_takes_it():
-    lines = (DEPLOY / "dataflow" / "Dockerfile.scoring").read_text()
-    constraints = (ROOT / "constraints.txt").read_text()
-    (beam,) = re.findall(r"^apache-beam==(.+)$", constraints, re.MULTILINE)
-    assert f"=apache/beam_python3.11_sdk:{beam}\n" in lines
-    (torch,) = re.findall(r'"\$\((sed .+)\)"', lines)
-    asked = subprocess.run(torch, shell=True, cwd=ROOT, capture_output=True, text=True).stdout
-    assert re.fullmatch(r"torch==[\d.]+\+cpu\n", asked)
-    assert "--require-hashes -r requirements.txt" in lines
-    assert set(REQUIREMENTS) <= set(read_pins("deploy/dataflow/requirements.txt"))
-    for sources in re.findall(r"^COPY (.+) \S+$", lines, re.MULTILINE):
-        assert all((ROOT / source).exists() for source in sources.split()), sources
 
 
 def test_workers_get_what_they_need_and_no_secret_of_a_server():
@@ -175,7 +160,7 @@ def test_secrets_reach_neither_git_nor_an_image():
     assert {"/.env", "/workers.env"} <= set(ignored)
     sent = (ROOT / ".dockerignore").read_text().splitlines()
     assert sent[1] == "*"
-    for dockerfile in ("Dockerfile", "dataflow/Dockerfile", "dataflow/Dockerfile.scoring"):
+    for dockerfile in ("Dockerfile", "dataflow/Dockerfile"):
         for sources in re.findall(
             r"^COPY (?!--)(.+) \S+$", (DEPLOY / dockerfile).read_text(), re.M
         ):

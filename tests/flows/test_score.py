@@ -1,11 +1,93 @@
-"""What the stages of `score` are made of."""
+"""What the stages of `score` are made of, and what is left out because it was scored before."""
 
-from flows.score import build_scorer_stage
-from flows.store.store import Store
+import shutil
+
+import pandas as pd
+import pytest
+
+from beam_jobs.scoring_job import run
+from flows.cli import main
+from flows.configuration.form import Parameters, Scoring
+from flows.runner.stage_runner import Plan
+from flows.score import build_scoring_graph, copy_scores, find_scores
+from flows.stages.dump import build_dump_stage
+from flows.store.store import ExistingStage, Store
+from tests.beam_jobs.scoring.models import write_network
+
+VERSION = {"version": "3", "model": "f" * 16}
 
 
-def test_the_precision_decides_the_scorer_and_reaches_its_job(tmp_path):
-    of_both = {p: build_scorer_stage({"scorer": "f" * 16}, p) for p in ("bf16", "fp32")}
-    assert of_both["bf16"].fingerprint != of_both["fp32"].fingerprint
-    words = of_both["fp32"].arguments(Store(tmp_path), tmp_path)
-    assert words[words.index("--precision") + 1] == "fp32"
+@pytest.fixture
+def store(tmp_path):
+    """One that has the model."""
+    store = Store(tmp_path / "store")
+    model = ExistingStage("model", 0, {}, known=VERSION["model"])
+    write_network(store.folder(model))
+    store.publish(model, {})
+    return store
+
+
+def plan(form, store):
+    """The form's last stage as it would be made."""
+    parameters = Parameters(dump=form.dump, store=form.store)
+    return build_scoring_graph(VERSION, form)(parameters, Plan(store))
+
+
+def make(stage, store):
+    """Make scores as a run makes them, but in this process."""
+    store.publish(stage.inputs["dump"], stage.inputs["dump"].result)
+    store.publish(stage, run(stage.arguments(store, store.folder(stage))))
+
+
+def test_only_new_files_are_scored_and_all_are_copied(store, tmp_path):
+    def fill(**given):
+        dump = {"paths": [str(tmp_path / "new*.csv")]}
+        return Scoring(dump=dump, store=store.address, **given)
+
+    (tmp_path / "new-1.csv").write_text("order_id,text\n7,good\n8,bad\n")
+    form = fill()
+    make(plan(form, store), store)
+    assert plan(form, store).name == "dump", "nothing is new"
+    (tmp_path / "new-2.csv").write_text("order_id,text\n9,fine\n")
+    second = plan(form, store)
+    assert [file["name"] for file in second.inputs["dump"].parameters["files"]] == ["new-2.csv"]
+    make(second, store)
+    for changed in (
+        {"scores": {"with_text": True}},
+        {"dump": {**form.dump.model_dump(), "encoding": "cp1252"}},
+    ):
+        other = plan(Scoring(**{**form.model_dump(), **changed}), store)
+        assert other.inputs["dump"].result["files"] == 2, "another question"
+    shutil.copy(tmp_path / "new-1.csv", tmp_path / "new-3.csv")
+    third = plan(form, store)
+    assert [file["name"] for file in third.inputs["dump"].parameters["files"]] == ["new-3.csv"]
+    make(third, store)
+    dump = build_dump_stage(form.dump, store)
+    output = str(tmp_path / "output")
+    copied = copy_scores(dump, find_scores(VERSION, form, store), output, store)
+    assert copied == [f"new-{number}.scores.parquet" for number in (1, 2, 3)]
+    rows = pd.concat(pd.read_parquet(tmp_path / "output" / name) for name in copied)
+    assert list(zip(rows["file"], rows["row"], strict=True)) == [
+        *(("new-1.csv", 1), ("new-1.csv", 2), ("new-2.csv", 1)),
+        *(("new-3.csv", 1), ("new-3.csv", 2)),
+    ]
+    assert set(rows["model_version"]) == {"3"}
+
+
+def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = write_network(tmp_path / "model")
+    (tmp_path / "new.csv").write_text("order,text\n7,good\n8,\n")
+    words = ["score", "--model", str(model), "--dump", "new.csv", "--id", "order"]
+    with pytest.raises(SystemExit) as ended:
+        main.main([*words, "--format", "csv", "--with-text"])
+    assert ended.value.code in (0, None)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [
+        f"scores      {tmp_path / 'scores'}: 1 of 2 records have a label",
+        "            1 empty text",
+    ]
+    rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
+    assert list(rows["id"]) == [7, 8]
+    assert list(rows["text"].fillna("")) == ["good", ""]
+    assert not (tmp_path / "store").exists()

@@ -20,14 +20,11 @@ PACKAGE_OF = {
     "grpc": None,
     "rich": None,
 }  # apache-beam brings protobuf and grpcio; rich: only where a person looks on
-IMAGE_OF_ITS_OWN = (
-    "scoring/classifier.py"  # its workers have torch, which is far too large to stage
-)
 
 
 def imports() -> set[str]:
     names = set()
-    for path in set(BEAM_JOBS.rglob("*.py")) - {BEAM_JOBS / IMAGE_OF_ITS_OWN}:
+    for path in BEAM_JOBS.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 names |= {alias.name.split(".")[0] for alias in node.names}
@@ -40,7 +37,7 @@ def test_the_requirements_are_the_imports():
     needed = {name for name in imports() if PACKAGE_OF.get(name, name)}
     needed |= {"gcsfs", "s3fs"}  # fsspec loads them for gs:// and s3://
     assert needed <= set(staged_package.REQUIREMENTS)
-    assert set(staged_package.REQUIREMENTS) - needed <= {"isal", "orjson"}
+    assert set(staged_package.REQUIREMENTS) - needed <= {"isal", "orjson", "scikit-learn"}
 
 
 def test_the_package_holds_beam_jobs_alone(tmp_path):

@@ -11,6 +11,6 @@ def test_a_registry_that_nobody_made_has_no_alias_and_is_not_made_for_that(tmp_p
     registry = Registry(f"sqlite:///{tmp_path}/mlflow/mlflow.db")
     assert registry.get_by_alias("champion") == {}
     assert registry.list_aliases() == []
-    with pytest.raises(UserError, match=r"no champion in the registry \(there: none\); a run with"):
-        registry.find_scorer("champion")
+    with pytest.raises(UserError, match=r"no champion in the registry \(there: none; a run reg"):
+        registry.find_model("champion")
     assert not list(tmp_path.iterdir())

@@ -5,6 +5,7 @@ lead; so neither may reach the network behind it unless a setting says so.
 """
 
 import asyncio
+import http.client
 import ipaddress
 import os
 import re
@@ -25,6 +26,10 @@ SERVICE_HOSTS = {"gs": "storage.googleapis.com", "s3": "s3.amazonaws.com"}
 """Hosts by which object stores are reached, unless a variable names another route."""
 OTHER_ROUTE = r"(?i)ENDPOINT|EMULATOR_HOST|^(https?|all)_proxy$"
 RESOLVE_SECONDS = 5.0
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""An IPv4 address is in the last four bytes (RFC 6052)."""
+NO_INTERNET = ipaddress.IPv6Network("64:ff9b:1::/48")
+"""NAT64 within a network (RFC 8215), which `ipaddress` takes for global."""
 
 
 def check_host(address: str, setting: str) -> None:
@@ -48,11 +53,29 @@ def check_host(address: str, setting: str) -> None:
             f"{RESOLVE_SECONDS:.0f} s; is this machine connected to the network?"
         )
     for ip in ips if is_web else ():
-        if not ipaddress.ip_address(ip.split("%")[0]).is_global:
-            raise UserError(
-                f"{setting} {address}: {name} is {ip}, on this machine or in a private network; "
-                f"{PRIVATE_HOSTS_VARIABLE}={name} allows it"
-            )
+        check_ip(ip, name, f"{setting} {address}")
+
+
+def check_ip(ip: str, name: str, address: str) -> None:
+    """Raise UserError if a host's IP address is of a private network that nobody allowed."""
+    if not is_public(ip) and name.lower() not in read_names(PRIVATE_HOSTS_VARIABLE):
+        raise UserError(
+            f"{address}: {name} is {ip}, on this machine or in a private network; "
+            f"{PRIVATE_HOSTS_VARIABLE}={name} allows it"
+        )
+
+
+def is_public(ip: str) -> bool:
+    """Return whether an IP address is one of the internet; that in an IPv6 address counts too."""
+    found = ipaddress.ip_address(ip.split("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        if found in NAT64:
+            found = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        elif found in NO_INTERNET:
+            return False
+        else:
+            found = found.sixtofour or found
+    return found.is_global and not found.is_multicast
 
 
 def _resolve_name(name: str) -> list[str]:
@@ -82,10 +105,53 @@ class CheckedRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
+class CheckedConnections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Has urllib send a request only over a connection whose other end may be read from: a name may
+    have another address by the time it is connected to. A proxy looks names up itself.
+    """
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        kind = http.client.HTTPConnection if req.has_proxy() else _CheckedConnection
+        return self.do_open(kind, req)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        kind = http.client.HTTPSConnection if req.has_proxy() else _CheckedTlsConnection
+        return self.do_open(kind, req)
+
+
+class _CheckedConnection(http.client.HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        try:
+            check_ip(self.sock.getpeername()[0], self.host, "connected to")
+        except UserError:
+            self.close()
+            raise
+
+
+class _CheckedTlsConnection(_CheckedConnection, http.client.HTTPSConnection): ...
+
+
+def open_checked_url(request: urllib.request.Request, timeout: float) -> Any:
+    """Return the open answer to a request, whose host and redirects are checked."""
+    opener = urllib.request.build_opener(CheckedRedirects, CheckedConnections)
+    return opener.open(request, timeout=timeout)
+
+
 async def open_checked_session(**settings: Any) -> Any:
     """Return an aiohttp session that checks the host of every request, as fsspec's `get_client`."""
     import aiohttp
 
+    class CheckedResolver(aiohttp.ThreadedResolver):
+        """Its answers are what is connected to; addresses without a name do not come here."""
+
+        async def resolve(self, host: str, *arguments: Any, **options: Any) -> Any:
+            found = await super().resolve(host, *arguments, **options)
+            for place in found:
+                check_ip(place["host"], host, "connected to")
+            return found
+
+    settings.setdefault("connector", aiohttp.TCPConnector(resolver=CheckedResolver()))
     return aiohttp.ClientSession(middlewares=[_check_request], **settings)
 
 

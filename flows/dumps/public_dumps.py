@@ -24,7 +24,7 @@ import yaml
 
 from beam_jobs.core.errors import JobFailed, TransientError, UserError
 from beam_jobs.core.files import hash_file
-from beam_jobs.core.hosts import CheckedRedirects, check_host
+from beam_jobs.core.hosts import check_host, open_checked_url
 from beam_jobs.core.locks import try_lock
 from beam_jobs.core.progress import track_progress
 from flows.configuration.addresses import explain_refusal
@@ -165,7 +165,7 @@ def _read_http(address: str, file: Any, note: Path) -> Iterator[tuple[int | None
         request.add_header("Range", f"bytes={at}-")
         request.add_header("If-Range", known)
     try:
-        response = urllib.request.build_opener(CheckedRedirects).open(request, timeout=SILENCE)
+        response = open_checked_url(request, SILENCE)
     except urllib.error.HTTPError as error:
         if error.code == 416:
             _begin_again(file, note)

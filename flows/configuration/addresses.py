@@ -6,6 +6,7 @@ may lie: beam_jobs/core/hosts.py.
 
 import re
 from typing import Annotated
+from urllib.parse import unquote
 
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
@@ -16,7 +17,8 @@ from beam_jobs.core.variables import read_names
 SECRET_PARAMETER = re.compile(
     r"[?&;#](x-(amz|goog)-(signature|credential|security-token)|sig|signature|\w*token|jwt"
     r"|pwd|pass|\w*passwo?r?d|\w*secret|auth|authorization|\w*credentials?"
-    r"|(\w*(api|access)[_-]?)?key([_-]?id)?)=",
+    r"|(\w*(api|access)[_-]?)?key([_-]?id)?|rlkey|auth[_-]?key|code|[\w-]*subscription-?key|hmac"
+    r"|session([_-]?id)?|pat|pw)=",
     re.IGNORECASE,
 )
 """Parameters of an address by which servers know who asks."""
@@ -70,7 +72,9 @@ def has_secret(address: str) -> bool:
 
 
 def has_secret_parameter(text: str) -> bool:
-    """Return whether one of the parameters of an address is a secret."""
+    """Return whether one of the parameters of an address is a secret; its name may be encoded."""
+    while (decoded := unquote(text)) != text and not SECRET_PARAMETER.search(text):
+        text = decoded
     return SECRET_PARAMETER.search(text) is not None
 
 

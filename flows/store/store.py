@@ -11,6 +11,7 @@ folders lie decides no fingerprint (flows/store).
 import hashlib
 import json
 import logging
+import re
 import shutil
 import subprocess
 import time
@@ -139,6 +140,11 @@ class ExistingStage(Stage):
     """A stage that was made earlier and is known by its fingerprint alone."""
 
     known: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise UserError for a path: fingerprints come from MLflow's tags too."""
+        if not re.fullmatch(r"[\w-]*", self.known):
+            raise UserError(f"stage {self.name}: {self.known!r} is no fingerprint")
 
     @property
     def fingerprint(self) -> str:

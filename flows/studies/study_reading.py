@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.nesting import list_strings
+from beam_jobs.core.nesting import list_strings, load_yaml
 from beam_jobs.core.settings import parse_field
 from flows.configuration.form import Parameters
 from flows.configuration.form_tools import list_changes
@@ -123,12 +123,10 @@ def read_content(choice: StudyChoice) -> tuple[str, Any]:
 
 
 def read_yaml(file: Path) -> Any:
-    import yaml
-
     try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+        return load_yaml(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{file}: not YAML that can be read: {error}") from error
 
 
 def format_study(study: Study) -> str:

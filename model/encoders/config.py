@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from beam_jobs.core.files import link_path, write_json
+from beam_jobs.core.nesting import load_json
 from beam_jobs.core.settings import format_mistakes
 from model.config import Architecture
 from model.encoders.names import DEFAULTS, KINDS, OTHER_KINDS, Kind, Role
@@ -50,7 +51,7 @@ _REFUSED = {
 def read_config(folder: Path, fail: Fail) -> Config:
     """Return config.json with its model_type; old BERTs have none."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = load_json((folder / "config.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         if any(folder.glob("*.index")) or folder.with_name(f"{folder.name}.index").exists():
             raise fail(

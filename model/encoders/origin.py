@@ -2,7 +2,6 @@
 origin.json, which says where it came from, what it may be used for and what it was trained on.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -11,12 +10,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-import yaml
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
+from beam_jobs.core.nesting import load_json, load_yaml
 from model.config import Architecture
 from model.encoders import weights as encoder_weights
 from model.encoders.config import TRAINED_LENGTH, Config, read_architecture, read_config
@@ -163,6 +162,13 @@ def _check_weights(
         raise fail(
             f"config.json says {shape.layers} layers, the weights have {layers}; copy both again"
         )
+    for name, size in encoder_weights.list_shapes(shape):
+        found = tuple(weights[name].shape) if name in weights else "none"
+        if found != size:
+            raise fail(
+                f"by config.json {name} has the shape {size}, the weights have {found}; copy both "
+                "again"
+            )
 
 
 def _copy_tensors(folder: Path, target: Path, fail: Fail) -> None:
@@ -207,7 +213,7 @@ def describe_start(folder: Path) -> dict[str, Any]:
 
 def _read_json(file: Path) -> dict[str, Any]:
     """Return a file's object; empty where there is no file."""
-    told: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    told: dict[str, Any] = load_json(file.read_text("utf-8")) if file.is_file() else {}
     return told
 
 
@@ -229,8 +235,8 @@ def _read_front_matter(file: Path) -> dict[str, Any]:
     if len(parts) < 3 or parts[0].strip():
         return {}
     try:
-        told = yaml.safe_load(parts[1])
-    except yaml.YAMLError:
+        told = load_yaml(parts[1])
+    except ValueError:
         return {}
     return told if isinstance(told, dict) else {}
 

@@ -5,12 +5,12 @@ The entries of both keep their vectors, and each new one begins as the mean of t
 the old vocabulary would have cut it.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from beam_jobs.core.nesting import load_json
 from model.encoders.places import Fail
 from model.wordpiece import build_tokenizer_of
 
@@ -50,13 +50,13 @@ def read_words(path: Path) -> list[str]:
 def read_tokenizer_entries(path: Path, fail: Fail) -> list[str]:
     """Return the entries of a tokenizer.json by id; UserError unless it is WordPiece."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = load_json(path.read_text(encoding="utf-8"))
         model, added = told["model"], told.get("added_tokens") or []
         kind = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
         ids = {**model["vocab"]} if kind == "WordPiece" else {}
         ids |= {token["content"]: token["id"] for token in added}
         entries = sorted(ids, key=lambda entry: int(ids[entry]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         why = " ".join(str(error).split())
         raise fail(f"tokenizer.json is damaged ({why}); copy it again") from None
     if kind != "WordPiece":
@@ -156,7 +156,7 @@ def load_published_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
 def _read_tokenizer_config(folder: Path, fail: Fail) -> dict[str, Any]:
     file = folder / "tokenizer_config.json"
     try:
-        told: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        told: dict[str, Any] = load_json(file.read_text("utf-8")) if file.is_file() else {}
     except ValueError as error:
         raise fail(f"tokenizer_config.json is damaged ({error}); copy it again") from None
     return told

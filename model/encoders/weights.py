@@ -6,7 +6,7 @@ lacks, and here has to be known which heads a file has.
 
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from model.config import Architecture
 from model.encoders.config import LEAST_TYPES, Config, find_kind
 from model.encoders.names import UNTIED, rename_weight
 from model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, Fail
@@ -54,6 +55,21 @@ def count_layers(weights: Mapping[str, Tensor]) -> int:
     """Return how many layers have weights."""
     found = (re.match(r"electra\.encoder\.layer\.(\d+)\.", name) for name in weights)
     return max((int(match[1]) for match in found if match), default=-1) + 1
+
+
+def list_shapes(shape: Architecture) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield name and shape of the trunk's matrices and position vectors."""
+    wide, middle, narrow = shape.hidden, shape.intermediate, shape.embedding
+    yield "electra.embeddings.position_embeddings.weight", (shape.max_positions, narrow)
+    yield "electra.embeddings.LayerNorm.weight", (narrow,)
+    if narrow != wide:
+        yield "electra.embeddings_project.weight", (wide, narrow)
+    for number in range(shape.layers):
+        layer = f"electra.encoder.layer.{number}"
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            yield f"{layer}.attention.{part}.weight", (wide, wide)
+        yield f"{layer}.intermediate.dense.weight", (middle, wide)
+        yield f"{layer}.output.dense.weight", (wide, middle)
 
 
 def read_tensors(folder: Path, fail: Fail) -> Weights:

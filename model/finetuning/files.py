@@ -4,10 +4,10 @@ import bz2
 import csv
 import gzip
 import io
+import itertools
 import json
 import math
 import re
-import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +17,15 @@ from typing import Any, Literal, TextIO
 from beam_jobs.core import parquet
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
+from beam_jobs.core.nesting import load_json
 
 TABBED = (".tsv", ".txt")
 Quoting = Literal[0, 3]
 """csv.QUOTE_MINIMAL or csv.QUOTE_NONE."""
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+LIMITS = Limits(remedy="unpack it first")
+"""Of a task's file; those of a dump are options of its jobs."""
+csv.field_size_limit(LIMITS.max_record_bytes)
 
 
 @contextmanager
@@ -33,11 +36,45 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else bz2.open if start == b"BZh" else open
     with (
         _report_damage(path),
-        io.TextIOWrapper(
-            opener(path, "rb"), encoding="utf-8-sig", errors="replace", newline=newline
-        ) as text,
+        io.BufferedReader(_LimitedReader(opener(path, "rb"), path)) as limited,
+        io.TextIOWrapper(limited, encoding="utf-8-sig", errors="replace", newline=newline) as text,
     ):
         yield text
+
+
+class _LimitedReader(io.RawIOBase):
+    """Reads a file that may be packed; UserError once it holds more than a file of its size may."""
+
+    def __init__(self, file: Any, path: Path):
+        self._file, self._path = file, path
+        self._packed, self._unpacked = path.stat().st_size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size: int = self._file.readinto(buffer)
+        self._unpacked += size
+        LIMITS.check_expansion(str(self._path), self._packed, self._unpacked)
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _read_lines(file: TextIO, path: Path) -> Iterator[str]:
+    """Yield the lines of an open file; UserError at one that is longer than a record may be."""
+    for number in itertools.count(1):
+        line = file.readline(LIMITS.max_record_bytes)
+        if not line:
+            return
+        if len(line) == LIMITS.max_record_bytes:
+            raise UserError(
+                f"{path}, line {number}: longer than {LIMITS.max_record_bytes:,} characters; "
+                "expected a record a line"
+            )
+        yield line
 
 
 @contextmanager
@@ -45,7 +82,7 @@ def _report_damage(path: Path) -> Iterator[None]:
     """Turn errors about a file's content into a UserError; those of a disk have a number."""
     try:
         yield
-    except (EOFError, zlib.error, OSError) as error:
+    except (EOFError, zlib.error, csv.Error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise UserError(f"{path}: damaged or cut off ({error}); fetch it again") from error
@@ -81,14 +118,14 @@ def _read_parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _read_json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with open_text(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(_read_lines(file, path), 1):
             if line.strip():
                 yield number, parse_json_object(line, path, number)
 
 
 def parse_json_text(text: str) -> Any:
     """Parse JSON; half a character, which no tokenizer takes, becomes a question mark."""
-    value = json.loads(text)
+    value = load_json(text)
     if not HALF_CHARACTER.search(text):
         return value
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
@@ -97,9 +134,10 @@ def parse_json_text(text: str) -> Any:
 def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
         row = parse_json_text(line)
-    except json.JSONDecodeError as error:
+    except ValueError as error:
+        why = getattr(error, "msg", error)
         raise UserError(
-            f"{path}, line {number}: not JSON ({error.msg}); expected an object a line"
+            f"{path}, line {number}: not JSON ({why}); expected an object a line"
         ) from error
     if not isinstance(row, dict):
         raise UserError(
@@ -112,7 +150,7 @@ def _read_delimited_rows(
     path: Path, delimiter: str, quoting: Quoting
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     with open_text(path, newline="") as file:
-        rows = csv.DictReader(file, delimiter=delimiter, quoting=quoting)
+        rows = csv.DictReader(_read_lines(file, path), delimiter=delimiter, quoting=quoting)
         for row in rows:
             yield rows.line_num, row
 
@@ -135,7 +173,7 @@ def detect_quoting(path: Path) -> Quoting:
     if not _strip_compression(path).endswith(TABBED):
         return csv.QUOTE_NONE
     with open_text(path, newline="") as file:
-        rows = csv.reader(record_widths(file), delimiter="\t", strict=True)
+        rows = csv.reader(record_widths(_read_lines(file, path)), delimiter="\t", strict=True)
         try:
             joined = sum(1 for _ in rows) < rows.line_num
         except csv.Error:

@@ -1,6 +1,5 @@
 """Read SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018) in the official JSON form."""
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ def read_squad_questions(path: Path) -> Iterator[Example]:
     with open_text(path) as file:
         try:
             articles = parse_json_text(file.read())["data"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{path}: not SQuAD's JSON ({error}); expected an object with `data`"
             ) from error

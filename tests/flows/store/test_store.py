@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import atomic_path
 from flows.cli import main
 from flows.servers.health import find_free_port
@@ -65,6 +66,12 @@ def test_a_fingerprint_is_the_same_in_every_version_and_on_every_machine(corpus)
     assert corpus.fingerprint == hashlib.sha256(identity.encode()).hexdigest()[:16]
     one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
     assert Stage("x", 1, one).fingerprint == Stage("x", 1, other).fingerprint
+
+
+@pytest.mark.parametrize("tag", ["../../evilmodel", "/tmp/evilmodel", "a/b", ".."])
+def test_a_fingerprint_from_elsewhere_is_no_path(tag):
+    with pytest.raises(UserError, match="is no fingerprint"):
+        ExistingStage("finetuning", 1, {}, known=tag)
 
 
 def test_a_stage_known_by_its_fingerprint_is_the_stage_that_was_made(corpus):

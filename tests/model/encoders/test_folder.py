@@ -143,6 +143,10 @@ def change_ids(folder, number):
     file.write_text(json.dumps(told))
 
 
+def nest(file):
+    file.write_text("[" * 100_000)
+
+
 def give_byte_pairs(folder):
     ByteLevelBPETokenizer().save(str(folder / "tokenizer.json"))
 
@@ -175,6 +179,17 @@ def drop_layer(folder):
         (lambda folder: change_ids(folder, 4_000_000_000), "leaves out ids, or gives one twice"),
         (lambda folder: change_ids(folder, -1), "leaves out ids, or gives one twice"),
         (lambda folder: change_ids(folder, 1), "leaves out ids, or gives one twice"),
+        (lambda folder: change_ids(folder, float("inf")), "tokenizer.json is damaged"),
+        (
+            lambda folder: change_config(folder, hidden_size=16),
+            r"has the shape \(64, 16\), the weights have \(64, 32\)",
+        ),
+        (
+            lambda folder: change_config(folder, intermediate_size=9),
+            r"dense.weight has the shape \(9",
+        ),
+        (lambda folder: nest(folder / "config.json"), "config.json is damaged .nested too deeply"),
+        (lambda folder: nest(folder / "tokenizer.json"), "tokenizer.json is damaged .nested too"),
         (lambda folder: change_ids(folder, "x"), "tokenizer.json is damaged"),
         (lambda folder: change_ids(folder, None), "tokenizer.json is damaged"),
         (lambda folder: (folder / "tokenizer.json").write_text("[]"), "tokenizer.json is damaged"),

@@ -173,3 +173,30 @@ def test_a_parquet_file_that_expands_too_far_is_refused(tmp_path):
     assert path.stat().st_size < 100_000
     with pytest.raises(UserError, match=r"expands to more than 200 times.*write it as JSON lines"):
         list(read_table_rows(path))
+
+
+def test_a_packed_file_that_holds_far_more_than_its_size_is_refused(tmp_path):
+    path = tmp_path / "train.csv.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"text,label\n")
+        for _ in range(70):
+            file.write(b"x" * (1 << 20) + b"\n")
+    with pytest.raises(UserError, match=r"train\.csv\.gz expands to more than 200 times"):
+        list(read_table_rows(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.jsonl", '{"text": "' + "x" * 16_000_000, "line 1: longer than 16,000,000 characters"),
+        ("a.jsonl", "[" * 100_000, "line 1: not JSON .nested too deeply"),
+        ("a.csv", "text,label\n" + "x" * 16_000_000, "line 2: longer than 16,000,000 characters"),
+        ("a.csv", 'text\n"' + ("x" * 999_999 + "\n") * 17, "field larger than field limit"),
+    ],
+    ids=["long", "nested", "wide", "quoted"],
+)
+def test_a_record_that_no_review_has_is_refused(tmp_path, name, text, told):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UserError, match=f"{name}.*{told}"):
+        list(read_table_rows(path))

@@ -1,10 +1,11 @@
 """Fine-tune an encoder on a task: `python -m model.finetune --encoder DIR|random --task NAME
---data DIR --output DIR`.
+--data DIR --output DIR`. `--encoder tfidf` and `--encoder frozen:DIR` fit a baseline instead.
 
 Every learning rate of the grid is trained from the same start and the best on dev is kept: the
 same care for every arm of a comparison, a random encoder included.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from beam_jobs.core.command import main
@@ -29,7 +30,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         make_writable_folder("--evaluation", evaluated_in)
         if not (evaluated_in / "metrics.json").exists():
             result = read_current_result(request, arguments.output)
-    result = result or finetune(request, arguments.output, arguments.device)
+    fit: Callable[..., dict[str, Any]] = finetune
+    if request.start.baseline:
+        from model.baselines.fit import fit_baseline as fit  # loads scikit-learn: 2 CPU seconds
+    result = result or fit(request, arguments.output, arguments.device)
     if evaluated_in:
         evaluation = evaluate_model(
             arguments.output,

@@ -144,7 +144,8 @@ class FinetuneOptions(Settings):
 
     encoder: str = Field(
         description="model folder or hub name; `random` (with --architecture); `half` or "
-        "`layers:N`: layers of --teacher"
+        "`layers:N`: layers of --teacher; `tfidf`, or `frozen:` and a folder or hub name: logistic "
+        "regression on n-grams, or on the states of an encoder that is not trained"
     )
     architecture: str | None = Field(
         default=None, description="for `random`: folder whose config and tokenizer to use"

@@ -17,18 +17,18 @@ import numpy as np
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from model.config import FinetuningSettings
-from model.device import open_device
 from model.evaluation import spans
 from model.evaluation.metrics import METRICS, count_confusions
-from model.evaluation.predict import predict_features
+from model.evaluation.predict import predict_examples
 from model.evaluation.predictions import Predictions, write_predictions
 from model.evaluation.significance import compute_interval
 from model.finetuning import network
 from model.finetuning.examples import Example, Split, Task, load_examples
-from model.finetuning.feature_cache import load_features
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import glue
 
+CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
+"""What metrics.json says of result.json: of a fine-tuning, and of a baseline."""
 MISTAKES_KEPT = 100
 """The worst mistakes of a split, which are kept with their text."""
 
@@ -50,18 +50,19 @@ def evaluate_model(
     started = time.perf_counter()
     _check_task(folder, task)
     finetuning_run = json.loads((folder / "run.json").read_text())
+    result = json.loads((folder / "result.json").read_text())
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
     examples = load_examples(
         task, data, split, choose_sampling(settings, split, finetuning_run["seed"]), left_out
     )
-    predictions = _predict_examples(folder, task, examples, settings, device, cache)
+    predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
     predictions = add_common_slices(predictions, examples, task)
-    result = summarize_predictions(predictions, task, split) | {
+    measured = summarize_predictions(predictions, task, split) | {
         "left_out": dict(left_out),
         "model": str(folder),
         "data": str(data),
-        "learning_rate": json.loads((folder / "result.json").read_text())["learning_rate"],
+        **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
         "seed": finetuning_run["seed"],
         "encoder": finetuning_run["encoder"],
         "seconds": round(time.perf_counter() - started, 3),
@@ -72,8 +73,8 @@ def evaluate_model(
     if task.shape == "span":
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
         write_json(output / "answers.json", answers)
-    write_json(output / "metrics.json", result)
-    return result
+    write_json(output / "metrics.json", measured)
+    return measured
 
 
 def write_submission(
@@ -92,7 +93,7 @@ def write_submission(
     output.mkdir(parents=True, exist_ok=True)
     files = {}
     for name, examples in glue.read_submission_examples(task.name, data).items():
-        predictions = _predict_examples(folder, task, examples, settings, device)
+        predictions = predict_examples(folder, task, examples, settings.precision, device)
         files[str(output / f"{name}.tsv")] = len(examples)
         lines = glue.format_submission(task.name, predictions.predictions)
         (output / f"{name}.tsv").write_text("\n".join(lines) + "\n")
@@ -106,21 +107,6 @@ def _check_task(folder: Path, task: Task) -> None:
         raise UserError(
             f"{folder} was fine-tuned on {trained}, not on {task.name}: use --task {trained}"
         )
-
-
-def _predict_examples(
-    folder: Path,
-    task: Task,
-    examples: Sequence[Example],
-    settings: FinetuningSettings,
-    device: str,
-    cache: Path | None = None,
-) -> Predictions:
-    model, head, tokenizer = network.load_finetuned(folder)
-    features = list(load_features(head.make_featurizer(tokenizer), examples, cache))
-    target = open_device(device, settings.precision)
-    network.prepare_network(model, head, target)
-    return predict_features(model, features, examples, target, task, head.threshold)
 
 
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:

@@ -1,20 +1,74 @@
-"""Runs a network over examples, and turns its logits into predictions for each shape of task.
+"""Predicts examples with any folder of model.finetune, and turns logits into predictions for each
+shape of task.
 
 Named entities are counted as seqeval (and conlleval) do.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from torch import nn
 
-from model.device import Device
+from model.config import Precision
+from model.device import Device, open_device
 from model.evaluation import spans
 from model.evaluation.predictions import Predictions
 from model.finetuning.examples import Example, Task
+from model.finetuning.feature_cache import load_features
 from model.finetuning.features import Feature
-from model.finetuning.network import predict_logits
+from model.finetuning.network import (
+    load_finetuned,
+    load_tokenizer,
+    predict_logits,
+    prepare_network,
+    read_task_head,
+)
+
+
+def predict_examples(
+    folder: Path,
+    task: Task,
+    examples: Sequence[Example],
+    precision: Precision = "auto",
+    device: str = "auto",
+    cache: Path | None = None,
+) -> Predictions:
+    """Return the predictions of a folder that model.finetune wrote, a baseline's too; `cache` keeps
+    the tokens of the examples for others.
+    """
+    head = read_task_head(folder)
+    logits, features = compute_logits(folder, task, examples, precision, device, cache)
+    return make_predictions(logits, features, examples, task, head.threshold)
+
+
+def compute_logits(
+    folder: Path,
+    task: Task,
+    examples: Sequence[Example],
+    precision: Precision = "auto",
+    device: str = "auto",
+    cache: Path | None = None,
+) -> tuple[list[np.ndarray], list[Feature]]:
+    """Return the logits of a folder that model.finetune wrote, as `network.predict_logits` shapes
+    them (classification: [classes] an example), and the features they are of; TF-IDF has none.
+    """
+    head = read_task_head(folder)
+    if head.kind == "tfidf":
+        from model.baselines import tfidf  # scikit-learn takes 2 CPU seconds, for who needs it
+
+        return tfidf.predict_logits(folder, examples, head.labels, head.clean), []
+    featurizer = head.make_featurizer(load_tokenizer(str(folder)))
+    features = list(load_features(featurizer, examples, cache))
+    target = open_device(device, precision)
+    if head.kind == "frozen":
+        from model.baselines import frozen
+
+        return frozen.predict_logits(folder, task, head, features, target), features
+    model, _, _ = load_finetuned(folder)
+    prepare_network(model, head, target)
+    return predict_logits(model, features, head.shape, target), features
 
 
 def predict_features(
@@ -27,6 +81,17 @@ def predict_features(
 ) -> Predictions:
     """Return the predictions for features made before: dev is predicted many times."""
     logits = predict_logits(model, features, task.shape, device)
+    return make_predictions(logits, features, examples, task, threshold)
+
+
+def make_predictions(
+    logits: list[np.ndarray],
+    features: Sequence[Feature],
+    examples: Sequence[Example],
+    task: Task,
+    threshold: float = 0.0,
+) -> Predictions:
+    """Return the predictions for logits; the features are read for spans and tokens alone."""
     if task.shape == "span":
         predictions = spans.predict_answers(
             logits, features, examples, threshold, task.always_answered

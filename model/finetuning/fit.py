@@ -8,7 +8,6 @@ import math
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,12 +32,12 @@ from model.finetuning.checkpoint import (
     write_attempt,
 )
 from model.finetuning.distillation import DistillationLoss, Teacher, cut_teacher, load_teacher
-from model.finetuning.examples import Example, Split, Task, load_examples
+from model.finetuning.examples import Example, Task
 from model.finetuning.feature_cache import load_features
 from model.finetuning.features import Feature, Featurizer, PackedFeatures
 from model.finetuning.losses import balance_class_weights
 from model.finetuning.network import Head
-from model.finetuning.request import Request, Start, choose_sampling
+from model.finetuning.request import Request, Start, load_split
 from model.finetuning.training import Training, train
 from model.tracking.metrics_log import MetricsLog
 
@@ -104,13 +103,8 @@ def read_current_result(request: Request, output: Path) -> dict[str, Any] | None
 def prepare_data(request: Request) -> PreparedData:
     """Read and tokenize the train and dev splits; print the warnings too."""
     task, settings, seed = request.task, request.settings, request.seed
-    left_out: dict[str, Counter[str]] = {"train": Counter(), "dev": Counter()}
-
-    def load_split(split: Split) -> list[Example]:
-        sampling = choose_sampling(settings, split, seed)
-        return load_examples(task, request.data, split, sampling, left_out[split])
-
-    train, dev = load_split("train"), load_split("dev")
+    (train, train_left), (dev, dev_left) = (load_split(request, s) for s in ("train", "dev"))
+    left_out = {"train": train_left, "dev": dev_left}
     folder = find_tokenizer(request.start)
     max_length, warning = network.choose_max_length(folder, task, settings)
     head = Head(task.name, task.shape, task.labels, max_length, settings.stride, settings.clean)

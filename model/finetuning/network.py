@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ DEFAULT_TOKENS = {"span": 384}
 """Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384): at 128 tokens 76% of
 SubjQA's windows have no answer, at 384 43%.
 """
+Kind = Literal["network", "frozen", "tfidf"]
+"""What a folder of model.finetune holds: a fine-tuned network, or a baseline (model/baselines)."""
 PREDICTION_BATCH = 64
 UNFUSED_ATTENTION_TOKENS = 128
 """Tokens up to which attention that is not fused is faster on a CPU: as fast in fp32 at 128, 1.24
@@ -62,6 +64,7 @@ class Head:
     threshold: float = 0.0
     """For `span`: by how much "no answer" must outscore the best answer to be given; chosen on dev.
     """
+    kind: Kind = "network"
 
     def make_featurizer(self, tokenizer: Tokenizer) -> Featurizer:
         """Return what turns examples into the features this head was trained on."""
@@ -319,6 +322,15 @@ def _count_positions(config: Any) -> int | None:
     return positions
 
 
+def load_encoder(folder: str, task: Task) -> nn.Module:
+    """Return the encoder of a folder or hub name without a head; config.json names the task's
+    labels.
+    """
+    from transformers import AutoModel
+
+    return _load_encoder(AutoModel, folder, _load_config(folder, task))
+
+
 def load_tokenizer(folder: str) -> Tokenizer:
     """Return the tokenizer of tokenizer.json, or the one that transformers makes of the folder."""
     file = Path(folder) / "tokenizer.json"
@@ -384,6 +396,8 @@ def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Modul
     `dropout` is for a network that is trained further; None keeps its own.
     """
     head = read_task_head(folder)
+    if head.kind != "network":
+        raise UserError(f"{folder}: a baseline ({head.kind}); give a fine-tuned network")
     task = Task(head.task, head.shape, head.labels, (), lambda *_: [], "")
     config = _load_config(str(folder), task, dropout)
     model, lost = _load_weights(_choose_auto_class(head.shape), str(folder), config)

@@ -3,20 +3,23 @@ setting. Brings no torch: flows check a study with it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import format_value, parse_assignments, replace_settings
 from model.config import FinetuningSettings
 from model.finetuning import VERSION
-from model.finetuning.examples import Sampling, Split, Task
+from model.finetuning.examples import Example, Sampling, Split, Task, load_examples
 from model.finetuning.tasks import find_task
 from model.options import FinetuneOptions
 from model.presets import PRESETS
 
+FROZEN = "frozen:"
+"""Before the encoder of `--encoder`: its weights stay, logistic regression reads its states."""
 PART_OF_TEACHER = re.compile(r"half|layers:([1-9][0-9]*)")
 
 
@@ -25,11 +28,24 @@ class Start:
     """What the network is before fine-tuning."""
 
     encoder: str
-    """Folder or hub name, `random`, or `half` or `layers:N` of the teacher."""
+    """Folder or hub name, `random`, `half` or `layers:N` of the teacher, or a baseline: `tfidf`, or
+    `frozen:` before a folder or hub name.
+    """
     architecture: str | None = None
     teacher: Path | None = None
     initializer_range: float | None = None
     """Of a random encoder; None: as the pre-training of its architecture began."""
+
+    @property
+    def baseline(self) -> Literal["tfidf", "frozen"] | None:
+        if self.encoder == "tfidf":
+            return "tfidf"
+        return "frozen" if self.encoder.startswith(FROZEN) else None
+
+    @property
+    def source(self) -> str:
+        """The folder or hub name of the encoder."""
+        return self.encoder.removeprefix(FROZEN)
 
     @property
     def part_of(self) -> Path | None:
@@ -57,6 +73,13 @@ class Request:
     def check(self) -> None:
         """Raise a UserError for what can be refused before anything is read."""
         check_for_task(self.settings, self.task, self.start.teacher is not None)
+        if self.start.baseline and self.task.shape != "classification":
+            raise UserError(
+                f"--encoder {self.start.encoder}: baselines are for classification; "
+                f"{self.task.name} is a task of {self.task.shape}"
+            )
+        if self.start.baseline and self.start.teacher:
+            raise UserError(f"--teacher has no effect on --encoder {self.start.encoder}")
         if not 0 <= self.seed < 2**32:
             raise UserError(f"--seed {self.seed}: give a number from 0 to {2**32 - 1}")
 
@@ -76,7 +99,7 @@ class Request:
 
     def list_sources(self) -> list[Path]:
         """Return every local file that the result is made of."""
-        named = (self.start.encoder, self.start.architecture, self.start.teacher)
+        named = (self.start.source, self.start.architecture, self.start.teacher)
         folders = [self.data, *(Path(name) for name in named if name)]
         return [f for folder in folders for f in (folder, *folder.rglob("*")) if f.exists()]
 
@@ -149,6 +172,13 @@ def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sa
         return Sampling(settings.n_train, seed, settings.sampling == "balanced")
     n = settings.n_dev if split == "dev" else settings.n_test
     return Sampling(n, settings.sample_seed, settings.balanced_test)
+
+
+def load_split(request: Request, split: Split) -> tuple[list[Example], Counter[str]]:
+    """Return the examples of a split, and by reason how many are left out."""
+    left_out: Counter[str] = Counter()
+    sampling = choose_sampling(request.settings, split, request.seed)
+    return load_examples(request.task, request.data, split, sampling, left_out), left_out
 
 
 def is_part_of_teacher(encoder: str) -> bool:

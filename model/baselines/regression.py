@@ -1,0 +1,119 @@
+"""Logistic regression whose strength and class weights are chosen on dev, and the file that keeps
+it with what comes before it, `model.skops`: what both baselines share.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+from zipfile import ZIP_DEFLATED
+
+import numpy as np
+import skops.io
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.progress import track_progress
+from model.finetuning.checkpoint import rank_dev_metrics
+
+FILE = "model.skops"
+STEPS = 200
+"""Of L-BFGS at most; those of the largest C need 30 to 90."""
+ABSENT = -30.0
+"""Logit of a class that no training example has."""
+ScoreDev = Callable[[np.ndarray], dict[str, float]]
+"""Returns {metric: value} on dev of logits [examples, classes]; the first decides."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One regression that was tried."""
+
+    C: float
+    class_weight: Literal["balanced"] | None
+    dev: dict[str, float]
+
+    def summarize(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def fit_regression(
+    features: Any,
+    labels: np.ndarray,
+    dev_features: Any,
+    classes: int,
+    strengths: Sequence[float],
+    score_dev: ScoreDev,
+) -> tuple[LogisticRegression, list[Attempt]]:
+    """Return the regression that is best on dev, and all that were tried: each strength with
+    natural and with balanced classes, in the order of the strengths.
+
+    Features are [examples, width], sparse or dense. One thread: sums in another order would give
+    other weights.
+    """
+    tried: list[Attempt] = []
+    best: LogisticRegression | None = None
+    ways: tuple[Literal["balanced"] | None, ...] = (None, "balanced")
+    with (
+        threadpool_limits(1),
+        warnings.catch_warnings(),
+        track_progress(len(ways) * len(strengths), "regressions", "logistic regression") as shown,
+    ):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # dev judges what it has reached
+        for class_weight in ways:
+            before: LogisticRegression | None = None
+            for strength in strengths:
+                model = LogisticRegression(
+                    C=strength, class_weight=class_weight, max_iter=STEPS, warm_start=True
+                )
+                if before is not None:  # it begins where the weaker one ended
+                    model.coef_, model.intercept_ = before.coef_.copy(), before.intercept_.copy()
+                    model.classes_ = before.classes_
+                before = model.fit(features, labels)
+                logits = expand_logits(
+                    model.decision_function(dev_features), model.classes_, classes
+                )
+                tried.append(Attempt(strength, class_weight, score_dev(logits)))
+                if best is None or rank_dev_metrics(tried[-1].dev) > max(
+                    rank_dev_metrics(one.dev) for one in tried[:-1]
+                ):
+                    best = model
+                shown.update(len(tried))
+    assert best is not None
+    return best, tried
+
+
+def expand_logits(decision: np.ndarray, order: Sequence[int], classes: int) -> np.ndarray:
+    """Return float32 [examples, classes] of scikit-learn's decision function, whose columns are the
+    classes `order`, and which has one column for two classes.
+    """
+    if decision.ndim == 1:
+        decision = np.stack([-decision / 2, decision / 2], 1)
+    logits = np.full((len(decision), classes), ABSENT, np.float32)
+    logits[:, list(order)] = decision
+    return logits
+
+
+def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
+    """Write model.skops, which `skops.io.load` reads without trusting any other type."""
+    skops.io.dump(pipeline, folder / FILE, compression=ZIP_DEFLATED)
+
+
+def load_pipeline(folder: Path) -> Pipeline:
+    """Return the pipeline of a folder; UserError where its file is missing or damaged."""
+    try:
+        return skops.io.load(folder / FILE)
+    except Exception as error:
+        raise UserError(
+            f"{folder / FILE}: not the model of a baseline ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def compute_logits(pipeline: Pipeline, inputs: Any, classes: Sequence[str]) -> np.ndarray:
+    """Return float32 [inputs, classes] in the order of `classes`."""
+    order = [list(classes).index(name) for name in pipeline[-1].classes_]
+    return expand_logits(pipeline.decision_function(inputs), order, len(classes))

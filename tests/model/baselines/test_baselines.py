@@ -1,0 +1,119 @@
+"""TF-IDF and frozen states through the command that users type: their folders are those of a
+fine-tuning.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skops.io
+import torch
+from threadpoolctl import threadpool_limits
+
+from beam_jobs.core.errors import UserError
+from model import evaluate, finetune
+from model.baselines import tfidf
+from model.baselines.regression import ABSENT
+from model.evaluation.predict import compute_logits
+from model.evaluation.predictions import read_predictions
+from model.finetuning.examples import Sampling, load_examples
+from model.finetuning.tasks import find_task
+from tests.model.corpora import write_bert, write_corpus
+
+POLARITY = find_task("polarity")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A corpus, an encoder, and the folders `tfidf` and `frozen` with their evaluations."""
+    folder = tmp_path_factory.mktemp("baselines")
+    torch.manual_seed(0)
+    write_corpus(folder / "corpus")
+    write_bert(folder / "bert")
+    for name, encoder in (("tfidf", "tfidf"), ("frozen", f"frozen:{folder / 'bert'}")):
+        fit(folder, name, encoder, "--evaluation", str(folder / f"{name}-test"))
+    return folder
+
+
+def fit(folder: Path, name: str, encoder: str, *more: str, task: str = "polarity"):
+    places = ["--data", str(folder / "corpus"), "--output", str(folder / name)]
+    return finetune.run(["--encoder", encoder, "--task", task, *places, *more])
+
+
+@pytest.mark.parametrize("kind", ["tfidf", "frozen"])
+def test_a_baseline_writes_what_a_fine_tuning_does(made, kind):
+    run, result, head = (
+        json.loads((made / kind / f"{name}.json").read_text()) for name in ("run", "result", "task")
+    )
+    assert run.items() <= result.items()
+    assert (head["task"], head["kind"]) == ("polarity", kind)
+    assert result["dev"]["accuracy"] > 0.9
+    assert result["dev"] == max(
+        (one["dev"] for one in result["tried"]), key=lambda dev: (dev["accuracy"], -dev["loss"])
+    )
+    measured = json.loads((made / f"{kind}-test" / "metrics.json").read_text())
+    assert measured["C"] == result["C"]
+    assert measured["metrics"]["accuracy"]["value"] > 0.9
+
+
+@pytest.mark.parametrize("kind", ["tfidf", "frozen"])
+def test_an_evaluation_of_its_own_predicts_the_same(made, kind, tmp_path):
+    where = ["--model", str(made / kind), "--data", str(made / "corpus"), "--task", "polarity"]
+    evaluate.run([*where, "--output", str(tmp_path)])
+    again, before = (
+        read_predictions(folder / "predictions.parquet")
+        for folder in (tmp_path, made / f"{kind}-test")
+    )
+    assert again.ids == before.ids
+    assert np.array_equal(again.probabilities, before.probabilities)
+
+
+def test_scikit_learn_alone_loads_a_tfidf_model_and_gives_the_same_labels(made):
+    pipeline = skops.io.load(made / "tfidf" / "model.skops")
+    examples = load_examples(POLARITY, made / "corpus", "test", Sampling())
+    logits, _ = compute_logits(made / "tfidf", POLARITY, examples)
+    said = [POLARITY.labels[row.argmax()] for row in logits]
+    assert pipeline.predict([e.text for e in examples]).tolist() == said
+    probabilities = torch.softmax(torch.from_numpy(np.stack(logits)), 1).numpy()
+    theirs = pipeline.predict_proba([e.text for e in examples])
+    columns = [POLARITY.labels.index(name) for name in pipeline.classes_]
+    assert np.allclose(theirs, probabilities[:, columns], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["tfidf", "frozen"])
+def test_threads_change_no_byte(made, kind, tmp_path):
+    encoder = "tfidf" if kind == "tfidf" else f"frozen:{made / 'bert'}"
+    with threadpool_limits(2):
+        where = ["--data", str(made / "corpus"), "--output", str(tmp_path)]
+        finetune.run(["--encoder", encoder, "--task", "polarity", *where])
+    ours, theirs = (skops.io.load(f / "model.skops")[-1] for f in (tmp_path, made / kind))
+    assert np.array_equal(ours.coef_, theirs.coef_)
+    assert np.array_equal(ours.intercept_, theirs.intercept_)
+
+
+def test_a_class_without_an_example_is_never_the_answer():
+    def score_dev(logits):
+        assert (logits[:, 1] == ABSENT).all()
+        return {"accuracy": float((logits.argmax(1) == np.array([0, 2])).mean())}
+
+    texts = ["a bad lamp", "a bad book", "a good lamp", "a good book"] * 3
+    labels = np.array([0, 0, 2, 2] * 3)
+    pipeline, tried = tfidf.fit_pipeline(texts, labels, ["bad", "good"], ("1", "2", "3"), score_dev)
+    assert {one.class_weight for one in tried} == {None, "balanced"}
+    assert pipeline.predict(["bad lamp", "good book"]).tolist() == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "task", "message"),
+    [
+        ("tfidf", "sst-2", "no such file"),
+        ("tfidf", "squad1", "baselines are for classification"),
+        ("frozen:/no/such/folder", "polarity", "no transformers model there"),
+    ],
+)
+def test_what_is_no_baseline_is_told_in_one_line(made, tmp_path, encoder, task, message):
+    data = str(made / "corpus") if task == "polarity" else str(tmp_path / "none")
+    where = ["--data", data, "--output", str(tmp_path / "out")]
+    with pytest.raises(UserError, match=message):
+        finetune.run(["--encoder", encoder, "--task", task, *where])

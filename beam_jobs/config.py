@@ -110,6 +110,11 @@ class CorpusOptions(TextOptions):
     languages: tuple[str, ...] = Field(
         default=(), description="keep only reviews in these, for example en; empty: all. Slow"
     )
+    label: tuple[str, ...] = Field(
+        default=(),
+        description="columns of classes of your own, for example returned_because; each makes a "
+        "task label:COLUMN",
+    )
     seen: Patterns = Field(default=(), description="earlier corpora: what is in them is left out")
     near_duplicates: float = Field(
         default=0,

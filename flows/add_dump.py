@@ -54,7 +54,7 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     """Base → dump → corpus → vocabulary fit → shards → pre-training → fine-tuning → report."""
     arms.check_parameters(p)
     base = increments.resolve_base(p.increment.base, make)
-    labels.check_corpus(p.finetuning.tasks, base.rounds[0].corpus, make.store)
+    p = labels.settle_tasks_of_corpus(p, base.rounds[0].corpus, make.store)
     grown = increments.add_round(p, base, make)  # dump → … → pre-training
     if grown is base:
         return base.encoder

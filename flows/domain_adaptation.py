@@ -33,7 +33,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     origin = make_origin(p, make)  # the published encoder, where training starts from one
 
     dump = make(list_dump(p.dump, make))
-    labels.check_dump(p.finetuning.tasks, p.dump, dump, make)
+    p = labels.settle_tasks(p, dump, make)
     corpus = make(build_corpus_stage(p, dump, make.store))
     labels.check_corpus(p.finetuning.tasks, corpus, make.store)
     vocabulary = make(build_vocabulary_stage(p, corpus, origin))

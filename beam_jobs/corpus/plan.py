@@ -21,7 +21,7 @@ from beam_jobs.text.cleaning import CleaningOptions
 
 VERSION = 10
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 6
+WORK_VERSION = 7
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""
@@ -127,7 +127,7 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     """
     if args.punkt:
         sentences.read_punkt(args.punkt)
-    files = work_units.list_dump_files(args)
+    files = work_units.list_dump_files(args, args.label)
     storage.check_output(args.output, [file.path for file in files])
     withheld = storage.expand_patterns(args.withhold, "--withhold")
     engine = beam_options.resolve_beam_options(flags, sum(file.plain_size for file in files))
@@ -188,6 +188,7 @@ def plan_preparation(
         withheld=folders.withheld if args.withhold else "",
         withhold_own=args.withhold_own,
         near_duplicates=args.near_duplicates,
+        labels=tuple(dict.fromkeys(args.label)),
     )
 
 

@@ -14,7 +14,7 @@ import base64
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ import xxhash
 
 from beam_jobs.core import storage
 from beam_jobs.core.command import give_memory_back
+from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, near
 from beam_jobs.reading import fields, work_units
@@ -47,6 +48,15 @@ SCHEMA = pa.schema(
         pa.field("runs", pa.uint32()),  # how many runs of words it has, if they are compared
     ]
 )
+MAX_VALUES = 10_000
+"""Distinct values of a label in a unit: a column with more holds no classes."""
+
+
+def make_schema(labels: Sequence[str]) -> pa.Schema:
+    """Return the columns of a prepared unit, with those of the user's own labels."""
+    return pa.schema(
+        [*SCHEMA, *(pa.field(f"{fields.LABEL}{name}", pa.string()) for name in labels)]
+    )
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ class Preparation:
     keep_raw_rejects: bool = False  # the bytes of what cannot be read, reviewers' names and all
     withhold_own: bool = False  # whether dev and test reviews are compared with the others
     near_duplicates: float = 0  # Jaccard similarity from which on; 0: only exact ones
+    labels: tuple[str, ...] = ()  # columns of the user's own classes
 
 
 class Batch:
@@ -83,6 +94,7 @@ class Batch:
         self.ids: list[bytes] = []
         self.stars: list[int | None] = []
         self.verified: list[bool | None] = []
+        self.labels: list[tuple[str | None, ...]] = []
 
     def add_review(self, review: fields.Review, title: str, text: str) -> None:
         self.titles.append(title)
@@ -92,6 +104,7 @@ class Batch:
         )
         self.stars.append(review.stars)
         self.verified.append(review.verified)
+        self.labels.append(review.labels)
 
     def compute_hashes(self) -> None:
         """Hash the texts as they are now, and what identifies each review."""
@@ -105,11 +118,11 @@ class Batch:
         """Remove the reviews marked in `dropped`."""
         if dropped.any():
             stays = np.flatnonzero(~dropped).tolist()
-            for name in ("titles", "texts", "hashes", "ids", "stars", "verified"):
+            for name in ("titles", "texts", "hashes", "ids", "stars", "verified", "labels"):
                 column = getattr(self, name)
                 setattr(self, name, [column[i] for i in stays])
 
-    def to_table(self, sides: np.ndarray, runs: np.ndarray) -> pa.Table:
+    def to_table(self, sides: np.ndarray, runs: np.ndarray, labels: Sequence[str]) -> pa.Table:
         columns = [
             build_binary_array(b"".join(self.ids)),
             build_binary_array(b"".join(self.hashes)),
@@ -119,8 +132,15 @@ class Batch:
             pa.array(map(join_title, self.titles, self.texts), pa.string()),
             pa.array(map(len, self.titles), pa.int32()),
             pa.array(runs),
+            *(pa.array([row[i] for row in self.labels], pa.string()) for i in range(len(labels))),
         ]
-        return pa.Table.from_arrays(columns, schema=SCHEMA)
+        return pa.Table.from_arrays(columns, schema=make_schema(labels))
+
+    def list_rest(self) -> list[str]:
+        """Return of each review what is kept besides its text, stars and verified."""
+        if not any(self.labels):
+            return self.titles
+        return [f"{title}\x1f{row}" for title, row in zip(self.titles, self.labels, strict=True)]
 
 
 def make_title(title: Any, text: str, cleaning: CleaningOptions, max_characters: int) -> str:
@@ -167,7 +187,7 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
     with (
         storage.atomic_path(f"{name}.arrow") as path,
         pa.OSFile(str(path), "wb") as sink,
-        pa.ipc.new_file(sink, SCHEMA, options=options) as writer,
+        pa.ipc.new_file(sink, make_schema(preparation.labels), options=options) as writer,
     ):
         for table in reader.read_tables():
             writer.write_table(table)
@@ -212,6 +232,7 @@ class UnitReader:
         self.runs = held_out.RunHasher() if preparation.withhold_own else None
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
+        self.values: list[set[str | None]] = [set() for _ in preparation.labels]
 
     def read_tables(self) -> Iterator[pa.Table]:
         batch = Batch(self.unit.file.source)
@@ -231,7 +252,7 @@ class UnitReader:
 
     def read_reviews(self) -> Iterator[fields.Review]:
         mapping = dict(self.unit.file.layout.mapping)
-        read_fields = fields.make_review_reader(mapping)
+        read_fields = fields.make_review_reader(mapping, self.preparation.labels)
         for item in work_units.read_records(self.unit, self.tally):
             self.read += 1
             if isinstance(item, Reject):
@@ -308,9 +329,18 @@ class UnitReader:
         )
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((batch.hashes[i].hex(), batch.texts[i]) for i in np.flatnonzero(chosen))
-        table = batch.to_table(sides, runs)
+        for i, (column, values) in enumerate(zip(preparation.labels, self.values, strict=True)):
+            values.update(row[i] for row in batch.labels)
+            if len(values) > MAX_VALUES:
+                raise UserError(
+                    f"--label {column}: more than {MAX_VALUES:,} different values in "
+                    f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200"
+                )
+        table = batch.to_table(sides, runs, preparation.labels)
         self.keys.append(
-            exact.compute_keys(b"".join(batch.ids), table["stars"], table["verified"], batch.titles)
+            exact.compute_keys(
+                b"".join(batch.ids), table["stars"], table["verified"], batch.list_rest()
+            )
         )
         return table
 

@@ -11,9 +11,13 @@ from beam_jobs.core.progress import Progress
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.write import WrittenUnit
 from beam_jobs.reading import fields
+from beam_jobs.reading.fields import MAX_CLASSES
 from beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
+MIN_LABELLED = 10
+"""Reviews to train on that a class needs."""
+SHOWN_CLASSES = 20
 
 
 def list_finished(folder: str) -> list[str]:
@@ -101,7 +105,13 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
         files[first.file]["kept"] += second.kept
     withheld = {"withheld_files": list(plan.withheld_files)} if plan.withheld_files else {}
     stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
-    has_stars = any(not name.endswith("none") for name in stars)
+    labels = {
+        column: choose_classes(sum_counts(unit.labels.get(column, {}) for unit in written))
+        for column in plan.preparation.labels
+    }
+    warnings = [warn_of_label(column, found) for column, found in labels.items()]
+    if kept and not labels and all(name.endswith("none") for name in stars):
+        warnings.append(warn_of_missing_stars(columns))
     return {
         "read": read,
         "kept": kept,
@@ -115,9 +125,46 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
         "units": len(prepared),
         "seen": {"corpora": list(plan.earlier.folders), "reviews": plan.earlier.reviews},
         **withheld,
-        **({} if has_stars or not kept else {"warnings": [warn_of_missing_stars(columns)]}),
+        **({"labels": labels} if labels else {}),
+        **({"warnings": found} if (found := list(filter(None, warnings))) else {}),
         "agreed": plan.shared_settings,
     }
+
+
+def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the classes of a label by its reviews by split and class, how many reviews each has,
+    and what is left out: values with fewer than MIN_LABELLED reviews to train on.
+
+    There are no classes where fewer than two, or more than MAX_CLASSES, remain.
+    """
+    trained: dict[str, int] = {}
+    for name, n in counts.items():
+        split, _, value = name.partition(".")
+        trained[value] = trained.get(value, 0) + (n if split in ("pretrain", "train") else 0)
+    classes = sorted(value for value, n in trained.items() if n >= MIN_LABELLED)
+    rare = {value: n for value, n in sorted(trained.items()) if n < MIN_LABELLED}
+    shown = sorted(rare, key=lambda value: (-rare[value], value))[:SHOWN_CLASSES]
+    return {
+        "classes": classes if 2 <= len(classes) <= MAX_CLASSES else [],
+        "found": len(classes),
+        "counts": {n: c for n, c in counts.items() if n.partition(".")[2] not in rare},
+        "left_out": {"values": len(rare), "most_frequent": {value: rare[value] for value in shown}},
+    }
+
+
+def warn_of_label(column: str, found: Mapping[str, Any]) -> str:
+    """Return what is wrong with the classes of a label, or nothing."""
+    rare, left_out = found["left_out"]["most_frequent"], found["left_out"]["values"]
+    shown = ", ".join(f"{value} ({n})" for value, n in rare.items())
+    shown += f" and {left_out - len(rare):,} more" if left_out > len(rare) else ""
+    if not found["classes"]:
+        return (
+            f"label {column}: {found['found']:,} values have {MIN_LABELLED} reviews to train on; "
+            f"a task needs 2 to {MAX_CLASSES}" + (f"; rarer: {shown}" if shown else "")
+        )
+    if not left_out:
+        return ""
+    return f"label {column}: left out, with fewer than {MIN_LABELLED} reviews to train on: {shown}"
 
 
 def warn_of_missing_stars(columns: dict[str, dict[str, Any]]) -> str:

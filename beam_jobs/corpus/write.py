@@ -2,7 +2,7 @@
 drops the duplicates, splits sentences and writes a file of the corpus."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.held_out import UnitMatches
+from beam_jobs.reading.fields import LABEL
 from beam_jobs.reading.work_units import PreparedUnit, check_damage
 from beam_jobs.text.sentences import (
     SentenceSplitter,
@@ -42,6 +43,13 @@ CORPUS_SCHEMA = pa.schema(
 )
 
 
+def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
+    """Return the columns of a corpus, with those of the labels that a prepared unit has."""
+    kind = pa.dictionary(pa.int32(), pa.string())
+    labels = [pa.field(name, kind) for name in prepared.names if name.startswith(LABEL)]
+    return pa.schema([*CORPUS_SCHEMA, *labels])
+
+
 WRITE_REASONS = ("seen before", "duplicate", "near duplicate", "withheld (own)")
 """Why the second pass drops a review; the first pass counts its own reasons."""
 
@@ -57,6 +65,8 @@ class WrittenUnit:
     sentences: int
     splits: dict[str, int]
     stars: dict[str, int]
+    labels: dict[str, dict[str, int]]
+    """Reviews by split and class, `split.class`, of each column of the user's own labels."""
 
 
 def write_punkt(
@@ -151,10 +161,11 @@ def write_unit(
         return WrittenUnit(**json.loads(storage.read_bytes(marker)))
     tables = UnitTables(prepared.source, dropped.all, splitter, matches)
     with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
+        reader = pa.ipc.open_file(stream)
         rows = write_tables(
             storage.join_path(folders.output, f"corpus-{unit}.parquet"),
-            CORPUS_SCHEMA,
-            tables.read_tables(pa.ipc.open_file(stream)),
+            make_corpus_schema(reader.schema),
+            tables.read_tables(reader),
         )
     write_rejects(unit, lines_before, folders)
     seen, copies = len(dropped.seen), len(dropped.exact)
@@ -166,6 +177,7 @@ def write_unit(
         sentences=tables.sentences,
         splits=dict(sorted(tables.splits.items())),
         stars=dict(sorted(tables.stars.items())),
+        labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
     )
     storage.write_bytes(marker, json.dumps(asdict(counts)).encode())
     return counts
@@ -195,6 +207,7 @@ class UnitTables:
         self.matches = matches
         self.splits: Counter[str] = Counter()
         self.stars: Counter[str] = Counter()
+        self.labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.sentences = self.withheld = 0
 
     def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
@@ -230,7 +243,15 @@ class UnitTables:
         columns["has_title"] = pc.greater(batch.column("title_characters"), 0)
         columns["sentences"] = split_reviews(batch, self.splitter)
         self.sentences += len(columns["sentences"].values)
-        return pa.Table.from_pydict(columns, schema=CORPUS_SCHEMA)
+        schema = make_corpus_schema(batch.schema)
+        for name in schema.names[len(CORPUS_SCHEMA) :]:
+            columns[name] = batch.column(name).dictionary_encode()
+            for (side, value), count in Counter(
+                zip(sides.tolist(), batch.column(name).to_pylist(), strict=True)
+            ).items():
+                if value is not None:
+                    self.labels[name.removeprefix(LABEL)][f"{SPLITS[side]}.{value}"] += count
+        return pa.Table.from_pydict(columns, schema=schema)
 
 
 def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListArray:

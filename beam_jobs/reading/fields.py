@@ -9,11 +9,13 @@ reasons, and says which values are stars.
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.reading.layout import Layout
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "text": (
@@ -97,6 +99,14 @@ MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more th
 BAD_IDENTIFIER = "identifier is nested or too long"
 
 
+LABEL = "label."
+"""What the field of a label column begins with, in a mapping and in a corpus; its name follows."""
+MAX_LABEL_CHARACTERS = 200
+MAX_CLASSES = 200
+"""Of a label."""
+WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
+
+
 class Review(NamedTuple):
     text: Any
     title: Any
@@ -105,11 +115,16 @@ class Review(NamedTuple):
     user_id: Any
     timestamp: Any
     verified: bool | None
+    labels: tuple[str | None, ...] = ()
 
 
 def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) -> dict[str, str]:
-    """Return which column of a file gives which field; the text must be among them."""
+    """Return which column of a file gives which field; the text must be among them.
+
+    A file may lack the columns of labels.
+    """
     columns = set(columns)
+    overrides = {f: n for f, n in overrides.items() if n in columns or not f.startswith(LABEL)}
     if missing := [name for name in overrides.values() if name not in columns]:
         raise UserError(
             f"{file}: --columns names {', '.join(missing)}; "
@@ -174,8 +189,14 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
     return {key: name for key, _, name in pairs}
 
 
-def make_review_reader(mapping: dict[str, str]) -> Callable[[dict[str, Any]], Review | None]:
-    """Return a function from a record to a Review, or to None if an identifier is not usable."""
+def make_review_reader(
+    mapping: dict[str, str], labels: Sequence[str] = ()
+) -> Callable[[dict[str, Any]], Review | None]:
+    """Return a function from a record to a Review, or to None if an identifier is not usable.
+
+    Its labels are those of the columns in `labels`.
+    """
+    own = [mapping.get(f"{LABEL}{column}", ABSENT) for column in labels]
     text, title, stars, item, user, time, verified = (mapping.get(f, ABSENT) for f in FIELDS)
 
     def read_review(record: dict[str, Any]) -> Review | None:
@@ -198,6 +219,7 @@ def make_review_reader(mapping: dict[str, str]) -> Callable[[dict[str, Any]], Re
             get(user),
             get(time),
             parse_verified(get(verified)),
+            tuple(parse_label(get(column)) for column in own),
         )
 
     return read_review
@@ -230,3 +252,33 @@ def parse_verified(value: Any) -> bool | None:
         return None
     word = str(value).strip().lower()
     return True if word in TRUE else False if word in FALSE else None
+
+
+def parse_label(value: Any) -> str | None:
+    """Return a class as text, None for no value: 1, 1.0 and "1" are one class, and so are a boolean
+    and its name. What is nested, or longer than MAX_LABEL_CHARACTERS, is no class.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, (str, int, float, Decimal)) or value != value:  # NaN
+        return None
+    text = str(value).strip()
+    if whole := WHOLE_NUMBER.fullmatch(text):
+        text = whole[1]
+    if text.lower() in ("true", "false"):
+        text = text.lower()
+    return text if 0 < len(text) <= MAX_LABEL_CHARACTERS else None
+
+
+def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
+    """Raise UserError where no file of a dump has the column of a label; `layouts` are the files'
+    by name.
+    """
+    for column in labels:
+        if not any(f"{LABEL}{column}" in dict(layout.mapping) for layout in layouts.values()):
+            file, layout = next(iter(layouts.items()))
+            there = sorted({*dict(layout.mapping).values(), *dict(layout.unused)})
+            raise UserError(
+                f"--label {column}: no file of the dump has this column; {file} has "
+                f"{', '.join(there) or 'no columns'}"
+            )

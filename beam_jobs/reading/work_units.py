@@ -12,7 +12,7 @@ broken file.
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
@@ -121,10 +121,11 @@ def check_damage(units: Iterable[PreparedUnit], most: int) -> None:
         )
 
 
-def list_dump_files(options: DumpOptions) -> list[DumpFile]:
+def list_dump_files(options: DumpOptions, labels: Sequence[str] = ()) -> list[DumpFile]:
     """Return the files of all dumps in the order given, those of a dump by name.
 
-    A file that two dumps name belongs to the first.
+    A file that two dumps name belongs to the first. UserError where no file has the column of a
+    label.
     """
     defaults = Layout(
         "json_lines",
@@ -133,12 +134,14 @@ def list_dump_files(options: DumpOptions) -> list[DumpFile]:
         records=options.records or "",
     )
     overrides = fields.parse_column_overrides(options.columns)
+    overrides |= {f"{fields.LABEL}{column}": column for column in labels}
     files: list[DumpFile] = []
     for number, patterns in enumerate(options.input):
         known = {file.path for file in files}
         paths = [path for path in storage.expand_patterns(patterns) if path not in known]
         dump = inspect_files(paths, options.format, overrides, defaults, options.max_expansion)
         files += [replace(file, index=len(files) + file.index, dump=number) for file in dump]
+    fields.check_labels(labels, {file.name: file.layout for file in files})
     return files
 
 

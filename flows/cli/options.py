@@ -29,8 +29,10 @@ def add_command(
     return command
 
 
-def add_dump_options(command: argparse.ArgumentParser, settings: str) -> None:
-    """Add `--dump` and `--set`; `settings` are examples of what may be set."""
+def add_dump_options(
+    command: argparse.ArgumentParser, settings: str, with_labels: bool = True
+) -> None:
+    """Add `--dump`, `--label` and `--set`; `settings` are examples of what may be set."""
     command.add_argument(
         "--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER"
     )
@@ -46,6 +48,16 @@ def add_dump_options(command: argparse.ArgumentParser, settings: str) -> None:
             type=f"dump.{name}={{}}".format,
             metavar="FIELD=NAME,…" if name == "columns" else "KEY",
             help=f"{about} (dump.{name})",
+        )
+    if with_labels:
+        command.add_argument(
+            "--label",
+            action="append",
+            default=[],
+            dest="labels",
+            metavar="COLUMN",
+            help="a column of classes of your own, which makes a task label:COLUMN; may be given "
+            "again (dump.labels)",
         )
     command.add_argument(
         "--set",
@@ -72,10 +84,11 @@ def add_start_option(command: argparse.ArgumentParser) -> None:
 
 def demand_dump(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the form's section of the dump; a UserError asks for one where none is named."""
+    labels = {"labels": arguments.labels} if getattr(arguments, "labels", []) else {}
     if arguments.dump:
-        return {"dump": {"paths": arguments.dump}}
+        return {"dump": {"paths": arguments.dump, **labels}}
     if any(text.startswith("dump.paths=") for text in arguments.settings):
-        return {}
+        return {"dump": labels} if labels else {}
     raise UserError(
         "--dump is missing: name the files of your reviews, or sample:20000 for synthetic ones"
     )

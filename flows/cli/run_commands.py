@@ -75,7 +75,7 @@ def add_run_commands(commands: Any) -> None:
         "model version, and the reason where there is no label. Files that the model has scored "
         "before are not scored again.",
     )
-    add_dump_options(score, "dump.columns=text=body or model.workers=4")
+    add_dump_options(score, "dump.columns=text=body or model.workers=4", with_labels=False)
     which = score.add_mutually_exclusive_group()
     which.add_argument("--alias", default="champion", help="of the model (default: champion)")
     which.add_argument(
@@ -191,13 +191,14 @@ def execute_graph(form: Any) -> None:
     """Run the graph here."""
     from flows.dumps import labels
     from flows.runner.stage_runner import Plan
+    from flows.stages.dump import list_dump
     from flows.stages.origin import make_origin
     from flows.store.store import Store
 
-    tasks = form.finetuning.tasks if hasattr(form, "corpus") else []  # an addition's need no stars
     store = Store(form.store)
     store.place.check_access()
-    labels.check_paths(tasks, form.dump, store)  # before a server is started
+    if hasattr(form, "corpus"):  # an addition needs no labels of its own
+        labels.settle_tasks(form, list_dump(form.dump, Plan(store)), Plan(store))
     if hasattr(form, "pretraining"):
         make_origin(form, Plan(store))
 

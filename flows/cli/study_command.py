@@ -109,7 +109,8 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Any, Any]:
         variables=variables,
         settings=settings,
     )
-    given = {"dump": {"paths": arguments.dump}} if arguments.dump else {}
+    dump = {"paths": arguments.dump, "labels": arguments.labels}
+    given = {"dump": {name: value for name, value in dump.items() if value}}
     store = build_store(arguments).address
     return fill_parameters(stages, preset=arguments.preset, store=store, **given), choice
 

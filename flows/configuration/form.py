@@ -82,6 +82,11 @@ class Reading(Settings):
     records: str = make_form_field(CorpusOptions, "records", default="")
     format: Format = Field(default="", description="Empty: found out from the content")
     encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
+    labels: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[],
+        description="Columns of classes of your own, for example returned_because: each makes a "
+        "task label:COLUMN",
+    )
     max_damaged_files: int = make_form_field(CorpusOptions, "max_damaged_files")
 
     @field_validator("columns")
@@ -297,14 +302,14 @@ OF_CORPUS = tuple(task.name for task in corpus.TASKS)
 
 
 def _check_task(name: str) -> str:
-    if name not in OF_CORPUS:
-        raise ValueError(f"{name}: a run has the tasks of a corpus, {', '.join(OF_CORPUS)}")
+    if name not in OF_CORPUS and not re.fullmatch(f"{corpus.LABEL}.+", name):
+        raise ValueError(
+            f"{name}: a run has the tasks of a corpus, {', '.join(OF_CORPUS)} and label:COLUMN"
+        )
     return name
 
 
-Task = Annotated[
-    str, AfterValidator(_check_task), Field(json_schema_extra={"enum": list(OF_CORPUS)})
-]
+Task = Annotated[str, AfterValidator(_check_task)]
 """A task that needs no data but the dump's; studies take every task."""
 HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 
@@ -324,9 +329,9 @@ class Finetuning(Settings):
         description="Of the arm `published`: a transformers folder, or a hub name in the cache",
     )
     tasks: list[Task] = Field(
-        default=["polarity", "stars"],
-        min_length=1,
-        description="polarity: 1–2 against 4–5 stars; stars: 1 to 5",
+        default=[],
+        description="polarity: 1–2 against 4–5 stars; stars: 1 to 5; label:COLUMN: a column of "
+        "dump.labels. Empty: all that the dump has, its own labels first",
     )
     seeds: list[Seed] = Field(default=[0, 1, 2], min_length=1, description="One fine-tuning each")
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
@@ -432,7 +437,7 @@ def check_promotion(arms: list[Arm], study: Finetuning, promotion: Promotion) ->
         return
     if "pre-trained" not in arms:
         raise ValueError(f"promotion.mode={promotion.mode} needs pre-trained among finetuning.arms")
-    if missing := [task for task in promotion.tasks if task not in study.tasks]:
+    if missing := [task for task in promotion.tasks if study.tasks and task not in study.tasks]:
         raise ValueError(f"promotion.tasks: {', '.join(missing)} is not among finetuning.tasks")
 
 

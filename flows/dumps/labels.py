@@ -3,33 +3,82 @@ the corpus's counts, before anything is trained.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
-from flows.configuration.form import Dump
+from beam_jobs.reading.fields import MAX_CLASSES
+from flows.configuration.form import Dump, Parameters
 from flows.dumps.preview import Preview, list_files, read_preview
 from flows.runner.stage_runner import Plan, StageMaker
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Stage, Store
 from model.finetuning.examples import SPLITS, Split
-from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY, STARS
+from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, POLARITY, STARS
+
+T = TypeVar("T")
 
 CLASSES = {"polarity": POLARITY, "stars": STARS}
 """Stars → class of each task that has its examples from a corpus."""
 USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
-SHOWN_VALUES = 3
+SHOWN_VALUES, SHOWN_COUNTS = 3, 30
+
+
+def settle_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
+    """Return the parameters of a run with its tasks: those of the form, or else what the dump's
+    first records have, the user's own labels first. UserError where one can have no example.
+    """
+    tasks = list(p.finetuning.tasks)
+    if not tasks:
+        own = [f"{LABEL}{column}" for column in p.dump.labels]
+        tasks = [*own, *_read_dump(p.dump, make, partial(_list_star_tasks, p.dump, dump))]
+    check_dump(tasks or list(CLASSES), p.dump, dump, make)
+    return take_tasks(p, tasks or list(CLASSES))
+
+
+def settle_tasks_of_corpus(p: Any, corpus: Stage, store: Store) -> Any:
+    """Return the parameters of an addition with its tasks: those of the form, or else all of the
+    corpus that it is tested on. UserError where one can have no example.
+    """
+    made = store.manifest(corpus)
+    result = made["result"] if made else {}
+    tasks = p.finetuning.tasks or [
+        *(
+            f"{LABEL}{column}"
+            for column, found in result.get("labels", {}).items()
+            if found["classes"]
+        ),
+        *(task for task in CLASSES if not find_missing(task, result)),
+    ]
+    check_corpus(tasks, corpus, store)
+    return take_tasks(p, tasks or list(CLASSES))
+
+
+def take_tasks(p: Any, tasks: Sequence[str]) -> Any:
+    """Return parameters with these tasks; UserError where a promotion asks for another one."""
+    if p.promotion.mode != "off" and (missing := set(p.promotion.tasks) - set(tasks)):
+        raise UserError(
+            f"promotion.tasks: {', '.join(sorted(missing))} is none of the tasks of this run, "
+            f"{', '.join(tasks)}; name one of them (--set promotion.tasks={tasks[0]})"
+        )
+    chosen = p.finetuning.model_copy(update={"tasks": list(tasks)})
+    return p.model_copy(update={"finetuning": chosen})
 
 
 def check_dump(tasks: Sequence[str], chosen: Dump, dump: Stage, make: StageMaker) -> None:
     """Raise UserError where the dump's first records tell that a task can have no example."""
+    own = [task.removeprefix(LABEL) for task in tasks if task.startswith(LABEL)]
+    if missing := [column for column in own if column not in chosen.labels]:
+        raise UserError(
+            f"task {LABEL}{missing[0]}: {missing[0]} is not among the labels of the dump; add "
+            f"--label {missing[0]} (dump.labels)"
+        )
     wanted = [task for task in dict.fromkeys(tasks) if task in CLASSES]
-    if wanted:
-        check = partial(_check_files, wanted, chosen, dump)
-        is_far = any(storage.is_remote(path) for path in chosen.paths)
-        make.call("labels", check) if is_far else check()
+    if wanted or own:
+        _read_dump(chosen, make, partial(_check_files, wanted, own, chosen, dump))
 
 
 def check_paths(tasks: Sequence[str], dump: Dump, store: Store) -> None:
@@ -37,15 +86,45 @@ def check_paths(tasks: Sequence[str], dump: Dump, store: Store) -> None:
     check_dump(tasks, dump, build_dump_stage(dump, store), Plan(store))
 
 
-def _check_files(tasks: Sequence[str], chosen: Dump, dump: Stage) -> None:
-    mistakes = []
-    for file in list_files(chosen, dump):
-        if not (mistake := find_mistake(tasks, read_preview(file))):
-            return
-        mistakes.append(f"{file.name}: {mistake}")
-    if mistakes:
-        others = f" (and {len(mistakes) - 1} more files like it)" if len(mistakes) > 1 else ""
-        raise UserError(mistakes[0] + others)
+def _read_dump(chosen: Dump, make: StageMaker, read: Callable[[], T]) -> T:
+    """Return what a function reads of a dump; a store of objects that is away is asked again."""
+    is_far = any(storage.is_remote(path) for path in chosen.paths)
+    return make.call("labels", read) if is_far else read()
+
+
+def _list_star_tasks(chosen: Dump, dump: Stage) -> list[str]:
+    """Return which of polarity and stars a file of the dump may have an example for."""
+    previews = map(read_preview, list_files(chosen, dump))
+    return sorted(
+        {task for found in previews for task in CLASSES if not find_mistake([task], found)}
+    )
+
+
+def _check_files(tasks: Sequence[str], own: Sequence[str], chosen: Dump, dump: Stage) -> None:
+    previews = list(map(read_preview, list_files(chosen, dump)))
+    for column in own:
+        _check_label(column, previews)
+    found = {preview.file.name: find_mistake(tasks, preview) for preview in previews if tasks}
+    if found and all(found.values()):
+        name, mistake = next(iter(found.items()))
+        others = f" (and {len(found) - 1} more files like it)" if len(found) > 1 else ""
+        raise UserError(f"{name}: {mistake}{others}")
+
+
+def _check_label(column: str, previews: Sequence[Preview]) -> None:
+    """Raise UserError where a column holds no classes, as far as its first values tell."""
+    counts = sum((preview.count_labels(column) for preview in previews), Counter[str]())
+    is_whole = all(preview.is_whole for preview in previews)
+    name = previews[0].file.name
+    if len(counts) > MAX_CLASSES and 2 * len(counts) > counts.total():
+        raise UserError(
+            f"--label {column}: {len(counts):,} different values in the first "
+            f"{counts.total():,} of {name}; name a column of classes, of which there are 2 to "
+            f"{MAX_CLASSES}"
+        )
+    if is_whole and len(counts) < 2:
+        shown = f"only {next(iter(counts))!r}" if counts else "no value"
+        raise UserError(f"--label {column}: {name} has {shown}; a task needs two classes")
 
 
 def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
@@ -78,23 +157,47 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
 def check_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> None:
     """Raise UserError where the corpus, if it is made, has no example for a task in a split."""
     made = store.manifest(corpus)
-    counts: dict[str, int] = made["result"].get("stars", {}) if made else {}
-    for task in tasks if counts else ():
-        if task not in CLASSES:
-            continue
-        for split in SPLITS:
-            examples: Counter[int] = Counter()
-            for stars, label in CLASSES[task].items():
-                examples[label] += sum(counts.get(f"{s}.{stars}", 0) for s in CORPUS_SPLITS[split])
-            there = [label for label, n in examples.items() if n]
-            if not there or (split == "train" and len(there) < 2):
-                raise UserError(
-                    f"the corpus has {'examples of one class' if there else 'no example'} for "
-                    f"{task} to {USES[split]}; its reviews by split and stars: "
-                    f"{format_counts(counts)}; take a larger dump, larger shares "
-                    f"(--set corpus.split=…), or {fields.HINT}"
-                )
+    if not made:
+        return
+    for task in tasks:
+        if mistake := find_missing(task, made["result"]):
+            raise UserError(mistake)
 
 
-def format_counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {n:,}" for name, n in counts.items())
+def find_missing(task: str, result: Mapping[str, Any]) -> str:
+    """Return what a corpus with this result lacks of a task, or nothing."""
+    if task.startswith(LABEL):
+        column = task.removeprefix(LABEL)
+        found = result.get("labels", {}).get(column)
+        if not found:
+            return f"the corpus has no label {column}: make it with --label {column}"
+        if not found["classes"]:
+            return next(w for w in result["warnings"] if w.startswith(f"label {column}: "))
+        counts, classes = found["counts"], {name: name for name in found["classes"]}
+        shown, hint = "classes", ""
+    elif task in CLASSES and "stars" in result:
+        counts, classes = result["stars"], {str(n): str(c) for n, c in CLASSES[task].items()}
+        shown, hint = "stars", f", or {fields.HINT}"
+    else:
+        return ""
+    for split in SPLITS:
+        there = {
+            label
+            for value, label in classes.items()
+            if any(counts.get(f"{side}.{value}") for side in CORPUS_SPLITS[split])
+        }
+        if not there or (split == "train" and len(there) < 2):
+            return (
+                f"the corpus has {'examples of one class' if there else 'no example'} for "
+                f"{task} to {USES[split]}; its reviews by split and {shown}: "
+                f"{format_counts(counts)}; take a larger dump, or larger shares "
+                f"(--set corpus.split=…){hint}"
+            )
+    return ""
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Return the most frequent counts by name."""
+    most = sorted(counts.items(), key=lambda item: -item[1])[:SHOWN_COUNTS]
+    more = f" and {len(counts) - SHOWN_COUNTS} more" if len(counts) > SHOWN_COUNTS else ""
+    return ", ".join(f"{name} {n:,}" for name, n in sorted(most)) + more

@@ -1,6 +1,7 @@
 """What each file of a dump holds, told before anything is made of it."""
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,8 @@ class Preview:
     """Records and rejects."""
     count: int
     """Of the whole file, estimated."""
+    is_whole: bool = False
+    """Whether the file has no more records."""
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -40,6 +43,11 @@ class Preview:
     def reviews(self) -> list[fields.Review]:
         read_review = fields.make_review_reader(dict(self.file.layout.mapping))
         return [review for record in self.records if (review := read_review(record))]
+
+    def count_labels(self, column: str) -> Counter[str]:
+        """Return how often each class of a label occurs."""
+        found = (fields.parse_label(record.get(column)) for record in self.records)
+        return Counter(label for label in found if label is not None)
 
     @property
     def columns(self) -> list[str]:
@@ -58,7 +66,7 @@ def list_files(chosen: Dump, dump: Stage) -> list[DumpFile]:
         records=chosen.records or None,
         encoding=chosen.encoding or "utf-8",
     )
-    return list_dump_files(options)
+    return list_dump_files(options, chosen.labels)
 
 
 def describe_file(preview: Preview) -> Iterator[str]:
@@ -72,6 +80,12 @@ def describe_file(preview: Preview) -> Iterator[str]:
         used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
         unused = ", ".join(fields.describe_unused_columns(dict(layout.unused)))
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
+    for field, column in layout.mapping:
+        if field.startswith(fields.LABEL):
+            counts = preview.count_labels(column).most_common()
+            shown = ", ".join(f"{label} {n:,}" for label, n in counts[:SHOWN])
+            more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
+            yield f"label     {column}: {shown}{more}"
     for review in preview.reviews[:SHOWN]:
         given = review.stars
         stars = "no stars" if given is None else f"{given} star{'s' if given != 1 else ''}"
@@ -89,7 +103,8 @@ def read_preview(file: DumpFile) -> Preview:
                 stream, file.layout, Tally(), 0, None, file.max_expansion, file.name
             )
             head = list(islice(rows, PARQUET_ROWS))
-            return Preview(file, head, parquet_records.count_rows(stream))
+            count = parquet_records.count_rows(stream)
+            return Preview(file, head, count, count <= PARQUET_ROWS)
     with open_uncompressed(file.path, file.compression, file.member, file.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)
@@ -97,4 +112,4 @@ def read_preview(file: DumpFile) -> Preview:
         block = block[: block.rfind(b"\n") + 1] or block
     head = list(detection.read_records(io.BytesIO(block), file.layout, Tally(), header=True))
     count = len(head) if is_whole else round(len(head) * file.plain_size / max(len(block), 1))
-    return Preview(file, head, count)
+    return Preview(file, head, count, is_whole)

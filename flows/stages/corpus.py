@@ -32,7 +32,12 @@ def build_corpus_stage(
     withheld = [
         path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")
     ]
-    options = {**list_reading_options(parameters.dump), **list_selection_options(chosen)}
+    labels = {"label": parameters.dump.labels} if parameters.dump.labels else {}
+    options = {
+        **list_reading_options(parameters.dump),
+        **labels,
+        **list_selection_options(chosen),
+    }
     is_far, known = parameters.engine.is_far, know_files(withheld, store)
     return Stage(
         "corpus",

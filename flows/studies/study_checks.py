@@ -28,7 +28,7 @@ from model.finetuning import search
 from model.finetuning.examples import Task
 from model.finetuning.request import change_settings, check_for_task, is_part_of_teacher
 from model.finetuning.splits import check_data
-from model.finetuning.tasks import TASKS, find_task, table
+from model.finetuning.tasks import TASKS, corpus, find_task, table
 from model.presets import (
     PRESETS,
     apply_settings,
@@ -234,8 +234,8 @@ def _check_tasks(study: Study) -> Iterator[str]:
         try:
             if task.task.startswith("table:"):
                 table.parse_task_name(task.task)
-            elif task.task not in TASKS:
-                known = ", ".join([*sorted(TASKS), "table:text=…,label=…"])
+            elif task.task not in TASKS and not task.task.startswith(corpus.LABEL):
+                known = ", ".join([*sorted(TASKS), "label:COLUMN, table:text=…,label=…"])
                 yield f"tasks[{i}].task: no task {task.task!r}; there are {known}"
         except UserError as mistake:
             yield f"tasks[{i}].task: {str(mistake).removeprefix('--task ')}"

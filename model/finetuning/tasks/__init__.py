@@ -37,12 +37,16 @@ TASKS: dict[str, Task] = {task.name: task for module in MODULES for task in modu
 
 
 def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:
-    """Return a task by name; `table:…` needs the data, or the labels, to know its classes."""
+    """Return a task by name; `table:…` and `label:…` need the data, or the labels, to know their
+    classes.
+    """
     if name.startswith("table:"):
         return table.make_table_task(name, data or Path(), labels)
+    if name.startswith(corpus.LABEL):
+        return corpus.make_label_task(name, data, labels)
     if name not in TASKS:
         raise UserError(
             f"--task {name}: unknown; the tasks are {', '.join(sorted(TASKS))}, "
-            "table:text=…,label=…"
+            "label:COLUMN, table:text=…,label=…"
         )
     return TASKS[name]

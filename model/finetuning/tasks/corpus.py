@@ -1,4 +1,4 @@
-"""Read polarity and stars from a corpus folder (beam_jobs.corpus_job).
+"""Read polarity, stars and the user's own labels from a corpus folder (beam_jobs.corpus_job).
 
 The corpus's dev and test splits are those of the tasks. A task trains on the labels of both other
 splits: the texts that an encoder is pre-trained on may teach with their labels too. The corpus may
@@ -7,8 +7,10 @@ time, and only the chosen ones become examples.
 """
 
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from model.finetuning.examples import (
 )
 
 COLUMNS = ("review_id", "stars", "verified", "source", "split", "sentences")
+LABEL = "label:"
+"""What the name of a task of the user's own labels begins with; the name of the column follows."""
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
 STARS = {stars: stars - 1 for stars in range(1, 6)}
 CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
@@ -41,37 +45,88 @@ def read_polarity(
     data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
 ) -> list[Example]:
     """Return the sample: 1–2 stars are negative, 4–5 positive, all others left out."""
-    return _read_reviews(data, split, sampling, POLARITY)
+    return read_reviews(data, split, sampling, left_out, "stars", POLARITY)
 
 
 def read_stars(
     data: Path, split: Split, sampling: Sampling, left_out: Counter[str]
 ) -> list[Example]:
-    return _read_reviews(data, split, sampling, STARS)
+    return read_reviews(data, split, sampling, left_out, "stars", STARS)
 
 
-def _read_reviews(
-    data: Path, split: Split, sampling: Sampling, classes: dict[int, int]
+def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None = None) -> Task:
+    """Return the task `label:COLUMN`; its classes are `labels`, or else those that the corpus's
+    corpus.json names.
+    """
+    column = name.removeprefix(LABEL)
+    if not labels:
+        labels = read_classes(data or Path(), column)
+    classes = {label: number for number, label in enumerate(labels)}
+    return Task(
+        name=name,
+        shape="classification",
+        labels=tuple(labels),
+        metrics=("accuracy", "macro_f1", "ece", "loss"),
+        read=partial(read_reviews, column=f"label.{column}", classes=classes),
+        source=f"the corpus's own reviews: column {column}",
+        question=f"which {column} does a review have?",
+    )
+
+
+def read_classes(data: Path, column: str) -> list[str]:
+    """Return the classes of a label column that a corpus found to be frequent enough."""
+    try:
+        found = json.loads((data / "corpus.json").read_text()).get("labels", {})
+    except (OSError, ValueError):
+        raise UserError(
+            f"{data}: no corpus.json; --data must be a folder made by beam_jobs.corpus_job"
+        ) from None
+    if column not in found:
+        known = ", ".join(found) or "none"
+        raise UserError(
+            f"{data}: a corpus without the label {column}; it has {known}; make it again with "
+            f"--label {column}"
+        )
+    if not found[column]["classes"]:
+        raise UserError(
+            f"{data}: {column} has {found[column]['found']:,} values with enough reviews to train "
+            "on; a task needs 2 to 200"
+        )
+    return list(found[column]["classes"])
+
+
+def read_reviews(
+    data: Path,
+    split: Split,
+    sampling: Sampling,
+    left_out: Counter[str],
+    column: str,
+    classes: Mapping[Any, int],
 ) -> list[Example]:
-    """Keep the `n` rows of the smallest hashes of each class while streaming, then sample them."""
+    """Return the sample of the reviews whose value in a column is one of the classes.
+
+    Keep the `n` rows of the smallest hashes of each class while streaming, then sample them.
+    """
     kept: list[pa.RecordBatch] = []
-    for batch in _stream_batches(data, split, classes):
+    for batch in _stream_batches(data, split, column, classes):
         kept.append(batch)
         if (
             sampling.n is not None
             and sum(b.num_rows for b in kept) > 4 * len(classes) * sampling.n + 100_000
         ):
-            kept = [_select_smallest(kept, sampling)]
+            kept = [_select_smallest(kept, sampling, column)]
     if sampling.n is not None and kept:
-        kept = [_select_smallest(kept, sampling)]
+        kept = [_select_smallest(kept, sampling, column)]
     rows = (row for batch in kept for row in batch.to_pylist())
     return sample_examples(
-        (_make_example(row, classes) for row in rows),
+        (_make_example(row, classes[row[column]]) for row in rows),
         Sampling(sampling.n, sampling.seed, sampling.balanced),
     )
 
 
-def _stream_batches(data: Path, split: Split, classes: dict[int, int]) -> Iterator[pa.RecordBatch]:
+def _stream_batches(
+    data: Path, split: Split, column: str, classes: Mapping[Any, int]
+) -> Iterator[pa.RecordBatch]:
     files = sorted(data.glob("corpus-*.parquet"))
     if not files:
         raise UserError(
@@ -80,25 +135,32 @@ def _stream_batches(data: Path, split: Split, classes: dict[int, int]) -> Iterat
     import pyarrow.dataset as ds  # and with it pandas: 0.4 CPU seconds, only where it is needed
 
     dataset = ds.dataset([str(f) for f in files], format="parquet")
-    missing = sorted(set(COLUMNS) - set(dataset.schema.names))
+    columns = list(dict.fromkeys([*COLUMNS, column]))
+    missing = sorted(set(columns) - set(dataset.schema.names))
     if missing:
         raise UserError(
             f"{files[0]}: columns {', '.join(missing)} are missing; not a corpus of this version"
         )
     is_of_split = pc.field("split").cast(pa.string()).isin(CORPUS_SPLITS[split])
-    chosen = is_of_split & pc.field("stars").isin(list(classes))
-    yield from (b for b in dataset.to_batches(columns=list(COLUMNS), filter=chosen) if b.num_rows)
+    value = pc.field(column)
+    value = value.cast(pa.string()) if isinstance(next(iter(classes)), str) else value
+    chosen = is_of_split & value.isin(list(classes))
+    yield from (b for b in dataset.to_batches(columns=columns, filter=chosen) if b.num_rows)
 
 
-def _select_smallest(batches: list[pa.RecordBatch], sampling: Sampling) -> pa.RecordBatch:
-    """Return the rows that can be in the sample: the `n` smallest hashes, overall or by stars."""
+def _select_smallest(
+    batches: list[pa.RecordBatch], sampling: Sampling, column: str
+) -> pa.RecordBatch:
+    """Return the rows that can be in the sample: the `n` smallest hashes, overall or of each value
+    in a column.
+    """
     table = pa.Table.from_batches(batches)
     keys = _hash_review_ids(table.column("review_id"), sampling.seed)
-    stars = table.column("stars").to_numpy()
+    values = np.array(table.column(column).to_pylist())
     assert sampling.n is not None
     chosen = np.zeros(len(keys), dtype=bool)
     groups = (
-        [stars == s for s in np.unique(stars)]
+        [values == value for value in np.unique(values)]
         if sampling.balanced
         else [np.ones(len(keys), dtype=bool)]
     )
@@ -115,16 +177,14 @@ def _hash_review_ids(review_ids: pa.ChunkedArray, seed: int) -> np.ndarray:
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
 
 
-def _make_example(row: dict[str, Any], classes: dict[int, int]) -> Example:
+def _make_example(row: dict[str, Any], label: int) -> Example:
     text = " ".join(row["sentences"])
-    slices: dict[str, str | float] = {
-        "stars": str(row["stars"]),
-        "source": str(row["source"]),
-        "words": len(text.split()),
-    }
+    slices: dict[str, str | float] = {"source": str(row["source"]), "words": len(text.split())}
+    if row["stars"] is not None:
+        slices["stars"] = str(row["stars"])
     if row["verified"] is not None:
         slices["verified"] = "verified" if row["verified"] else "not verified"
-    return Example(id=row["review_id"].hex(), text=text, label=classes[row["stars"]], slices=slices)
+    return Example(id=row["review_id"].hex(), text=text, label=label, slices=slices)
 
 
 TASKS = (

@@ -4,7 +4,7 @@ import pytest
 
 from beam_jobs import corpus_job
 from beam_jobs.core.errors import UserError
-from flows.configuration.form import Dump
+from flows.configuration.form import Dump, Parameters
 from flows.dumps import labels
 from flows.runner.stage_runner import Plan
 from flows.stages.dump import build_dump_stage
@@ -79,3 +79,53 @@ def test_the_corpus_counts_its_stars_and_tells_what_is_missing(tmp_path):
     labels.check_corpus(["stars"], stage, store)
     with pytest.raises(UserError, match="examples of one class for polarity to train on"):
         labels.check_corpus(["polarity"], stage, store)
+
+
+def settle(folder, form, **settings):
+    store = Store(folder / "store")
+    form = form.model_copy(update={"store": store.address})
+    settled = labels.settle_tasks(form, build_dump_stage(form.dump, store), Plan(store))
+    return settled.finetuning.tasks
+
+
+def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
+    rated = write_csv(
+        tmp_path,
+        "rated.csv",
+        "text,stars,returned_because",
+        lambda i: (f"kettle {i}", str(i % 5 + 1), ("too small", "broken", "")[i % 3]),
+    )
+    bare = write_csv(
+        tmp_path, "bare.csv", "text,topic", lambda i: (f"kettle {i}", ("price", "noise")[i % 2])
+    )
+    run = Parameters(dump=Dump(paths=[rated]))
+    assert settle(tmp_path, run) == ["polarity", "stars"]
+    run = Parameters(dump=Dump(paths=[rated], labels=["returned_because"]))
+    assert settle(tmp_path, run) == ["label:returned_because", "polarity", "stars"]
+    run = Parameters(dump=Dump(paths=[bare], labels=["topic"]))
+    assert settle(tmp_path, run) == ["label:topic"]
+    with pytest.raises(UserError, match="no stars, so there is no example for polarity and stars"):
+        settle(tmp_path, Parameters(dump=Dump(paths=[bare])))
+    with pytest.raises(UserError, match="task label:topic: topic is not among the labels"):
+        settle(
+            tmp_path,
+            Parameters(dump=Dump(paths=[bare]), finetuning={"tasks": ["label:topic"]}),
+        )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (lambda i: "same", "has only 'same'; a task needs two classes"),
+        (lambda i: "", "has no value; a task needs two classes"),
+        (lambda i: f"because {i}", "different values in the first 600 of .*of classes, of which"),
+    ],
+)
+def test_a_column_that_holds_no_classes_is_told_by_the_first_records(tmp_path, value, words):
+    path = tmp_path / "own.csv"
+    rows = [f"kettle {i},{value(i)}\n" for i in range(600)]
+    path.write_text("text,why\n" + "".join(rows))
+    with pytest.raises(UserError, match=words):
+        settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["why"])))
+    with pytest.raises(UserError, match="--label reason: no file of the dump has this column"):
+        settle(tmp_path, Parameters(dump=Dump(paths=[str(path)], labels=["reason"])))

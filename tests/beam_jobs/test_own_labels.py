@@ -1,0 +1,94 @@
+"""Columns of the user's own classes, from the dump to the examples of a task."""
+
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.reading.fields import parse_label
+from model.finetuning.examples import SPLITS, Sampling
+from model.finetuning.tasks import find_task
+from tests.beam_jobs.dumps import digests, review, rows_of, run_job, write_lines
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        (1, "1"),
+        (1.0, "1"),
+        ("1", "1"),
+        (" 1.0 ", "1"),
+        (Decimal("1.00"), "1"),
+        (1.5, "1.5"),
+        (True, "true"),
+        ("True", "true"),
+        ("FALSE", "false"),
+        ("  too small ", "too small"),
+        ("", None),
+        (None, None),
+        (float("nan"), None),
+        (["a"], None),
+        ({"a": 1}, None),
+        ("x" * 201, None),
+    ],
+)
+def test_a_class_is_one_however_it_is_written(value, label):
+    assert parse_label(value) == label
+
+
+REASONS = ("too small", "broken", None, "late")
+
+
+def write_dump(folder, count=400):
+    records = [review(i, why=REASONS[i % 4], again=bool(i % 3)) for i in range(count)]
+    records += [review(count + i, why="eaten") for i in range(3)]
+    return write_lines(folder / "dump.json", records)
+
+
+def test_labels_of_the_dump_are_tasks_of_the_corpus(tmp_path):
+    dump = write_dump(tmp_path)
+    result = run_job(tmp_path / "corpus", "--input", dump, "--label", "why", "--label", "again")
+    why = result["labels"]["why"]
+    assert why["classes"] == ["broken", "late", "too small"]
+    assert why["left_out"] == {"values": 1, "most_frequent": {"eaten": pytest.approx(3, abs=2)}}
+    assert any("label why: left out" in told and "eaten" in told for told in result["warnings"])
+    assert result["labels"]["again"]["classes"] == ["false", "true"]
+    rows = {row["review_id"].hex(): row for row in rows_of(tmp_path / "corpus")}
+    assert sum(row["label.why"] is None for row in rows.values()) == 100
+    task, read = find_task("label:why", tmp_path / "corpus"), 0
+    assert task.labels == ("broken", "late", "too small")
+    for split in SPLITS:
+        for example in task.read(tmp_path / "corpus", split, Sampling(), Counter()):
+            assert rows[example.id]["label.why"] == task.labels[example.label]
+            read += 1
+    assert read == 300
+    balanced = task.read(tmp_path / "corpus", "train", Sampling(30, 0, balanced=True), Counter())
+    assert Counter(e.label for e in balanced) == {0: 10, 1: 10, 2: 10}
+
+
+def test_the_order_of_the_records_decides_no_class(tmp_path):
+    """Copies that differ in their label alone."""
+    made = []
+    for number, order in enumerate((1, -1)):
+        (tmp_path / str(number)).mkdir()
+        records = [review(1, why=reason) for reason in ("a", "b", "c")][::order]
+        dump = write_lines(tmp_path / str(number) / "dump.json", records)
+        run_job(tmp_path / str(number) / "corpus", "--input", dump, "--label", "why")
+        made.append(digests(tmp_path / str(number) / "corpus"))
+    assert made[0] == made[1]
+
+
+def test_a_column_without_classes_is_told(tmp_path, monkeypatch):
+    dump = write_dump(tmp_path)
+    result = run_job(tmp_path / "corpus", "--input", dump, "--label", "reviewerID")
+    assert any("0 values have 10 reviews to train on" in told for told in result["warnings"])
+    with pytest.raises(UserError, match="0 values with enough reviews"):
+        find_task("label:reviewerID", tmp_path / "corpus")
+    with pytest.raises(UserError, match="without the label why; it has reviewerID"):
+        find_task("label:why", tmp_path / "corpus")
+    with pytest.raises(UserError, match=r"no file of the dump has this column; .* has .*asin"):
+        run_job(tmp_path / "none", "--input", dump, "--label", "because")
+    monkeypatch.setattr("beam_jobs.corpus.prepare.MAX_VALUES", 100)
+    with pytest.raises(UserError, match="--label reviewerID: more than 100 different values in"):
+        run_job(tmp_path / "many", "--input", dump, "--label", "reviewerID")

@@ -198,6 +198,22 @@ class EvaluateOptions(Settings):
     device: Device = Field(default="auto", description=DEVICE)
 
 
+class ExportOptions(Settings):
+    """Options of model.export."""
+
+    cells: tuple[str, ...] = Field(
+        min_length=1,
+        description="[ARM=]DIR: folders made by model.finetune; those of an arm differ in the seed",
+    )
+    evaluations: tuple[Path, ...] = Field(
+        default=(),
+        description="evaluations of the cells on test, in the same order; none: no test results",
+    )
+    task: str = Field(description=TASK)
+    data: Path = Field(description="the task's data")
+    output: Path = Field(description="the model folder")
+
+
 class SearchOptions(FinetuneOptions):
     """Options of model.finetuning.search."""
 

@@ -16,6 +16,8 @@ ONLY_IN = {
         "model/tracking/mlflow_client.py",
         "model/tracking/mlflow_run.py",
         "model/tracking/registry.py",
+        "model/tracking/served_model.py",
+        "model/tracking/serving.py",
     },
     "torch_xla": {"model/device.py"},
 }

@@ -1,0 +1,534 @@
+"""Write the model folder that others load: `python -m model.export --cells ARM=DIR… --data CORPUS
+--task NAME --output DIR`.
+
+The best arm by dev becomes a folder for AutoModelForSequenceClassification, pipeline(), ONNX
+Runtime and text-embeddings-inference, or for skops where it is TF-IDF. `temperature` in config.json
+divides the logits before the softmax; it was fitted on dev.
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from tokenizers import Tokenizer, normalizers
+from torch import Tensor, nn
+
+from beam_jobs.core.command import main
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import make_writable_folder, write_json
+from beam_jobs.core.settings import read_options
+from model.config import FinetuningSettings
+from model.device import open_device
+from model.encoders.origin import describe_start
+from model.evaluation.metrics import METRICS, compute_metric
+from model.evaluation.predict import predict_features
+from model.evaluation.predictions import Predictions, read_predictions
+from model.evaluation.significance import Comparison, compare_arms
+from model.finetuning import network
+from model.finetuning.examples import Example, Task, load_examples
+from model.finetuning.features import NOT_LETTERS, keep_letters
+from model.finetuning.request import choose_sampling
+from model.finetuning.tasks import find_task
+from model.options import ExportOptions
+from model.report.card import METRIC_TYPES, NAME
+from model.report.document import Heading, Paragraph, Table, render_template
+from model.report.sections import format_change, format_number
+
+CHECKED_TEXTS = 1_000
+"""Texts of dev on which ONNX is compared with torch."""
+LARGEST_DIFFERENCE = 1e-4
+"""Of a logit, between torch and ONNX in fp32."""
+MOST_CHANGED = 0.01
+"""Share of the labels that int8 may change."""
+TEMPERATURES = (0.2, 10.0)
+"""Between which the best one is looked for: a dev set without a mistake would take none at all."""
+LEAST_PROBABILITY = 1e-30
+BATCH = 32
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A fine-tuned folder, or that of a baseline, and its evaluation on test."""
+
+    arm: str
+    folder: Path
+    evaluation: Path | None = None
+
+    @cached_property
+    def result(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "result.json").read_text()))
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """Content of task.json; `kind` is transformers, tfidf or frozen."""
+        return {"kind": "transformers", **json.loads((self.folder / "task.json").read_text())}
+
+    @property
+    def kind(self) -> str:
+        return str(self.described["kind"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.result["seed"])
+
+    def rank_key(self, metric: str) -> tuple[float, float]:
+        """Return what is largest for the best cell on dev; the loss decides between equals."""
+        value, loss = self.result["dev"][metric], self.result["dev"]["loss"]
+        return value if METRICS[metric].better == "higher" else -value, -loss
+
+
+def run(argv: list[str] | None = None) -> dict[str, Any]:
+    """Write the folder, results.json last; return its content."""
+    options = read_options(ExportOptions, argv, "python -m model.export", __doc__)
+    cells = read_cells(options.cells, options.evaluations)
+    task = find_task(options.task, options.data, tuple(cells[0].described["labels"]))
+    if task.shape != "classification":
+        raise UserError(f"--task {task.name}: is {task.shape}; only classifiers are exported")
+    make_writable_folder("--output", options.output)
+    metric = task.metrics[0]
+    best = choose_best([cell for cell in cells if cell.kind != "frozen"], metric)
+    examples = load_dev(best, task, options.data)
+    write = write_pipeline if best.kind == "tfidf" else write_network
+    dev, told = write(best, task, examples, options.output)
+    test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
+    temperature = fit_temperature(dev)
+    write_config(best, options.output, temperature)
+    results = {
+        "task": task.name,
+        "labels": list(task.labels),
+        "metric": metric,
+        "arm": best.arm,
+        "seed": best.seed,
+        "kind": best.kind,
+        "best_arm": choose_best(cells, metric).arm,
+        "arms": summarize_arms(cells, task.metrics),
+        "temperature": temperature,
+        "calibration": {
+            split: compare_calibration(predictions, temperature)
+            for split, predictions in (("dev", dev), ("test", test))
+            if predictions
+        },
+        "against": compare_with_simple_models(best, cells, dev, test, metric),
+        **told,
+    }
+    write_card(best, task, results, options.output)
+    write_json(options.output / "results.json", results)
+    return results
+
+
+def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[Cell]:
+    """Return the cells of ARM=DIR, or DIR alone, whose arm has the folder's name."""
+    if evaluations and len(evaluations) != len(texts):
+        raise UserError(f"--evaluations: give one for each of the {len(texts)} --cells, or none")
+    cells = []
+    for place, text in enumerate(texts):
+        arm, equals, folder = text.rpartition("=")
+        path = Path(folder)
+        for name in ("task.json", "result.json"):
+            if not (path / name).exists():
+                raise UserError(f"--cells {text}: no {name}; give a folder made by model.finetune")
+        evaluation = evaluations[place] if evaluations else None
+        cells.append(Cell(arm if equals else path.name, path, evaluation))
+    if all(cell.kind == "frozen" for cell in cells):
+        raise UserError(
+            "--cells: the head of a frozen encoder has no class in transformers; give a fine-tuned "
+            "folder or one of TF-IDF too"
+        )
+    return cells
+
+
+def choose_best(cells: Sequence[Cell], metric: str) -> Cell:
+    """Return the best seed of the arm whose seeds are the best on dev in the mean."""
+
+    def rank_arm(arm: str) -> tuple[float, ...]:
+        ranks = [cell.rank_key(metric) for cell in cells if cell.arm == arm]
+        return tuple(np.mean(ranks, axis=0).tolist())
+
+    best = max(dict.fromkeys(cell.arm for cell in cells), key=rank_arm)
+    return max((c for c in cells if c.arm == best), key=lambda cell: cell.rank_key(metric))
+
+
+def load_dev(cell: Cell, task: Task, data: Path) -> list[Example]:
+    """Return the dev examples of the cell's training."""
+    told = json.loads((cell.folder / "run.json").read_text())
+    settings = FinetuningSettings.from_run(told)
+    return load_examples(task, data, "dev", choose_sampling(settings, "dev", told["seed"]))
+
+
+def write_network(
+    cell: Cell, task: Task, examples: Sequence[Example], output: Path
+) -> tuple[Predictions, dict[str, Any]]:
+    """Write weights, tokenizer and ONNX; return the predictions on dev and what int8 changed."""
+    model, head, tokenizer = network.load_finetuned(cell.folder)
+    features = head.make_featurizer(tokenizer)(examples)
+    device = open_device("cpu", "fp32")
+    dev = predict_features(model, features, examples, device, task)
+    loaded: Any = model
+    loaded.save_pretrained(output)
+    names = INPUTS if getattr(loaded.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
+    write_tokenizer(cell.folder, output, head, names)
+    export_onnx(model, names, output / "model.onnx")
+    some = list(range(min(CHECKED_TEXTS, len(examples))))
+    texts = [(examples[i].text, examples[i].pair) for i in some]
+    exact = np.stack(
+        network.predict_logits(model, [features[i] for i in some], "classification", device)
+    )
+    found = run_onnx(output / "model.onnx", output / "tokenizer.json", texts)
+    difference = float(np.abs(found - exact).max())
+    if difference > LARGEST_DIFFERENCE or (found.argmax(1) != exact.argmax(1)).any():
+        raise UserError(
+            f"{cell.folder}: the exported ONNX gives other logits than the network (by up to "
+            f"{difference:.2g}); torch.onnx does not export this architecture rightly"
+        )
+    return dev, {"onnx": {"largest_difference": difference}, "int8": quantize(output, texts, exact)}
+
+
+def quantize(
+    output: Path, texts: Sequence[tuple[str, str | None]], exact: np.ndarray
+) -> dict[str, Any]:
+    """Write model_quantized.onnx, unless it changes too many labels; return how many.
+
+    Weights have seven bits: CPUs without VNNI add two products in 16 bits, where eight overflow.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    file = output / "model_quantized.onnx"
+    quantize_dynamic(
+        output / "model.onnx",
+        file,
+        per_channel=True,
+        reduce_range=True,
+        weight_type=QuantType.QInt8,
+    )
+    found = run_onnx(file, output / "tokenizer.json", texts)
+    changed = int((found.argmax(1) != exact.argmax(1)).sum())
+    is_kept = changed <= MOST_CHANGED * len(texts)
+    if not is_kept:
+        file.unlink()
+        print(f"int8 changes {changed} of {len(texts)} labels of dev: it is not kept")
+    return {"texts": len(texts), "changed": changed, "kept": is_kept}
+
+
+class Logits(nn.Module):
+    """Gives the logits alone, of inputs by their places."""
+
+    def __init__(self, classifier: nn.Module) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        output = self.classifier(input_ids=input_ids, attention_mask=attention_mask, **types)
+        logits: Tensor = output.logits
+        return logits
+
+
+def export_onnx(model: nn.Module, names: Sequence[str], file: Path) -> None:
+    """Write a graph from ids [batch, tokens] to logits [batch, classes], both sides dynamic."""
+    ids = torch.randint(5, 20, (2, 8))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs["token_type_ids"] = torch.zeros_like(ids)
+    shape = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    torch.onnx.export(
+        Logits(model).eval(),
+        tuple(inputs[name] for name in names),
+        file,
+        input_names=list(names),
+        output_names=["logits"],
+        dynamic_shapes=dict.fromkeys(names, shape),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
+
+
+def run_onnx(
+    file: Path, tokenizer_file: Path, texts: Sequence[tuple[str, str | None]]
+) -> np.ndarray:
+    """Return logits [texts, classes], as somebody computes them who has the folder alone."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer.enable_padding()
+    rows = []
+    for start in range(0, len(texts), BATCH):
+        part = [
+            text if pair is None else (text, pair) for text, pair in texts[start : start + BATCH]
+        ]
+        encoded = tokenizer.encode_batch(part)
+        columns = {
+            "input_ids": [one.ids for one in encoded],
+            "attention_mask": [one.attention_mask for one in encoded],
+            "token_type_ids": [one.type_ids for one in encoded],
+        }
+        rows.append(session.run(["logits"], {n: np.array(columns[n], np.int64) for n in names})[0])
+    return np.concatenate(rows)
+
+
+def write_tokenizer(source: Path, output: Path, head: network.Head, names: Sequence[str]) -> None:
+    """Write tokenizer.json, which cuts to the head's length and cleans as its training did, and
+    tokenizer_config.json, with which transformers takes it as it is.
+    """
+    from transformers import AutoTokenizer
+
+    tokenizer = network.load_tokenizer(str(source))
+    if head.clean == "letters":
+        before = [NOT_LETTERS, normalizers.Strip()]
+        own = [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = normalizers.Sequence([*before, *own])
+    tokenizer.enable_truncation(head.max_length)
+    tokenizer.save(str(output / "tokenizer.json"))
+    special = AutoTokenizer.from_pretrained(source).special_tokens_map
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": head.max_length,
+        "model_input_names": list(names),
+        **{name: str(token) for name, token in special.items() if isinstance(token, str)},
+    }
+    write_json(output / "tokenizer_config.json", config)
+
+
+def write_pipeline(
+    cell: Cell, task: Task, examples: Sequence[Example], output: Path
+) -> tuple[Predictions, dict[str, Any]]:
+    """Copy a TF-IDF pipeline; return its predictions on dev."""
+    import skops.io
+
+    shutil.copyfile(cell.folder / "model.skops", output / "model.skops")
+    pipeline = skops.io.load(output / "model.skops")
+    texts = [e.text if e.pair is None else f"{e.text} {e.pair}" for e in examples]
+    if cell.described.get("clean") == "letters":
+        texts = [keep_letters(text) for text in texts]
+    probabilities = np.zeros((len(texts), len(task.labels)), np.float32)
+    places = [task.labels.index(str(name)) for name in pipeline.classes_]
+    probabilities[:, places] = pipeline.predict_proba(texts)
+    return Predictions(
+        ids=[e.id for e in examples],
+        labels=[int(e.label or 0) for e in examples],
+        predictions=probabilities.argmax(1).tolist(),
+        loss=np.zeros(len(texts)),
+        probabilities=probabilities,
+        n_classes=len(task.labels),
+    ), {}
+
+
+def temper(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+    """Return softmax(logits / temperature) of softmax(logits) [examples, classes]."""
+    logits = np.log(np.maximum(probabilities.astype(np.float64), LEAST_PROBABILITY)) / temperature
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+def fit_temperature(dev: Predictions) -> float:
+    """Return the temperature with the smallest cross-entropy on dev (Guo et al. 2017)."""
+    assert dev.probabilities is not None
+    probabilities, labels = dev.probabilities, dev.gold_array
+    rows = np.arange(len(labels))
+
+    def compute_loss(log_temperature: float) -> float:
+        right = temper(probabilities, float(np.exp(log_temperature)))[rows, labels]
+        return float(-np.log(np.maximum(right, LEAST_PROBABILITY)).mean())
+
+    found = minimize_scalar(compute_loss, bounds=np.log(TEMPERATURES), method="bounded")
+    return round(float(np.exp(found.x)), 4)
+
+
+def compare_calibration(predictions: Predictions, temperature: float) -> dict[str, float]:
+    """Return the expected calibration error without and with the temperature."""
+    assert predictions.probabilities is not None
+    tempered = replace(predictions, probabilities=temper(predictions.probabilities, temperature))
+    return {"before": compute_metric("ece", predictions), "after": compute_metric("ece", tempered)}
+
+
+def write_config(cell: Cell, output: Path, temperature: float) -> None:
+    """Add to config.json what transformers has no field for; write it where there is none."""
+    file, told = output / "config.json", cell.described
+    config = json.loads(file.read_text()) if file.exists() else {}
+    config["id2label"] = {str(place): label for place, label in enumerate(told["labels"])}
+    config["label2id"] = {label: place for place, label in enumerate(told["labels"])}
+    config["temperature"] = temperature
+    own = {"kind": cell.kind, "task": told["task"]}
+    if cell.kind == "transformers":  # its tokenizer.json cleans
+        own |= {"max_length": told["max_length"], "clean": "none"}
+    else:
+        own["clean"] = told.get("clean", "none")
+    write_json(file, config | {"amazon_electra": own})
+
+
+def summarize_arms(cells: Sequence[Cell], metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """Return for each arm the mean over its seeds of every metric on dev and on test."""
+    rows = []
+    for arm in dict.fromkeys(cell.arm for cell in cells):
+        own = [cell for cell in cells if cell.arm == arm]
+        splits = {"dev": [cell.result["dev"] for cell in own]}
+        if all(cell.evaluation for cell in own):
+            splits["test"] = [
+                {name: metric["value"] for name, metric in read_metrics(cell).items()}
+                for cell in own
+            ]
+        means = {
+            split: {name: float(np.mean([one[name] for one in values])) for name in metrics}
+            for split, values in splits.items()
+        }
+        rows.append({"arm": arm, "kind": own[0].kind, "seeds": len(own), **means})
+    return rows
+
+
+def read_metrics(cell: Cell) -> dict[str, dict[str, float]]:
+    """Return {metric: value, low, high} of a cell on test."""
+    assert cell.evaluation is not None
+    return dict(json.loads((cell.evaluation / "metrics.json").read_text())["metrics"])
+
+
+def compare_with_simple_models(
+    best: Cell, cells: Sequence[Cell], dev: Predictions, test: Predictions | None, metric: str
+) -> dict[str, dict[str, float]]:
+    """Return the difference on test to the class that is most frequent on dev, and to TF-IDF."""
+    if test is None:
+        return {}
+    [(majority, _)] = Counter(dev.labels).most_common(1)
+    one_class = replace(test, predictions=[majority] * len(test))
+    others = {"majority class": one_class}
+    if best.kind != "tfidf":
+        others |= {
+            cell.arm: read_predictions(cell.evaluation / "predictions.parquet")
+            for cell in cells
+            if cell.kind == "tfidf" and cell.evaluation
+        }
+    found = {name: compare_arms(METRICS[metric], [test], [other]) for name, other in others.items()}
+    return {name: describe_difference(comparison) for name, comparison in found.items()}
+
+
+def describe_difference(comparison: Comparison) -> dict[str, float]:
+    return {name: getattr(comparison, name) for name in ("difference", "low", "high")}
+
+
+def write_card(cell: Cell, task: Task, results: Mapping[str, Any], output: Path) -> None:
+    """Write README.md: results, licence, labels, calibration, what int8 changes."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    told = json.loads((cell.folder / "run.json").read_text())
+    encoder = describe_start(Path(told["encoder"])) if Path(told["encoder"]).is_dir() else {}
+    license = encoder.get("license", "unknown")
+    measured = read_metrics(cell) if cell.evaluation else {}
+    data = ModelCardData(
+        license=license if license != "unknown" else None,
+        library_name="transformers" if cell.kind == "transformers" else "scikit-learn",
+        pipeline_tag="text-classification",
+        model_name=NAME,
+        eval_results=[
+            EvalResult(
+                task_type="text-classification",
+                dataset_type=task.name,
+                dataset_name=task.name,
+                dataset_split="test",
+                metric_type=METRIC_TYPES.get(name, name),
+                metric_name=METRICS[name].title,
+                metric_value=round(value["value"], 4),
+            )
+            for name, value in measured.items()
+            if np.isfinite(value["value"])
+        ],
+    )
+    usage = NETWORK_USAGE if cell.kind == "transformers" else PIPELINE_USAGE
+    text = render_template(
+        "classifier_card.md.j2",
+        front_matter=data.to_yaml(),
+        name=NAME,
+        question=task.question or task.source,
+        labels=", ".join(task.labels),
+        usage=usage,
+        blocks=list(describe_results(results, encoder)),
+    )
+    (output / "README.md").write_text(text, encoding="utf-8")
+
+
+NETWORK_USAGE = """from transformers import pipeline
+
+classify = pipeline("text-classification", model="THIS FOLDER", truncation=True)
+classify(["A lamp that broke on the first day."])"""
+PIPELINE_USAGE = """import skops.io
+
+classifier = skops.io.load("THIS FOLDER/model.skops")
+classifier.predict(["A lamp that broke on the first day."])"""
+
+
+def describe_results(
+    results: Mapping[str, Any], encoder: Mapping[str, Any]
+) -> Iterator[Heading | Paragraph | Table]:
+    """Yield the blocks of the card."""
+    metric = results["metric"]
+    yield Heading("Results")
+    chosen = f"This is seed {results['seed']} of {results['arm']}, the best arm by {metric} on dev."
+    if results["best_arm"] != results["arm"]:
+        chosen = (
+            f"On dev {results['best_arm']} was best, whose head no class of transformers has; this "
+            f"is seed {results['seed']} of {results['arm']}, the best of the others."
+        )
+    yield Paragraph(f"{chosen} Each row is the mean over the seeds of an arm.")
+    splits = [split for split in ("dev", "test") if all(split in row for row in results["arms"])]
+    names = list(results["arms"][0]["dev"])
+    yield Table(
+        ["arm", "seeds", *(f"{METRICS[name].title}, {s}" for s in splits for name in names)],
+        [
+            [row["arm"], str(row["seeds"])]
+            + [format_number(name, row[s][name]) for s in splits for name in names]
+            for row in results["arms"]
+        ],
+    )
+    for other, found in results["against"].items():
+        difference, low, high = (
+            format_change(metric, found[n]) for n in ("difference", "low", "high")
+        )
+        yield Paragraph(f"On test against {other}: {difference} (95%: {low} to {high}).")
+    yield Heading("Probabilities")
+    errors = "; ".join(
+        f"on {split} {format_number('ece', error['after'])}, "
+        f"without {format_number('ece', error['before'])}"
+        for split, error in results["calibration"].items()
+    )
+    yield Paragraph(
+        f"Divide the logits by {results['temperature']} (temperature in config.json, fitted on "
+        f"dev) before the softmax. Expected calibration error: {errors}."
+    )
+    if int8 := results.get("int8"):
+        yield Heading("ONNX")
+        small = (
+            "model_quantized.onnx has int8 weights"
+            if int8["kept"]
+            else "an int8 model was not kept"
+        )
+        yield Paragraph(
+            f"model.onnx gives the labels of the network, its logits within "
+            f"{results['onnx']['largest_difference']:.1g}; {small}: of {int8['texts']} texts of "
+            f"dev it changes {int8['changed']} labels."
+        )
+    if encoder:
+        yield Heading("The encoder")
+        name, license = (encoder.get(part) or "unknown" for part in ("name", "license"))
+        yield Paragraph(
+            f"Its encoder began with {name}, licence {license}, trained on "
+            f"{encoder.get('training_data') or 'unknown'}."
+        )
+    yield Heading("Limits")
+    yield Paragraph(
+        "Reviews are opinions of their writers; a model that was trained on them carries what is "
+        "in them."
+    )
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,182 @@
+"""The exported folder gives everybody the labels of our own evaluation."""
+
+import json
+import shutil
+from pathlib import Path
+
+import mlflow.pyfunc
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    RobertaConfig,
+    RobertaModel,
+    pipeline,
+)
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import write_json
+from model import export
+from model.evaluation.predictions import Predictions, read_predictions
+from model.finetuning.examples import Sampling, load_examples
+from model.finetuning.tasks import find_task
+from model.tracking.served_model import write_served_model
+from tests.model.corpora import (
+    write_bert,
+    write_corpus,
+    write_distilbert,
+    write_electra,
+    write_tokenizer,
+)
+from tests.model.finetuning.few_steps import LEARN, tune
+
+TASK = find_task("polarity")
+
+
+def write_roberta(folder):
+    """One token type, and positions that count from the padding."""
+    size = write_tokenizer(folder)
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = RobertaConfig(
+        vocab_size=size, **shape, intermediate_size=64, max_position_embeddings=130,
+        type_vocab_size=1, pad_token_id=0,
+    )  # fmt: skip
+    RobertaModel(config).save_pretrained(folder)
+
+
+def write_tfidf(made, name):
+    """A cell as model.finetune writes it of --encoder tfidf."""
+    cell, test = made / name, made / f"{name}-test"
+    shutil.copytree(made / "electra-cell-test", test)
+    cell.mkdir()
+    for file in ("run.json", "result.json"):
+        shutil.copyfile(made / "electra-cell" / file, cell / file)
+    head = {"task": "polarity", "shape": "classification", "labels": list(TASK.labels)}
+    write_json(cell / "task.json", head | {"kind": "tfidf"})
+    train, of_test = (
+        load_examples(TASK, made / "corpus", split, Sampling()) for split in ("train", "test")
+    )
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    model.fit([e.text for e in train], [TASK.labels[e.label] for e in train])
+    skops.io.dump(model, cell / "model.skops")
+    return model.predict([e.text for e in of_test]).tolist()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    write_corpus(folder / "corpus")
+    for write in (write_electra, write_bert, write_distilbert, write_roberta):
+        name = write.__name__.removeprefix("write_")
+        write(folder / name)
+        more = ["--evaluation", str(folder / f"{name}-cell-test")]
+        tune(folder, f"{name}-cell", *LEARN, *more, encoder=name)
+    return folder
+
+
+def run_export(made, output, *arms, **more):
+    cells = [f"{arm}={made / f'{arm}-cell'}" for arm in arms]
+    tests = [str(made / f"{arm}-cell-test") for arm in arms]
+    places = ["--task", "polarity", "--data", str(made / "corpus"), "--output", str(output)]
+    return export.run(["--cells", *cells, "--evaluations", *tests, *places])
+
+
+@pytest.mark.parametrize("arm", ["electra", "bert", "distilbert", "roberta", "tfidf"])
+def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
+    examples = load_examples(TASK, made / "corpus", "test", Sampling())
+    texts = [example.text for example in examples]
+    if arm == "tfidf":
+        expected = write_tfidf(made, "tfidf-cell")
+    else:
+        told = read_predictions(made / f"{arm}-cell-test" / "predictions.parquet")
+        by_id = dict(zip(told.ids, told.predictions, strict=True))
+        expected = [TASK.labels[by_id[example.id]] for example in examples]
+    folder = tmp_path / "folder"
+    results = run_export(made, folder, arm)
+    assert results == json.loads((folder / "results.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
+    assert config["id2label"] == {"0": "negative", "1": "positive"}
+    assert config["temperature"] == results["temperature"]
+
+    write_served_model(folder, tmp_path / "served")
+    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
+    answers = served.predict(pd.DataFrame({"text": texts}))
+    assert answers["label"].tolist() == served.predict(texts)["label"].tolist() == expected
+    assert answers[list(TASK.labels)].sum(axis=1).tolist() == pytest.approx([1] * len(texts))
+    assert not list((tmp_path / "served").rglob("*.pkl"))
+    card = (folder / "README.md").read_text()
+    assert "majority class" in card
+    assert "Expected calibration error: on dev" in card
+    if arm == "tfidf":
+        assert skops.io.load(folder / "model.skops").predict(texts).tolist() == expected
+        return
+
+    classify = pipeline("text-classification", model=str(folder))
+    assert [one["label"] for one in classify(texts, truncation=True)] == expected
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.model_max_length == 48
+    batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**batch).logits.numpy()
+    assert [TASK.labels[place] for place in logits.argmax(1)] == expected
+    pairs = [(text, None) for text in texts]
+    found = export.run_onnx(folder / "model.onnx", folder / "tokenizer.json", pairs)
+    assert np.abs(found - logits).max() < 1e-4
+    assert (found.argmax(1) == logits.argmax(1)).all()
+    assert config["amazon_electra"]["max_length"] == 48
+    assert (folder / "model_quantized.onnx").exists() == results["int8"]["kept"]
+    dropout = "dropout" if arm == "distilbert" else "hidden_dropout_prob"
+    assert config[dropout] == 0.1
+    model.save_pretrained(tmp_path / "again")
+
+
+def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
+    def cell(arm, seed, accuracy, loss=0.5, kind="transformers"):
+        folder = tmp_path / f"{arm}-{seed}"
+        folder.mkdir()
+        told = {"seed": seed, "dev": {"accuracy": accuracy, "loss": loss}}
+        write_json(folder / "result.json", told)
+        write_json(folder / "task.json", {"kind": kind})
+        return export.Cell(arm, folder)
+
+    cells = [cell("a", 0, 0.99), cell("a", 1, 0.5), cell("b", 0, 0.8), cell("b", 1, 0.9)]
+    assert export.choose_best(cells, "accuracy").folder.name == "b-1"
+    cells += [cell("c", 0, 0.8, 0.1), cell("c", 1, 0.9, 0.2)]
+    assert export.choose_best(cells, "accuracy").folder.name == "c-1", "the loss decides"
+
+
+def test_the_temperature_is_found_that_the_logits_were_multiplied_with():
+    generator = np.random.default_rng(0)
+    logits = generator.normal(size=(20_000, 3))
+    right = export.temper(np.exp(logits) / np.exp(logits).sum(1, keepdims=True), 1.0)
+    labels = (right.cumsum(1) < generator.random((len(right), 1))).sum(1)
+    sure = export.temper(right, 1 / 3)
+    ids = [str(i) for i in range(len(labels))]
+    dev = Predictions(
+        ids, labels.tolist(), sure.argmax(1).tolist(), np.zeros(len(ids)), sure, n_classes=3
+    )
+    temperature = export.fit_temperature(dev)
+    assert temperature == pytest.approx(3, rel=0.05)
+    errors = export.compare_calibration(dev, temperature)
+    assert errors["after"] < 0.02 < errors["before"]
+
+
+def test_mistakes_are_named(made, tmp_path):
+    with pytest.raises(UserError, match=r"--cells x=/nowhere: no task.json"):
+        export.read_cells(["x=/nowhere"], [])
+    with pytest.raises(UserError, match="one for each of the 1 --cells"):
+        export.read_cells([str(made / "bert-cell")], [Path("a"), Path("b")])
+    write_json(made / "bert-cell" / "task.json", json.loads(
+        (made / "bert-cell" / "task.json").read_text()) | {"kind": "frozen"})  # fmt: skip
+    with pytest.raises(UserError, match="the head of a frozen encoder has no class"):
+        export.read_cells([str(made / "bert-cell")], [])

@@ -187,7 +187,8 @@ def _copy_tensors(folder: Path, target: Path, fail: Fail) -> None:
 
 def read_origin(folder: Path) -> dict[str, Any]:
     """Return the origin.json of a folder; empty where there is none."""
-    return _read_json(folder / ABOUT)
+    about: dict[str, Any] = _read_json(folder / ABOUT)
+    return about
 
 
 def describe_start(folder: Path) -> dict[str, Any]:
@@ -211,21 +212,29 @@ def describe_start(folder: Path) -> dict[str, Any]:
     }
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    """Return a file's object; empty where there is no file."""
-    told: dict[str, Any] = load_json(file.read_text("utf-8")) if file.is_file() else {}
-    return told
+def _read_json(file: Path) -> Any:
+    """Return the content of a file; an empty object where there is no file."""
+    return load_json(file.read_text("utf-8")) if file.is_file() else {}
 
 
 def read_card(folder: Path) -> dict[str, str]:
-    """Return `license` and `training_data` of a model card, each "unknown" where it says nothing.
+    """Return `license` and `training_data` of a published encoder, each "unknown" where nothing
+    says it.
 
-    They stand in the YAML at the beginning of README.md, as on the hub.
+    They stand in the YAML at the beginning of README.md, as on the hub. sentence-transformers lists
+    what it trained on in data_config.json besides, which may name more; of many files in one folder
+    there the folder is told.
     """
     told = _read_front_matter(folder / "README.md")
+    datasets = told.get("datasets") or []
+    named = [str(one) for one in (datasets if isinstance(datasets, list) else [datasets])]
+    listed = _read_json(folder / "data_config.json")
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict) and entry.get("name"):
+            named.append(str(entry["name"]).partition("/")[0].partition(".")[0])
     return {
         "license": _join(told.get("license") or told.get("license_name")),
-        "training_data": _join(told.get("datasets")),
+        "training_data": _join(list(dict.fromkeys(named))),
     }
 
 

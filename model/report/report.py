@@ -17,7 +17,7 @@ from model.options import ReportOptions
 from model.report import card
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
 from model.report.inputs import ArmFacts, ReportInput, read_report_input
-from model.report.results import Difference, Results, load_results
+from model.report.results import MARK, Difference, Results, load_results
 from model.report.sections import (
     build_cost_blocks,
     build_curve_blocks,
@@ -126,7 +126,7 @@ def _build_blocks(
         *_describe_single_seeds(results),
         Heading("Results"),
         build_result_table(results),
-        *build_difference_blocks(differences),
+        *build_difference_blocks(differences, results),
         *build_cost_blocks(study, results),
         *build_curve_blocks(study, base, results),
         *_build_data_blocks(study, results.tasks),
@@ -141,6 +141,7 @@ def _list_warnings(study: ReportInput, results: Results) -> list[str]:
     """
     warnings = [
         *list_leak_warnings(study, results.tasks),
+        *list_exposures(results),
         *(text for arm in study.arms if (text := describe_unchanged_arm(arm))),
     ]
     for name, why in study.left_out.items():
@@ -170,7 +171,7 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
     for fingerprint, origin in study.origins.items():
         arms = [arm.name for arm in study.arms if arm.origin == fingerprint]
         told = origin.get("training_data") or "unknown"
-        data = "are unknown" if told == "unknown" else f"are, by its model card, “{told}”"
+        data = "are unknown" if told == "unknown" else f"are, by what comes with it, “{told}”"
         yield (
             f"The texts that {origin['name']} was trained on {data}. They may include test texts, "
             f"so the results of {join_names(arms)} may be too good; their differences from each "
@@ -198,6 +199,17 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
                 f"{join_names(seen)}, such as those that differ by a punctuation mark, because its "
                 "corpus was made with withhold_own=false; its results there may be too good."
             )
+
+
+def list_exposures(results: Results) -> Iterator[str]:
+    """Yield a sentence for the tasks whose source a published encoder was trained on."""
+    exposed = [(task, results.find_exposure(task)) for task in results.tasks]
+    if named := [f"{task}{part}" for task, part in exposed if part is not None]:
+        yield (
+            f"A published encoder of this study was trained on texts of the source of "
+            f"{join_names(named)}: what arms with it reach there, marked{MARK}, says little of new "
+            "texts."
+        )
 
 
 def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> list[Block]:

@@ -1,6 +1,7 @@
 """Brings a study's evaluations together: arms × tasks, seeds pooled, differences tested."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,23 @@ from model.evaluation.metrics import METRICS
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import Comparison, SeedPair
 from model.report.inputs import CellFacts, ReportInput
+
+EXPOSURES = (
+    (r"amazon.?qa", r"amazon.?qa|epqa", ""),
+    (r"amazon.?qa", r"subj.?qa", " in part"),
+    (r"squad", r"squad|qnli", ""),
+    (r"all.?nli|multi.?nli|\bmnli", r"mnli", ""),
+    (r"quora|qqp", r"qqp", ""),
+    (r"amazon.?(us.?)?(review|polarity)", r"polarity|stars|amazon|us-reviews|multi-domain", ""),
+    (r"multi.?domain.?sentiment", r"multi-domain", ""),
+    (r"imdb", r"imdb", ""),
+    (r"\bsst|\bglue", r"sst", ""),
+)
+"""Data that an encoder was trained on, tasks of the same source (of SubjQA the questions about
+products), and how far.
+"""
+MARK = " †"
+"""Follows a task in tables where a published encoder of the study was trained on its source."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +73,8 @@ class Results:
     cells: Sequence[Cell]
     untrained: frozenset[str] = frozenset()
     """Arms whose encoder is random: they have no checkpoint."""
+    training_data: str = ""
+    """What the published encoders of the study were trained on, as far as it is told."""
     _pooled: dict[tuple[str, str], dict[str, dict[str, float]]] = field(
         default_factory=dict, repr=False
     )
@@ -99,6 +119,21 @@ class Results:
     def get_base_task(self, task: str) -> str:
         """Return the task's own name, whatever the study calls it."""
         return next(c for c in self.cells if c.task == task).about["task"]
+
+    def find_exposure(self, task: str) -> str | None:
+        """Return how far the source of a task is among what a published encoder was trained on,
+        " in part" or "" for all of it; None where nobody says so.
+        """
+        names = f"{task} {self.get_base_task(task)}"
+        for data, of_task, part in EXPOSURES:
+            found = (re.search(data, self.training_data, re.I), re.search(of_task, names, re.I))
+            if all(found):
+                return part
+        return None
+
+    def mark_task(self, task: str) -> str:
+        """Return a task's name for a table."""
+        return task if self.find_exposure(task) is None else task + MARK
 
     def get_main_metric(self, task: str) -> str:
         """Return the metric by which arms are compared."""
@@ -235,7 +270,9 @@ def load_results(study: ReportInput, base: Path) -> Results:
             raise UserError(
                 f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times; each counts once"
             )
-    return Results(loaded, frozenset(arm.name for arm in study.arms if arm.is_random))
+    told = (str(origin.get("training_data", "")) for origin in study.origins.values())
+    untrained = frozenset(arm.name for arm in study.arms if arm.is_random)
+    return Results(loaded, untrained, ", ".join(told))
 
 
 def _load_cell(cell: CellFacts, base: Path) -> Cell:

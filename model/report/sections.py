@@ -15,7 +15,7 @@ from model.evaluation.metrics import METRICS
 from model.evaluation.significance import Comparison
 from model.report.document import Block, Details, Figure, Heading, Paragraph, Table
 from model.report.inputs import ArmFacts, ReportInput
-from model.report.results import Cell, Difference, Results
+from model.report.results import MARK, Cell, Difference, Results
 
 Interval = tuple[float, float, float]
 """Value, low, high."""
@@ -170,7 +170,7 @@ def build_result_table(results: Results) -> Table:
     metrics = list(dict.fromkeys([*mains, *others]))
     rows = [
         (
-            task,
+            results.mark_task(task),
             arm,
             results.count_seeds(arm, task),
             f"{cells[0].about['n']:,}",
@@ -184,11 +184,19 @@ def build_result_table(results: Results) -> Table:
     return Table(
         ("task", "arm", "seeds", "test examples", *map(get_title, metrics)),
         rows,
-        "Means over seeds on test, with their 95% intervals over examples and seeds",
+        "Means over seeds on test, with their 95% intervals over examples and seeds"
+        + describe_mark(results),
     )
 
 
-def build_difference_blocks(differences: Sequence[Difference]) -> list[Block]:
+def describe_mark(results: Results) -> str:
+    """Return what the mark of tasks means, empty where none is marked."""
+    if all(results.find_exposure(task) is None for task in results.tasks):
+        return ""
+    return f".{MARK}: a published encoder of this study was trained on texts of this source"
+
+
+def build_difference_blocks(differences: Sequence[Difference], results: Results) -> list[Block]:
     """Return every comparison with its interval and tests, and how they are made."""
     if not differences:
         return []
@@ -196,7 +204,7 @@ def build_difference_blocks(differences: Sequence[Difference]) -> list[Block]:
     header = ("task", "comparison", "metric", "difference", "95% interval", *tests)
     rows = [
         (
-            d.task,
+            results.mark_task(d.task),
             f"{d.a} − {d.b}",
             get_title(d.comparison.metric),
             format_change(d.comparison.metric, d.comparison.difference),
@@ -381,7 +389,7 @@ def build_run_blocks(study: ReportInput, results: Results) -> list[Block]:
     rows = [
         (
             c.arm,
-            c.task,
+            results.mark_task(c.task),
             str(c.seed),
             f"{c.about.get('learning_rate', 0):g}",
             f"{get_title(main)} {format_with_interval(main, c.about['metrics'][main])}",

@@ -65,6 +65,17 @@ def test_license_and_data_come_from_the_model_card(tmp_path):
     assert (tmp_path / "origin" / "README.md").exists()
 
 
+def test_all_that_a_package_says_of_its_training_data_is_read(tmp_path):
+    """sentence-transformers lists in data_config.json what its card leaves out."""
+    source = write_checkpoint(tmp_path / "published")
+    (source / "README.md").write_text("---\ndatasets:\n- books\n- gooaq\n---\n# A\n")
+    names = ("amazon-qa-train-pairs.jsonl.gz", "gooaq.jsonl.gz", "reddit/2015.gz", "reddit/2016.gz")
+    listed = [{"name": name, "lines": 1, "weight": 1} for name in names]
+    (source / "data_config.json").write_text(json.dumps(listed))
+    about = bring(source, tmp_path / "origin")
+    assert about["training_data"] == "books, gooaq, amazon-qa-train-pairs, reddit"
+
+
 def test_the_generator_of_an_electra_is_started_from(tmp_path, capsys):
     source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
     narrow = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 64}

@@ -1,10 +1,19 @@
 """What the report says of texts that an encoder may have seen before it is tested on them."""
 
+from pathlib import Path
+
 import pytest
 
 from beam_jobs.deduplication import held_out
 from model.report.inputs import ReportInput
-from model.report.report import COMMON_TEXTS, describe_withheld_texts, list_leak_warnings
+from model.report.report import (
+    COMMON_TEXTS,
+    describe_withheld_texts,
+    list_exposures,
+    list_leak_warnings,
+)
+from model.report.results import Cell, Results
+from tests.model.report.evaluations import render, said, write_cells
 
 TASKS = ["polarity", "stars"]
 
@@ -24,7 +33,7 @@ def list_warnings(arms, origins=None):
     [
         ({"training_data": "unknown"}, "are unknown."),
         ({}, "are unknown."),
-        ({"training_data": "s2orc, eli5"}, "are, by its model card, “s2orc, eli5”."),
+        ({"training_data": "s2orc, eli5"}, "are, by what comes with it, “s2orc, eli5”."),
     ],
 )
 def test_what_an_origin_has_seen_is_told_in_one_line_for_all_arms_that_begin_with_it(told, words):
@@ -92,3 +101,27 @@ def test_without_a_pre_training_there_is_no_statement_and_without_a_withheld_tas
     arms = [{"name": "a", "held_out": []}, {"name": "b", "held_out": ["stars"]}]
     [_, paragraph] = describe_withheld_texts(describe(arms), ["stars"])
     assert "For no task is it shown" in paragraph.text
+
+
+def test_a_task_whose_source_an_origin_was_trained_on_is_marked():
+    names = {"ePQA": "table:text=question,label=answer", "subjqa": "subjqa", "cola": "cola"}
+    names |= {"q": "amazonqa-answerable"}
+    cells = [Cell("a", name, 0, Path(), {"task": task}, None) for name, task in names.items()]
+    unknown = Results(cells, training_data="unknown")
+    assert [unknown.mark_task(task) for task in names] == list(names)
+    assert list(list_exposures(unknown)) == []
+    exposed = Results(cells, training_data="s2orc, amazon-qa-train-pairs")
+    assert [exposed.mark_task(task) for task in names] == ["ePQA †", "subjqa †", "cola", "q †"]
+    [line] = list_exposures(exposed)
+    assert "of the source of ePQA, subjqa in part, q:" in line
+
+
+def test_every_table_marks_an_exposed_task(tmp_path):
+    cells = write_cells(tmp_path, {n: lambda _, seed: said(0.8, seed) for n in ("a", "b")})
+    origins = {"f00": {"name": "mini", "training_data": "amazon_polarity"}}
+    arms = [{"name": "a", "origin": "f00", "data_known": False}, {"name": "b"}]
+    _, text = render(tmp_path, cells, arms=arms, origins=origins)
+    rows = [line for line in text.splitlines() if line.startswith("|") and " polarity" in line]
+    assert len(rows) > 8
+    assert all("polarity †" in row for row in rows)
+    assert "†: a published encoder of this study was trained on texts of this source" in text

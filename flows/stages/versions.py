@@ -7,7 +7,7 @@ not part of the fingerprint, since most changes of it change no byte of what it 
 VERSIONS = {
     "dump": 1,
     "external": 1,
-    "origin": 1,
+    "origin": 2,
     "corpus": 10,
     "vocabulary": 1,
     "vocabulary-fit": 1,
@@ -18,7 +18,7 @@ VERSIONS = {
     "finetuning": 9,
     "evaluation": 3,
     "latency": 3,
-    "report": 7,
-    "study": 10,
+    "report": 8,
+    "study": 11,
     "scores": 4,
 }

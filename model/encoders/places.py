@@ -23,8 +23,10 @@ FORMS = (
     "a folder, a name on the hub (org/name, or org/name@REVISION), models:/NAME@ALIAS or "
     "package:MODULE"
 )
-DESCRIBED_BY = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
-DESCRIBED_BY += ("README.md", "data_config.json")
+DESCRIBED_BY = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
+    *("README.md", "data_config.json"),
+)
 SAFE_WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 PICKLED_WEIGHTS = ("pytorch_model.bin",)
 

@@ -4,10 +4,15 @@ import argparse
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from flows.cli.options import add_command, build_store, find_store_root, open_registry, open_store
+
+WATCHER = "watch-dumps/watch-dumps"
+"""Deployment of the flow that looks for new dumps."""
 
 
 def add_server_commands(commands: Any) -> None:
@@ -82,11 +87,36 @@ def stop_servers(arguments: argparse.Namespace) -> None:
 
 
 def announce_dump(arguments: argparse.Namespace) -> None:
-    """Tell the Prefect server of the store that a dump is there."""
-    from flows.dumps import announcement
+    """Start a run of the watcher that looks at once and takes this dump, which is whole.
 
-    dump = announcement.announce_dump(find_store_root(arguments), arguments.dump)
-    print(f"the watcher looks for {dump}")
+    The server is the one of PREFECT_API_URL, else the one that is up for the store.
+    """
+    from flows.servers import prefect_server, settings
+
+    given, store = arguments.dump, find_store_root(arguments)
+    address = given if storage.is_remote(given) else str(Path(given).expanduser().resolve())
+    if not storage.is_remote(address) and not os.path.isfile(address):
+        raise UserError(f"announce {given}: no such file")
+    url = os.environ.get("PREFECT_API_URL")
+    if not url and (servers := prefect_server.find_running_servers(store)):
+        url = f"{servers['prefect']}/api"
+    if not url:
+        raise UserError(
+            f"--store {store}: no server is up that could hear of {given}; "
+            "`amazon-electra up` starts one, or set PREFECT_API_URL"
+        )
+    os.environ.update(settings.build_client_environment(store, url))
+    from prefect.deployments import run_deployment  # reads the environment when it is imported
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        run_deployment(WATCHER, parameters={"announced": address}, timeout=0, as_subflow=False)
+    except ObjectNotFound:
+        raise UserError(
+            f"announce {given}: the Prefect server at {url} has no deployment {WATCHER}; "
+            "`amazon-electra up` makes it, elsewhere deploy/deployments.sh"
+        ) from None
+    print(f"the watcher looks for {address}")
 
 
 def promote_version(arguments: argparse.Namespace) -> None:

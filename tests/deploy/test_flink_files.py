@@ -19,11 +19,6 @@ SERVICES = COMPOSE["services"]
 MANIFESTS = list(yaml.safe_load_all((FLINK / "kubernetes.yaml").read_text()))
 DEPLOYMENTS = {d["metadata"]["name"]: d for d in MANIFESTS if d["kind"] == "Deployment"}
 PODS = {name: found["spec"]["template"]["spec"] for name, found in DEPLOYMENTS.items()}
-PORTS = {
-    d["metadata"]["name"]: {p["port"] for p in d["spec"]["ports"]}
-    for d in MANIFESTS
-    if d["kind"] == "Service"
-}
 [OF_KUBERNETES] = [d["data"] for d in MANIFESTS if d["kind"] == "ConfigMap"]
 OF_COMPOSE = COMPOSE["x-flink"]["environment"]
 STORE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"}
@@ -55,18 +50,6 @@ def test_the_image_of_flink_can_read_the_properties():
         assert re.fullmatch(r"[\w.-]+: [\w.:/ -]+", line), line
 
 
-def test_a_task_manager_has_room_for_what_it_is_told_to_use():
-    found = yaml.safe_load(OF_COMPOSE["FLINK_PROPERTIES"])
-    sizes = [v for n, v in found.items() if n.startswith("taskmanager.memory") and ".min" not in n]
-    total = sum(int(size.removesuffix("m")) for size in sizes)
-    for text in TEXTS.values():
-        assert f"{total} MB a TaskManager" in text
-    assert total < 1024
-    assert SERVICES["taskmanager-1"]["deploy"]["resources"]["limits"]["memory"] == "1g"
-    for name in ("flink-taskmanager", "flink-jobmanager"):
-        assert PODS[name]["containers"][0]["resources"]["limits"]["memory"] == "1Gi"
-
-
 def test_every_task_manager_has_a_pool_of_workers_beside_it_where_jobs_look_for_it():
     address = Engine().worker_address
     pools = {n: s for n, s in SERVICES.items() if n.startswith("worker")}
@@ -80,55 +63,6 @@ def test_every_task_manager_has_a_pool_of_workers_beside_it_where_jobs_look_for_
         assert " ".join(command) in README
         assert address == f"localhost:{command[-1]}"
     assert sidecar["readinessProbe"]["tcpSocket"]["port"] == int(address.split(":")[1])
-
-
-def test_the_addresses_that_jobs_are_told_are_those_of_the_services():
-    for text, known in (
-        (TEXTS["compose.yaml"], {"jobserver": {8099}, "jobmanager": {8081}}),
-        (TEXTS["kubernetes.yaml"], PORTS),
-    ):
-        given = dict(re.findall(r"--set engine\.(job_endpoint|flink_master)=(\S+)", text))
-        for address in given.values():
-            host, port = address.split(":")
-            assert int(port) in known[host]
-        assert len(given) == 2
-        hosts = {address.split(":")[0] for address in given.values()}
-        [private] = re.findall(r"AMAZON_ELECTRA_PRIVATE_HOSTS(?:=|: )(\S+?):?$", text, re.M)
-        assert set(private.split(",")) == hosts
-    assert "port 8099 for jobs, 8098 for what they stage" in README
-    assert PORTS["flink-jobserver"] == {8099, 8098}
-    assert OF_KUBERNETES["JOB_MANAGER_RPC_ADDRESS"] in PORTS
-    assert OF_COMPOSE["JOB_MANAGER_RPC_ADDRESS"] in SERVICES
-
-
-def test_the_job_server_is_started_as_its_script_says():
-    script = (FLINK / "job-server.sh").read_text()
-    of_compose = [*SERVICES["jobserver"]["entrypoint"], *SERVICES["jobserver"]["command"]]
-    of_kubernetes = find_container("flink-jobserver", "jobserver")["command"]
-    for words, manager in ((of_compose, "jobmanager"), (of_kubernetes, "flink-jobmanager")):
-        assert words[:2] == ["/opt/beam/job-server.sh", f"{manager}:8081"]
-        options = [word for word in words if word.startswith("--")]
-        assert all(f"[{option} " in script for option in options)
-
-
-def test_the_image_has_what_the_commands_name():
-    lines = (FLINK / "Dockerfile").read_text()
-    sent = (ROOT / ".dockerignore").read_text().splitlines()
-    for sources, target in re.findall(r"^COPY (.+) (\S+)$", lines, re.M):
-        for source in sources.split():
-            assert f"!{source.rstrip('/')}" in sent
-            assert source.startswith("build/flink/") or (ROOT / source).exists()
-            assert target.startswith(("/opt/flink/lib/", "/opt/beam/"))
-    version = re.search(r"^FLINK := (\S+)$", (ROOT / "Makefile").read_text(), re.M)
-    assert version
-    assert f"ARG FLINK_IMAGE=flink:{version[1]}-" in lines
-    script = (FLINK / "job-server.sh").read_text()
-    assert '"$jars/beam/*:$jars/client/*"' in script
-    assert "ENV JOB_SERVER_JARS=/opt/beam" in lines
-    used = {s["image"] for s in SERVICES.values()}
-    used |= {c["image"] for pod in PODS.values() for c in pod["containers"]}
-    ours = {"amazon-electra", "amazon-electra-flink"}
-    assert used == ours | {f"REGISTRY/{name}" for name in ours}
 
 
 def test_the_stores_secrets_reach_those_that_read_it_and_are_written_nowhere():

@@ -55,15 +55,6 @@ def test_every_variable_is_one_that_somebody_reads():
     assert {name for name in unknown if not any(hasattr(m, name) for m in modules)} == set()
 
 
-def test_the_image_holds_what_its_processes_need():
-    lines = (DEPLOY / "Dockerfile").read_text()
-    for sources in re.findall(r"^COPY (.+) \S+$", lines, re.MULTILINE):
-        assert all((ROOT / source).exists() for source in sources.split()), sources
-    for script in re.findall(r"deploy/\S+\.sh", (DEPLOY / "compose.yaml").read_text()):
-        assert script in lines
-    assert "--require-hashes -r deploy/requirements.txt" in lines
-
-
 def test_workers_get_what_they_need_and_no_secret_of_a_server():
     text = (DEPLOY / "kubernetes" / "workers.yaml").read_text()
     (pattern,) = re.findall(r"grep -E '(.+)' \.env", text)
@@ -130,7 +121,6 @@ OF_TORCH = {"torch", "sympy", "mpmath", "networkx"}
 
 PINNED = ("requirements-local.txt", "requirements.txt", "requirements-dev.txt")
 """Each begins with the one before it."""
-PUBLISHED = "requirements-published.txt"
 
 
 def test_every_pin_has_its_hashes():
@@ -183,36 +173,6 @@ def test_pods_have_no_rights_they_do_not_need():
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
             }
-
-
-def list_base_images():
-    """Yield each image that a file in deploy/ builds on or starts, our own aside; a variable's
-    default in place of the variable.
-    """
-    for path in sorted(DEPLOY.rglob("Dockerfile*")):
-        lines = path.read_text()
-        defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", lines, re.MULTILINE))
-        bases = re.findall(r"^FROM (\S+)", lines, re.MULTILINE)
-        bases += re.findall(r"^COPY --from=(\S+[/:]\S+)", lines, re.MULTILINE)
-        assert bases, path
-        yield from (defaults[base[2:-1]] if base.startswith("${") else base for base in bases)
-    for path in sorted(DEPLOY.rglob("*.yaml")):
-        for value in re.findall(r"(?<![\w-])image: *[\"']?([^\s\"',}]+\}?)", path.read_text()):
-            yield re.sub(r"^\$\{\w+:-(.+)\}$", r"\1", value)
-    yield COMPOSE["x-image"]["build"]["args"]["PYTHON_IMAGE"].split(":-")[1][:-1]
-
-
-def test_every_base_image_is_named_by_digest_or_listed_with_the_reason():
-    readme = (DEPLOY / "README.md").read_text()
-    _, table = readme.split("| not pinned | because |\n| --- | --- |\n")
-    listed = set(re.findall(r"^\| `(\S+)` \| \S", table.split("\n\n")[0], re.MULTILINE))
-    images = {i for i in list_base_images() if not re.match(r"(REGISTRY/)?amazon-electra", i)}
-    tags = {image for image in images if not re.search(r":[\w.-]+@sha256:[0-9a-f]{64}$", image)}
-    assert tags == listed
-    pinned = sorted(image.split("@")[0] for image in images - tags)
-    assert len({name.split(":")[0] for name in pinned}) == len(pinned), "one version of each image"
-    assert {name.split(":")[0] for name in pinned} == {"postgres", "python"}
-    assert "docker buildx imagetools inspect" in readme
 
 
 GCLOUD = """#!/bin/sh

@@ -46,38 +46,16 @@ def records(reviews: int, seed: int = 0) -> list[dict]:
     return found
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
-    for name, seed in (("a.json.gz", 3), ("b.json.gz", 3), ("c.json.gz", 4)):
-        write_sample(tmp_path / name, 1_500, seed)
-    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
-    assert (tmp_path / "a.json.gz").read_bytes() != (tmp_path / "c.json.gz").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "a.json.gz",
-        "b.json.gz",
-        "c.json.gz",
-    ]
-
-
 def test_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
-    """Hash randomisation must not reach the text."""
-    command = [
-        sys.executable,
-        "-m",
-        "beam_jobs.sample.sample_dump",
-        "--reviews",
-        "1200",
-        "--seed",
-        "5",
-        "--output",
-    ]
-    subprocess.run(
-        [*command, str(tmp_path / "a.json")],
-        check=True,
-        env={"PYTHONHASHSEED": "1"},
-        capture_output=True,
-    )
-    write_sample(tmp_path / "b.json", 1_200, 5)
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    """Hash randomisation must not reach the text; another seed gives another one."""
+    command = [sys.executable, "-m", "beam_jobs.sample.sample_dump", "--reviews", "1200"]
+    command += ["--seed", "5", "--output", str(tmp_path / "a.json.gz")]
+    subprocess.run(command, check=True, env={"PYTHONHASHSEED": "1"}, capture_output=True)
+    for name, seed in (("b.json.gz", 5), ("c.json.gz", 6)):
+        write_sample(tmp_path / name, 1_200, seed)
+    written = [(tmp_path / f"{name}.json.gz").read_bytes() for name in "abc"]
+    assert written[0] == written[1] != written[2]
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_gzip_and_plain_hold_the_same_lines_and_a_small_dump_is_the_start_of_a_large_one(
@@ -186,13 +164,6 @@ def test_every_opinion_word_is_of_one_family_and_of_no_other_part_of_a_sentence(
     assert not neutral & set(opinions)
 
 
-def test_most_texts_have_15_to_60_words() -> None:
-    lengths = [
-        len(record["reviewText"].split()) for record in records(2_000) if record.get("reviewText")
-    ]
-    assert sum(15 <= length <= 60 for length in lengths) > 0.85 * len(lengths)
-
-
 def test_the_command_writes_the_file_and_says_what_is_in_it(tmp_path: Path) -> None:
     result = run(["--reviews", "1000", "--output", str(tmp_path / "deep" / "s.json.gz")])
     assert result["reviews"] == 1_000
@@ -201,9 +172,3 @@ def test_the_command_writes_the_file_and_says_what_is_in_it(tmp_path: Path) -> N
     assert sum(not line.endswith("}") for line in lines) == result["mess"]["broken_line"]
     assert sum(result["mess"].values()) == len(lines) == 1_000
     assert written.stat().st_size == result["bytes"]
-
-
-def test_no_reviews_is_the_users_mistake(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="equal to 1"):
-        run(["--reviews", "0", "--output", str(tmp_path / "s.json")])
-    assert not list(tmp_path.iterdir())

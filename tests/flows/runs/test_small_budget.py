@@ -1,18 +1,15 @@
 """A plan says where what it pre-trains is too little to pay, and what the user can do about it."""
 
-import re
 from dataclasses import replace
 
 import pytest
 
-from flows.cli.main import build_parser
 from flows.configuration.form import fill_parameters
 from flows.runner.stage_runner import Plan
 from flows.stages.pretraining import build_pretraining_stage
 from flows.store.store import Stage, Store
 from flows.ui import plan_page
 from flows.ui.plan_page import find_small_budget
-from model.options import PretrainOptions
 
 SHARDS = Stage("shards", 1, {"max_length": 128})
 
@@ -46,12 +43,3 @@ def test_loaded_weights_and_steps_that_another_arm_decides_are_not_warned_of(tmp
     stage = build_pretraining_stage(fill_parameters([]), SHARDS)
     equal = {**stage.parameters, "same_flops_as": "0" * 16}
     assert find_small_budget(plan_pretraining(tmp_path, parameters=equal)) is None
-
-
-def test_what_the_warning_advises_is_an_option_of_the_commands_that_print_it(tmp_path):
-    warning = find_small_budget(plan_pretraining(tmp_path))
-    [option] = set(re.findall(r"--[a-z-]+", warning))
-    parsed = build_parser().parse_args(["run", "--dump", "x", option, "somewhere"])
-    assert "pretraining.start_from=somewhere" in parsed.settings
-    assert option.strip("-").replace("-", "_") in PretrainOptions.model_fields
-    fill_parameters(["pretraining.start_from=package:somewhere"])

@@ -173,18 +173,6 @@ def _check_mlflow(uri):
     assert "report.html" in files
 
 
-def test_a_dry_run_lists_stages_and_cells(place, capsys):
-    assert attempt(build_parser().parse_args(command(place, "--dry-run"))) == 0
-    lines = capsys.readouterr().out.splitlines()
-    cells = [line.rpartition("  ")[2] for line in lines if " finetuning " in line]
-    assert sorted(cells) == sorted(
-        f"{arm} · {task} · seed 0"
-        for arm in ("reviews", "other text", "random")
-        for task in ("polarity", "own")
-    )
-    assert any("general-text shards" in line for line in lines)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from beam_jobs.core.errors import UserError
 from flows.configuration.form import Finetuning, Parameters, Pretraining, fill_parameters
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
@@ -14,7 +13,7 @@ from flows.runner.stage_runner import Plan
 from flows.stages.pretraining import PretrainingRequest, build_training_stage
 from flows.store.store import Stage, Store
 from flows.studies.study_reading import load_study
-from flows.studies.study_stages import StudyStages, count_equal_flops, count_equal_tokens
+from flows.studies.study_stages import StudyStages, count_equal_flops
 from flows.study import build_study_graph
 from tests.flows.studies.loaded import build_stages, load_content
 from tests.flows.studies.small_study import SPACE, content_of, option
@@ -210,25 +209,6 @@ def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     steps = count_equal_flops(store, mlm, electra, "cpu")
     assert steps == pytest.approx(1290, abs=30)  # by the published count it would be 1,640
     assert count_equal_flops(store, mlm, electra, "cuda") < steps  # attention weighs less there
-
-
-def test_equal_tokens_gives_shards_that_are_filled_less_more_steps(tmp_path, made):
-    for name, tokens in (("full", 1200), ("half", 600)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "shards.json").write_text(
-            json.dumps({"sequences": 10, "tokens": tokens})
-        )
-    arms = [
-        {"name": "a", "pretraining": {"shards": str(tmp_path / "full"), "set": {"steps": 1000}}},
-        {"name": "b", "pretraining": {"shards": str(tmp_path / "half"), "same_tokens_as": "a"}},
-    ]
-    stages = build_stages(content_of(made, arms), tmp_path / "store")
-    (_, _, first), (_, _, second) = stages.pretrainings
-    assert count_equal_tokens(stages.store, second, first) == 2000
-    assert option(second.arguments(stages.store, tmp_path), "--steps") == "2000"
-    arms[1]["pretraining"]["same_tokens_as"] = "c"
-    with pytest.raises(UserError, match="no arm 'c'"):
-        load_content(content_of(made, arms), tmp_path)
 
 
 def test_a_fine_tuned_folder_may_teach_and_decides_what_a_cell_is(tmp_path, made):

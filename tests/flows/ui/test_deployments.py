@@ -158,25 +158,6 @@ def test_what_the_form_no_longer_takes_is_not_kept(watcher, tmp_path, caplog):
     assert "watch-dumps has its shipped defaults again" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("payload", "announced"), [({"dump": "inbox/a 'b'.json"}, "inbox/a 'b'.json"), ({}, "")]
-)
-def test_an_event_names_the_dump_or_nothing(payload, announced):
-    from prefect.utilities.schema_tools.hydration import HydrationContext, hydrate
-
-    [given] = [
-        t["parameters"]
-        for d in deployments.build_prefect_file()["deployments"]
-        for t in d["triggers"]
-        if "parameters" in t
-    ]
-    context = HydrationContext(
-        raise_on_error=True, render_jinja=True, jinja_context={"event": {"payload": payload}}
-    )
-    assert given == ANNOUNCED
-    assert hydrate(given, context) == {"announced": announced}
-
-
 def test_a_store_that_nobody_named_is_refused_before_anything_is_said_to_prefect():
     environment = {**os.environ, "AMAZON_ELECTRA_STORE": "", "PATH": ""}
     command = ["/bin/sh", str(ROOT / "deploy" / "deployments.sh")]

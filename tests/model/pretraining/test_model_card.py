@@ -43,15 +43,6 @@ def published(tmp_path, shards):
     return source
 
 
-def test_what_began_with_nothing_is_an_electra_of_its_preset(tmp_path, shards):
-    card, _, front = train(tmp_path, "own")
-    assert "# ELECTRA discriminator, preset tiny" in card
-    assert front == {"library_name": "transformers", "tags": ["electra", "reviews"]}
-    assert "began with" not in card
-    control, _, _ = train(tmp_path, "mlm", "objective=mlm")
-    assert "the control ELECTRA is compared with" in control
-
-
 @pytest.mark.parametrize("start", ["origin", "mini-bert"])
 def test_an_adapted_encoder_is_called_by_what_it_was(tmp_path, published, start):
     card, folder, front = train(tmp_path, "out", start=tmp_path / start)

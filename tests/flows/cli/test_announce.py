@@ -7,7 +7,7 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
 
 from flows.cli import main
-from flows.dumps.announcement import WATCHER
+from flows.cli.server_commands import WATCHER
 
 
 def announce(*words):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from beam_jobs.core.errors import UserError
 from model.config import Architecture
-from model.encoders.config import TRAINED_LENGTH, read_architecture, read_config
+from model.encoders.config import START, TRAINED_LENGTH, read_architecture, read_config
 from model.encoders.origin import ABOUT
 from model.encoders.weights import has_mlm_head, read_weights
 
@@ -46,6 +46,10 @@ class Start:
     is_discriminator: bool
     is_published: bool
     """Rather than written by model.pretrain, whose trainings go on with their preset's rates."""
+    keeps_types: bool
+    """Whether its token types are others' work: classifiers of one text see type 0 alone, and what
+    type 1 means for pairs is known already.
+    """
     architecture: Architecture
 
     @classmethod
@@ -66,6 +70,7 @@ class Start:
             has_lm_head,
             config.get("model_type") == "electra" and not is_generator,
             (folder / ABOUT).is_file() or TRAINED_LENGTH not in config,
+            START not in config,
             read_architecture(config, make_error),
         )
 
@@ -94,6 +99,8 @@ def choose_settings(
     if start.is_published and objective != "mlm+nsp":
         is_bare = objective == "mlm" and not start.has_lm_head
         chosen |= NEW_HEAD_SETTINGS if is_bare else OLD_HEAD_SETTINGS
+    if start.keeps_types and objective == "mlm":
+        chosen["segment_probability"] = "0"
     if "learning_rate" in given:
         chosen.pop("trunk_learning_rate", None)
     return {name: text for name, text in chosen.items() if name not in given}

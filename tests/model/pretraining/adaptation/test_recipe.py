@@ -40,13 +40,15 @@ def test_what_is_set_wins(made, tmp_path, capsys):
 )
 def test_objective_and_rates_by_kind_and_weights(tmp_path, what, told, objective, rates):
     """A head that was published needs no steps of its own, whatever config.json says of heads; one
-    with a table of its own has no place here, and a new one is learnt.
+    with a table of its own has no place here, and a new one is learnt. A masked language model is
+    used with token type 0 alone, and trained so.
     """
     folder = write_checkpoint(tmp_path, what, **told)
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | told))
     chosen = choose_settings(folder, {}, has_generator=True)
-    assert chosen == {**({"objective": objective} if objective else {}), **rates}
+    as_used = {"objective": objective, "segment_probability": "0"} if objective else {}
+    assert chosen == {**as_used, **rates}
 
 
 def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_path):
@@ -56,7 +58,8 @@ def test_a_discriminator_without_its_generator_gets_one_of_its_first_layers(tmp_
     assert choose_settings(folder, {}, has_generator=True) == OLD_HEAD_SETTINGS
     assert choose_settings(folder, {"generator_multiplier": "0.5"}) == OLD_HEAD_SETTINGS
     assert choose_settings(folder, {"learning_rate": "1e-4"}) == {**cut, "warmup": "0.1"}
-    assert choose_settings(folder, {"objective": "mlm"}) == NEW_HEAD_SETTINGS
+    types = {"segment_probability": "0"}
+    assert choose_settings(folder, {"objective": "mlm"}) == {**NEW_HEAD_SETTINGS, **types}
 
 
 def train_discriminator(folder, *words):
@@ -100,7 +103,7 @@ def test_what_was_trained_here_goes_on_as_its_preset_says(tmp_path, what):
     origin.json.
     """
     folder = write_checkpoint(tmp_path, what, trained_length=32)
-    assert set(choose_settings(folder, {})) <= {"objective"}
+    assert set(choose_settings(folder, {})) <= {"objective", "segment_probability"}
     (folder / "origin.json").write_text("{}")
     assert choose_settings(folder, {})["learning_rate"] == "5e-5"
 
@@ -111,7 +114,8 @@ def test_a_given_setting_leaves_the_others_as_they_are(tmp_path, name):
     folder = write_checkpoint(tmp_path)
     gone = {name, "trunk_learning_rate"} if name == "learning_rate" else {name}
     kept = {field: text for field, text in NEW_HEAD_SETTINGS.items() if field not in gone}
-    assert choose_settings(folder, {name: "0.1"}) == {"objective": "mlm", **kept}
+    kept |= {"objective": "mlm", "segment_probability": "0"}
+    assert choose_settings(folder, {name: "0.1"}) == kept
     assert choose_settings(folder, {"objective": "mlm+nsp"}) == {}
 
 

@@ -53,6 +53,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     make.make_side_by_side([(encoder,), *zip(fits), *(cell.chain for cell in early)], at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
+    late = list({cell.finetuned.fingerprint: cell for cell in reversed(late)}.values())[::-1]
     make.make_side_by_side([cell.chain for cell in late], at_once)
 
     optional = [origin if origin is not vocabulary else None, general_shards]

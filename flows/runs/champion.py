@@ -25,7 +25,7 @@ from pydantic import Field
 from flows.configuration.form import Parameters, Promotion
 from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from flows.stages.arms import ADAPTED, AS_PUBLISHED
+from flows.stages.arms import ADAPTED, AS_PUBLISHED, find_written
 from flows.store.store import ExistingStage, Stage, Store
 from model.report.document import escape_markdown
 from model.tracking.mlflow_client import hide_credentials
@@ -110,12 +110,13 @@ def register_model(
         return
     store = maker.store
     *_, encoder = [stage for stage in maker.stages if stage.name == "pretraining"]
+    written = find_written(store, encoder)
     scorer = next(
         s
         for s in maker.stages
         if s.name == "finetuning"
         and "encoder" in s.inputs
-        and s.inputs["encoder"].fingerprint == encoder.fingerprint
+        and s.inputs["encoder"].fingerprint == written.fingerprint
     )
     report = json.loads((store.fetch(last) / "report.json").read_text())
     rival = champion.encoder

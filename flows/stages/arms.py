@@ -13,6 +13,7 @@ from flows.stages.finetuning import (
     Start,
     build_evaluation_stage,
     build_finetuning_stage,
+    find_vocabulary,
 )
 from flows.stages.origin import build_external_stage, get_name
 from flows.stages.pretraining import describe_training, shares_cores
@@ -106,7 +107,7 @@ def list_arms(
         chosen = ["base" if arm == "champion" else arm for arm in chosen]
     published = parameters.finetuning.published
     sources: dict[Arm, Stage | None] = {
-        "pre-trained": encoder,
+        "pre-trained": find_written(store, encoder),
         "random": encoder,
         "champion": champion,
         "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
@@ -114,6 +115,17 @@ def list_arms(
         "origin": origin,
     }
     return {arm: source for arm in chosen if (source := sources[arm])}
+
+
+def find_written(store: Store, encoder: Stage) -> Stage:
+    """Return the stage whose weights a pre-training wrote: the published encoder where a probe had
+    that one kept, with its vocabulary. Then both arms have the same cells, which are made once.
+    """
+    made, origin = store.manifest(encoder), encoder.inputs.get("origin")
+    if origin is None or not made or made["result"].get("written_step") != 0:
+        return encoder
+    has_its_words = find_vocabulary(encoder).fingerprint == origin.fingerprint
+    return origin if has_its_words else encoder
 
 
 def list_cells(

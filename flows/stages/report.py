@@ -7,6 +7,7 @@ from typing import Any
 
 from flows.configuration.form import Addition, Parameters
 from flows.configuration.form_tools import list_changes
+from flows.stages.arms import ADAPTED
 from flows.stages.finetuning import Cell
 from flows.stages.origin import get_name, read_origin
 from flows.stages.pretraining import locate_encoder
@@ -65,7 +66,7 @@ def describe_study(
         command=command,
         dump=describe_dump(dump) if dump else {},
         stages=describe_stages(store, made),
-        arms=_describe_arms(store, cells),
+        arms=_describe_arms(store, cells, encoder),
         pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")],
         encoder=Path(locate_encoder(store, encoder)),
         origins=describe_origins(store, [origin] if origin else []),
@@ -115,7 +116,7 @@ def list_changed_settings(asked: Parameters | Addition) -> list[str]:
     return [word for text in texts for word in ("--set", text)]
 
 
-def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[ArmFacts]:
+def _describe_arms(store: Store, cells: Sequence[Cell], trained: Stage) -> list[ArmFacts]:
     """Return for each arm whether the store shows what its encoder has seen, and for which tasks
     the test texts were no part of it.
     """
@@ -124,6 +125,8 @@ def _describe_arms(store: Store, cells: Sequence[Cell]) -> list[ArmFacts]:
     for cell in cells:
         if cell.arm not in facts:
             encoder, corpus = cell.finetuned.inputs.get("encoder"), cell.finetuned.inputs["data"]
+            if cell.arm == ADAPTED:  # its cells are of the published one where that was kept
+                encoder = trained
             facts[cell.arm] = (
                 _describe_arm(store, cell.arm, tasks, encoder, corpus)
                 if encoder

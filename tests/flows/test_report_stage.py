@@ -9,18 +9,19 @@ import pytest
 from flows.cli.main import build_parser
 from flows.cli.run_commands import build_form
 from flows.cli.study_command import read_choice
-from flows.configuration.form import Addition, Parameters
+from flows.configuration.form import Addition, Parameters, fill_parameters
 from flows.configuration.form_tools import fill_form
 from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.stages import report
+from flows.stages.arms import list_cells
 from flows.stages.finetuning import Cell
 from flows.store.store import ExistingStage, Stage, Store
 from flows.studies.study_reading import load_study
 from flows.studies.study_report import format_command as format_study_command
 from model.report.inputs import ArmFacts, read_report_input
-from tests.flows.made import publish
+from tests.flows.made import publish, write_encoder
 
 SETTINGS = [
     "dump.paths=my reviews.json,b.csv",
@@ -143,3 +144,26 @@ def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
     told = report.describe_study(store, "T", "command", every, encoder, cells)
     told.write(tmp_path / "study.json")
     assert read_report_input(tmp_path / "study.json") == told
+
+
+def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(tmp_path):
+    """It is not fine-tuned again, and the report says that it is unchanged."""
+    place = write_encoder(tmp_path / "published")
+    given = {"dump": {"paths": ["sample:50"]}, "store": str(tmp_path / "store")}
+    asked = [f"pretraining.start_from={place}", "finetuning.tasks=polarity"]
+    p = fill_parameters(asked, **given)
+    plan = Plan(Store(tmp_path / "store"))
+    graph(p, plan)
+    stages = [stage for stage, _ in plan.stages]
+    [encoder] = [stage for stage in stages if stage.name == "pretraining"]
+    [corpus] = [stage for stage in stages if stage.name == "corpus"]
+    for kept in (False, True):
+        if kept:
+            plan.store.publish(encoder, {"written_step": 0})
+        cells = list(
+            list_cells(p, plan.store, corpus, encoder, None, origin=encoder.inputs["origin"])
+        )
+        made = {cell.finetuned.fingerprint for cell in cells}
+        assert len(made) == (len(cells) // 2 if kept else len(cells))
+    arms = report._describe_arms(plan.store, cells, encoder)
+    assert [arm.written_steps for arm in arms] == [[0], []]

@@ -23,6 +23,8 @@ MOST_TEXTS = 4_096
 """Of a batch."""
 NOT_LETTERS = r"(?:\A\p{M}+|[^\p{L}\p{Nl}\p{No}\p{M}]\p{M}*)+"
 """What `clean: letters` turns into a space, as in model/finetuning/features.py."""
+LEAST_PROBABILITY = 1e-30
+"""Of a class, as in model/export.py: one that a pipeline never saw has a logarithm too."""
 QUANTIZED = "model_quantized.onnx"
 
 
@@ -39,7 +41,7 @@ class ModelConfig(BaseModel):
 
     id2label: dict[int, str] = Field(min_length=2)
     temperature: float = Field(default=1, gt=0)
-    pad_token_id: int = 0
+    pad_token_id: int | None = None
     amazon_electra: Details
 
     @property
@@ -55,11 +57,18 @@ class Classifier:
     temperature: float
     compute_logits: Callable[[list[str]], np.ndarray]
     """Texts to float32 [texts, classes]."""
+    only_letters: bool = False
+    """Whether its texts were cut down to letters, as those of its training."""
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]."""
         if not texts:
             return np.zeros((0, len(self.labels)), np.float32)
+        if self.only_letters:
+            from tokenizers import Regex, normalizers
+
+            replace = normalizers.Replace(Regex(NOT_LETTERS), " ")
+            texts = [replace.normalize_str(text).strip() for text in texts]
         logits = self.compute_logits(texts).astype(np.float64) / self.temperature
         powers = np.exp(logits - logits.max(1, keepdims=True))
         return (powers / powers.sum(1, keepdims=True)).astype(np.float32)
@@ -119,7 +128,8 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
         raise UserError(f"--model {folder}: cannot be loaded ({why}); export it again") from error
-    return Classifier(config.labels, config.temperature, compute)
+    only_letters = config.amazon_electra.clean == "letters"
+    return Classifier(config.labels, config.temperature, compute, only_letters)
 
 
 def load_network(
@@ -127,7 +137,7 @@ def load_network(
 ) -> Callable[[list[str]], np.ndarray]:
     """Return what computes the logits of texts by an ONNX graph, in one thread."""
     import onnxruntime
-    from tokenizers import Regex, Tokenizer, normalizers
+    from tokenizers import Tokenizer
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # a worker has one core
@@ -136,17 +146,14 @@ def load_network(
     tokenizer = Tokenizer.from_str(tokenizer_json.decode())
     tokenizer.no_padding()
     tokenizer.enable_truncation(config.amazon_electra.max_length)
-    only_letters = normalizers.Replace(Regex(NOT_LETTERS), " ")
 
     def compute(texts: list[str]) -> np.ndarray:
-        if config.amazon_electra.clean == "letters":
-            texts = [only_letters.normalize_str(text).strip() for text in texts]
         ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
         logits = np.zeros((len(ids), len(config.labels)), np.float32)
         for rows in group_by_length(ids, BATCH_TOKENS):
             shape = len(rows), max(1, len(ids[rows[0]]))
             given = {
-                "input_ids": np.full(shape, config.pad_token_id, np.int64),
+                "input_ids": np.full(shape, config.pad_token_id or 0, np.int64),
                 "attention_mask": np.zeros(shape, np.int64),
                 "token_type_ids": np.zeros(shape, np.int64),
             }
@@ -168,15 +175,13 @@ def load_pipeline(content: bytes, labels: list[str]) -> Callable[[list[str]], np
     from skops import io
 
     pipeline = io.loads(content, trusted=[])
-    classes = [str(name) for name in pipeline.classes_]
-    order = [classes.index(label) for label in labels] if set(classes) == set(labels) else None
-    if order is None and len(classes) != len(labels):
-        raise ValueError(f"{len(classes)} classes, but config.json has {len(labels)}")
+    places = [labels.index(str(name)) for name in pipeline.classes_]
 
     def compute(texts: list[str]) -> np.ndarray:
-        probabilities = pipeline.predict_proba(texts)
-        logits: np.ndarray = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
-        return logits if order is None else logits[:, order]
+        probabilities = np.zeros((len(texts), len(labels)))
+        probabilities[:, places] = pipeline.predict_proba(texts)
+        logits: np.ndarray = np.log(np.maximum(probabilities, LEAST_PROBABILITY))
+        return logits
 
     return compute
 

@@ -1,4 +1,9 @@
-"""The rows of a unit, each with its label or the reason why it has none, and the files of all."""
+"""The rows of a unit, each with its label or the reason why it has none, and the files of all.
+
+A file of scores has a row for each record of its input, in order: `file`, `row` (the record's
+number, from 1), `id` (its own, where it has one), `text` if wanted, `label`, `p.LABEL` for each
+class, `model_version`, and `reason` where there is no label.
+"""
 
 import json
 import os

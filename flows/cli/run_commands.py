@@ -16,7 +16,7 @@ from flows.cli.options import (
     add_start_option,
     build_store,
     demand_dump,
-    open_registry,
+    open_store,
 )
 from flows.ui import terminal
 from model.presets import PRESETS
@@ -249,20 +249,20 @@ def build_scoring_form(arguments: argparse.Namespace) -> Any:
 
 def score_dump(arguments: argparse.Namespace) -> None:
     """Label the records of a dump; or print the plan."""
-    from flows.configuration.form import Parameters
-    from flows.stages.dump import build_dump_stage
-    from flows.store.store import Store
-
     form = build_scoring_form(arguments)
     if arguments.model:
         score_with_folder(arguments.model, form)
         return
-    parameters = Parameters(dump=form.dump, store=form.store)
-    dump = build_dump_stage(form.dump, Store(form.store))  # refuses wrong paths at once
-    version = open_registry(arguments).find_model(form.model.alias)
+    from flows.configuration.form import Parameters
+    from flows.stages.dump import build_dump_stage
+    from flows.stages.scores import find_model
+
+    store = open_store(arguments)
+    dump = build_dump_stage(form.dump, store)  # refuses wrong paths at once
+    model = find_model(form.model.alias, store)
     if arguments.dry_run:
         print_files(form.dump, dump)
-        print_scoring_plan(form, parameters, version)
+        print_scoring_plan(form, dump, model, store)
         return
 
     def run() -> dict[str, Any]:
@@ -270,6 +270,7 @@ def score_dump(arguments: argparse.Namespace) -> None:
 
         return score(**{name: getattr(form, name) for name in type(form).model_fields})
 
+    parameters = Parameters(dump=form.dump, store=form.store)
     made = terminal.run_in_terminal(parameters, run)
     print(f"scores      {made['folder']}: {len(made['files'])} files")
 
@@ -277,8 +278,8 @@ def score_dump(arguments: argparse.Namespace) -> None:
 def score_with_folder(model: str, form: Any) -> None:
     """Label the records of a dump with a model folder: neither a server nor a store is needed."""
     from beam_jobs import scoring_job
-    from flows.score import list_job_options
     from flows.stages.dump import list_files
+    from flows.stages.scores import list_job_options
     from flows.store.store import Store
 
     store = Store(form.store)
@@ -294,15 +295,15 @@ def score_with_folder(model: str, form: Any) -> None:
         print(f"            {records:,} {reason}")
 
 
-def print_scoring_plan(form: Any, parameters: Any, version: dict[str, str]) -> None:
+def print_scoring_plan(form: Any, dump: Any, model: Any, store: "Store") -> None:
     """Print the model that would label, the resolved settings as JSON, then a line per stage."""
     from flows.runner.stage_runner import Plan
-    from flows.score import build_scoring_graph
-    from flows.store.store import Store
+    from flows.stages.scores import find_scores, leave_out_files, make_scores
     from flows.ui.plan_page import list_lines
 
-    plan = Plan(Store(form.store))
-    build_scoring_graph(version, form)(parameters, plan)
-    print(f"model     {form.model.alias}, version {version['version']}")
+    plan = Plan(store)
+    new = leave_out_files(dump, find_scores(model, form, store))
+    make_scores(model, form, new, plan)
+    print(f"model     {form.model.alias}, version {model.version}")
     print(json.dumps(form.model_dump(), indent=2))
     print("\n".join(list_lines(plan)))

@@ -7,21 +7,27 @@ import pytest
 
 from beam_jobs.scoring_job import run
 from flows.cli import main
-from flows.configuration.form import Parameters, Scoring
+from flows.configuration.form import Scoring
 from flows.runner.stage_runner import Plan
-from flows.score import build_scoring_graph, copy_scores, find_scores
 from flows.stages.dump import build_dump_stage
+from flows.stages.scores import (
+    RegisteredModel,
+    copy_scores,
+    find_scores,
+    leave_out_files,
+    make_scores,
+)
 from flows.store.store import ExistingStage, Store
 from tests.beam_jobs.scoring.models import write_network
 
-VERSION = {"version": "3", "model": "f" * 16}
+MODEL = RegisteredModel("3", "f" * 16)
 
 
 @pytest.fixture
 def store(tmp_path):
     """One that has the model."""
     store = Store(tmp_path / "store")
-    model = ExistingStage("model", 0, {}, known=VERSION["model"])
+    model = ExistingStage("model", 0, {}, known=MODEL.fingerprint)
     write_network(store.folder(model))
     store.publish(model, {})
     return store
@@ -29,8 +35,8 @@ def store(tmp_path):
 
 def plan(form, store):
     """The form's last stage as it would be made."""
-    parameters = Parameters(dump=form.dump, store=form.store)
-    return build_scoring_graph(VERSION, form)(parameters, Plan(store))
+    new = leave_out_files(build_dump_stage(form.dump, store), find_scores(MODEL, form, store))
+    return make_scores(MODEL, form, new, Plan(store))
 
 
 def make(stage, store):
@@ -64,7 +70,7 @@ def test_only_new_files_are_scored_and_all_are_copied(store, tmp_path):
     make(third, store)
     dump = build_dump_stage(form.dump, store)
     output = str(tmp_path / "output")
-    copied = copy_scores(dump, find_scores(VERSION, form, store), output, store)
+    copied = copy_scores(dump, find_scores(MODEL, form, store), output, store)
     assert copied == [f"new-{number}.scores.parquet" for number in (1, 2, 3)]
     rows = pd.concat(pd.read_parquet(tmp_path / "output" / name) for name in copied)
     assert list(zip(rows["file"], rows["row"], strict=True)) == [

@@ -41,6 +41,11 @@ def test_tf_idf_gives_the_probabilities_of_its_pipeline(tmp_path):
         expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         np.testing.assert_allclose(found, expected, atol=1e-6)
     assert list(pipeline.classes_) == LABELS
+    write_config(folder, "tfidf", ["mixed", *LABELS], clean="letters")
+    found = load_classifier(str(folder), "fp32").score(["good!!phone"])
+    assert found[0, 0] < 1e-6, "no text of its training was mixed"
+    expected = load_classifier(str(folder), "fp32").score(["good phone"])
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_pipeline_with_anything_but_known_types_is_not_loaded(tmp_path):

@@ -52,7 +52,8 @@ def add_store_commands(commands: Any) -> None:
         prune_store,
         "remove what no kept run, study or model of the registry needs",
         "Lists unfinished stages, stages of runs that are not kept, and checkpoints of finished "
-        "stages; with --yes removes them. What is being made stays.",
+        "stages; with --yes removes them. What is being made stays, and what runs that did not end "
+        "have made; while a run is under way only checkpoints go.",
     )
     prune.add_argument(
         "--keep",
@@ -60,6 +61,13 @@ def add_store_commands(commands: Any) -> None:
         default=[],
         metavar="FINGERPRINT",
         help="keep these runs, studies and the registry's models alone (default: every run)",
+    )
+    prune.add_argument(
+        "--drop",
+        nargs="+",
+        default=[],
+        metavar="FINGERPRINT",
+        help="remove these complete stages of runs that did not end too",
     )
     prune.add_argument("--yes", action="store_true", help="remove, instead of listing")
 
@@ -194,7 +202,7 @@ def prune_store(arguments: argparse.Namespace) -> None:
     from flows.store.usage import list_prunable, measure_removal, remove_names
 
     store = open_store(arguments)
-    names = list_prunable(store, arguments.keep, list_registered(arguments, store))
+    names = list_prunable(store, arguments.keep, list_registered(arguments, store), arguments.drop)
     total = print_names((remove_names if arguments.yes else measure_removal)(store, names))
     if arguments.yes:
         print(f"removed {format_bytes(total)} from {store.address}")

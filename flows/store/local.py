@@ -88,11 +88,15 @@ class LocalPlace:
     def list_held(self, names: Sequence[str]) -> set[str]:
         return {name for name in names if is_locked(self.root / name)}
 
-    def remove(self, name: str) -> None:
-        path = self.root / name
-        (path / MANIFEST).unlink(missing_ok=True)  # what is half removed is not complete
-        shutil.rmtree(path)
-        path.with_suffix(".lock").unlink(missing_ok=True)
+    def remove(self, name: str) -> bool:
+        """The lock's file stays: a maker may be waiting for it."""
+        path, stage = self.root / name, "/".join(name.split("/")[:2])
+        with open((self.root / stage).with_suffix(".lock"), "a+") as lock:
+            if not try_lock(lock):
+                return False
+            (path / MANIFEST).unlink(missing_ok=True)  # what is half removed is not complete
+            shutil.rmtree(path)
+        return True
 
 
 def is_locked(folder: Path) -> bool:

@@ -73,8 +73,10 @@ class Place(Protocol):
     def list_held(self, names: Sequence[str]) -> set[str]:
         """Return those of the folders that are being made."""
 
-    def remove(self, name: str) -> None:
-        """Remove all that lies below a name; a complete folder loses its manifest first."""
+    def remove(self, name: str) -> bool:
+        """Remove all that lies below a name, unless a stage is made there; return whether it is
+        gone. A complete folder loses its manifest first.
+        """
 
 
 def is_stage_folder(name: str) -> bool:

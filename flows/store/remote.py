@@ -185,12 +185,13 @@ class RemotePlace:
         later = self._read_leases([lease.split(".lease-")[0] for lease in leases])
         return {lease.split(".lease-")[0] for lease in leases if later.get(lease) != leases[lease]}
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str) -> bool:
         self._bucket.remove(f"{name}/{MANIFEST}")  # what is half removed is not complete
         for prefix in (f"{name}/", f"{name}.lease-"):
             for found in self._bucket.list_sizes(prefix):
                 self._bucket.remove(found)
         remove_copy(self.root / name)
+        return True
 
     @cached_property
     def _listing(self) -> dict[str, int]:

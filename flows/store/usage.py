@@ -1,7 +1,7 @@
 """Who needs which stage folder of a store, what room each takes, and what may go."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,10 @@ class Run:
 
     last: Manifest
     lineage: tuple[Manifest, ...]
+
+    @property
+    def fingerprints(self) -> set[str]:
+        return {manifest["fingerprint"] for manifest in self.lineage}
 
     @property
     def state(self) -> str:
@@ -50,8 +54,12 @@ def list_runs(store: Store) -> list[Run]:
         if manifest["fingerprint"] not in used:
             lineage = tuple(origin for _, origin in store.trace_lineage(manifest, known))
             run = Run(manifest, lineage)
-            dump = run.find_value("dump", "fingerprint")
-            key = manifest["fingerprint"] if run.state == "complete" else f"unfinished {dump}"
+            key = manifest["fingerprint"]
+            if run.state != "complete":
+                key = f"unfinished {run.find_value('dump', 'fingerprint')}"
+                others = runs[key].lineage if key in runs else ()
+                every = {m["fingerprint"]: m for m in (*lineage, *others)}
+                run = Run(manifest, tuple(every.values()))
             runs[key] = run
     return list(runs.values())
 
@@ -115,20 +123,38 @@ def list_checkpoints(store: Store) -> list[str]:
     return sorted(name for name in names if store.place.list_files(name))
 
 
-def list_prunable(store: Store, kept: Iterable[str], registered: Iterable[str]) -> list[str]:
+def list_prunable(
+    store: Store,
+    kept: Sequence[str],
+    registered: Iterable[str] = (),
+    dropped: Sequence[str] = (),
+) -> list[str]:
     """Return what no kept run, study or registered model needs, and checkpoints of finished stages.
 
-    `kept` are beginnings of the fingerprints of runs, empty for all complete ones; `registered`
-    the fingerprints of the stages that models of the registry were made of.
+    `kept` are beginnings of the fingerprints of runs, empty for all; `registered` the fingerprints
+    of the stages that models of the registry were made of. Runs that did not end are kept, and of
+    a store in which one is under way only checkpoints go: nobody knows what it needs next.
+    `dropped` are beginnings of the fingerprints of stages that no complete run needs: they go too.
     """
+    under_way = [name for name, state in list_begun_runs(store) if state == "running"]
+    if under_way and (kept or dropped):
+        raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
     needed: set[str] = set()
     for run in _choose_runs(list_runs(store), list(kept)):
-        needed |= {manifest["fingerprint"] for manifest in run.lineage}
+        needed |= run.fingerprints
+    for beginning in dropped:
+        named = {manifest["fingerprint"] for manifest in store.find(beginning)}
+        if not named or not beginning:
+            raise UserError(f"--drop {beginning}: no such complete stage; `runs --stages` has all")
+        used = {f for r in list_runs(store) if r.state == "complete" for f in r.fingerprints}
+        if named & used:
+            raise UserError(f"--drop {beginning}: a complete run needs it; name what to --keep")
+        needed -= named
     for fingerprint in registered:
         for manifest in store.find(fingerprint):
             needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}
     folders = store.place.list_folders()
-    unneeded = [name for name in folders if name.split("/")[1] not in needed]
+    unneeded = [n for n in folders if not under_way and n.split("/")[1] not in needed]
     held = store.place.list_held(unneeded)
     gone = [name for name in unneeded if name not in held]
     return [*gone, *(n for n in list_checkpoints(store) if n.rpartition("/")[0] not in gone)]
@@ -136,6 +162,7 @@ def list_prunable(store: Store, kept: Iterable[str], registered: Iterable[str]) 
 
 def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:
     complete = [run for run in runs if run.state == "complete"]
+    unfinished = [run for run in runs if run.state != "complete"]
     chosen = [r for r in complete if any(r.last["fingerprint"].startswith(k) for k in kept)]
     for beginning in kept:
         if not any(run.last["fingerprint"].startswith(beginning) for run in complete):
@@ -144,7 +171,7 @@ def _choose_runs(runs: list[Run], kept: list[str]) -> list[Run]:
                 "fingerprints"
             )
     studies = [run for run in complete if run.last["stage"] == "study"]
-    return [*chosen, *studies] if kept else complete
+    return [*chosen, *studies, *unfinished] if kept else runs
 
 
 def remove_names(store: Store, names: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -152,8 +179,8 @@ def remove_names(store: Store, names: Iterable[str]) -> Iterator[tuple[str, int]
     for name, size in list(measure_removal(store, names)):
         if name.endswith(f"/{CHECKPOINTS}"):
             _forget_files(store, name)
-        store.place.remove(name)
-        yield name, size
+        if store.place.remove(name):
+            yield name, size
 
 
 def _forget_files(store: Store, checkpoints: str) -> None:

@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 from flows.cli import main
 from flows.runs.lost_runs import mark_run
 from flows.servers.mlflow_server import resolve_mlflow_database
-from flows.store.store import Stage, Store
+from flows.store.store import ExistingStage, Stage, Store
 from flows.store.usage import list_runs, measure_kinds
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import REGISTERED, Registry
@@ -121,7 +121,7 @@ def test_pruning_lists_first_and_removes_what_nobody_needs(store, capsys):
     assert not list(store.root.glob("pretraining/*/checkpoints"))
     gone = [m["fingerprint"] for m in second.lineage if m not in left.lineage]
     assert len(gone) == 2
-    assert not [path for name in gone for path in store.root.glob(f"*/{name}*")]
+    assert not [path for name in gone for path in store.root.glob(f"*/{name}")]
     assert run(store, capsys, "store", "prune", "--keep", "ffff")[0] == 2
 
 
@@ -148,6 +148,36 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     MlflowClient(registry.uri).delete_model_version(REGISTERED, version)
     run(store, capsys, *prune)
     assert [one.last for one in list_runs(store)] == [first.last]
+
+
+def test_what_runs_that_did_not_end_have_made_goes_only_when_it_is_named(store, capsys):
+    [first, _] = list_runs(store)
+    encoder = first.find_value("pretraining", "fingerprint")
+    trained = ExistingStage("pretraining", 1, {}, known=encoder)
+    cells = [
+        publish(store, Stage("finetuning", 1, {"seed": seed}, {"encoder": trained}), model=10)
+        for seed in (0, 1)
+    ]
+    run(store, capsys, "store", "prune", "--yes")
+    run(store, capsys, "store", "prune", "--keep", first.last["fingerprint"], "--yes")
+    assert all(store.manifest(cell) for cell in cells)
+    assert run(store, capsys, "store", "prune", "--drop", encoder, "--yes")[0] == 2
+    run(store, capsys, "store", "prune", "--drop", cells[0].fingerprint[:9], "--yes")
+    assert [store.manifest(cell) is None for cell in cells] == [True, False]
+    assert store.manifest(trained)
+
+
+def test_while_a_run_is_under_way_only_checkpoints_go(store, capsys):
+    unfinished = store.root / "finetuning" / "0123456789abcdef"
+    keep = list_runs(store)[0].last["fingerprint"]
+    with mark_run(store, "b", "lamps"):
+        assert run(store, capsys, "store", "prune", "--keep", keep, "--yes")[0] == 2
+        assert len(list_runs(store)) == 2
+        run(store, capsys, "store", "prune", "--yes")
+        assert unfinished.is_dir()
+        assert not list(store.root.glob("pretraining/*/checkpoints"))
+    run(store, capsys, "store", "prune", "--yes")
+    assert not unfinished.exists()
 
 
 def test_what_is_being_made_stays(store, capsys):

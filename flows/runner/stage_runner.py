@@ -5,11 +5,13 @@ goes.
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from beam_jobs.core import storage
 from beam_jobs.core.errors import TransientError, UserError
 from flows.runner.processes import JobFailed, run_job
 from flows.store.store import Manifest, Stage, Store, read_result_of_earlier_job
@@ -161,10 +163,25 @@ class StageRunner:
         except UserError as mistake:
             self._notify("on_failure", stage, f"{mistake} (log: {log})")
             raise UserError(f"{stage.label}: {mistake}") from None
+        self._check_dumps(stage, folder)
         result = cost.pop("result", dict(stage.result))
         manifest = self.store.publish(stage, result, **cost)
         self._notify("on_complete", stage, manifest, False)
         return manifest
+
+    def _check_dumps(self, stage: Stage, folder: Path) -> None:
+        """Raise UserError if a dump that the job read is no longer what the stage is named after;
+        what was made of it goes. A sample lies elsewhere on each host.
+        """
+        for dump in (source for source in stage.inputs.values() if source.name == "dump"):
+            pairs = zip(dump.result["paths"], dump.parameters["files"], strict=True)
+            for path, file in pairs:
+                is_here = storage.is_remote(path) or Path(path).exists()
+                if is_here and self.store.digest(path) != file["sha256"]:
+                    why = f"{path} changed while it was read; run the same again"
+                    shutil.rmtree(folder, ignore_errors=True)
+                    self._notify("on_failure", stage, why)
+                    raise UserError(f"{stage.label}: {why}")
 
     def _run_stage_job(self, stage: Stage, folder: Path, log: Path) -> dict[str, Any]:
         arguments = stage.arguments(self.store, folder)

@@ -1,6 +1,5 @@
 """The dump: which files, known by their names, sizes and content."""
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from flows.store.store import Stage, Store
 
 SAMPLE = re.compile(r".*/samples/sample-(\d+)\.json\.gz")
 """Path of a synthetic dump, on any host."""
-READ_AT_ONCE = 1 << 24  # bytes
 KnownFile = tuple[Path, str]
 """A file, and its SHA-256."""
 
@@ -77,21 +75,11 @@ def list_remote_files(given: str, store: Store) -> list[RemoteFile]:
         there, pattern = url_to_fs(given)
         for path in sorted(storage.match_remote(there, pattern)):
             address, size = there.unstrip_protocol(path), there.size(path)
-            identity = f"{address} {size} {there.ukey(path)}"
-            content = store.remember_digest(identity, partial(hash_remote_file, there, path))
+            content = store.digest(address)
             found.append(RemoteFile(address, path.rsplit("/", 1)[-1], size, content))
     if not found:
         raise UserError(f"dump.paths: no file {given}")
     return found
-
-
-def hash_remote_file(there: Any, path: str) -> str:
-    """Return the SHA-256 of an object, read in parts."""
-    read = hashlib.sha256()
-    with there.open(path, "rb") as file:
-        while part := file.read(READ_AT_ONCE):
-            read.update(part)
-    return read.hexdigest()
 
 
 def list_reading_options(chosen: Dump) -> dict[str, Any]:

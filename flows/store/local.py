@@ -1,5 +1,6 @@
 """A local folder as the place of a store: stages stay where they are made."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import atomic_path, stat_files, write_json
+from beam_jobs.core.files import atomic_path, hash_file, stat_files, write_json
 from beam_jobs.core.locks import exclusive_lock, try_lock
-from flows.store.place import MANIFEST, StoredFile, is_stage_folder
+from flows.store.place import MANIFEST, StoredFile, is_part, is_stage_folder
 
 MLFLOW = "mlflow"
 
@@ -19,6 +20,8 @@ class LocalPlace:
 
     def __init__(self, given: str | Path):
         self.root = Path(given).expanduser().resolve()
+        self._checked: dict[Path, tuple[int, ...]] = {}
+        """Files of this process's reading that are whole, as they were then."""
         self.address = str(self.root)
         parents = (self.root, *self.root.parents)
         if file := next((p for p in parents if p.exists() and not p.is_dir()), None):
@@ -50,7 +53,30 @@ class LocalPlace:
         return {str(path.parent.relative_to(self.root)): path.read_bytes() for path in found}
 
     def fetch(self, name: str, parts: Sequence[str] = ()) -> None:
-        """Do nothing: the files are here."""
+        """Compare the files of a complete folder with its manifest, unless this process has."""
+        text = self.read_manifest(name)
+        for file in json.loads(text)["files"] if text else ():
+            if is_part(file["path"], parts) and (why := self.find_damage(name, file)):
+                raise UserError(
+                    f"{self.root / name / file['path']} {why}; remove {self.root / name} and it is "
+                    "made again"
+                )
+
+    def find_damage(self, name: str, file: Mapping[str, Any]) -> str:
+        """Return how a file is other than its manifest lists it, or an empty text."""
+        path = self.root / name / file["path"]
+        try:
+            known = describe(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return "is not there"
+        if self._checked.get(path) == known:
+            return ""
+        if known[0] != file["size"]:
+            return f"has {known[0]:,} bytes instead of {file['size']:,}"
+        if hash_file(path) != file["sha256"]:
+            return "has another SHA-256 than its manifest"
+        self._checked[path] = known
+        return ""
 
     @contextmanager
     def hold(self, name: str, on_wait: Callable[[], None]) -> Iterator[None]:
@@ -65,6 +91,8 @@ class LocalPlace:
 
     def complete(self, name: str, manifest: Mapping[str, Any], extras: Iterable[str]) -> None:
         self.rewrite_manifest(name, manifest)
+        paths = [self.root / name / file["path"] for file in manifest["files"]]
+        self._checked |= {path: describe(path) for path in paths}  # they have just been read
 
     def rewrite_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
         write_json(self.root / name / MANIFEST, manifest)
@@ -97,6 +125,12 @@ class LocalPlace:
             (path / MANIFEST).unlink(missing_ok=True)  # what is half removed is not complete
             shutil.rmtree(path)
         return True
+
+
+def describe(path: Path) -> tuple[int, ...]:
+    """Return by what one sees that a file has not changed: bytes, times, inode."""
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
 def is_locked(folder: Path) -> bool:

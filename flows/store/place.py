@@ -79,6 +79,18 @@ class Place(Protocol):
         """
 
 
+def check_path(path: str) -> None:
+    """Raise ValueError if a manifest names a file that is not below its folder."""
+    parts = path.split("/")
+    if not path or "\\" in path or "\0" in path or {"", ".", ".."} & set(parts):
+        raise ValueError(f"{path!r} leads out of the folder")
+
+
+def is_part(path: str, parts: Sequence[str]) -> bool:
+    """Return whether a file is one of the parts, or lies in one; no parts stand for everything."""
+    return not parts or any(path == part or path.startswith(f"{part}/") for part in parts)
+
+
 def is_stage_folder(name: str) -> bool:
     """Return whether `<stage>/<fingerprint>` names a stage folder."""
     *_, fingerprint = name.split("/")

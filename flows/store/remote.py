@@ -27,7 +27,7 @@ from flows.configuration.addresses import has_secret
 from flows.store.bucket import Bucket
 from flows.store.cache import MAKER, Cache, Copies, remove_copy
 from flows.store.lease import RENEWALS, Lease, read_lease_seconds
-from flows.store.place import MANIFEST, StoredFile, is_stage_folder
+from flows.store.place import MANIFEST, StoredFile, check_path, is_part, is_stage_folder
 from flows.store.uploader import AT_ONCE, Uploader
 
 log = logging.getLogger("amazon_electra")
@@ -112,6 +112,11 @@ class RemotePlace:
         if (pins := getattr(self._pins, "stack", None)) is not None:
             self._cache.pin(folder, pins)
         listed = [f for f in json.loads(text)["files"] if is_part(f["path"], parts)]
+        for file in listed:
+            try:
+                check_path(file["path"])
+            except ValueError as error:
+                raise damage_error(self.address, name, str(error)) from None
         copies = Copies(folder)
         missing = [file for file in listed if not copies.is_whole(file)]
         self._cache.shrink(sum(file["size"] for file in missing))
@@ -275,11 +280,6 @@ def read_remote_address(folder: Path) -> str:
 def encode_manifest(manifest: Mapping[str, Any]) -> bytes:
     """Return a manifest as a local place writes it."""
     return json.dumps(manifest, indent=1, ensure_ascii=False).encode()
-
-
-def is_part(path: str, parts: Sequence[str]) -> bool:
-    """Return whether a file is one of the parts, or lies in one; no parts stand for everything."""
-    return not parts or any(path == part or path.startswith(f"{part}/") for part in parts)
 
 
 def damage_error(address: str, name: str, what: str) -> UserError:

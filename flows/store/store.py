@@ -11,6 +11,7 @@ folders lie decides no fingerprint (flows/store).
 import hashlib
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -23,12 +24,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fsspec.core import url_to_fs
+
+from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
 from flows.runner.references import Referred
 from flows.store.cache import CHECKED, MAKER
 from flows.store.local import LocalPlace
-from flows.store.place import MANIFEST, Place
+from flows.store.place import MANIFEST, Place, check_path
 
 log = logging.getLogger("amazon_electra")
 
@@ -169,7 +173,9 @@ class Store:
         return self.root / stage.path
 
     def fetch(self, stage: Stage, *parts: str) -> Path:
-        """Return the folder of a stage with its files, or those in `parts`, on this machine."""
+        """Return the folder of a stage with its files, or those in `parts`, on this machine; they
+        are compared with the manifest's SHA-256 once in a process, as long as they stay.
+        """
         self.place.fetch(stage.path, parts)
         return self.folder(stage)
 
@@ -285,13 +291,19 @@ class Store:
                     found.append((depth + 1, origin))
         return found
 
-    def digest(self, path: Path) -> str:
-        """Return the SHA-256 of a file, remembered for as long as its size and times stay: dumps
-        are large.
+    def digest(self, path: str | Path) -> str:
+        """Return the SHA-256 of a file, remembered for as long as its size, times and inode stay,
+        or what its store tells versions by (ETag, generation): dumps are large.
         """
-        status = path.stat()
-        key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-        return self.remember_digest(key, lambda: hash_file(path))
+        if storage.is_remote(path):
+            there, inner = url_to_fs(str(path))
+            there.invalidate_cache()
+            key = f"{path} {there.size(inner)} {there.ukey(inner)}"
+        else:
+            state = os.stat(path)
+            times = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}"
+            key = f"{Path(path).resolve()} {state.st_size} {times}"
+        return self.remember_digest(key, lambda: storage.hash_file(str(path)))
 
     def remember_digest(self, key: str, digest: Callable[[], str]) -> str:
         """Return the digest of what `key` stands for, computed once."""
@@ -318,7 +330,9 @@ def parse_manifest(text: bytes, where: str) -> Manifest | None:
         manifest: Manifest = json.loads(text)
         if missing := PARTS - set(manifest):
             raise ValueError(f"no {', '.join(sorted(missing))}")
-    except (TypeError, ValueError) as damage:
+        for file in manifest.get("files", []):
+            check_path(file["path"])
+    except (TypeError, ValueError, KeyError) as damage:
         warn_of_damage(where, str(damage))
         return None
     return manifest

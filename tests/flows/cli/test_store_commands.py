@@ -150,6 +150,16 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     assert [one.last for one in list_runs(store)] == [first.last]
 
 
+def test_verify_names_what_is_damaged(store, capsys):
+    assert run(store, capsys, "store", "verify") == (0, [f"6 stages are whole in {store.root}"])
+    file = next(store.root.glob("pretraining/*/model"))
+    file.write_bytes(b"y" * 2000)
+    code, lines = run(store, capsys, "store", "verify")
+    assert code == 2
+    assert len(lines) == 1
+    assert str(file) in lines[0]
+
+
 def test_what_runs_that_did_not_end_have_made_goes_only_when_it_is_named(store, capsys):
     [first, _] = list_runs(store)
     encoder = first.find_value("pretraining", "fingerprint")

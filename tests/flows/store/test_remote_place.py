@@ -70,6 +70,18 @@ def test_a_copy_that_was_damaged_is_noticed_and_fetched_again(open_host, heard):
     assert len({r.created for r in heard.records if "is damaged" in r.getMessage()}) == 2
 
 
+def test_a_manifest_writes_nothing_beside_the_copy(open_host, s3):
+    here, there = open_host("here"), open_host("there")
+    manifest = make(here)
+    name = f"{there.address}/corpus/{CORPUS.fingerprint}"
+    connect(s3).pipe_file(f"{there.address}/corpus/evil", b"e" * 1000)
+    manifest["files"][0]["path"] = "../evil"
+    connect(s3).pipe_file(f"{name}/manifest.json", json.dumps(manifest).encode())
+    with pytest.raises(UserError, match=r"'\.\./evil' leads out of the folder"):
+        there.fetch(CORPUS)
+    assert not (there.root / "corpus" / "evil").exists()
+
+
 def test_a_stage_whose_object_is_damaged_is_not_used(open_host, s3):
     make(open_host("here"))
     there = open_host("there")

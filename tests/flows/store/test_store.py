@@ -14,8 +14,12 @@ import pytest
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import atomic_path
 from flows.cli import main
+from flows.configuration.form import Dump
+from flows.runner.stage_runner import StageRunner
 from flows.servers.health import find_free_port
+from flows.stages.dump import build_dump_stage
 from flows.store.store import ExistingStage, Stage, Store, read_code_version
+from tests.flows.toy_graph import job
 
 
 @pytest.fixture
@@ -66,6 +70,53 @@ def test_a_fingerprint_is_the_same_in_every_version_and_on_every_machine(corpus)
     assert corpus.fingerprint == hashlib.sha256(identity.encode()).hexdigest()[:16]
     one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
     assert Stage("x", 1, one).fingerprint == Stage("x", 1, other).fingerprint
+
+
+def test_a_file_that_is_not_what_the_manifest_lists_is_never_read(store, corpus):
+    folder = store.folder(corpus)
+    (folder / "part").mkdir(parents=True)
+    weights = folder / "part" / "model.safetensors"
+    weights.write_bytes(b"weights")
+    store.publish(corpus, {})
+    assert store.fetch(corpus) == folder
+    weights.write_bytes(b"weight\0")
+    with pytest.raises(UserError, match=r"model\.safetensors has another SHA-256 .*remove"):
+        store.fetch(corpus)
+    store.fetch(corpus, "other")
+    weights.write_bytes(b"weight")
+    with pytest.raises(UserError, match="has 6 bytes instead of 7"):
+        store.fetch(corpus)
+    weights.unlink()
+    with pytest.raises(UserError, match="is not there"):
+        Store(store.root).fetch(corpus)
+
+
+@pytest.mark.parametrize("path", ["../other", "/etc/passwd", "a/../../b", "", "a//b", "."])
+def test_a_manifest_whose_paths_lead_out_of_its_folder_is_damaged(store, corpus, path):
+    store.folder(corpus).mkdir(parents=True)
+    manifest = store.publish(corpus, {})
+    assert store.manifest(corpus)
+    manifest["files"] = [{"path": path, "size": 1, "sha256": "x"}]
+    store.place.rewrite_manifest(corpus.path, manifest)
+    assert store.manifest(corpus) is None
+
+
+def test_a_dump_that_changes_while_it_is_read_leaves_no_corpus(store, tmp_path):
+    path = tmp_path / "reviews.jsonl"
+    path.write_text("{}\n")
+    dump = build_dump_stage(Dump(paths=[str(path)]), store)
+    corpus = job("corpus", {"dump": dump}, {})
+
+    def change(store, folder):
+        path.write_text("[]\n")
+        return ["--output", str(folder)]
+
+    with pytest.raises(UserError, match=r"^corpus: .*reviews.jsonl changed while it was read; run"):
+        StageRunner(store, [], None).complete_stage(replace(corpus, arguments=change))
+    assert store.manifest(corpus) is None
+    assert not store.folder(corpus).exists()
+    path.write_text("{}\n")
+    StageRunner(store, [], None).complete_stage(corpus)
 
 
 @pytest.mark.parametrize("tag", ["../../evilmodel", "/tmp/evilmodel", "a/b", ".."])

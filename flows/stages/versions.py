@@ -18,7 +18,7 @@ VERSIONS = {
     "finetuning": 9,
     "evaluation": 3,
     "latency": 3,
-    "report": 8,
-    "study": 11,
+    "report": 9,
+    "study": 12,
     "scores": 4,
 }

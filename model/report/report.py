@@ -126,6 +126,7 @@ def _build_blocks(
         *_describe_single_seeds(results),
         Heading("Results"),
         build_result_table(results),
+        *describe_labels(study),
         *build_difference_blocks(differences, results),
         *build_cost_blocks(study, results),
         *build_curve_blocks(study, base, results),
@@ -199,6 +200,18 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
                 f"{join_names(seen)}, such as those that differ by a punctuation mark, because its "
                 "corpus was made with withhold_own=false; its results there may be too good."
             )
+
+
+def describe_labels(study: ReportInput) -> list[Block]:
+    """Say which labels were read besides those that arms are fine-tuned on, and by which arms."""
+    text = "Beside its training labels each fine-tuning reads dev labels, to choose its state."
+    if probed := [arm.name for arm in study.arms if arm.written_steps]:
+        text += (
+            f" {join_names(probed)} read more labels than the other arms: by a probe, of 400 "
+            "reviews of train and 1,000 of dev unless its settings say otherwise, it was judged "
+            "whether the trained weights are kept."
+        )
+    return [Paragraph(text)]
 
 
 def list_exposures(results: Results) -> Iterator[str]:

@@ -8,6 +8,7 @@ from beam_jobs.deduplication import held_out
 from model.report.inputs import ReportInput
 from model.report.report import (
     COMMON_TEXTS,
+    describe_labels,
     describe_withheld_texts,
     list_exposures,
     list_leak_warnings,
@@ -125,3 +126,12 @@ def test_every_table_marks_an_exposed_task(tmp_path):
     assert len(rows) > 8
     assert all("polarity †" in row for row in rows)
     assert "†: a published encoder of this study was trained on texts of this source" in text
+
+
+def test_labels_that_a_probe_read_are_told():
+    arms = [{"name": "adapted", "written_steps": [9]}, {"name": "random"}]
+    [told] = describe_labels(describe(arms))
+    assert "dev labels" in told.text
+    assert "adapted read more labels than the other arms" in told.text
+    [plain] = describe_labels(describe([{"name": "random"}]))
+    assert "probe" not in plain.text

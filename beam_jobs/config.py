@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.settings import Settings
-from beam_jobs.reading import fields, formats
+from beam_jobs.reading import fields, formats, stars
 from beam_jobs.text import languages, splits
 
 MAX_SAMPLE_BYTES = 1_000_000
@@ -110,6 +110,11 @@ class CorpusOptions(TextOptions):
     languages: tuple[str, ...] = Field(
         default=(), description="keep only reviews in these, for example en; empty: all. Slow"
     )
+    stars_scale: str = Field(
+        default="",
+        description="of the column of stars, for example 1-10, or binary for 0 and 1; empty: as "
+        "its values tell",
+    )
     label: tuple[str, ...] = Field(
         default=(),
         description="columns of classes of your own, for example returned_because; each makes a "
@@ -144,6 +149,7 @@ class CorpusOptions(TextOptions):
 
     @model_validator(mode="after")
     def _check_corpus(self) -> Self:
+        stars.check_scale(self.stars_scale)
         if self.languages and (wrong := set(self.languages) - languages.list_languages()):
             codes = " ".join(sorted(wrong))
             raise UserError(f"--languages {codes}: codes of two letters, such as en")

@@ -29,7 +29,7 @@ from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
 from beam_jobs.corpus.prepare import prepare_unit
 from beam_jobs.corpus.result import CorpusProgress, finish_corpus, write_totals
-from beam_jobs.corpus.write import WriteUnits, write_punkt
+from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
 from beam_jobs.engine import beam_options
 from beam_jobs.engine.run import add_last_step, run_beam_graph, sort_largest_first, start_clock
@@ -78,6 +78,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
     punkt = counts | "Train Punkt" >> beam.Map(
         write_punkt, plan.folders, plan.punkt, plan.max_damaged_files
     )
+    scales = counts | "Decide scales" >> beam.Map(decide_scales, plan.stars_scale)
     counts_by_unit = (
         counts
         | "Sort units by reviews" >> beam.FlatMap(sort_largest_first, lambda unit: unit.prepared)
@@ -93,6 +94,7 @@ def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
             WriteUnits(plan.folders),
             beam.pvalue.AsSingleton(counts),
             beam.pvalue.AsSingleton(punkt),
+            beam.pvalue.AsSingleton(scales),
             match_held_out(pipeline, counts, duplicates.get("near"), plan),
         )
     )

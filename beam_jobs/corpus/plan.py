@@ -19,9 +19,9 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 10
+VERSION = 11
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 7
+WORK_VERSION = 8
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""
@@ -107,6 +107,7 @@ class CorpusPlan:
     max_damaged_files: int
     withheld_files: tuple[str, ...]
     limits: Limits
+    stars_scale: str
     shared_settings: dict[str, Any]
     engine: PipelineOptions
 
@@ -146,6 +147,7 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
         max_damaged_files=args.max_damaged_files,
         withheld_files=tuple(withheld),
         limits=args.limits,
+        stars_scale=args.stars_scale,
         shared_settings=shared,
         engine=engine,
     )

@@ -27,7 +27,7 @@ from beam_jobs.core.command import give_memory_back
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, near
-from beam_jobs.reading import fields, work_units
+from beam_jobs.reading import fields, stars, work_units
 from beam_jobs.reading.lines import Reject, Tally, make_reject
 from beam_jobs.reading.work_units import PreparedUnit, Unit
 from beam_jobs.text import languages, personal_data, splits
@@ -40,7 +40,7 @@ SCHEMA = pa.schema(
     [
         pa.field("review_id", pa.binary(16)),
         pa.field("text_hash", pa.binary(16)),
-        pa.field("stars", pa.int8()),
+        pa.field("rating", pa.float64()),  # stars as given, on a scale that all units decide
         pa.field("verified", pa.bool_()),
         pa.field("split", pa.int8()),
         pa.field("text", pa.string()),  # what a classifier reads: the title, a space, the body
@@ -48,6 +48,8 @@ SCHEMA = pa.schema(
         pa.field("runs", pa.uint32()),  # how many runs of words it has, if they are compared
     ]
 )
+MAX_RATINGS = 1000
+"""Distinct ratings that are counted in a unit."""
 MAX_VALUES = 10_000
 """Distinct values of a label in a unit: a column with more holds no classes."""
 
@@ -92,7 +94,7 @@ class Batch:
         self.identities: list[str] = []
         self.hashes: list[bytes] = []
         self.ids: list[bytes] = []
-        self.stars: list[int | None] = []
+        self.ratings: list[float | None] = []
         self.verified: list[bool | None] = []
         self.labels: list[tuple[str | None, ...]] = []
 
@@ -102,7 +104,7 @@ class Batch:
         self.identities.append(
             f"{self.source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f"
         )
-        self.stars.append(review.stars)
+        self.ratings.append(review.rating[0] if review.rating else None)
         self.verified.append(review.verified)
         self.labels.append(review.labels)
 
@@ -118,7 +120,7 @@ class Batch:
         """Remove the reviews marked in `dropped`."""
         if dropped.any():
             stays = np.flatnonzero(~dropped).tolist()
-            for name in ("titles", "texts", "hashes", "ids", "stars", "verified", "labels"):
+            for name in ("titles", "texts", "hashes", "ids", "ratings", "verified", "labels"):
                 column = getattr(self, name)
                 setattr(self, name, [column[i] for i in stays])
 
@@ -126,7 +128,7 @@ class Batch:
         columns = [
             build_binary_array(b"".join(self.ids)),
             build_binary_array(b"".join(self.hashes)),
-            pa.array(self.stars, pa.int8()),
+            pa.array(self.ratings, pa.float64()),
             pa.array(self.verified, pa.bool_()),
             pa.array(sides),
             pa.array(map(join_title, self.titles, self.texts), pa.string()),
@@ -137,10 +139,9 @@ class Batch:
         return pa.Table.from_arrays(columns, schema=make_schema(labels))
 
     def list_rest(self) -> list[str]:
-        """Return of each review what is kept besides its text, stars and verified."""
-        if not any(self.labels):
-            return self.titles
-        return [f"{title}\x1f{row}" for title, row in zip(self.titles, self.labels, strict=True)]
+        """Return of each review what is kept besides its text and verified."""
+        columns = zip(self.titles, self.ratings, self.labels, strict=True)
+        return [f"{title}\x1f{rating}\x1f{labels}" for title, rating, labels in columns]
 
 
 def make_title(title: Any, text: str, cleaning: CleaningOptions, max_characters: int) -> str:
@@ -213,6 +214,7 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
         lines=reader.tally.lines,
         dropped=dict(sorted(reader.dropped.items())),
         notes=dict(sorted(reader.tally.notes.items())),
+        ratings=stars.encode_ratings(reader.ratings),
         **known,
     )
     storage.write_json(f"{name}.json", asdict(counts))
@@ -232,6 +234,7 @@ class UnitReader:
         self.runs = held_out.RunHasher() if preparation.withhold_own else None
         self.rejects: list[str] = []
         self.sample: list[tuple[str, str]] = []
+        self.ratings: Counter[tuple[float, float]] = Counter()
         self.values: list[set[str | None]] = [set() for _ in preparation.labels]
 
     def read_tables(self) -> Iterator[pa.Table]:
@@ -262,9 +265,20 @@ class UnitReader:
             if review is None:
                 self.record_reject(make_reject(item[0], fields.BAD_IDENTIFIER, b""))
                 continue
-            if review.stars is None and "stars" in mapping:
+            if review.rating is not None:
+                self.count_rating(review.rating)
+            elif "stars" in mapping:
                 self.tally.notes["stars_unknown"] += 1
             yield review
+
+    def count_rating(self, rating: tuple[float, float]) -> None:
+        """Count a rating; of more than MAX_RATINGS distinct ones only those that came first, since
+        a column that has so many is on no scale.
+        """
+        if rating in self.ratings or len(self.ratings) < MAX_RATINGS:
+            self.ratings[rating] += 1
+        else:
+            self.tally.notes["stars_unknown"] += 1
 
     def clean_text(self, text: Any) -> str | None:
         """Return the clean text, or None after counting why there is none."""
@@ -337,9 +351,11 @@ class UnitReader:
                     f"{self.unit.file.name}; name a column of classes, of which there are 2 to 200"
                 )
         table = batch.to_table(sides, runs, preparation.labels)
+        given = table["rating"].fill_null(0).to_numpy()
+        whole = np.where(np.isin(given, range(1, 6)), given, 0).astype(np.int8)
         self.keys.append(
             exact.compute_keys(
-                b"".join(batch.ids), table["stars"], table["verified"], batch.list_rest()
+                b"".join(batch.ids), pa.array(whole), table["verified"], batch.list_rest()
             )
         )
         return table

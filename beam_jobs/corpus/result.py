@@ -5,13 +5,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress
 from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.corpus.write import WrittenUnit
+from beam_jobs.corpus.write import WrittenUnit, decide_scales
 from beam_jobs.reading import fields
 from beam_jobs.reading.fields import MAX_CLASSES
+from beam_jobs.reading.stars import decode_ratings
 from beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
@@ -109,6 +112,13 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
         column: choose_classes(sum_counts(unit.labels.get(column, {}) for unit in written))
         for column in plan.preparation.labels
     }
+    scales = decide_scales(prepared, plan.stars_scale)
+    notes = [unit.notes for unit in prepared]
+    for unit in prepared:
+        ratings = decode_ratings(unit.ratings)
+        mapped = scales[unit.dump].map_ratings(np.array([number for number, _ in ratings]))
+        unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
+        notes.append({"stars_unknown": unknown} if unknown else {})
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
     if kept and not labels and all(name.endswith("none") for name in stars):
         warnings.append(warn_of_missing_stars(columns))
@@ -119,7 +129,8 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
         "splits": sum_counts(unit.splits for unit in written),
         "stars": stars,
         "sentences": sum(unit.sentences for unit in written),
-        "notes": sum_counts(unit.notes for unit in prepared),
+        "stars_scales": [scale.name for scale in scales],
+        "notes": sum_counts(notes),
         "files": files,
         "columns": columns,
         "units": len(prepared),

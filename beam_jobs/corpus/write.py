@@ -18,7 +18,9 @@ from beam_jobs.core.parquet import write_tables
 from beam_jobs.corpus.plan import Folders
 from beam_jobs.deduplication.exact import ROW_NUMBER
 from beam_jobs.deduplication.held_out import UnitMatches
+from beam_jobs.reading import stars
 from beam_jobs.reading.fields import LABEL
+from beam_jobs.reading.stars import Scale
 from beam_jobs.reading.work_units import PreparedUnit, check_damage
 from beam_jobs.text.sentences import (
     SentenceSplitter,
@@ -90,6 +92,22 @@ def write_punkt(
     return parameters
 
 
+def decide_scales(units: list[PreparedUnit], given: str) -> list[Scale]:
+    """Return the scale of the stars of each dump, by all its ratings.
+
+    Raises UserError where the values leave it open and the user has given none.
+    """
+    scales = []
+    for dump in range(1 + max((unit.dump for unit in units), default=0)):
+        files: defaultdict[str, Counter[tuple[float, float]]] = defaultdict(Counter)
+        for unit in units:
+            if unit.dump == dump:
+                files[unit.file].update(stars.decode_ratings(unit.ratings))
+        where = next((file for file, counts in files.items() if counts), "the dump")
+        scales.append(stars.decide_scales(files, where, given))
+    return scales
+
+
 class WriteUnits(beam.DoFn):
     """Writes units, with one sentence splitter for all units of a worker.
 
@@ -105,6 +123,7 @@ class WriteUnits(beam.DoFn):
         element: tuple[str, dict[str, Iterable[Any]]],
         units: list[PreparedUnit],
         punkt: str,
+        scales: Sequence[Scale],
         matches: Sequence[str],
     ) -> Iterator[WrittenUnit]:
         """Write a unit; `matches` are the paths of `write_matches`."""
@@ -120,7 +139,15 @@ class WriteUnits(beam.DoFn):
             for other in units
             if other.file == prepared.file and other.unit < prepared.unit
         )
-        yield write_unit(prepared, dropped, lines_before, self.folders, self.splitter, near)
+        yield write_unit(
+            prepared,
+            dropped,
+            lines_before,
+            self.folders,
+            self.splitter,
+            scales[prepared.dump],
+            near,
+        )
 
 
 def unpack_rows(packed: Iterable[bytes]) -> np.ndarray:
@@ -148,6 +175,7 @@ def write_unit(
     lines_before: int,
     folders: Folders,
     splitter: SentenceSplitter,
+    scale: Scale,
     matches: UnitMatches,
 ) -> WrittenUnit:
     """Write a unit unless an earlier run has.
@@ -159,7 +187,7 @@ def write_unit(
     marker = storage.join_path(folders.written, f"{unit}.json")
     if storage.exists(marker):
         return WrittenUnit(**json.loads(storage.read_bytes(marker)))
-    tables = UnitTables(prepared.source, dropped.all, splitter, matches)
+    tables = UnitTables(prepared.source, dropped.all, splitter, scale, matches)
     with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
         reader = pa.ipc.open_file(stream)
         rows = write_tables(
@@ -201,10 +229,11 @@ class UnitTables:
         source: str,
         dropped: np.ndarray,
         splitter: SentenceSplitter,
+        scale: Scale,
         matches: UnitMatches,
     ) -> None:
         self.source, self.dropped, self.splitter = source, dropped, splitter
-        self.matches = matches
+        self.scale, self.matches = scale, matches
         self.splits: Counter[str] = Counter()
         self.stars: Counter[str] = Counter()
         self.labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -232,10 +261,12 @@ class UnitTables:
         sides = batch.column("split").to_numpy(zero_copy_only=False)
         for side, count in zip(*np.unique(sides, return_counts=True), strict=True):
             self.splits[SPLITS[side]] += int(count)
-        stars = batch.column("stars").fill_null(0).to_numpy(zero_copy_only=False)
-        for code, count in zip(*np.unique(sides * 8 + stars, return_counts=True), strict=True):
+        given = batch.column("rating").fill_null(np.nan).to_numpy(zero_copy_only=False)
+        codes = self.scale.map_ratings(given)
+        for code, count in zip(*np.unique(sides * 8 + codes, return_counts=True), strict=True):
             self.stars[f"{SPLITS[code // 8]}.{code % 8 or 'none'}"] += int(count)
-        columns = {n: batch.column(n) for n in ("review_id", "text_hash", "stars", "verified")}
+        columns = {n: batch.column(n) for n in ("review_id", "text_hash", "verified")}
+        columns["stars"] = pa.array(codes, mask=codes == 0)
         columns["source"] = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(batch.num_rows, np.int32)), [self.source]
         )

@@ -7,15 +7,14 @@ reasons, and says which values are stars.
 """
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading.layout import Layout
+from beam_jobs.reading.stars import MAX_CHARACTERS, parse_rating
 
 COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "text": (
@@ -85,13 +84,7 @@ HINT = (
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 
-STARS_TEXT = re.compile(
-    r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:out of 5(?: stars?)?|stars?)?\s*", re.IGNORECASE
-)
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
-MAX_STARS_CHARACTERS = (
-    40  # characters; what is longer is no number of stars, and not worth remembering
-)
 TRUE, FALSE = {"y", "yes", "true", "1", "t"}, {"n", "no", "false", "0", "f"}
 
 
@@ -110,7 +103,8 @@ WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
 class Review(NamedTuple):
     text: Any
     title: Any
-    stars: int | None
+    rating: tuple[float, float] | None
+    """The number of stars as given, and what it is out of (stars.py)."""
     item_id: Any
     user_id: Any
     timestamp: Any
@@ -201,25 +195,22 @@ def make_review_reader(
 
     def read_review(record: dict[str, Any]) -> Review | None:
         get = record.get
-        value: Any = get(stars)
+        value = unwrap(get(stars))
         kind = type(value)
-        usual = (
-            len(value) < MAX_STARS_CHARACTERS
-            if kind is str
-            else kind is float or (kind is int and 0 < value < 6)
+        is_usual = kind in (int, float, bool, Decimal) or (
+            kind is str and len(value) < MAX_CHARACTERS
         )
-        number = parse_stars(value) if usual else None
-        if not (is_identifier(get(item)) and is_identifier(get(user)) and is_identifier(get(time))):
+        rating = parse_rating(value) if is_usual else None
+        places = unwrap(get(item)), unwrap(get(user)), unwrap(get(time))
+        if not all(map(is_identifier, places)):
             return None
         return Review(
             get(text),
             get(title),
-            number,
-            get(item),
-            get(user),
-            get(time),
+            rating,
+            *places,
             parse_verified(get(verified)),
-            tuple(parse_label(get(column)) for column in own),
+            tuple(parse_label(unwrap(get(column))) for column in own),
         )
 
     return read_review
@@ -233,16 +224,17 @@ def is_identifier(value: Any) -> bool:
     return kind not in (list, dict, tuple, set)
 
 
-@lru_cache(1024, typed=True)  # True is not 1
-def parse_stars(value: Any) -> int | None:
-    if isinstance(value, str):
-        match = STARS_TEXT.fullmatch(value)
-        value = float(match[1]) if match else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return int(value) if 1 <= value <= 5 and value == int(value) else None
+def unwrap(value: Any) -> Any:
+    """Return what mongoexport wrapped: {"$oid": …}, {"$date": …}, {"$numberInt": "5"}, …."""
+    while type(value) is dict and len(value) == 1:
+        [(key, inner)] = value.items()
+        if key in ("$oid", "$date"):
+            value = inner
+        elif key in ("$numberInt", "$numberLong", "$numberDouble", "$numberDecimal"):
+            return inner
+        else:
+            break
+    return value
 
 
 def parse_verified(value: Any) -> bool | None:

@@ -79,7 +79,8 @@ def read_fasttext(
             record = {"text": text, "title": title} if colon else {"text": rest, "title": None}
             if stars is POLARITY_STARS:
                 tally.notes["stars_from_polarity"] += label in stars
-            yield i, record | {"stars": stars.get(label)}
+            given = stars.get(label)
+            yield i, record | {"stars": f"{given}/5" if given else None}
 
 
 def read_snap(stream: Stream, layout: Layout, tally: Tally) -> Iterator[tuple[int, dict] | Reject]:

@@ -99,6 +99,8 @@ class PreparedUnit:
     dropped: dict[str, int] = field(default_factory=dict)
     """Reviews by the reason why they are not left."""
     notes: dict[str, int] = field(default_factory=dict)
+    ratings: dict[str, int] = field(default_factory=dict)
+    """How often each rating occurs (`stars.encode_ratings`)."""
     hashes: str = ""
     """Where each bucket begins in `.hashes` (`buckets.encode_starts`)."""
     runs: str = ""

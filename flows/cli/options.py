@@ -32,7 +32,9 @@ def add_command(
 def add_dump_options(
     command: argparse.ArgumentParser, settings: str, with_labels: bool = True
 ) -> None:
-    """Add `--dump`, `--label` and `--set`; `settings` are examples of what may be set."""
+    """Add `--dump`, `--label`, `--stars-scale` and `--set`; `settings` are
+    examples of what may be set.
+    """
     command.add_argument(
         "--dump", nargs="+", metavar="PATH", help="files or globs of reviews, or sample:NUMBER"
     )
@@ -50,6 +52,16 @@ def add_dump_options(
             help=f"{about} (dump.{name})",
         )
     if with_labels:
+        command.add_argument(
+            "--stars-scale",
+            action="append",
+            default=[],
+            dest="settings",
+            type="dump.stars_scale={}".format,
+            metavar="LOW-HIGH",
+            help="scale of the stars, for example 1-10, where its values leave it open "
+            "(dump.stars_scale)",
+        )
         command.add_argument(
             "--label",
             action="append",

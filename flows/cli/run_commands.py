@@ -181,10 +181,18 @@ def print_plan(form: Any) -> None:
 
 def print_files(chosen: Any, dump: Any) -> None:
     """Print what each file of a dump holds; `dump` is its stage."""
-    from flows.dumps.preview import describe_file, list_files, read_preview
+    from flows.dumps.preview import (
+        describe_file,
+        describe_scale,
+        list_files,
+        read_preview,
+    )
 
-    for file in list_files(chosen, dump):
-        print("\n".join(describe_file(read_preview(file))))
+    previews = list(map(read_preview, list_files(chosen, dump)))
+    for preview in previews:
+        print("\n".join(describe_file(preview)))
+    if scale := describe_scale(previews, chosen.stars_scale):
+        print(scale)
 
 
 def execute_graph(form: Any) -> None:

@@ -23,7 +23,7 @@ from beam_jobs.config import (
 )
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
-from beam_jobs.reading import fields
+from beam_jobs.reading import fields, stars
 from beam_jobs.reading.formats import FORMATS
 from flows.configuration.addresses import Address
 from flows.configuration.form_tools import fill_form, make_form_field, make_preset_field
@@ -82,6 +82,7 @@ class Reading(Settings):
     records: str = make_form_field(CorpusOptions, "records", default="")
     format: Format = Field(default="", description="Empty: found out from the content")
     encoding: str = Field(default="", description="Of the text, for example cp1252; empty: UTF-8")
+    stars_scale: str = make_form_field(CorpusOptions, "stars_scale")
     labels: list[Annotated[str, Field(min_length=1)]] = Field(
         default=[],
         description="Columns of classes of your own, for example returned_because: each makes a "
@@ -97,6 +98,15 @@ class Reading(Settings):
         except UserError as mistake:
             raise ValueError(str(mistake).removeprefix("--columns ")) from None
         return columns
+
+    @field_validator("stars_scale")
+    @classmethod
+    def _check_scale(cls, scale: str) -> str:
+        try:
+            stars.check_scale(scale)
+        except UserError as mistake:
+            raise ValueError(str(mistake).partition(": ")[2]) from None
+        return scale
 
     @field_validator("encoding")
     @classmethod

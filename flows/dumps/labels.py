@@ -11,8 +11,9 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
 from beam_jobs.reading.fields import MAX_CLASSES
+from beam_jobs.reading.stars import BINARY, decide_scales
 from flows.configuration.form import Dump, Parameters
-from flows.dumps.preview import Preview, list_files, read_preview
+from flows.dumps.preview import Preview, count_ratings, list_files, read_preview
 from flows.runner.stage_runner import Plan, StageMaker
 from flows.stages.dump import build_dump_stage
 from flows.store.store import Stage, Store
@@ -94,21 +95,43 @@ def _read_dump(chosen: Dump, make: StageMaker, read: Callable[[], T]) -> T:
 
 def _list_star_tasks(chosen: Dump, dump: Stage) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
-    previews = map(read_preview, list_files(chosen, dump))
-    return sorted(
-        {task for found in previews for task in CLASSES if not find_mistake([task], found)}
-    )
+    previews = list(map(read_preview, list_files(chosen, dump)))
+    found = {task for each in previews for task in CLASSES if not find_mistake([task], each)}
+    try:
+        scale = decide_scales(count_ratings(previews), "the dump", chosen.stars_scale).name
+    except UserError:  # told when the tasks are checked
+        scale = ""
+    return sorted(found - ({"stars"} if scale == BINARY else set()))
 
 
 def _check_files(tasks: Sequence[str], own: Sequence[str], chosen: Dump, dump: Stage) -> None:
     previews = list(map(read_preview, list_files(chosen, dump)))
     for column in own:
         _check_label(column, previews)
+    if tasks:
+        _check_scale(tasks, previews, chosen.stars_scale)
     found = {preview.file.name: find_mistake(tasks, preview) for preview in previews if tasks}
     if found and all(found.values()):
         name, mistake = next(iter(found.items()))
         others = f" (and {len(found) - 1} more files like it)" if len(found) > 1 else ""
         raise UserError(f"{name}: {mistake}{others}")
+
+
+def _check_scale(tasks: Sequence[str], previews: Sequence[Preview], given: str) -> None:
+    """Raise UserError where the scale of the stars is open, if there are no more, or gives no
+    stars for the task stars.
+    """
+    counts, scale = count_ratings(previews), None
+    try:
+        scale = decide_scales(counts, previews[0].file.name, given)
+    except UserError:
+        if all(preview.is_whole for preview in previews):
+            raise
+    if scale and scale.name == BINARY and "stars" in tasks and any(counts.values()):
+        raise UserError(
+            f"{previews[0].file.name}: its stars are only no and yes, so the task stars has no "
+            "example: leave it out with --set finetuning.tasks=polarity"
+        )
 
 
 def _check_label(column: str, previews: Sequence[Preview]) -> None:
@@ -135,7 +158,7 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
             "its labels say 1–2 or 4–5 stars, not which, so the task stars has no example: leave "
             "it out with --set finetuning.tasks=polarity"
         )
-    if not preview.reviews or any(review.stars for review in preview.reviews):
+    if not preview.reviews or any(review.rating for review in preview.reviews):
         return ""
     names = " and ".join(tasks)
     column = dict(layout.mapping).get("stars")
@@ -144,13 +167,15 @@ def find_mistake(tasks: Sequence[str], preview: Preview) -> str:
         return (
             f"no stars, so there is no example for {names}: its columns are {there}; {fields.HINT}"
         )
-    values = dict.fromkeys(record[column] for record in preview.records if record.get(column))
+    values = dict.fromkeys(
+        repr(record[column])[:40] for record in preview.records if record.get(column)
+    )
     if not values:
         return ""  # they may come later; the corpus counts them
-    shown = ", ".join(repr(value)[:40] for value in list(values)[:SHOWN_VALUES])
+    shown = ", ".join(list(values)[:SHOWN_VALUES])
     return (
-        f"no stars, so there is no example for {names}: its column {column} has {shown}, not 1 to "
-        f"5; its columns are {', '.join(preview.columns)}; {fields.HINT}"
+        f"no stars, so there is no example for {names}: its column {column} has {shown}, no "
+        f"number of stars; its columns are {', '.join(preview.columns)}; {fields.HINT}"
     )
 
 
@@ -175,6 +200,8 @@ def find_missing(task: str, result: Mapping[str, Any]) -> str:
             return next(w for w in result["warnings"] if w.startswith(f"label {column}: "))
         counts, classes = found["counts"], {name: name for name in found["classes"]}
         shown, hint = "classes", ""
+    elif task == "stars" and set(result.get("stars_scales", [])) == {BINARY}:
+        return "the stars of the corpus are only no and yes: leave the task stars out"
     elif task in CLASSES and "stars" in result:
         counts, classes = result["stars"], {str(n): str(c) for n, c in CLASSES[task].items()}
         shown, hint = "stars", f", or {fields.HINT}"

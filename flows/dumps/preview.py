@@ -2,16 +2,18 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from beam_jobs.config import CorpusOptions
+from beam_jobs.core.errors import UserError
 from beam_jobs.reading import detection, fields, parquet_records, work_units
 from beam_jobs.reading.compression import open_uncompressed
 from beam_jobs.reading.lines import Reject, Tally
+from beam_jobs.reading.stars import decide_scales, show_rating
 from beam_jobs.reading.work_units import DumpFile, list_dump_files
 from flows.configuration.form import Dump
 from flows.store.store import Stage
@@ -87,11 +89,32 @@ def describe_file(preview: Preview) -> Iterator[str]:
             more = f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else ""
             yield f"label     {column}: {shown}{more}"
     for review in preview.reviews[:SHOWN]:
-        given = review.stars
-        stars = "no stars" if given is None else f"{given} star{'s' if given != 1 else ''}"
+        given = review.rating
+        stars = f"{show_rating(given[0])} stars" if given else "no stars"
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
         yield f"          {stars:<8}  {cut}"
+
+
+def count_ratings(previews: Iterable[Preview]) -> dict[str, Counter[tuple[float, float]]]:
+    """Return how often each rating occurs in the first records of each file."""
+    return {
+        preview.file.name: Counter(r.rating for r in preview.reviews if r.rating)
+        for preview in previews
+    }
+
+
+def describe_scale(previews: Sequence[Preview], given: str) -> str:
+    """Return on which scale the stars of a dump are, or what is not certain by its first records;
+    nothing where they have none.
+    """
+    counts = count_ratings(previews)
+    if not any(counts.values()):
+        return ""
+    try:
+        return f"stars     on the scale {decide_scales(counts, 'the dump', given).name}"
+    except UserError as mistake:
+        return f"stars     {mistake}"
 
 
 def read_preview(file: DumpFile) -> Preview:

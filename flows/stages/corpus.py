@@ -32,7 +32,8 @@ def build_corpus_stage(
     withheld = [
         path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")
     ]
-    labels = {"label": parameters.dump.labels} if parameters.dump.labels else {}
+    asked = {"label": parameters.dump.labels, "stars_scale": parameters.dump.stars_scale}
+    labels = {name: value for name, value in asked.items() if value}
     options = {
         **list_reading_options(parameters.dump),
         **labels,

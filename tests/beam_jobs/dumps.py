@@ -17,7 +17,7 @@ from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.prepare import prepare_unit
 from beam_jobs.corpus.result import finish_corpus
-from beam_jobs.corpus.write import WriteUnits, write_punkt
+from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
 from beam_jobs.packing import shards
 from beam_jobs.packing.plan import plan_shards
@@ -92,6 +92,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         for unit in work_units.cut_file(file, corpus.unit_bytes, folders.cuts)
     ]
     punkt = write_punkt(units, folders, corpus.punkt, corpus.max_damaged_files)
+    scales = decide_scales(units, corpus.stars_scale)
     runs = list(enumerate(corpus.earlier.runs))
     seen = [earlier_corpora.write_sorted_hashes(run, folders.seen) for run in runs]
     duplicates: list[tuple[str, str, bytes]] = []
@@ -121,7 +122,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         for kind, name, rows in duplicates:
             if name == unit.unit:
                 joined.setdefault(kind, []).append(rows)
-        list(writer.process((unit.unit, joined), units, punkt, matches))
+        list(writer.process((unit.unit, joined), units, punkt, scales, matches))
     return finish_corpus(corpus)
 
 

@@ -148,27 +148,15 @@ def test_bytes_that_are_not_utf8_are_read_as_cp1252_and_counted(tmp_path):
 
 
 def test_stars_in_every_spelling(tmp_path):
-    given = [
-        5,
-        5.0,
-        "5",
-        "5.0",
-        "5.0 out of 5 stars",
-        "4 stars",
-        4.5,
-        "NaN",
-        None,
-        0,
-        6,
-        True,
-        [5],
-        "very good",
-    ]
+    given = [5, 5.0, "5", "5.0", "5.0 out of 5 stars", "4/5", "4 stars", 4.5, "3,5", "4 Sterne"]
+    given += [{"$numberInt": "4"}, "★★★★☆", "NaN", None, [5], "very good", {"a": 1}]
     write_lines(tmp_path / "d.json", [review(i, overall=stars) for i, stars in enumerate(given)])
     result = run_job(tmp_path / "corpus", "--input", tmp_path / "d.json")
     stars = {row["sentences"][0]: row["stars"] for row in rows_of(tmp_path / "corpus")}
-    assert [stars[f"Item {i} arrived."] for i in range(len(given))] == [5] * 5 + [4] + [None] * 8
-    assert result["notes"]["stars_unknown"] == 8
+    found = [stars[f"Item {i} arrived."] for i in range(len(given))]
+    assert found == [5] * 5 + [4, 4, 5, 4, 4, 4, 4] + [None] * 5
+    assert result["notes"]["stars_unknown"] == 5
+    assert result["stars_scales"] == ["1-5"]
 
 
 COUNTS = {

@@ -1,0 +1,196 @@
+"""Stars on any scale: what a value says, on which scale a column is, and the stars 1 to 5 it gives.
+
+A scale is found from all values of a dump's column, never from one value: 4 of 5 and 4 of 10 look
+alike. What the values leave open ends in one line with the choices for `--stars-scale`.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.core.errors import UserError
+
+NUMBER = r"([0-9]+(?:[.,][0-9]+)?)"
+OUT_OF = re.compile(rf"{NUMBER}\s*(?:/|out of|von|sur|de|di|su)\s*{NUMBER}\D*", re.IGNORECASE)
+UNIT = r"stars?|sternen?|étoiles?|estrellas?|estrelas?|stell[ae]|points?|punkte?"
+PLAIN = re.compile(rf"{NUMBER}\s*(?:{UNIT})?", re.IGNORECASE)
+PERCENT = re.compile(rf"{NUMBER}\s*%")
+SYMBOLS = re.compile(r"([★⭐]\ufe0f?|\s)+([☆✩]|\s)*")
+SCALE = re.compile(rf"{NUMBER}-{NUMBER}")
+MAX_CHARACTERS = 40  # what is longer is no number of stars, and not worth remembering
+NO, YES = 1e6, 1e6 + 1
+"""What booleans stand for among numbers."""
+MIN_SHARE = 0.99
+"""Of a column's numbers that 1 to 5 must hold: others, such as 0 for "not rated", are unknown."""
+MIN_VALUES = 100
+"""Ratings from which on it tells something that none is five stars, or how a single file is."""
+MAX_SHOWN = 12  # values in a message
+BINARY = "binary"
+SCALES = (
+    *(("0-1", 0), ("0.1-1", 0.1), ("0.2-1", 0.2), ("0.5-5", 0.5)),
+    *(("0-10", 0), ("1-10", 0), ("2-10", 2)),
+    *(("0-100", 0), ("1-100", 0), ("10-100", 10), ("20-100", 20)),
+)
+"""Scales that are looked for besides 1 to 5, 0 to 4 and 0 to 5, and their steps; 0: any."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the numbers of a column go from and to; stars are linear in between."""
+
+    name: str
+
+    def map_ratings(self, ratings: np.ndarray) -> np.ndarray:
+        """Return stars, int8, of ratings; 0 where they are none or off the scale.
+
+        The nearest number of stars, and the higher one of two that are equally near: 3.5 of 5 is 4.
+        Of a binary label 2 stands for no, 4 for yes: right for polarity, a guess for stars.
+        """
+        if self.name == BINARY:
+            no, yes = np.isin(ratings, (0, NO)), np.isin(ratings, (1, YES))
+            return (2 * no + 4 * yes).astype(np.int8)
+        low, high = parse_scale(self.name)
+        with np.errstate(invalid="ignore"):
+            fits = (ratings >= low) & (ratings <= high)
+        places = 1 + 4 * (np.where(fits, ratings, low) - low) / (high - low)
+        return np.where(fits, np.floor(np.round(places, 6) + 0.5), 0).astype(np.int8)
+
+
+FIVE = Scale("1-5")
+
+
+def parse_scale(name: str) -> tuple[float, float]:
+    """Return where a scale such as 1-10 begins and ends; UserError for what is none."""
+    match = SCALE.fullmatch(name)
+    low, high = (float(part.replace(",", ".")) for part in match.groups()) if match else (0, 0)
+    if not low < high:
+        raise UserError(f"--stars-scale {name}: write LOW-HIGH, for example 1-10, or {BINARY}")
+    return low, high
+
+
+def check_scale(name: str) -> None:
+    """Raise UserError for what is no scale."""
+    if name not in ("", BINARY):
+        parse_scale(name)
+
+
+@lru_cache(4096, typed=True)  # True is not 1
+def parse_rating(value: Any) -> tuple[float, float] | None:
+    """Return the number that a value says and what it is out of, 0 where it does not say; None for
+    no number: 4, 4.0, "4,5", "4/5", "80%", "4 Sterne", "★★★★☆", True.
+    """
+    if isinstance(value, bool):
+        return (YES if value else NO), 0
+    if isinstance(value, (int, float, Decimal)):
+        is_usual = value == value and -NO < value < NO  # NaN
+        return (float(value), 0) if is_usual else None
+    if not isinstance(value, str) or len(value) >= MAX_CHARACTERS:
+        return None
+    text = value.strip()
+    if text.lower() in ("true", "false"):
+        return (YES if text.lower() == "true" else NO), 0
+    for pattern, of in ((PLAIN, 0), (PERCENT, 100), (OUT_OF, None)):
+        if match := pattern.fullmatch(text):
+            number = float(match[1].replace(",", "."))
+            return number, float(match[2].replace(",", ".")) if of is None else of
+    filled = text.count("★") + text.count("⭐")
+    if filled and SYMBOLS.fullmatch(text):
+        return filled, max(5, filled + text.count("☆") + text.count("✩"))
+    return None
+
+
+def show_rating(number: float) -> str:
+    """Return a rating as a user would write it."""
+    return {NO: "false", YES: "true"}.get(number, f"{number:g}")
+
+
+def decide_scale(counts: Mapping[tuple[float, float], int], where: str, given: str = "") -> Scale:
+    """Return the scale of numbers, each with what it is out of and how often it occurs.
+
+    Raises UserError where they leave it open; `given` is the user's word, `where` names the column.
+    """
+    if given or not counts:
+        return Scale(given or FIVE.name)
+    values, total = {number for number, _ in counts}, sum(counts.values())
+    tops = {top for _, top in counts if top}
+    whole = values <= {0, 1, NO, YES} and values & {0, NO}
+    if whole and not tops:
+        return Scale(BINARY)
+    fitting = sum(n for (number, _), n in counts.items() if 1 <= number <= 5)
+    if fitting >= MIN_SHARE * total and tops <= {5}:
+        largest = max((number for number in values if number <= 5), default=5)
+        if largest in (2, 3, 4) and not tops and len(values) > 1 and total >= MIN_VALUES:
+            raise _tell_choices(values, where, [f"1-{largest:g}", "1-5"])
+        return FIVE
+    low, high = min(values), max(values | tops)
+    if (low, high) == (0, 4) and values == {0, 1, 2, 3, 4}:
+        return Scale("0-4")
+    if low == 0 and high in (3, 4, 5):
+        raise _tell_choices(values, where, [f"0-{high:g}", "1-5"])
+    found = [Scale(name) for name, step in SCALES if _holds(name, step, values, high)]
+    if exact := [scale for scale in found if parse_scale(scale.name)[0] == low]:
+        return exact[0]
+    mapped = {tuple(scale.map_ratings(np.array(sorted(values)))) for scale in found}
+    if len(mapped) == 1:
+        return found[0]
+    raise _tell_choices(values, where, [s.name for s in found] or ["1-5", "1-10"])
+
+
+def _tell_choices(values: set[float], where: str, choices: list[str]) -> UserError:
+    """Return the mistake that says which scales a column may have."""
+    shown = [show_rating(value) for value in sorted(values)]
+    if len(shown) > MAX_SHOWN:
+        shown = [*shown[: MAX_SHOWN // 2], "…", *shown[-MAX_SHOWN // 2 :]]
+    ways = " or ".join(f"--stars-scale {choice}" for choice in choices)
+    return UserError(
+        f"{where}: it is not certain how its values {', '.join(shown)} are stars; give {ways} "
+        "(--set dump.stars_scale=…), or another column by --columns stars=NAME"
+    )
+
+
+def _holds(name: str, step: float, values: set[float], high: float) -> bool:
+    """Return whether a scale ends where the values do, holds all, and has them on its steps."""
+    low, top = parse_scale(name)
+    return (
+        high == top
+        and min(values) >= low
+        and all(not step or math.isclose(v / step, round(v / step), abs_tol=1e-6) for v in values)
+    )
+
+
+def decide_scales(
+    ratings: Mapping[str, Mapping[tuple[float, float], int]], where: str, given: str = ""
+) -> Scale:
+    """Return the scale of a dump by the ratings of each of its files.
+
+    Raises UserError where it is open, or where a file by itself has another scale.
+    """
+    together: Counter[tuple[float, float]] = Counter()
+    for counts in ratings.values():
+        together.update(counts)
+    scale = decide_scale(together, where, given)
+    for file, counts in ratings.items() if not given else ():
+        if sum(counts.values()) >= MIN_VALUES and (own := decide_scale(counts, file)) != scale:
+            raise UserError(
+                f"{file}: its stars are on the scale {own.name}, those of the dump on "
+                f"{scale.name}; make it a dump of its own, or give --stars-scale"
+            )
+    return scale
+
+
+def encode_ratings(counts: Mapping[tuple[float, float], int]) -> dict[str, int]:
+    """Return counts of ratings with names that JSON can have."""
+    return {f"{number!r}/{top!r}": n for (number, top), n in sorted(counts.items())}
+
+
+def decode_ratings(counts: Mapping[str, int]) -> dict[tuple[float, float], int]:
+    """Return what `encode_ratings` took."""
+    parts = ((name.partition("/"), n) for name, n in counts.items())
+    return {(float(number), float(top)): n for (number, _, top), n in parts}

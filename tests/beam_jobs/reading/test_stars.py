@@ -1,0 +1,135 @@
+"""The scale of a column of stars is found from all its values, or asked for."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.reading import stars
+from tests.beam_jobs.dumps import review, rows_of, run_job, shared_data, write_lines
+
+RULES = {
+    "1-5": ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]),
+    "0.5-5": ([0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5], [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]),
+    "0-4": ([0, 1, 2, 3, 4], [1, 2, 3, 4, 5]),
+    "0-1": ([0, 0.25, 0.5, 0.75, 1], [1, 2, 3, 4, 5]),
+    "0.2-1": ([0.2, 0.4, 0.6, 0.8, 1], [1, 2, 3, 4, 5]),
+    "1-10": (list(range(1, 11)), [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]),
+    "0-10": (list(range(11)), [1, 1, 2, 2, 3, 3, 3, 4, 4, 5, 5]),
+    "2-10": (["2", "4", "6", "8", "10"], [1, 2, 3, 4, 5]),
+    "20-100": (["20%", "40%", "60 %", "80%", "100%"], [1, 2, 3, 4, 5]),
+    "0-100": ([0, 37, 50, 100], [1, 2, 3, 5]),
+    "binary": ([0, 1, True, "false"], [2, 4, 4, 2]),
+}
+
+
+def decide(values, given=""):
+    counts = {}
+    for value in values:
+        counts[stars.parse_rating(value)] = counts.get(stars.parse_rating(value), 0) + 1
+    return stars.decide_scale(counts, "column rating", given)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_scale_is_found_and_mapped_to_the_nearest_star(name):
+    values, expected = RULES[name]
+    scale = decide(values)
+    assert scale.name == name
+    ratings = np.array([stars.parse_rating(value)[0] for value in values])
+    assert scale.map_ratings(ratings).tolist() == expected
+    assert scale.map_ratings(np.array([np.nan, -1, 1e5])).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "choices"),
+    [
+        (range(6), ["0-5", "1-5"]),
+        (range(4), ["0-3", "1-5"]),
+        ([2, 3, 7, 10], ["0-10", "1-10"]),
+        ([1, 2] * 60, ["1-2", "1-5"]),
+        ([1, 7], ["1-5", "1-10"]),
+    ],
+)
+def test_what_the_values_leave_open_is_asked_for(values, choices):
+    with pytest.raises(UserError) as told:
+        decide(values)
+    for choice in choices:
+        assert f"--stars-scale {choice}" in str(told.value)
+        assert decide(values, choice).name == choice
+    assert "\n" not in str(told.value)
+
+
+def test_a_few_unrated_reviews_leave_five_stars_certain():
+    scale = decide([1, 2, 3, 4, 5] * 100 + [0, 0])
+    assert scale == stars.FIVE
+    assert scale.map_ratings(np.array([0.0, 5.0])).tolist() == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("value", "rating"),
+    [
+        ("4/5", (4, 5)),
+        ("8 / 10", (8, 10)),
+        ("5.0 out of 5 stars", (5, 5)),
+        ("80%", (80, 100)),
+        ("4,5", (4.5, 0)),
+        ("★★★★☆", (4, 5)),
+        ("⭐⭐⭐", (3, 5)),
+        ("5 Sterne", (5, 0)),
+        (Decimal("3.0"), (3, 0)),
+        ("", None),
+        ("5 apples", None),
+        ("2023-01-05", None),
+        (Decimal("NaN"), None),
+        (float("inf"), None),
+        (10**400, None),
+    ],
+)
+def test_what_a_value_says(value, rating):
+    assert stars.parse_rating(value) == rating
+
+
+def test_a_dump_of_two_scales_is_refused_and_the_order_of_files_decides_nothing(tmp_path):
+    ten = [review(i, overall=1 + i % 10) for i in range(200)]
+    five = [review(1000 + i) for i in range(200)]
+    write_lines(tmp_path / "a.json", ten)
+    write_lines(tmp_path / "b.json", five)
+    inputs = tmp_path / "a.json", tmp_path / "b.json"
+    with pytest.raises(UserError, match=r"b.json: its stars are on the scale 1-5, those .* 1-10"):
+        run_job(tmp_path / "mixed", "--input", *inputs)
+    result = run_job(tmp_path / "two", "--input", inputs[0], "--input", inputs[1])
+    assert result["stars_scales"] == ["1-10", "1-5"]
+    half = len(ten) // 2
+    made = []
+    for name, parts in (("x", (ten[:half], ten[half:])), ("y", (ten[half:], ten[:half]))):
+        (tmp_path / name).mkdir()
+        write_lines(tmp_path / name / "d.json", [r for part in parts for r in part])
+        run_job(tmp_path / f"{name}-corpus", "--input", tmp_path / name / "d.json")
+        rows = rows_of(tmp_path / f"{name}-corpus")
+        made.append({row["review_id"]: row["stars"] for row in rows})
+    assert made[0] == made[1]
+    assert set(made[0].values()) == {1, 2, 3, 4, 5}
+
+
+SHAPES = {
+    "r_10.csv": "2-10",
+    "r_100.csv": "20-100",
+    "r_pct.csv": "20-100",
+    "r_half.csv": "1-5",
+    "r_comma.csv": "1-5",
+    "r_sterne.csv": "1-5",
+    "r_unicode.csv": "1-5",
+    "drugs.tsv": "1-10",
+    "mongo.json": "1-5",
+    "mongo_asin.json": "1-5",
+    "decimal.parquet": "1-5",
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_that_people_have(tmp_path, name):
+    file = shared_data() / "shapes" / name
+    result = run_job(tmp_path / "corpus", "--input", file)
+    assert (result["read"], result["stars_scales"]) == (60, [SHAPES[name]])
+    assert not any(count for key, count in result["stars"].items() if key.endswith("none"))

@@ -2,13 +2,14 @@
 
 import csv
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import (
-    GIVE_UP_FACTOR,
     Reject,
     Stream,
     Tally,
@@ -24,6 +25,7 @@ LOOK_BACK_LINES = 64  # so many lines of one record are checked for being record
 csv.field_size_limit(
     2**31 - 1
 )  # of the whole process; `RecordLines` keeps to the layout's own limit
+SMALL_WINDOW_BYTES = 1 << 12
 CERTAIN, LIKELY, POSSIBLE = (
     12,
     4,
@@ -38,8 +40,13 @@ def read_delimited(
 
     A quote that never ends costs only its own record: the lines after it are read again.
     """
-    lines = RecordLines(stream, layout, tally)
-    columns = layout.columns
+    yield from _read_records(RecordLines(stream, layout, tally), layout, tally, header)
+
+
+def _read_records(
+    lines: "RecordLines", layout: Layout, tally: Tally, header: bool
+) -> Iterator[tuple[int, dict] | Reject]:
+    columns = list(layout.columns)
     while not lines.ended:
         records = csv.reader(lines, **make_dialect(layout))
         while True:
@@ -58,9 +65,15 @@ def read_delimited(
             yield from lines.take_rejects()
             if header:
                 header = False
+            elif lines.ended:  # inside quotes, for the end of a record is seen before
+                lines.give_back(POSSIBLE)
+                yield make_reject(lines.first, BROKEN, lines.join_raw())
+                break
             elif len(lines.parts) > 1 and lines.give_back(choose_threshold(lines, values)):
                 yield make_reject(lines.first, BROKEN, lines.join_raw())
                 break
+            elif values[:1] == columns[:1] and is_header(values, columns):  # of files put together
+                tally.notes["repeated_headers"] += 1
             elif len(values) == len(columns):
                 yield lines.first, dict(zip(columns, values, strict=True))
             elif values and (len(values) > 1 or values[0].strip()):
@@ -69,6 +82,10 @@ def read_delimited(
                     f"{'fewer' if len(values) < len(columns) else 'more'} columns",
                     lines.join_raw(),
                 )
+
+
+def is_header(values: Sequence[str], columns: Sequence[str]) -> bool:
+    return [value.strip() for value in values] == list(columns)
 
 
 def make_dialect(layout: Layout) -> dict[str, Any]:
@@ -80,8 +97,6 @@ def make_dialect(layout: Layout) -> dict[str, Any]:
 
 def choose_threshold(lines: "RecordLines", values: list[str]) -> int:
     """Return the weight of lines from which on a record of several lines is taken for several."""
-    if lines.ended:  # inside quotes, for the end of a record is seen before
-        return POSSIBLE
     try:
         list(csv.reader(lines.decode_lines(), strict=True, **make_dialect(lines.layout)))
     except csv.Error:  # a quote that ends no field
@@ -100,17 +115,19 @@ class RecordLines:
         self._rejects: list[Reject] = []
         self.parts: list[tuple[int, bytes]] = []
         self.first = 1
-        self.ended = False
+        self.ended = self.has_met_end = False
+        self.begun = self._position = 0  # bytes before the record, and before the next line
 
     def _flatten_blocks(self, blocks: Iterator[Any]) -> Iterator[tuple[int, bytes]]:
         for block in blocks:
             if isinstance(block, Reject):
+                self._position += block.size + 1
                 self._rejects.append(block)
             else:
                 yield from enumerate(block[1], block[0])
 
     def begin_record(self) -> None:
-        self.parts, self._size = [], 0
+        self.parts, self._size, self.begun = [], 0, self._position
 
     def join_raw(self) -> bytes:
         return b"\n".join(line for _, line in self.parts)
@@ -128,6 +145,7 @@ class RecordLines:
         if sum(weights) < enough or (enough == CERTAIN and not _has_mostly_records(weights)):
             return False
         first = 1 + next(i for i, weight in enumerate(weights) if weight)
+        self._position -= sum(len(line) + 1 for _, line in self.parts[first:])
         self._again += self.parts[: first - 1 : -1]
         self.parts = self.parts[:first]
         self.ended = False
@@ -140,12 +158,13 @@ class RecordLines:
         try:
             part = self._again.pop() if self._again else next(self._lines)
         except StopIteration:
-            self.ended = True
+            self.ended = self.has_met_end = True
             raise
         if not self.parts:
             self.first = part[0]
         self.parts.append(part)
         self._size += len(part[1])
+        self._position += len(part[1]) + 1
         if self._size > self.layout.max_record_bytes:
             raise csv.Error(TOO_LONG)
         if len(self.parts) % LOOK_BACK_LINES == 0:
@@ -219,26 +238,58 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
 
 
 def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
-    """Return the first end of a line, outside quotes if there are any, at or after `least`."""
-    if layout.has_quotes:
-        at = _find_line_end_outside_quotes(stretch, least, layout)
-        if 0 <= at <= GIVE_UP_FACTOR * least or len(stretch) < GIVE_UP_FACTOR * least:
-            return at
-    return find_line_end(stretch, least)
+    """Return the first end of a record at or after `least`, or -1, in bytes that begin with one.
+
+    A quote opens at the beginning of a field only. Records of one line whose quotes are in order
+    are skipped at once (50 to 100 MB a CPU second); of the others the reader decides where they end.
+    """
+    if not layout.has_quotes:
+        return find_line_end(stretch, least)
+    clean, at = compile_clean_records(layout.delimiter, layout.has_escapes, rb"\n"), 0
+    longer = compile_clean_records(layout.delimiter, layout.has_escapes, b"")
+    while 0 <= at < least:
+        at = clean.match(stretch, at, least).end()  # type: ignore[union-attr]
+        if at < least:
+            record = longer.match(stretch, at)
+            at = (
+                record.end()
+                if record and _is_certain(record[0], layout)
+                else _find_end_of_first(stretch, at, layout)
+            )
+    return at
 
 
-def _find_line_end_outside_quotes(stretch: bytes, least: int, layout: Layout) -> int:
-    inside = _count_quotes(stretch, 0, least, layout) % 2 == 1
-    position = least
-    while (end := stretch.find(b"\n", position)) >= 0:
-        inside ^= _count_quotes(stretch, position, end, layout) % 2 == 1
-        if not inside:
-            return end + 1
-        position = end + 1
+@cache
+def compile_clean_records(delimiter: str, has_escapes: bool, end: bytes) -> re.Pattern[bytes]:
+    """Return a pattern of a record whose quotes are in order, or of any number of records of one
+    line, if `end` is that of a line.
+    """
+    bar, escape = re.escape(delimiter.encode()), rb"\\" if has_escapes else b""
+    field = rb'(?:"[^"%b%b]*+(?:""[^"%b%b]*+)*+"|[^"\n%b%b][^\n%b%b]*+)?+'
+    field %= escape, end, escape, end, bar, escape, bar, escape
+    record = rb"(?!\xef\xbb\xbf)%b(?:%b%b)*+\r?+\n" % (field, bar, field)
+    return re.compile(rb"(?:%b)*+" % record if end else record)
+
+
+def _is_certain(record: bytes, layout: Layout) -> bool:
+    """Return whether no line within a record looks like one itself."""
+    lines = record.split(b"\n")[1:-1]
+    short = len(record) <= layout.max_record_bytes
+    return short and not any(_weigh_line(line, layout) for line in lines)
+
+
+def _find_end_of_first(stretch: bytes, start: int, layout: Layout) -> int:
+    """Return where the record that begins at `start` ends, or -1 if that takes more bytes."""
+    window, stop = SMALL_WINDOW_BYTES, 0
+    while stop < len(stretch):
+        stop = min(start + window, len(stretch))
+        whole_lines = stretch[start : stretch.rfind(b"\n", start, stop) + 1]
+        tally = Tally()
+        lines = RecordLines(io.BytesIO(whole_lines), layout, tally)
+        for _ in _read_records(lines, layout, tally, header=False):
+            if lines.has_met_end:  # what follows may decide otherwise
+                break
+            if lines.begun:
+                return start + lines.begun
+        window *= 8
     return -1
-
-
-def _count_quotes(stretch: bytes, start: int, stop: int, layout: Layout) -> int:
-    return stretch.count(b'"', start, stop) - (
-        stretch.count(b'\\"', start, stop) if layout.has_escapes else 0
-    )

@@ -132,7 +132,9 @@ def read_preview(file: DumpFile) -> Preview:
         block = plain.read(PREVIEW_BYTES)
         is_whole = not plain.read(1)
     if not is_whole:
-        block = block[: block.rfind(b"\n") + 1] or block
+        least = len(block) // 2
+        end = work_units.find_boundary(block, least, file.layout) if least else -1
+        block = block[:end] if end > 0 else block
     head = list(detection.read_records(io.BytesIO(block), file.layout, Tally(), header=True))
     count = len(head) if is_whole else round(len(head) * file.plain_size / max(len(block), 1))
     return Preview(file, head, count, is_whole)

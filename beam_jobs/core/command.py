@@ -82,7 +82,10 @@ def _run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> in
         if may_pass or isinstance(error, OSError):
             print_error(error)
         return os.EX_TEMPFAIL if may_pass else 1
-    os.write(real_stdout, (json.dumps(result, ensure_ascii=False) + "\n").encode())
+    os.write(
+        real_stdout,
+        (json.dumps(result, ensure_ascii=False) + "\n").encode(errors="backslashreplace"),
+    )
     return 0
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,6 +36,12 @@ READS_AT_ONCE = 16
 """Requests for small stretches under way at a time: each then takes two thirds of the CPU time, 1.3
 to 1.8 in place of 2.0 to 2.9 ms, and waits beside the others (`git show
 ed7f0f0:tests/bench/ranged_reads.py`)."""
+NO_DATA = re.compile(
+    r"_SUCCESS|_(?:started|committed|temporary|metadata|common_metadata).*|\..*|Thumbs\.db|desktop\.ini"
+    r"|.*\.(?:crc|md5|sha1|sha256|sha512|asc|sig)|(?:md5|sha1|sha256|sha512)sums?(?:\.txt)?",
+    re.IGNORECASE,
+)
+"""Names of what Spark, Hadoop, macOS, Windows and tools for checksums leave beside data."""
 Stretch = tuple[str, int, int]
 """Of a file: its path, the first byte, and the first one that is not in it."""
 fsspec.config.conf.setdefault("http", {})["get_client"] = open_checked_session
@@ -222,7 +229,10 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> None:
 
 
 def write_json(path: str | os.PathLike, content: Any) -> None:
-    write_bytes(path, (json.dumps(content, ensure_ascii=False) + "\n").encode())
+    """Write `content` as JSON; bytes of file names that are not UTF-8 stand there as escapes."""
+    write_bytes(
+        path, (json.dumps(content, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+    )
 
 
 def expand_patterns(patterns: Iterable[str], option: str = "--input") -> list[str]:
@@ -243,13 +253,35 @@ def expand_pattern(pattern: str, option: str = "--input") -> list[str]:
             fs, inner = fsspec.core.url_to_fs(pattern)
             found = match_remote(fs, inner).items()
             paths = [p for n, i in found for p in ([n] if i["type"] == "file" else fs.find(n))]
-            return [str(fs.unstrip_protocol(p)) for p in paths if _is_shown(p, inner)]
+            shown = [p for p in paths if _is_shown(p, inner)]
+            return [str(fs.unstrip_protocol(p)) for p in leave_out_others(shown, inner, option)]
     paths = [
         path
         for name in match_local(pattern)
         for path in ([name] if os.path.isfile(name) else _walk_folder(name))
     ]
-    return [os.path.abspath(path) for path in paths if _is_shown(path, pattern)]
+    shown = [path for path in paths if _is_shown(path, pattern)]
+    return [os.path.abspath(path) for path in leave_out_others(shown, pattern, option)]
+
+
+def leave_out_others(paths: Iterable[str], pattern: str, option: str) -> list[str]:
+    """Return the paths without marks and checksums, which are told on stderr; what the pattern
+    names stays.
+    """
+    kept: list[str] = []
+    others: list[str] = []
+    for path in paths:
+        (others if path != pattern and is_no_data(path) else kept).append(path)
+    if others:
+        names = ", ".join(map(os.path.basename, others[:3])) + ", …" * (len(others) > 3)
+        told = f"{option} {pattern}: {len(others)} left out, which hold no data: {names}"
+        print(told.encode(errors="backslashreplace").decode(), file=sys.stderr)
+    return kept
+
+
+def is_no_data(path: str) -> bool:
+    """Return whether a file is by its name a mark, a checksum or of an operating system."""
+    return "__MACOSX" in path.split("/") or bool(NO_DATA.fullmatch(os.path.basename(path)))
 
 
 def match_remote(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
@@ -264,8 +296,22 @@ def match_local(pattern: str) -> list[str]:
     return [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
 
 
-def _walk_folder(folder: str) -> list[str]:
-    return [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names]
+def _walk_folder(folder: str) -> Iterator[str]:
+    """Yield the files below a folder, also those that links lead to; each folder is entered once.
+
+    Raises UserError for a folder that cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise UserError(f"{error.filename} cannot be listed: {error.strerror}") from None
+
+    entered: set[str] = set()
+    for path, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        if (real := os.path.realpath(path)) in entered:
+            folders.clear()
+            continue
+        entered.add(real)
+        yield from (os.path.join(path, name) for name in names)
 
 
 def _is_shown(path: str, pattern: str) -> bool:

@@ -32,6 +32,7 @@ from beam_jobs.reading.lines import Reject, Tally, make_reject
 from beam_jobs.reading.work_units import PreparedUnit, Unit
 from beam_jobs.text import languages, personal_data, splits
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
+from beam_jobs.text.word_runs import count_words
 
 BATCH_REVIEWS = 4096
 MAX_RAW_EXPANSION = 10
@@ -293,7 +294,7 @@ class UnitReader:
             self.dropped["empty text"] += 1
         elif len(text) > self.preparation.max_characters:
             self.dropped["too long"] += 1
-        elif self.preparation.min_words > 1 and text.count(" ") + 1 < self.preparation.min_words:
+        elif self.preparation.min_words > 1 and count_words(text) < self.preparation.min_words:
             self.dropped["too short"] += 1
         else:
             return text

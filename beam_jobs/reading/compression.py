@@ -7,6 +7,7 @@ name, and neither delivers what comes before damage nor limits expansion.
 
 import bz2
 import lzma
+import re
 import zipfile
 import zlib
 from contextlib import suppress
@@ -38,6 +39,9 @@ MAGIC: dict[Compression, bytes] = {
     "zst": b"\x28\xb5\x2f\xfd",
     "zip": b"PK\x03\x04",
 }
+SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
+MAX_ZIP_MEMBERS = 10_000
+"""To find a member takes time that grows with their number, and each becomes a unit."""
 UNREADABLE = {  # what a file without lines is, and how to get lines out of it
     b"\xfd7zXZ\0": ("packed with xz, which is not read", "unpack it first: xz -d"),
     b"\x28\xb5\x2f\xfd": ("packed twice", "unpack it first: zstd -d"),
@@ -48,6 +52,16 @@ UNREADABLE = {  # what a file without lines is, and how to get lines out of it
     b"\x04\x22\x4d\x18": ("packed with lz4, which is not read", "unpack it first: lz4 -d"),
     b"\x1f\x9d": ("packed with compress, which is not read", "unpack it first: uncompress"),
     b"PK\x05\x06": ("an empty zip file", "leave it out:"),
+    b"ARROW1": (
+        "an Arrow file",
+        'convert it first: python -c "import sys, pyarrow as pa, pyarrow.parquet as pq; '
+        "pq.write_table(pa.ipc.open_file(sys.argv[1]).read_all(), sys.argv[1] + '.parquet')\"",
+    ),
+    b"\xff\xff\xff\xff": (
+        "an Arrow stream, as Hugging Face keeps data sets",
+        'convert it first: python -c "import sys, pyarrow as pa, pyarrow.parquet as pq; '
+        "pq.write_table(pa.ipc.open_stream(sys.argv[1]).read_all(), sys.argv[1] + '.parquet')\"",
+    ),
     b"PAR1": ("a Parquet file", "give it as it is, neither packed nor in an archive:"),
     b"\xff\xfe": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16", "convert it first: iconv -f UTF-16 -t UTF-8"),
@@ -60,6 +74,8 @@ SMALL_READ_BYTES = 1 << 11
 
 
 def detect_compression(head: bytes) -> Compression:
+    if SKIPPABLE_FRAME.match(head):
+        return "zst"
     return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
 
 
@@ -117,11 +133,22 @@ def list_zip_members(path: str) -> list[str]:
             entries = zipfile.ZipFile(source).infolist()
         except zipfile.BadZipFile as error:
             raise UserError(f"{path}: not a whole zip file ({error}); fetch it again") from None
-    return sorted(
+    if any(e.filename == "xl/workbook.xml" for e in entries):
+        raise UserError(
+            f"{path} is an Excel workbook; save it as CSV first: libreoffice --headless "
+            f"--convert-to csv {path}"
+        )
+    names = sorted(
         e.filename
         for e in entries
-        if not e.is_dir() and e.file_size and not e.filename.startswith("__MACOSX")
+        if not e.is_dir() and e.file_size and not storage.is_no_data(e.filename)
     )
+    if len(names) > MAX_ZIP_MEMBERS:
+        raise UserError(
+            f"{path} has {len(names):,} files, more than {MAX_ZIP_MEMBERS:,}; unpack it first: "
+            f"unzip {path}"
+        )
+    return names
 
 
 class GzReader:
@@ -135,11 +162,11 @@ class GzReader:
             if not self._rest:
                 self._rest = self._packed.read(PACKED_BLOCK)
             if self._inflater.eof:
-                self._rest = self._rest.lstrip(b"\0") or self._packed.read(PACKED_BLOCK).lstrip(
-                    b"\0"
-                )  # padding
-                if not self._rest:
-                    return b""
+                self._rest = self._rest.lstrip(b"\0")  # padding
+                while not self._rest:
+                    if not (block := self._packed.read(PACKED_BLOCK)):
+                        return b""
+                    self._rest = block.lstrip(b"\0")
                 self._inflater = deflate.decompressobj(31)
             plain = self._inflater.decompress(self._rest, size)
             if not (self._rest or plain or self._inflater.eof):

@@ -25,6 +25,7 @@ LOOK_BACK_LINES = 64  # so many lines of one record are checked for being record
 csv.field_size_limit(
     2**31 - 1
 )  # of the whole process; `RecordLines` keeps to the layout's own limit
+SEPARATOR = re.compile(rb"(?:\xef\xbb\xbf)?sep=([\t,;|])\r?\n", re.IGNORECASE)
 SMALL_WINDOW_BYTES = 1 << 12
 CERTAIN, LIKELY, POSSIBLE = (
     12,
@@ -215,10 +216,14 @@ def detect_delimited_layout(head: bytes, found: Layout) -> Layout:
 
     In a tab-separated file without quotes at its beginning, later quotes have no meaning.
     """
+    delimiter = ""
+    if separator := SEPARATOR.match(head):  # for Excel
+        found, delimiter = replace(found, prefix=separator[0]), separator[1].decode()
+        head = head[separator.end() :]
     whole = head[: head.rfind(b"\n") + 1] or head
     text = decode_text(whole, Tally(), found.encoding).lstrip("\ufeff")
     first = text.split("\n", 1)[0].rstrip("\r").replace("\r", " ")
-    delimiter = max(DELIMITERS, key=first.count)
+    delimiter = delimiter or max(DELIMITERS, key=first.count)
     tries = []
     for quoted, escaped in ((True, False), (False, False), (True, True)):
         candidate = replace(found, delimiter=delimiter, has_quotes=quoted, has_escapes=escaped)
@@ -241,7 +246,7 @@ def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
     """Return the first end of a record at or after `least`, or -1, in bytes that begin with one.
 
     A quote opens at the beginning of a field only. Records of one line whose quotes are in order
-    are skipped at once (50 to 100 MB a CPU second); of the others the reader decides where they end.
+    are skipped at once (50 to 100 MB a CPU second), of the others the reader finds the end.
     """
     if not layout.has_quotes:
         return find_line_end(stretch, least)

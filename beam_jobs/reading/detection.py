@@ -1,6 +1,8 @@
 """Detects the format of a dump file from its first bytes; `--format` and `--columns` overrule."""
 
 import io
+import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,9 +21,17 @@ from beam_jobs.reading import (
 from beam_jobs.reading.compression import Compression, open_uncompressed, refuse_unless_text
 from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Stream, Tally
+from beam_jobs.reading.lines import Reject, Stream, Tally, add_nested_fields
 
 HEAD_BYTES = 1 << 18
+MAX_NESTING = 4
+MAX_NAME_CHARACTERS = 100
+FIRST_RECORDS = 100
+"""Of which one at least must have a text."""
+PAGE = re.compile(rb"<(?:\?xml|!doctype|html|error)\b", re.IGNORECASE)
+PANDAS = re.compile(
+    rb'\{\s*"(?:[^"\\]*"\s*:\s*\{\s*"0"|0"\s*:\s*\{|columns"\s*:\s*\[|index"\s*:\s*\[)'
+)
 
 
 def read_records(
@@ -31,16 +41,39 @@ def read_records(
 
     `header`: the stretch is the beginning of the file.
     """
-    if found.name == "delimited":
-        return delimited.read_delimited(stream, found, tally, header)
-    read = FORMATS[found.name].read
-    assert read, f"{found.name} is not read from a stream"
     if found.prefix and header:
         left = len(found.prefix)
         while left and (block := stream.read(left)):
             left -= len(block)
         tally.lines = found.prefix.count(b"\n")
-    return read(stream, found, tally)
+    if found.name == "delimited":
+        return delimited.read_delimited(stream, found, tally, header)
+    read = FORMATS[found.name].read
+    assert read, f"{found.name} is not read from a stream"
+    items = read(stream, found, tally)
+    nested = {name for _, name in found.mapping if "." in name}
+    return read_nested_fields(items, nested) if nested else items
+
+
+def read_nested_fields(
+    items: Iterable[tuple[int, dict[str, Any]] | Reject], names: Iterable[str]
+) -> Iterator[tuple[int, dict[str, Any]] | Reject]:
+    """Give each record its nested fields under their dotted names."""
+    for item in items:
+        if not isinstance(item, Reject):
+            add_nested_fields(item[1], names)
+        yield item
+
+
+def list_nested_names(record: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of fields in objects in a record; MongoDB's `$oid` is none."""
+    for key, value in record.items():
+        name = f"{prefix}{key}"
+        if type(value) is dict and value and not any(k.startswith("$") for k in value):
+            if prefix.count(".") < MAX_NESTING:
+                yield from list_nested_names(value, f"{name}.")
+        elif prefix:
+            yield name
 
 
 def detect_layout(
@@ -56,23 +89,71 @@ def detect_layout(
     for size in list_head_sizes(defaults.max_record_bytes):
         head = read_head(path, compression, member, size)
         found = replace(defaults, name=name or detect_format(head, shown))
+        records: list[dict[str, Any]] = []
+        why = ""
         if found.name == "parquet":
-            columns: Iterable[str] = read_parquet_columns(path)
+            records = [read_parquet_columns(path)]
+            columns: Iterable[str] = records[0]
         else:
             refuse_unless_text(head, shown)
             if found.name in ("json_lines", "json_objects"):
                 found = wrapped_records.unwrap_records(head, found, overrides, shown)
-            found, columns = inspect_head(head, found, shown, whole=len(head) < size)
+            found, records, why = inspect_head(head, found, shown, whole=len(head) < size)
+            columns = found.columns or {name for record in records for name in record}
         if columns:
+            columns = choose_columns(columns, records, overrides)
+            refuse_without_header(found, overrides, shown)
             mapping = fields.map_columns(columns, overrides, shown)
+            refuse_without_texts(records[:FIRST_RECORDS], mapping["text"], shown)
             unused = fields.list_unused_columns(columns, mapping)
             return replace(found, mapping=tuple(mapping.items()), unused=tuple(unused.items()))
         if len(head) < size:
+            if why:
+                break
             return found
     raise UserError(
-        f"{shown}: no {found.name} record in its first {len(head)} bytes; "
+        f"{shown}: no {found.name} record in its first {len(head)} bytes{why}; "
         "name another format with --format, or raise --max-record-bytes"
     )
+
+
+def choose_columns(
+    columns: Iterable[str], records: list[dict[str, Any]], overrides: dict[str, str]
+) -> set[str]:
+    """Return the names of a file's fields; those of objects in its records too, where they are
+    meant or no other holds a text.
+    """
+    columns = set(columns)
+    plain = {n for n in columns if not records or any(type(r.get(n)) is not dict for r in records)}
+    has_text = overrides.get("text") in plain or fields.find_column("text", plain)
+    if has_text and columns.issuperset(overrides.values()):
+        return columns
+    return plain.union(*(list_nested_names(record) for record in records[:FIRST_RECORDS]))
+
+
+def refuse_without_header(found: Layout, overrides: dict[str, str], shown: str) -> None:
+    """Raise UserError for a file of columns that begins with a record."""
+    names = found.columns
+    if overrides or not names or fields.find_column("text", set(names)):
+        return
+    if any(len(name) > MAX_NAME_CHARACTERS or name.isdecimal() for name in names):
+        raise UserError(
+            f"{shown}: its first line has no names of columns; write it first, a name for each of "
+            f"its {len(names)} columns: sed -i '1i stars,title,text' FILE"
+        )
+
+
+def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:
+    """Raise UserError if the column holds something, and in none of the records a text."""
+    for record in records:
+        add_nested_fields(record, [column])
+    values = [record[column] for record in records if record.get(column) is not None]
+    if values and not any(isinstance(value, str) for value in values):
+        inner = ", ".join(sorted({n for r in records for n in list_nested_names(r)})[:10])
+        raise UserError(
+            f"{shown}: {column} holds no text but {json.dumps(values[0], default=str)[:60]}; name "
+            f"another column with --columns text=NAME" + (f", for example of {inner}" * bool(inner))
+        )
 
 
 def list_head_sizes(longest: int) -> Iterator[int]:
@@ -92,10 +173,10 @@ def read_head(path: str, compression: Compression, member: str, size: int) -> by
         return head
 
 
-def read_parquet_columns(path: str) -> tuple[str, ...]:
+def read_parquet_columns(path: str) -> dict[str, Any]:
     try:
         with storage.open_bytes(path) as file:
-            return parquet_records.read_column_names(file)
+            return parquet_records.read_empty_record(file)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         storage.raise_storage_error(error, path)
         raise UserError(f"{path} is not a whole Parquet file ({error}); fetch it again") from None
@@ -103,8 +184,8 @@ def read_parquet_columns(path: str) -> tuple[str, ...]:
 
 def inspect_head(
     head: bytes, found: Layout, shown: str, whole: bool
-) -> tuple[Layout, Iterable[str]]:
-    """Return the layout that the beginning of a file shows, and the names of its fields.
+) -> tuple[Layout, list[dict[str, Any]], str]:
+    """Return the layout that the beginning of a file shows, its records, and why none is one.
 
     `whole`: the beginning is all of the file.
     """
@@ -112,12 +193,15 @@ def inspect_head(
         raise UserError(f"{shown}: its lines end with CR alone; convert them first: tr '\\r' '\\n'")
     if inspect := FORMATS[found.name].inspect:
         found = inspect(head, found)
-    if found.columns:
-        return found, found.columns
     if found.name == "json_objects" and not whole:
         objects = json_records.find_whole_objects(head, len(found.prefix))
         head = head[: max((stop for _, stop in objects), default=0)]
-    return found, collect_columns(head, found)
+    limited = replace(found, max_record_bytes=max(len(head), 1))
+    items = list(read_records(io.BytesIO(head), limited, Tally(), header=True))
+    records = [item[1] for item in items if not isinstance(item, Reject)]
+    rejects = [item for item in items if isinstance(item, Reject)]
+    why = f": {rejects[0].reason} in line {rejects[0].line}" if rejects and not records else ""
+    return found, records, why
 
 
 def detect_format(head: bytes, shown: str) -> str:
@@ -125,6 +209,20 @@ def detect_format(head: bytes, shown: str) -> str:
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not start:
         return "json_lines"  # an empty file has no records in any format
+    if PAGE.match(start):
+        raise UserError(
+            f"{shown} is a page of XML or HTML, perhaps the error of a download; fetch it again"
+        )
+    if PANDAS.match(start):
+        raise UserError(
+            f"{shown} holds the columns of a table, as pandas' to_json() writes it; write a record "
+            "a line: to_json(FILE, orient='records', lines=True)"
+        )
+    if re.match(rb"\[\s*\[", start):
+        raise UserError(
+            f"{shown} holds lists without names; write objects, in pandas to_json(FILE, "
+            "orient='records', lines=True)"
+        )
     for name, one in FORMATS.items():
         if one.recognize(start):
             return name
@@ -133,14 +231,3 @@ def detect_format(head: bytes, shown: str) -> str:
         f"{shown}: its format is not known ({', '.join(FORMATS)}); "
         "name it with --format, or leave the file out"
     )
-
-
-def collect_columns(head: bytes, found: Layout) -> set[str]:
-    """Collect the names of all fields in the first records."""
-    columns: set[str] = set()
-    for item in read_records(
-        io.BytesIO(head), replace(found, max_record_bytes=max(len(head), 1)), Tally(), header=True
-    ):
-        if not isinstance(item, Reject):
-            columns |= item[1].keys()
-    return columns

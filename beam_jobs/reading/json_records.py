@@ -34,6 +34,9 @@ STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # does not.
 UP_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|%b(?=\s*+[:,\]}]))*+' % STRING.pattern, re.DOTALL)
 OPENED_BY = {b"}": b"{", b"]": b"["}
+LAST_COMMA = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|,(?=\s*+[}\]])', re.DOTALL)
+SURROGATE = re.compile("[\ud800-\udbff]")
+BETWEEN = re.compile(r"[\s,]*+")
 MAX_BLANKS = 1 << 10
 NEXT_OBJECT = re.compile(
     rb'[^\s\[:]\s*+(?=\{\s*+")'
@@ -53,7 +56,7 @@ def read_python_lines(stream: Stream, layout: Layout, tally: Tally) -> Iterator[
     """
 
     def parse_fast(line: bytes) -> Any:
-        return ast.literal_eval(line.decode().strip())
+        return join_surrogates(ast.literal_eval(line.decode().strip()))
 
     yield from _read_records(stream, layout, tally, parse_fast, parse_python_literal)
 
@@ -79,6 +82,8 @@ def _read_records(
                 record = parse_leniently(line, i, tally, layout.encoding)
             if type(record) is dict:
                 yield i, record
+            elif type(record) is tuple:
+                yield from ((i, one) for one in record)
             else:
                 yield (
                     record if isinstance(record, Reject) else make_reject(i, "not an object", line)
@@ -86,26 +91,57 @@ def _read_records(
 
 
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
-    """Return a dict, another JSON value, or a reject."""
+    """Return a dict, another JSON value, a tuple of several dicts, or a reject. A comma after the
+    last field or item is left out.
+    """
+    core = raw.strip(AROUND if raw.lstrip(AROUND)[:1] == b"{" else BLANK)
+    text = decode_text(core, tally, encoding)
     try:
-        return json.loads(
-            decode_text(
-                raw.strip(AROUND if raw.lstrip(AROUND)[:1] == b"{" else BLANK), tally, encoding
-            )
-        )
+        try:
+            return json.loads(text)
+        except ValueError:
+            values = decode_values(LAST_COMMA.sub(lambda match: match[1] or "", text))
     except RecursionError:
         return make_reject(line, "nested too deeply", raw)
     except ValueError:
         return make_reject(line, "broken JSON", raw)
+    return values[0] if len(values) == 1 else values
+
+
+def decode_values(text: str) -> tuple[Any, ...]:
+    """Return the values in a text, separated by spaces or commas; more than one are all dicts.
+
+    Raises ValueError for other texts.
+    """
+    values, at = [], 0
+    while at < len(text):
+        value, at = json.JSONDecoder().raw_decode(text, at)
+        values.append(value)
+        at = BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+    if len(values) != 1 and not (values and all(type(value) is dict for value in values)):
+        raise ValueError("not objects")
+    return tuple(values)
 
 
 def parse_python_literal(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
     try:
-        return ast.literal_eval(decode_text(raw.strip(AROUND), tally, encoding))
+        return join_surrogates(ast.literal_eval(decode_text(raw.strip(AROUND), tally, encoding)))
     except (RecursionError, MemoryError):
         return make_reject(line, "nested too deeply", raw)
     except (ValueError, SyntaxError):
         return make_reject(line, "broken Python literal", raw)
+
+
+def join_surrogates(record: Any) -> Any:
+    """Return a record in which the halves of characters beyond 16 bits, as Python 2 writes them,
+    are joined.
+    """
+    if type(record) is dict:
+        for name, value in record.items():
+            if type(value) is str and SURROGATE.search(value):
+                halves = value.encode("utf-16-le", "surrogatepass")
+                record[name] = halves.decode("utf-16-le", "surrogatepass")
+    return record
 
 
 def read_json_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[Item]:
@@ -156,6 +192,8 @@ def _parse_object(raw: bytes, line: int, tally: Tally, layout: Layout) -> Item:
         record = orjson.loads(raw)
     except ValueError:
         record = parse_json(raw.rstrip(AROUND_BROKEN), line, tally, layout.encoding)
+    if type(record) is tuple:
+        return make_reject(line, "broken JSON", raw)
     return (line, record) if type(record) is dict else record
 
 
@@ -246,7 +284,7 @@ def detect_json_format(start: bytes) -> str:
         return "json_objects"
     if any(_is_object(line) for line in whole):
         return "json_lines" if _has_one_object_per_line(lines) else "json_objects"
-    if re.match(rb"\{\s*'", whole[0]):
+    if re.match(rb"\{\s*(?:'|u['\"])", whole[0]):
         return "python_lines"
     objects = itertools.islice(find_whole_objects(start), 50)
     return "json_objects" if any(_is_object(start[a:b]) for a, b in objects) else "json_lines"

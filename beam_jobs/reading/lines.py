@@ -1,9 +1,10 @@
 """Reads a byte stream as blocks of lines of bounded length, and decodes them."""
 
+import codecs
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 BLOCK_BYTES = 1 << 20
 GIVE_UP_FACTOR = 4
@@ -93,12 +94,33 @@ def _skip_long_line(stream: Stream, number: int, start: bytes) -> Generator[Reje
 
 
 def decode_text(raw: bytes, tally: Tally, encoding: str = "utf-8") -> str:
-    """Decode text in its declared encoding, or else as cp1252, which is counted in the notes."""
+    """Decode text in its declared encoding, and what does not follow it as cp1252: texts in which
+    that happens are counted in the notes.
+    """
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError:
         tally.notes["decoded_as_cp1252"] += 1
-        return raw.decode("cp1252", errors="replace")
+        return raw.decode(encoding, "amazon_electra_cp1252")
+
+
+def _decode_as_cp1252(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
+
+
+codecs.register_error("amazon_electra_cp1252", _decode_as_cp1252)
+
+
+def add_nested_fields(record: dict[str, Any], names: Iterable[str]) -> None:
+    """Add fields such as `review.text` of objects in a record, unless one has that name itself."""
+    for name in names:
+        if name not in record:
+            value: Any = record
+            for part in name.split("."):
+                value = value.get(part) if type(value) is dict else None
+            record[name] = value
 
 
 def find_line_end(stretch: bytes, least: int) -> int:

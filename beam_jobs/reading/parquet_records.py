@@ -1,6 +1,6 @@
 """Reads Parquet files with a column of texts; a unit is a stretch of row groups, a "line" a row.
 
-Nested columns are not read.
+Fields of structs are read by their dotted names, lists are not.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,35 @@ from beam_jobs.core import storage
 from beam_jobs.core.limits import Limits
 from beam_jobs.core.parquet import BoundedParquet
 from beam_jobs.reading.layout import Layout
-from beam_jobs.reading.lines import Reject, Tally, make_reject
+from beam_jobs.reading.lines import Reject, Tally, add_nested_fields, make_reject
 
 
-def read_column_names(file: BinaryIO) -> tuple[str, ...]:
-    """Return the names of the columns; raise one of Arrow's errors for a footer that is false."""
-    return tuple(pq.ParquetFile(file).schema_arrow.names)
+def read_empty_record(file: BinaryIO) -> dict[str, Any]:
+    """Return a record with the columns of a file and an empty value of the kind of each; raise one
+    of Arrow's errors for a footer that is false.
+    """
+    return {field.name: _make_empty(field.type) for field in pq.ParquetFile(file).schema_arrow}
+
+
+def _make_empty(kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return {field.name: _make_empty(field.type) for field in kind}
+    if pa.types.is_nested(kind):
+        return []
+    if pa.types.is_dictionary(kind):
+        return _make_empty(kind.value_type)
+    return 0 if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) else ""
+
+
+def find_type(schema: pa.Schema, name: str) -> pa.DataType:
+    """Return the type of a column, or of a field `review.text` in one."""
+    if name in schema.names:
+        return schema.field(name).type
+    first, *parts = name.split(".")
+    kind = schema.field(first).type
+    for part in parts:
+        kind = kind.field(part).type
+    return kind
 
 
 def count_rows(file: BinaryIO) -> int:
@@ -39,8 +62,9 @@ class RowReader:
         names = sorted({column for _, column in layout.mapping})
         schema = pq.ParquetFile(file).schema_arrow
         self._longest = layout.max_record_bytes
-        self._unread = [n for n in names if not _is_flat(schema.field(n).type, self._longest)]
+        self._unread = [n for n in names if not _is_flat(find_type(schema, n), self._longest)]
         self._columns = [name for name in names if name not in self._unread]
+        self._nested = [name for name in self._columns if name not in schema.names]
         limits = Limits(self._longest, max_expansion)
         self.source = BoundedParquet(file, name, limits, self._columns)
 
@@ -53,7 +77,10 @@ class RowReader:
         for batch, lengths in self.source.read_slices(group):
             fits = lengths <= self._longest
             fitting = batch if fits.all() else batch.filter(pa.array(fits))
-            records = iter(_decode_columns(fitting).to_pylist())
+            found = _decode_columns(fitting).to_pylist()
+            for record in found if self._nested else ():
+                add_nested_fields(record, self._nested)
+            records = iter(found)
             for fit, length in zip(fits, lengths, strict=True):
                 if fit:
                     yield row, self._add_unread(next(records))
@@ -104,6 +131,8 @@ def _decode_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     for i, column in enumerate(batch.columns):
         if pa.types.is_dictionary(column.type):
             batch = batch.set_column(i, batch.schema.names[i], column.dictionary_decode())
+        if pa.types.is_decimal(column.type):
+            batch = batch.set_column(i, batch.schema.names[i], column.cast(pa.float64()))
         if pa.types.is_temporal(column.type) and column.type.bit_width <= 64:
             number = pa.int64() if column.type.bit_width == 64 else pa.int32()
             batch = batch.set_column(i, batch.schema.names[i], column.view(number))

@@ -163,7 +163,8 @@ def inspect_files(
                 found = detection.detect_layout(
                     path, compression, member, format_name, overrides, defaults
                 )
-                source = os.path.basename((member or path).rstrip("/")).split(".")[0] or "dump"
+                name = (member or path).encode(errors="surrogateescape").decode(errors="replace")
+                source = os.path.basename(name.rstrip("/")).split(".")[0] or "dump"
                 files.append(
                     DumpFile(
                         len(files),

@@ -91,6 +91,13 @@ def split_words(texts: list[str]) -> Words:
     return Words(hashes, owners, len(texts))
 
 
+def count_words(text: str) -> int:
+    """Return the words of a text of one line: what spaces separate, and in scripts without spaces
+    (Chinese, Japanese, Thai) every character.
+    """
+    return len((text if text.isascii() else UNSPACED.sub(r" \g<0> ", text)).split())
+
+
 def space_words(text: str) -> str:
     """Return a text with spaces for signs beyond ASCII and around characters that are words."""
     return UNSPACED.sub(r" \g<0> ", NON_ASCII_SIGNS.sub(" ", text))

@@ -94,3 +94,19 @@ def test_minhash_estimates_the_jaccard_similarity():
 def test_every_threshold_has_bands(threshold):
     bands, width = near.choose_bands(threshold)
     assert bands * width <= near.PERMUTATIONS
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.8, 0.9, 0.95])
+def test_pairs_at_the_threshold_share_a_band(threshold):
+    """Of pairs of signatures that agree in just so many values, 95 of 100 are candidates."""
+    rng, pairs = np.random.default_rng(0), 3000
+    size = near.PERMUTATIONS
+    one = rng.integers(0, 1 << 31, (pairs, size)).astype(np.uint32)
+    agree = rng.random((pairs, size)).argsort(1) < np.ceil(threshold * size)
+    other = np.where(agree, one, one + np.uint32(1))
+    bands, _ = near.choose_bands(threshold)
+    equal = [
+        near.hash_band(one, band, threshold) == near.hash_band(other, band, threshold)
+        for band in range(bands)
+    ]
+    assert np.any(equal, axis=0).mean() >= 0.95

@@ -1,0 +1,154 @@
+"""Small inputs of people's bug reports: each record is read, or the job says why not."""
+
+import gzip
+import os
+import struct
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from beam_jobs.core import storage
+from beam_jobs.core.errors import UserError
+from beam_jobs.reading import compression
+from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
+
+
+def corpus_of(tmp_path, *files, **options):
+    argv = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return run_job(tmp_path / "corpus", "--input", *files, *argv)
+
+
+@pytest.mark.parametrize("zeros", [10, 131_072, 400_000])
+def test_members_of_a_gz_behind_zeros_are_read(tmp_path, zeros):
+    lines = [write_lines(tmp_path / f"{i}.json", [review(i)]).read_bytes() for i in range(2)]
+    path = tmp_path / "d.json.gz"
+    path.write_bytes(gzip.compress(lines[0]) + b"\0" * zeros + gzip.compress(lines[1]))
+    assert corpus_of(tmp_path, path)["kept"] == 2
+
+
+def test_headers_of_files_put_together_are_no_reviews(tmp_path):
+    parts = [f'stars,text\n{i},"{text_of(i)}"\n'.encode() for i in range(1, 4)]
+    (tmp_path / "all.csv.gz").write_bytes(b"".join(map(gzip.compress, parts)))
+    result = corpus_of(tmp_path, tmp_path / "all.csv.gz")
+    assert (result["read"], result["kept"], result["notes"]) == (3, 3, {"repeated_headers": 2})
+
+
+def test_frames_of_pzstd_are_read(tmp_path):
+    lines = [write_lines(tmp_path / f"{i}.json", [review(i)]).read_bytes() for i in range(3)]
+    frames = [bytes(pa.Codec("zstd").compress(line)) for line in lines]
+    skipped = [struct.pack("<III", 0x184D2A50, 4, len(frame)) for frame in frames]
+    path = tmp_path / "d.json.zst"
+    path.write_bytes(b"".join(a + b for a, b in zip(skipped, frames, strict=True)))
+    assert corpus_of(tmp_path, path)["kept"] == 3
+
+
+def test_one_bad_byte_changes_one_character(tmp_path):
+    line = b'{"text": "Caf\xc3\xa9 \xe9t\xe9 \xe2\x82\xac 5, right here", "stars": 5}\n'
+    (tmp_path / "d.json").write_bytes(line)
+    (tmp_path / "d.csv").write_bytes(b"stars,text\n5,Na\xc3\xafve\xff and simple it is\n")
+    assert corpus_of(tmp_path, tmp_path)["notes"] == {"decoded_as_cp1252": 2}
+    assert set(texts_in(tmp_path / "corpus")) == {
+        "Café été € 5, right here",
+        "Naïveÿ and simple it is",
+    }
+
+
+def test_python_literals_keep_their_emoji(tmp_path):
+    (tmp_path / "d.json").write_text(r"{u'text': u'So good \ud83d\ude00!', u'stars': 5}" + "\n")
+    corpus_of(tmp_path, tmp_path / "d.json")
+    assert texts_in(tmp_path / "corpus") == ["So good \U0001f600!"]
+
+
+def test_two_objects_in_a_line_are_both_read(tmp_path):
+    lines = [
+        '{"text": "a b"}{"text": "c d"}',
+        '{"text": "e f"}, {"text": "g h"}',
+        '{"text": "i j"}',
+    ]
+    path = write_lines(tmp_path / "d.json", [*lines, '{"text": "k, }l",}', '{"text" "m"}'])
+    result = corpus_of(tmp_path, path)
+    assert (result["read"], result["dropped"]) == (7, {"broken JSON": 1})
+    assert "k, }l" in texts_in(tmp_path / "corpus")
+
+
+def test_a_name_that_is_not_utf8_is_a_name(tmp_path):
+    folder = os.fsencode(tmp_path)
+    for name in (b"caf\xe9.json", b"b\xe9.json.gz"):
+        path = Path(os.fsdecode(os.path.join(folder, name)))
+        write_lines(path, [review(len(name)), "{broken"])
+    result = corpus_of(tmp_path, tmp_path)
+    assert (result["kept"], result["dropped"]) == (2, {"broken JSON": 2})
+
+
+def test_folders_behind_links_are_entered_once(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "dump").mkdir()
+    write_lines(tmp_path / "far" / "a.json", [review(1)])
+    (tmp_path / "dump" / "far").symlink_to(tmp_path / "far")
+    (tmp_path / "far" / "round").symlink_to(tmp_path / "dump")
+    found = storage.expand_pattern(str(tmp_path / "dump"))
+    assert [os.path.realpath(path) for path in found] == [str(tmp_path / "far" / "a.json")]
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):
+    (tmp_path / "shut").mkdir()
+    write_lines(tmp_path / "a.json", [review(1)])
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root may list any
+    with pytest.raises(UserError, match="shut cannot be listed: Permission denied"):
+        storage.expand_pattern(str(tmp_path))
+
+
+def test_marks_and_checksums_in_a_folder_are_left_out_and_told(tmp_path, capsys):
+    names = ["_SUCCESS", ".part-0.json.crc", "part-0.json.md5", "SHA256SUMS", "__MACOSX/x.json"]
+    for name in ["part-0.json", *names]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_lines(tmp_path / name, [review(1)])
+    for pattern in (tmp_path, tmp_path / "**"):
+        assert set(storage.expand_pattern(str(pattern))) == {str(tmp_path / "part-0.json")}
+        assert "left out, which hold no data: " in capsys.readouterr().err
+    assert storage.expand_pattern(str(tmp_path / "SHA256SUMS")) == [str(tmp_path / "SHA256SUMS")]
+
+
+def test_a_zip_of_too_many_files_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(compression, "MAX_ZIP_MEMBERS", 2)
+    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
+        for i in range(3):
+            archive.writestr(f"{i}.json", '{"text": "a b"}\n')
+    with pytest.raises(UserError, match=r"has 3 files, more than 2; unpack it first: unzip"):
+        corpus_of(tmp_path, tmp_path / "d.zip")
+
+
+REFUSED = {
+    "lists.json": (b'[["Good phone", 5]]', "lists without names"),
+    "index.json": (b'{"0": {"text": "Good phone"}}', "orient='records'"),
+    "page.csv": (b"<!DOCTYPE html><p>one, two</p>\nThree, four\n", "fetch it again"),
+    "no.csv": (b'2,"Good","Good phone, all in all"\n1,Bad,No good\n', "no names of columns"),
+    "broken.json": (b'{"text" "a"}\n' * 3, "broken JSON in line 1"),
+    "object.json": (b'{"text": {"en": "Good phone"}, "n": 1}\n', r"text\.en"),
+    "stream.arrow": (b"\xff\xff\xff\xff\x10\0\0\0", "convert it first"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_record_can_be_read_of_is_refused_before_the_job(tmp_path, name):
+    content, told = REFUSED[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=told):
+        corpus_of(tmp_path, tmp_path / name)
+
+
+@pytest.mark.parametrize("text", ["这个手机很好用", "とても良い商品です", "สินค้าดีมากใช้งานได้ดี"])
+def test_characters_are_words_in_scripts_without_spaces(tmp_path, text):
+    path = write_lines(tmp_path / "d.json", [{"text": text}, {"text": "A very good phone it is"}])
+    assert corpus_of(tmp_path, path, **{"min-words": "3"})["kept"] == 2
+    result = corpus_of(tmp_path, path, languages="en")
+    assert result["dropped"] == {"other language": 1}

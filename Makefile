@@ -15,7 +15,7 @@ AT_ONCE := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4
 SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo bench mutants up requirements clean test-smoke test-all test-slow
+.PHONY: help install install-dev install-xla install-flink demo demo-published check test test-faults test-dataflow test-browser test-xla test-flink test-bench test-demo bench mutants up requirements audit sbom clean test-smoke test-all test-slow
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ##' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /\t/' | expand -t 16
@@ -128,6 +128,17 @@ $(VENV_MUTANTS)/.installed: $(INSTALLED_DEV) constraints.txt
 
 bench: $(INSTALLED_DEV)  ## measure speed: prints tables (tests/bench has more, each with --help)
 	for bench in data_path pretrain_step finetune_batches; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
+
+audit: build/audit/.installed  ## ask PyPI's advisories about the pinned packages
+	for file in local published; do build/audit/bin/pip-audit --no-deps --disable-pip -r deploy/requirements-$$file.txt || exit 1; done
+
+sbom: build/audit/.installed  ## write build/sbom.json, the pinned packages in CycloneDX's form
+	build/audit/bin/cyclonedx-py requirements deploy/requirements-local.txt -o build/sbom.json
+
+build/audit/.installed:
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit==2.*' 'cyclonedx-bom==7.*'
+	touch $@
 
 requirements: $(INSTALLED_DEV)  ## hashes of the pinned packages, after a change of constraints.txt
 	$(PIP) uv

@@ -1,7 +1,9 @@
 """Ports and health checks of the servers."""
 
+import os
 import signal
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -12,6 +14,8 @@ from flows.servers.settings import HOST
 
 START_SECONDS = 300.0
 """The first start creates the database, which took 8 s on two idle cores."""
+LAST_SECONDS = 10.0
+"""From the second signal to the end of a process that does not end by itself."""
 ANSWER_SECONDS = 10.0
 """A loaded server takes seconds to answer; it is not away for that."""
 
@@ -21,13 +25,23 @@ class ServerFailed(RuntimeError):
 
 
 def interrupt_on_signals(*signals: int) -> None:
-    """Raise KeyboardInterrupt in this process for these signals, as Ctrl-C does.
+    """Raise KeyboardInterrupt in this process for these signals, as Ctrl-C does; a second one ends
+    it within `LAST_SECONDS`, whatever it waits for. Its jobs end with it.
 
     SIGINT itself is restored too: a shell that starts a command in the background has it ignored.
     """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in signals:
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    received: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 2:
+            last = threading.Timer(LAST_SECONDS, os._exit, [128 + number])
+            last.daemon = True
+            last.start()
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, *signals):
+        signal.signal(number, interrupt)
 
 
 def find_free_port() -> int:

@@ -19,6 +19,7 @@ from beam_jobs.core.errors import UserError
 from flows.cli import main
 from flows.runner.processes import Child
 from flows.servers import health, prefect_server, store_lock, up
+from tests.patience import PATIENCE_SECONDS
 
 HOLDS = (
     "import signal, sys, time; from pathlib import Path\n"
@@ -187,3 +188,29 @@ def test_a_detached_up_that_ends_is_told_as_in_the_terminal_and_is_not_taken_for
     assert told.out == ""
     assert (tmp_path / "logs" / "up.log").read_text().startswith("of an earlier one\n")
     assert not executed.exists(), "code in the folder where the user stands is not run"
+
+
+STUBBORN = (
+    "import signal, time\n"
+    "from flows.servers import health\n"
+    "health.LAST_SECONDS = 0.2\n"
+    "health.interrupt_on_signals(signal.SIGTERM)\n"
+    "print('ready', flush=True)\n"
+    "while True:\n"
+    "    try: time.sleep(1000)\n"
+    "    except KeyboardInterrupt: print('told', flush=True)\n"
+)
+
+
+def test_a_second_signal_ends_a_process_that_waits_for_something():
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True, env=os.environ
+    )
+    try:
+        for told in ("ready\n", "told\n"):
+            assert process.stdout.readline() == told
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.stdout.close()

@@ -4,11 +4,13 @@ import shutil
 
 import pandas as pd
 import pytest
+from mlflow import MlflowClient
 
 from beam_jobs.scoring_job import run
 from flows.cli import main
 from flows.configuration.form import Scoring
 from flows.runner.stage_runner import Plan
+from flows.servers.mlflow_server import resolve_mlflow_uri
 from flows.stages.dump import build_dump_stage
 from flows.stages.scores import (
     RegisteredModel,
@@ -18,6 +20,7 @@ from flows.stages.scores import (
     make_scores,
 )
 from flows.store.store import ExistingStage, Store
+from model.tracking.registry import REGISTERED
 from tests.beam_jobs.scoring.models import write_network
 
 MODEL = RegisteredModel("3", "f" * 16)
@@ -97,3 +100,25 @@ def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch)
     assert list(rows["id"]) == [7, 8]
     assert list(rows["text"].fillna("")) == ["good", ""]
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.slow
+def test_the_flow_scores_with_the_champion_and_leaves_out_what_it_has_scored(
+    store, tmp_path, prefect_home, mlflow_template, monkeypatch
+):
+    from flows.score import score
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (store.root / "mlflow").mkdir()
+    shutil.copy(mlflow_template, store.root / "mlflow" / "mlflow.db")
+    client = MlflowClient(resolve_mlflow_uri(store.root), resolve_mlflow_uri(store.root))
+    client.create_registered_model(REGISTERED)
+    client.create_model_version(REGISTERED, str(tmp_path), tags={"model": MODEL.fingerprint})
+    client.set_registered_model_alias(REGISTERED, "champion", "1")
+    for number in (1, 2):
+        (tmp_path / f"new-{number}.csv").write_text("order_id,text\n7,good\n8,bad\n")
+        form = Scoring(dump={"paths": [str(tmp_path / "new*.csv")]}, store=store.address)
+        made = score(**{name: getattr(form, name) for name in Scoring.model_fields})
+        assert made["files"] == [f"new-{n}.scores.parquet" for n in range(1, number + 1)]
+        assert len(pd.read_parquet(store.root / "scored" / made["files"][-1])) == 2
+        assert len(list(store.root.glob("scores/*/manifest.json"))) == number

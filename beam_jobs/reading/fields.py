@@ -72,11 +72,28 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
 }
 FIELDS = tuple(COLUMN_NAMES)
 WORDS: dict[str, tuple[str, ...]] = {
-    "text": ("text", "body", "content", "comment"),
-    "title": ("title", "summary", "headline", "subject"),
-    "stars": ("stars", "star", "rating", "starrating", "score", "overall"),
+    "text": (
+        *("text", "body", "content", "comment", "message", "commentcontent"),
+        *("kommentartext", "bewertungstext", "rezensionstext", "rezension", "kommentar"),
+        *("commentaire", "avis", "texte", "reseña", "resena", "comentario", "texto"),
+        *("recensione", "commento", "testo", "resenha", "comentário"),
+    ),
+    "title": (
+        *("title", "summary", "headline", "subject", "titel", "überschrift", "ueberschrift"),
+        *("titre", "título", "titulo", "titolo"),
+    ),
+    "stars": (
+        *("stars", "star", "rating", "starrating", "score", "overall", "rate"),
+        *("sterne", "bewertung", "étoiles", "etoiles", "note", "estrellas", "puntuación"),
+        *("puntuacion", "calificación", "calificacion", "valoración", "valoracion", "stelle"),
+        *("voto", "valutazione", "punteggio", "estrelas", "nota", "avaliação", "avaliacao"),
+    ),
 }
 """Names without separators and the prefix `review`; for files that have none of COLUMN_NAMES."""
+COLUMN_SETS: dict[frozenset[str], dict[str, str]] = {
+    frozenset(("Rate", "Review", "Summary")): {"text": "Summary", "title": "Review"},  # Flipkart
+}
+"""Files whose names mean something else together."""
 HINT = (
     "name the one with 1 to 5 stars: --columns stars=NAME (--set dump.columns=stars=NAME, in a "
     "form the field `columns`)"
@@ -124,7 +141,8 @@ def map_columns(columns: Iterable[str], overrides: dict[str, str], file: str) ->
             f"{file}: --columns names {', '.join(missing)}; "
             f"the file has {', '.join(sorted(columns))}"
         )
-    found = {field: find_column(field, columns) for field in FIELDS} | overrides
+    known = next((of for names, of in COLUMN_SETS.items() if names <= columns), {})
+    found = {field: find_column(field, columns) for field in FIELDS} | known | overrides
     found = {field: name for field, name in found.items() if name}
     if "text" not in found:
         raise UserError(

@@ -6,7 +6,7 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.reading import fields
-from tests.beam_jobs.dumps import rows_of, run_job, texts_in, write_lines
+from tests.beam_jobs.dumps import rows_of, run_job, shared_data, texts_in, write_lines
 from tests.beam_jobs.reading.three_reviews import REVIEWS
 
 
@@ -81,3 +81,34 @@ def test_columns_are_recognized_by_rule_and_the_unused_ones_listed(tmp_path):
 def test_a_column_is_known_without_separators_and_prefix(name, field):
     found = {field: fields.find_column(field, {name}) for field in fields.FIELDS}
     assert found == dict.fromkeys(fields.FIELDS, "") | ({field: name} if field else {})
+
+
+@pytest.mark.parametrize(
+    ("columns", "mapping"),
+    [
+        ("Review Message,Rate", {"text": "Review Message", "stars": "Rate"}),
+        ("comment_content,score", {"text": "comment_content", "stars": "score"}),
+        ("Rate,Review,Summary", {"text": "Summary", "title": "Review", "stars": "Rate"}),
+        (
+            "BewertungsNr,Bewertung,Überschrift,Kommentartext",
+            {"text": "Kommentartext", "title": "Überschrift", "stars": "Bewertung"},
+        ),
+        ("Note,Titre,Commentaire", {"text": "Commentaire", "title": "Titre", "stars": "Note"}),
+        (
+            "Puntuación,Título,Reseña",
+            {"text": "Reseña", "title": "Título", "stars": "Puntuación"},
+        ),
+        ("Voto,Titolo,Recensione", {"text": "Recensione", "title": "Titolo", "stars": "Voto"}),
+        ("Nota,Título,Comentário", {"text": "Comentário", "title": "Título", "stars": "Nota"}),
+    ],
+)
+def test_names_that_people_use(columns, mapping):
+    assert fields.map_columns(columns.split(","), {}, "a file") == mapping
+
+
+def test_shapes_with_names_of_their_own(tmp_path):
+    for name, stars in (("flipkart.csv", "1-5"), ("excel_de.csv", "1-5")):
+        file = shared_data() / "shapes" / name
+        result = run_job(tmp_path / name, "--input", file, "--encoding", "cp1252")
+        assert (result["read"], result["kept"], result["stars_scales"]) == (60, 60, [stars])
+        assert not any(count for key, count in result["stars"].items() if key.endswith("none"))

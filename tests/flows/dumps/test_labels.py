@@ -28,14 +28,14 @@ def test_a_dump_without_stars_is_told_with_its_columns(tmp_path):
     own = write_csv(
         tmp_path,
         "own.csv",
-        "review_text,grade,review_titel",
+        "review_text,grade,review_titles",
         lambda i: (f"the kettle {i} boils", "ABC"[i % 3], "good"),
     )
     with pytest.raises(UserError) as told:
         check(tmp_path, own)
     line = str(told.value)
     assert line.startswith(f"{own}: no stars, so there is no example for polarity and stars")
-    assert "review_text, grade, review_titel (title?)" in line
+    assert "review_text, grade (stars?), review_titles (title?)" in line
     assert "--columns stars=NAME" in line
     assert "--set dump.columns=stars=NAME" in line
     assert "\n" not in line

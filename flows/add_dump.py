@@ -22,6 +22,7 @@ from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
 from flows.servers import mlflow_server
 from flows.stages import arms, report
 from flows.stages.dump import build_dump_stage
+from flows.stages.model import build_model_stage
 from flows.store.store import Stage, Store
 from model.tracking.registry import Registry
 
@@ -65,6 +66,7 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     make.make_side_by_side([cell.chain for cell in cells], p.finetuning.at_once)
 
     made = [*filter(None, [base.origin]), *added.stages]
+    make(build_model_stage(cells, base.rounds[0].corpus))
     command = report.format_command(p.form)
     return make(report.build_report_stage(command, p.preset, added.dump, made, encoder, cells))
 

@@ -20,6 +20,7 @@ from flows.runs.graph_run import name_run_by_preset, run_graph
 from flows.stages import arms, report
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
+from flows.stages.model import build_model_stage
 from flows.stages.origin import make_origin
 from flows.stages.pretraining import build_pretraining_stage
 from flows.stages.shards import build_dev_stage, build_shards_stage, make_general_shards
@@ -28,7 +29,7 @@ from flows.store.store import Stage
 
 
 def graph(p: Parameters, make: StageMaker) -> Stage:
-    """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → report."""
+    """Dump → corpus → vocabulary → shards → pre-training → arms × tasks × seeds → model, report."""
     arms.check_parameters(p)
     origin = make_origin(p, make)  # the published encoder, where training starts from one
 
@@ -58,6 +59,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
 
     optional = [origin if origin is not vocabulary else None, general_shards]
     made = [dump, corpus, vocabulary, *fits, shards, dev_shards, *filter(None, optional), encoder]
+    make(build_model_stage(cells, corpus))
     command = report.format_command(p)
     return make(report.build_report_stage(command, p.preset, dump, made, encoder, cells))
 

@@ -69,12 +69,14 @@ class Cell:
 
     @cached_property
     def described(self) -> dict[str, Any]:
-        """Content of task.json; `kind` is transformers, tfidf or frozen."""
-        return {"kind": "transformers", **json.loads((self.folder / "task.json").read_text())}
+        """Content of task.json."""
+        return dict(json.loads((self.folder / "task.json").read_text()))
 
     @property
     def kind(self) -> str:
-        return str(self.described["kind"])
+        """Return transformers, tfidf or frozen."""
+        kind = str(self.described.get("kind", "network"))
+        return "transformers" if kind == "network" else kind
 
     @property
     def seed(self) -> int:
@@ -87,7 +89,7 @@ class Cell:
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
-    """Write the folder, results.json last; return its content."""
+    """Write the folder, results.json last; return its content but for the arms."""
     options = read_options(ExportOptions, argv, "python -m model.export", __doc__)
     cells = read_cells(options.cells, options.evaluations)
     task = find_task(options.task, options.data, tuple(cells[0].described["labels"]))
@@ -122,7 +124,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     }
     write_card(best, task, results, options.output)
     write_json(options.output / "results.json", results)
-    return results
+    return {name: value for name, value in results.items() if name != "arms"}
 
 
 def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[Cell]:

@@ -235,6 +235,8 @@ def print_end(made: dict[str, Any], store: "Store", seconds: float) -> None:
     how = f"amazon-electra up --store {store.address}"
     print(f"report      {made['report']}")
     print(f"model       {made['model']}")
+    if became := made.get("registered"):
+        print(f"registered  {became}")
     print(f"Prefect UI  {up.get('prefect') or how}")
     print(f"MLflow UI   {up.get('mlflow') or how}")
     print(f"done in     {seconds:,.1f} s")

@@ -251,4 +251,4 @@ def list_registered(arguments: argparse.Namespace, store: "Store") -> list[str]:
     if not (store.root / "mlflow").is_dir() and not os.environ.get("MLFLOW_TRACKING_URI"):
         return []
     tags = open_registry(arguments).list_tags()
-    return [t[name] for t in tags for name in ("encoder", "scorer", "model", "report") if name in t]
+    return [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]

@@ -422,14 +422,15 @@ class Promotion(Settings):
     """Whether the model of this run may become the champion of the MLflow registry."""
 
     mode: Literal["off", "automatic", "ask"] = Field(
-        default="off",
-        description="Registered, the model is kept for `score`. off: not registered; automatic: "
-        "champion by the rule below; ask: a person approves",
+        default="automatic",
+        description="automatic: the model is registered, and champion, which `score` takes, where "
+        "there is none and it beats TF-IDF and the majority class on test, or where it is better "
+        "than the champion by the rule below; ask: a person approves; off: not registered",
     )
     tasks: list[Task] = Field(
-        default=["polarity"],
-        min_length=1,
-        description="It must be better than the champion on each of these",
+        default=[],
+        description="It must be better than the champion on each of these; empty: the first task "
+        "of fine-tuning",
     )
     margin: float = Field(
         default=0.0,
@@ -439,14 +440,12 @@ class Promotion(Settings):
     )
 
 
-def check_promotion(arms: list[Arm], study: Finetuning, promotion: Promotion) -> None:
+def check_promotion(study: Finetuning, promotion: Promotion) -> None:
     """Raise ValueError where the study could not say what the promotion asks: it would be known
     only at the end.
     """
     if promotion.mode == "off":
         return
-    if "pre-trained" not in arms:
-        raise ValueError(f"promotion.mode={promotion.mode} needs pre-trained among finetuning.arms")
     if missing := [task for task in promotion.tasks if study.tasks and task not in study.tasks]:
         raise ValueError(f"promotion.tasks: {', '.join(missing)} is not among finetuning.tasks")
 
@@ -678,7 +677,7 @@ class RunTemplate(Settings):
         check_shared_batch(self.preset, self.pretraining)
         for mistake in find_contradictions(self):
             raise ValueError(mistake)
-        check_promotion(self.chosen_arms, self.finetuning, self.promotion)
+        check_promotion(self.finetuning, self.promotion)
         return self
 
     @property
@@ -713,7 +712,7 @@ class AdditionTemplate(Settings):
     def _check_form(self) -> Self:
         # the base may say otherwise
         check_trainer_settings("tiny", self.increment, "increment", has_start=True)
-        check_promotion(self.finetuning.arms, self.finetuning, self.promotion)
+        check_promotion(self.finetuning, self.promotion)
         return self
 
 

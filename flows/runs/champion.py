@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
@@ -25,12 +27,13 @@ from pydantic import Field
 from flows.configuration.form import Parameters, Promotion
 from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from flows.stages.arms import ADAPTED, AS_PUBLISHED, find_written
+from flows.stages.arms import AS_PUBLISHED
 from flows.store.store import ExistingStage, Stage, Store
 from model.report.document import escape_markdown
 from model.tracking.mlflow_client import hide_credentials
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import Registry, RegistryAway
+from model.tracking.served_model import write_served_model
 
 SETTLE_SECONDS = 120
 """For MLflow to take what a run has sent, before its model is registered."""
@@ -56,16 +59,24 @@ class Champion:
     version: str = ""
     """Empty where there is none."""
     encoder: Stage | None = None
-    """Where this store has it."""
+    """Where this store has it; TF-IDF has none."""
+    is_here: bool = True
+    """Whether it was made in this store, so that a run can be compared with it."""
 
 
 def read_champion(uri: str, store: Store) -> Champion:
     """Return the registry's champion; raise RegistryAway where MLflow does not answer."""
     tags = Registry(uri).get_by_alias("champion")
-    fingerprint = tags.get("encoder", "")
-    encoder = ExistingStage("pretraining", 0, {}, known=fingerprint, title="champion")
-    here = fingerprint and store.manifest(encoder) is not None
-    return Champion(tags.get("version", ""), encoder if here else None)
+    version, fingerprint = tags.get("version", ""), tags.get("encoder", "")
+    if not fingerprint:
+        model = ExistingStage("model", 0, {}, known=tags.get("model", ""))
+        is_here = "model" in tags and store.manifest(model) is not None
+        return Champion(version, None, is_here or not version)
+    for name in ("pretraining", "origin"):
+        encoder = ExistingStage(name, 0, {}, known=fingerprint, title="champion")
+        if store.manifest(encoder) is not None:
+            return Champion(version, encoder)
+    return Champion(version, None, is_here=not version)
 
 
 class ChampionLookup:
@@ -87,7 +98,7 @@ def find_champion(parameters: Parameters, store: Store, uri: str) -> Champion:
     if parameters.promotion.mode == "off" and "champion" not in parameters.chosen_arms:
         return Champion()
     champion = call_with_retries("champion", partial(read_champion, uri, store))
-    if champion.version and champion.encoder is None:
+    if champion.version and not champion.is_here:
         find_run_logger().warning(
             "the champion, version %s, is of another store: nothing is compared with it, "
             "and it stays champion",
@@ -102,35 +113,62 @@ def register_model(
     champion: Champion,
     last: Stage,
     tracking: Tracking,
-) -> None:
-    """Register the encoder, with the fine-tuned model that `score` uses, as champion or
-    challenger.
+) -> str:
+    """Register the model folder of the run as champion or challenger; return a line that says what
+    became of it.
     """
-    if parameters.promotion.mode == "off" or last.name != "report":
-        return
-    store = maker.store
-    *_, encoder = [stage for stage in maker.stages if stage.name == "pretraining"]
-    written = find_written(store, encoder)
-    scorer = next(
-        s
-        for s in maker.stages
-        if s.name == "finetuning"
-        and "encoder" in s.inputs
-        and s.inputs["encoder"].fingerprint == written.fingerprint
-    )
+    made = [stage for stage in maker.stages if stage.name == "model"]
+    if not made or last.name != "report":
+        return ""
+    if parameters.promotion.mode == "off":
+        return "not registered: promotion.mode=off"
+    store, model = maker.store, made[0]
+    folder = store.fetch(model)
+    results = json.loads((folder / "results.json").read_text())
     report = json.loads((store.fetch(last) / "report.json").read_text())
-    rival = champion.encoder
-    is_itself = rival is not None and rival.fingerprint == encoder.fingerprint
-    arms = [row["arm"] for row in report["results"]]
-    own = ADAPTED if ADAPTED in arms else "pre-trained"
-    rival_arm = "champion" if rival and not is_itself else find_rival(arms)
     tags = {
-        "encoder": encoder.fingerprint,
+        "model": model.fingerprint,
+        "kind": results["kind"],
+        "arm": results["arm"],
         "report": last.fingerprint,
-        "scorer": scorer.fingerprint,
     }
-    compared = own, rival_arm
-    consider_promotion(parameters.promotion, report, tracking, compared, tags, champion)
+    if encoder := find_encoder(maker.stages, results):
+        tags["encoder"] = encoder.fingerprint
+    if champion.version:
+        arms = [row["arm"] for row in results["arms"]]
+        rival = "champion" if "champion" in arms else find_rival(arms)
+        tasks = parameters.promotion.tasks or [results["task"]]
+        margin = parameters.promotion.margin
+        decision = decide_promotion(report["differences"], tasks, margin, rival, results["arm"])
+    else:
+        decision = decide_first(results["against"])
+    with TemporaryDirectory(dir=store.root / "runs") as scratch:
+        write_served_model(folder, Path(scratch, "model"))
+        tracking.log_folder(Path(scratch, "model"), "model")
+        return consider_promotion(parameters.promotion, report, tracking, decision, tags, champion)
+
+
+def find_encoder(stages: Sequence[Stage], results: Mapping[str, Any]) -> Stage | None:
+    """Return the encoder of the exported cell; TF-IDF and a random one have none."""
+    wanted = {"arm": results["arm"], "task": results["task"], "seed": str(results["seed"])}
+    for stage in stages:
+        if stage.name == "finetuning" and dict(stage.labels) == wanted:
+            return stage.inputs.get("encoder")
+    return None
+
+
+def decide_first(against: Mapping[str, Mapping[str, float]]) -> "Decision":
+    """Decide on the first model of a registry, which has no champion to beat: it must be better
+    than the majority class, by the 95% interval, and have the better figure than TF-IDF.
+    """
+    reasons, promote = [], True
+    for other, found in against.items():
+        is_better = found["low" if other == "majority class" else "difference"] > 0
+        value, low, high = (100 * found[part] for part in ("difference", "low", "high"))
+        words = "better" if is_better else "not better"
+        reasons.append(f"{words} than {other} ({value:+.1f} points, {low:+.1f} to {high:+.1f})")
+        promote = promote and is_better
+    return Decision(promote, "; ".join(reasons))
 
 
 def find_rival(arms: Sequence[str]) -> str:
@@ -198,24 +236,21 @@ def consider_promotion(
     wish: Promotion,
     report: Mapping[str, Any],
     tracking: Tracking,
-    arms: tuple[str, str],
+    decision: Decision,
     tags: Mapping[str, str],
     champion: Champion,
-) -> Decision:
-    """Register the model of this run, and make it champion or challenger.
+) -> str:
+    """Register the model of this run, and make it champion or challenger; return what it became.
 
-    `arms` are its own and the one it has to beat, `champion` the one that was there when its cells
-    were made.
+    `decision` is that of the study, `champion` the one that was there when its cells were made.
     """
-    own, rival = arms
-    decision = decide_promotion(report["differences"], wish.tasks, wish.margin, rival, own)
     try:
         if not tracking.wait_until_sent(SETTLE_SECONDS):
             raise RegistryAway("MLflow did not answer")
         return register_decision(decision, wish, report, tracking, tags, champion)
     except RegistryAway as away:
         find_run_logger().warning("the model is not registered; run the same again later: %s", away)
-        return decision
+        return f"not registered, run the same again later: {away}"
 
 
 def register_decision(
@@ -225,13 +260,12 @@ def register_decision(
     tracking: Tracking,
     tags: Mapping[str, str],
     champion: Champion,
-) -> Decision:
-    """Return the decision as it is carried out in the registry, after asking a person."""
+) -> str:
+    """Carry the decision out in the registry, after asking a person; return what became of it."""
     registry = Registry(tracking.uri)
     now = registry.get_by_alias("champion")
-    if all(now.get(part) == tags[part] for part in ("encoder", "scorer")):
-        find_run_logger().info("it is the champion already, version %s", now["version"])
-        return decision
+    if now.get("model") == tags["model"]:
+        return f"version {now['version']} is champion already"
     version = registry.add_version(tracking.parent.id, "model", tags)
     if against := find_objection(registry, version, champion):
         decision = Decision(False, f"{against}; {decision.reason}")
@@ -244,7 +278,8 @@ def register_decision(
     is_champion = registry.get_by_alias("champion").get("version") == version
     role = "champion" if is_champion else "challenger"
     find_run_logger().info("version %s is %s: %s", version, role, decision.reason)
-    return decision
+    how = "" if is_champion else f"; `amazon-electra promote {version}` makes it the champion"
+    return f"version {version} is {role}: {decision.reason}{how}"
 
 
 def find_objection(registry: Registry, version: str, champion: Champion) -> str:
@@ -255,7 +290,7 @@ def find_objection(registry: Registry, version: str, champion: Champion) -> str:
     now = registry.get_by_alias("champion").get("version", "")
     if now != champion.version and now:
         return f"version {now} became champion meanwhile: run the same again to compare with it"
-    if champion.version and champion.encoder is None:
+    if champion.version and not champion.is_here:
         return (
             f"the champion, version {champion.version}, is of another store: not compared with it"
         )

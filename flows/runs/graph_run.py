@@ -150,7 +150,8 @@ def run_graph(
                 maker.check_pools(planned)
             last = graph(parameters, maker)
             summary = publish_results(store, maker.stages, last, tracking)
-            register_model(parameters, maker, lookup.champion, last, tracking)
+            became = register_model(parameters, maker, lookup.champion, last, tracking)
+            summary |= {"registered": became} if became else {}
             status = "FINISHED"
     except Pause:
         status = "SCHEDULED"
@@ -226,7 +227,7 @@ def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str
     }
 
 
-LINKED_ARTIFACTS = {"report.html": "The report as a page", "model": "The model"}
+LINKED_ARTIFACTS = {"report.html": "The report as a page", "encoder": "The encoder"}
 """What a person looks for among a run's artifacts in MLflow."""
 
 
@@ -259,13 +260,15 @@ def publish_results(
     for name in ("report.md", "report.html", "report.json", "model"):
         if not (folder / name).exists():
             continue
-        tracking.log_folder(folder / name, "model" if name == "model" else "")
-        if name in LINKED_ARTIFACTS and (page := tracking.build_address()):
-            about = f"{LINKED_ARTIFACTS[name]}, in MLflow; also {folder / name}"
-            artifacts.publish_link(f"{page}/artifacts/{name}", f"{name}-in-mlflow", about)
+        artifact = "encoder" if name == "model" else name
+        tracking.log_folder(folder / name, artifact if name == "model" else "")
+        if artifact in LINKED_ARTIFACTS and (page := tracking.build_address()):
+            about = f"{LINKED_ARTIFACTS[artifact]}, in MLflow; also {folder / name}"
+            artifacts.publish_link(f"{page}/artifacts/{artifact}", f"{artifact}-in-mlflow", about)
+    models = [stage for stage in stages if stage.name == "model"]
     return {
         "report": str(folder / "report.html"),
-        "model": str(folder / "model"),
+        "model": str(store.fetch(models[0]) if models else folder / "model"),
         "folder": str(folder),
     }
 

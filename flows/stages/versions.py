@@ -18,6 +18,7 @@ VERSIONS = {
     "finetuning": 9,
     "evaluation": 3,
     "latency": 3,
+    "model": 1,
     "report": 9,
     "study": 12,
     "scores": 4,

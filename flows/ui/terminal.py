@@ -43,6 +43,7 @@ HEADLINES = {
     "dev-shards": ["sequences", "tokens"],
     "pretraining": ["steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss"],
     "finetuning": ["n_train", "learning_rate", "dev.accuracy", "dev.macro_f1"],
+    "model": ["temperature", "calibration.test.after", "int8.changed"],
     "evaluation": ["n", "metrics.accuracy.value", "metrics.macro_f1.value"],
 }
 """The numbers of each stage that a line has room for; the table of counts has all of them."""

@@ -9,6 +9,7 @@ from flows.runs.champion import (
     PrefectUnavailable,
     approve_version,
     consider_promotion,
+    decide_first,
     decide_promotion,
     read_champion,
 )
@@ -35,6 +36,22 @@ def difference(task, value, low, high, a="pre-trained", b="champion"):
 )
 def test_the_interval_decides_not_the_difference(differences, margin, promoted):
     assert decide_promotion(differences, ["polarity"], margin, "champion").promote is promoted
+
+
+@pytest.mark.parametrize(
+    ("majority", "tfidf", "promoted"),
+    [((0.2, 0.1), (0.01, -0.02), True), ((0.2, 0.1), (-0.01, -0.03), False),
+     ((0.02, -0.01), (0.1, 0.05), False), ((0.2, 0.1), None, True)],
+)  # fmt: skip
+def test_the_first_model_of_a_registry_beats_what_needs_no_network(majority, tfidf, promoted):
+    against = {"majority class": majority} | ({"TF-IDF": tfidf} if tfidf else {})
+    found = {
+        name: {"difference": difference, "low": low, "high": 0.5}
+        for name, (difference, low) in against.items()
+    }
+    decision = decide_first(found)
+    assert decision.promote is promoted
+    assert "than majority class (+" in decision.reason
 
 
 def test_every_named_task_has_to_be_better():
@@ -70,15 +87,18 @@ def tracked(tmp_path, mlflow_uri):
         against = "nobody" if champion.encoder is None else champion.encoder.fingerprint
         tags = {
             "encoder": encoder,
-            "scorer": f"of-{encoder}",
+            "model": f"of-{encoder}",
             "report": f"{encoder} against {against}",
         }
-        arms = "pre-trained", "champion"
-        decision = consider_promotion(
-            Promotion(mode="automatic"), report, tracking, arms, tags, champion
+        found = {"difference": low + 0.01, "low": low, "high": 0.5}
+        decision = (
+            decide_promotion(report["differences"], ["polarity"], 0, "champion")
+            if champion.version
+            else decide_first({"majority class": found})
         )
+        became = consider_promotion(Promotion(), report, tracking, decision, tags, champion)
         tracking.finish()
-        return decision.promote
+        return " is champion" in became
 
     return uri, run
 
@@ -100,7 +120,7 @@ def test_champion_challenger_and_the_way_back(tracked):
     assert registry.get_by_alias("champion")["version"] == "2", "however it did against others"
     assert registry.get_by_alias("champion")["replaced"] == "1"
     assert registry.rollback() == ("2", "1")
-    assert registry.get_by_alias("champion")["scorer"] == "of-first"
+    assert registry.get_by_alias("champion")["model"] == "of-first"
     assert not run("second", 0.02), "what was rolled back stays so until a person says otherwise"
     assert registry.get_by_alias("challenger")["reason"].startswith(
         "rolled back to version 1: only `amazon-electra promote"

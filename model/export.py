@@ -518,7 +518,7 @@ def describe_results(
             f"{results['onnx']['largest_difference']:.1g}; {small}: of {int8['texts']} texts of "
             f"dev it changes {int8['changed']} labels."
         )
-    if encoder:
+    if encoder.get("name"):
         yield Heading("The encoder")
         name, license = (encoder.get(part) or "unknown" for part in ("name", "license"))
         yield Paragraph(

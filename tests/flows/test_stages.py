@@ -33,10 +33,11 @@ def changed(before, after):
 
 def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     before = fingerprints()
-    assert len(before) == 6 + 24 + 1
+    assert len(before) == 6 + 24 + 2
     assert changed(before, fingerprints("pretraining.steps=9")) == {
         "pre-training",
         "pre-trained",
+        "model",
         "report",
     }
     assert changed(before, fingerprints("corpus.seed=1")) == {n.split(" · ")[0] for n in before} - {
@@ -214,12 +215,12 @@ def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):
     monkeypatch.setitem(
         presets.PRESETS, "tiny", replace(tiny, finetuning=tiny.finetuning.replace(n_train=77))
     )
-    assert changed(before, fingerprints()) == {"pre-trained", "random", "report"}
+    assert changed(before, fingerprints()) == {"pre-trained", "random", "model", "report"}
     start = replace(tiny, pretraining=tiny.pretraining.replace(initializer_range=0.05))
     monkeypatch.setitem(presets.PRESETS, "tiny", start)
-    everything = {"pre-training", "pre-trained", "random", "report"}
+    everything = {"pre-training", "pre-trained", "random", "model", "report"}
     assert changed(before, fingerprints()) == everything
     monkeypatch.setitem(
         presets.PRESETS, "tiny", replace(tiny, pretraining=tiny.pretraining.replace(steps=77))
     )
-    assert changed(before, fingerprints()) == {"pre-training", "pre-trained", "report"}
+    assert changed(before, fingerprints()) == {"pre-training", "pre-trained", "model", "report"}

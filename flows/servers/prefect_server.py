@@ -9,10 +9,12 @@ keeps its data in the store and opens no connection to another machine.
 import atexit
 import os
 import re
+import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from beam_jobs.core.errors import UserError
 from flows.runner.processes import Child
 from flows.servers import store_lock
 from flows.servers.access import use_passwords
@@ -27,6 +29,10 @@ SERVER = {
 """Leases in files outlive the server: kept in its memory, a restart in the middle of a training
 would leave the accelerator taken for ever.
 """
+LONGEST_PATH = 500
+"""SQLite opens no file whose path is longer than 512 bytes; it adds -journal."""
+LEAST_FILE_BYTES = 100_000_000
+"""What files must be allowed to have: a new database has 1 MB, a model some 100."""
 DATABASE_NAMES = ("PREFECT_API_DATABASE_CONNECTION_URL", "PREFECT_SERVER_DATABASE_CONNECTION_URL")
 """Both names of the same setting."""
 WITHOUT_SERVICES = {
@@ -45,6 +51,7 @@ WITHOUT_SERVICES = {
 
 def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {}) -> Child:
     """Start a Prefect server on the store; the caller waits until it answers."""
+    check_database_file(store / "prefect" / "prefect.db")
     (store / "prefect").mkdir(parents=True, exist_ok=True)
     address = ["--host", HOST, "--port", str(port)]
     command = [sys.executable, "-m", "flows.servers.prefect_application", *address]
@@ -55,6 +62,19 @@ def start_prefect_server(store: Path, port: int, settings: Mapping[str, str] = {
             own[name] = set_database_driver(os.environ[name], "asyncpg")
     environment = {**build_client_environment(store, url), **own, **settings}
     return Child(command, store / "logs" / "prefect.log", environment)
+
+
+def check_database_file(file: Path) -> None:
+    """Raise UserError where SQLite could not open or write the database of Prefect's server."""
+    if len(str(file)) > LONGEST_PATH:
+        raise UserError(f"--store {file.parents[1]}: the path is too long for SQLite; shorten it")
+    most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if most != resource.RLIM_INFINITY and most < LEAST_FILE_BYTES:
+        raise UserError(f"files may have {most:,} bytes here at most: raise it with ulimit -f")
+    if file.is_file() and file.stat().st_size:
+        with file.open("rb") as database:
+            if database.read(16) != b"SQLite format 3\0":
+                raise UserError(f"{file} is no SQLite database; move it away, a new one is made")
 
 
 def build_csrf_settings(port: int) -> dict[str, str]:

@@ -147,7 +147,14 @@ def start_detached(store: Path, words: list[str]) -> None:
             env=os.environ | PYTHON_ENVIRONMENT,
             start_new_session=True,
         )
+    print(f"starting (log: {log})", file=sys.stderr, flush=True)
+    told = 0
     while (state := read_server_state(store)).get("pid") != process.pid:
+        lines = log.read_bytes()[log_start:].decode(errors="replace").splitlines()
+        for line in lines[told:]:
+            if line.endswith(" is up"):
+                print(line, file=sys.stderr, flush=True)
+        told = len(lines)
         if process.poll() is not None:
             words_left = log.read_bytes()[log_start:].decode(errors="replace")
             raise explain_failed_start(process.returncode, words_left)

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from beam_jobs.core.errors import UserError
 from flows.servers import prefect_server
 
 
@@ -35,3 +36,18 @@ def test_postgresql_addresses_may_leave_out_the_driver_or_name_the_others():
     assert found == {"postgresql+asyncpg://u:p@host/prefect"}
     sqlite = "sqlite:////data/x.db"
     assert prefect_server.set_database_driver(sqlite, "psycopg2") == sqlite
+
+
+def test_a_database_that_sqlite_could_not_use_is_told_before_anything_is_made(tmp_path):
+    file = tmp_path / "prefect" / "prefect.db"
+    prefect_server.check_database_file(file)
+    file.parent.mkdir()
+    file.write_text("no database")
+    with pytest.raises(UserError, match=r"prefect\.db is no SQLite database; move it away"):
+        prefect_server.start_prefect_server(tmp_path, 1)
+    file.write_bytes(b"")
+    prefect_server.check_database_file(file)
+    far = tmp_path.joinpath(*["x" * 200] * 3)
+    with pytest.raises(UserError, match="the path is too long for SQLite"):
+        prefect_server.start_prefect_server(far, 1)
+    assert not far.exists()

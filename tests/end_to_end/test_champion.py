@@ -63,7 +63,7 @@ def test_a_champion_is_approved_scores_is_replaced_comes_back_and_goes_on(served
     resume_flow_run(run, run_input={"approve": True, "reason": "it will do"})
     served.wait(run, "Completed")
     assert registry.get_by_alias("champion")["version"] == "1"
-    assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; polarity")
+    assert registry.get_by_alias("champion")["reason"].startswith("approved: it will do; ")
 
     printed = succeed(served.electra(*score, "--alias", "champion"))
     assert printed == f"scores      {tmp_path / 'scores'}: 1 files\n"

@@ -63,7 +63,7 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
 
     compared = encoder, make.champion, base.encoder, base.origin
     cells = list(arms.list_cells(p, make.store, base.rounds[0].corpus, *compared))
-    make.make_side_by_side([cell.chain for cell in cells], p.finetuning.at_once)
+    make.make_side_by_side(arms.list_chains(cells), p.finetuning.at_once)
 
     made = [*filter(None, [base.origin]), *added.stages]
     make(build_model_stage(cells, base.rounds[0].corpus))

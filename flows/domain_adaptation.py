@@ -22,7 +22,7 @@ from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.model import build_model_stage
 from flows.stages.origin import make_origin
-from flows.stages.pretraining import build_pretraining_stage
+from flows.stages.pretraining import build_pretraining_stage, is_worth_adapting
 from flows.stages.shards import build_dev_stage, build_shards_stage, make_general_shards
 from flows.stages.vocabulary import build_vocabulary_choice_stage, build_vocabulary_stage
 from flows.store.store import Stage
@@ -37,12 +37,18 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     p = labels.settle_tasks(p, dump, make)
     corpus = make(build_corpus_stage(p, dump, make.store))
     labels.check_corpus(p.finetuning.tasks, corpus, make.store)
+    command, at_once = report.format_command(p), p.finetuning.at_once
+    if origin and not is_worth_adapting(p, corpus, make.store):
+        cells = list(arms.list_cells(p, make.store, corpus, origin, make.champion, origin=origin))
+        make.make_side_by_side(arms.list_chains(cells), at_once)
+        make(build_model_stage(cells, corpus))
+        made = [dump, corpus, origin]
+        return make(report.build_report_stage(command, p.preset, dump, made, origin, cells))
     vocabulary = make(build_vocabulary_stage(p, corpus, origin))
     shards = make(build_shards_stage(p, corpus, vocabulary))
     dev_shards = make(build_dev_stage(p, corpus, vocabulary))
     general_shards = make_general_shards(p, corpus, vocabulary, make)
 
-    at_once = p.finetuning.at_once
     encoder = build_pretraining_stage(
         p, shards, origin=origin, replay=general_shards, dev=dev_shards, beside=at_once - 1
     )
@@ -51,16 +57,14 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     # What is fine-tuned without the new encoder is made beside its training, the rest after it.
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
     early = arms.list_early_cells(p, list_cells(champion=None), encoder)
-    make.make_side_by_side([(encoder,), *zip(fits), *(cell.chain for cell in early)], at_once)
+    make.make_side_by_side([(encoder,), *zip(fits), *arms.list_chains(early)], at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
-    late = list({cell.finetuned.fingerprint: cell for cell in reversed(late)}.values())[::-1]
-    make.make_side_by_side([cell.chain for cell in late], at_once)
+    make.make_side_by_side(arms.list_chains(late), at_once)
 
     optional = [origin if origin is not vocabulary else None, general_shards]
     made = [dump, corpus, vocabulary, *fits, shards, dev_shards, *filter(None, optional), encoder]
     make(build_model_stage(cells, corpus))
-    command = report.format_command(p)
     return make(report.build_report_stage(command, p.preset, dump, made, encoder, cells))
 
 

@@ -17,7 +17,8 @@ from beam_jobs.core.settings import LARGEST_SEED, Settings
 
 Objective = Literal["electra", "mlm", "mlm+nsp"]
 Precision = Literal["auto", "fp32", "bf16"]
-PresetName = Literal["tiny", "small", "base", "large", "amazon-base"]
+PresetName = Literal["tiny", "published", "small", "base", "large", "amazon-base"]
+PresetChoice = Literal["auto", PresetName]
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
 AUTO_PRECISION = "arithmetic; auto: bf16 where the device is fast at multiplying it"

@@ -53,8 +53,8 @@ def add_run_commands(commands: Any) -> None:
     run.add_argument(
         "--preset",
         choices=tuple(PRESETS),
-        help="size of the model and length of its training (default: tiny, which pays on the "
-        "sample; with real reviews give --start-from too)",
+        help="size of the model and length of its training (default: published, which "
+        "starts from --start-from or an installed MiniLM; of sample:N tiny)",
     )
     run.add_argument(
         "--add-to",
@@ -142,7 +142,7 @@ def build_form(arguments: argparse.Namespace) -> Any:
 
     given = {"store": build_store(arguments).address, **demand_dump(arguments)}
     if not arguments.add_to:
-        preset = arguments.preset or "tiny"
+        preset = arguments.preset or "auto"
         return fill_form(Parameters, arguments.settings, preset=preset, **given)
     if arguments.preset:
         raise UserError(

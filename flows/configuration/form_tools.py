@@ -122,6 +122,8 @@ def _fill_field(
     if section not in sections or not isinstance(group, dict):
         raise UserError(f"{path}: {describe_unknown(section, sections, 'section')}")
     model = sections[section]
+    if path == "--set finetuning.n_train":
+        raise UserError(f"{path}: no such field; did you mean finetuning.labels?")
     if name not in model.model_fields:
         if "settings" not in model.model_fields:
             raise UserError(f"{path}: {describe_unknown(name, model.model_fields)}")

@@ -50,7 +50,7 @@ default), its API two words."""
 
 def name_run_by_preset() -> str:
     """Return the name of a run of a flow with a preset."""
-    return name_run(flow_run.parameters.get("preset", "tiny"))
+    return name_run(flow_run.parameters.get("preset", "auto"))
 
 
 def name_run(*what: str, reads_dump: bool = True) -> str:

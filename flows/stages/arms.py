@@ -2,7 +2,8 @@
 and their cells.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from beam_jobs.core.errors import UserError
@@ -87,6 +88,14 @@ def check_published(parameters: Parameters) -> None:
         )
 
 
+START_OF: Mapping[Arm, Callable[[Stage], Start]] = {
+    "random": partial(Start, kind="random"),
+    "frozen": partial(Start, kind="frozen"),
+    "tfidf": lambda _: Start(kind="tfidf"),
+}
+"""Arms that are not fine-tuned from the weights of their encoder."""
+
+
 def list_arms(
     parameters: Parameters,
     store: Store,
@@ -105,8 +114,12 @@ def list_arms(
         chosen.append("champion")
     if champion is None or champion.fingerprint == encoder.fingerprint:
         chosen = ["base" if arm == "champion" else arm for arm in chosen]
+    if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
+        chosen = [arm for arm in chosen if arm != "pre-trained"]
     published = parameters.finetuning.published
     sources: dict[Arm, Stage | None] = {
+        "tfidf": encoder,  # which it does not read
+        "frozen": origin or encoder,
         "pre-trained": find_written(store, encoder),
         "random": encoder,
         "champion": champion,
@@ -146,7 +159,7 @@ def list_cells(
         for seed in parameters.finetuning.seeds:
             for arm, source in arms.items():
                 chosen = Finetuning(
-                    Start(source, "random" if arm == "random" else "trained"),
+                    START_OF.get(arm, partial(Start, kind="trained"))(source),
                     task,
                     seed,
                     corpus,
@@ -166,7 +179,9 @@ def name_arm(arm: Arm, origin: Stage | None) -> str:
     """Return what reports call an arm: where there is a published start, by what was done to it."""
     if origin is None:
         return arm
-    return {"pre-trained": ADAPTED, "origin": f"{get_name(origin)}{AS_PUBLISHED}"}.get(arm, arm)
+    name = get_name(origin)
+    names = {"pre-trained": ADAPTED, "origin": f"{name}{AS_PUBLISHED}", "frozen": f"{name}, frozen"}
+    return names.get(arm, arm)
 
 
 def choose_settings(parameters: Parameters, origin: Stage | None) -> dict[str, str]:
@@ -174,9 +189,11 @@ def choose_settings(parameters: Parameters, origin: Stage | None) -> dict[str, s
     since a published encoder takes other learning rates than one that a preset trains.
     """
     rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
+    labels = parameters.finetuning.labels
     return {
-        **(PUBLISHED_FINETUNING if origin else {}),
+        **(PUBLISHED_FINETUNING if origin and parameters.preset == "tiny" else {}),
         **({"learning_rates": rates} if rates else {}),
+        **({"n_train": str(labels)} if labels else {}),
     }
 
 
@@ -187,3 +204,8 @@ def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Sta
     """
     is_cpu = shares_cores(parameters)
     return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]
+
+
+def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, Stage]]:
+    """Return what is made of the cells, equal ones once: baselines are the same for each seed."""
+    return list({cell.finetuned.fingerprint: cell.chain for cell in cells}.values())

@@ -25,7 +25,7 @@ from model.encoders.config import (
     describe_start,
     write_architecture,
 )
-from model.finetuning.request import change_settings
+from model.finetuning.request import FROZEN, change_settings
 from model.presets import PRESETS
 from model.pretraining.input.sequences import Shards
 
@@ -40,11 +40,19 @@ class Start:
     encoder: Stage | None = None
     """The encoder; of a random one the encoder whose architecture and vocabulary it shares."""
     kind: str = "trained"
-    """`trained`, `random`, or `half` or `layers:N` of the teacher."""
+    """`trained`, `random`, `half` or `layers:N` of the teacher, `frozen`, or `tfidf`."""
     teacher: Stage | None = None
     """A fine-tuned model."""
     initializer_range: float = 0.0
     """Of a random encoder; 0: as the pre-training of its architecture began."""
+
+
+BASELINES = ("tfidf", "frozen")
+OF_BASELINES = (
+    *("n_train", "n_dev", "n_test", "sampling", "balanced_test", "sample_seed"),
+    *("max_length", "precision", "clean"),
+)
+"""The settings that a baseline reads."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,15 @@ class Finetuning:
     device: str = "auto"
     search: Stage | None = None
     """Finds the settings that `settings` leaves open."""
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.start.kind in BASELINES
+
+    @property
+    def deciding_seed(self) -> int:
+        """Return the seed; 0 of a baseline on all labels, which is the same for each."""
+        return 0 if self.is_baseline and self.resolved.n_train is None else self.seed
 
     @property
     def resolved(self) -> FinetuningSettings:
@@ -115,8 +132,11 @@ def format_finetuning_arguments(chosen: Finetuning, store: Store, folder: Path) 
 
 def describe_finetuning(chosen: Finetuning) -> dict[str, Any]:
     """Return what decides a fine-tuning besides the stages that it is made of."""
-    start, told = chosen.start, {"task": chosen.task, "seed": chosen.seed}
+    start, told = chosen.start, {"task": chosen.task, "seed": chosen.deciding_seed}
     settings = {"settings": chosen.resolved.model_dump()}
+    if chosen.is_baseline:
+        read = {name: settings["settings"][name] for name in OF_BASELINES}
+        return {**told, "encoder": start.kind, "settings": read}
     if start.kind == "trained":
         return {**told, **settings}
     own_shape = start.encoder and has_preset_shape(start.encoder)
@@ -136,7 +156,7 @@ def list_inputs(chosen: Finetuning) -> dict[str, Stage]:
     """
     start = chosen.start
     inputs = {"data": chosen.data, "teacher": start.teacher, "search": chosen.search}
-    if start.encoder and start.kind == "trained":
+    if start.encoder and start.kind in ("trained", "frozen"):
         inputs["encoder"] = start.encoder
     elif start.encoder and is_made_here(start.encoder):
         inputs["vocabulary"] = find_vocabulary(start.encoder)
@@ -186,6 +206,8 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
     words = ["--encoder", start.kind]
     if start.kind == "trained" and start.encoder:
         words = ["--encoder", locate_encoder(store, start.encoder)]
+    if start.kind == "frozen" and start.encoder:
+        words = ["--encoder", f"{FROZEN}{locate_encoder(store, start.encoder)}"]
     if start.kind == "random" and start.encoder:
         words += ["--architecture", locate_architecture(start.encoder, store, folder)]
     if start.initializer_range:
@@ -193,8 +215,20 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
     if start.teacher:
         words += ["--teacher", locate_stage(store, start.teacher)]
     words += ["--task", chosen.task, "--data", locate_stage(store, chosen.data)]
-    words += ["--output", str(folder), "--seed", str(chosen.seed), "--device", chosen.device]
+    words += [
+        "--output",
+        str(folder),
+        "--seed",
+        str(chosen.deciding_seed),
+        "--device",
+        chosen.device,
+    ]
     words += ["--cache", str(store.root / CACHE)]
+    if chosen.is_baseline:
+        read = chosen.resolved.model_dump(include=set(OF_BASELINES))
+        for name, value in sorted(read.items()):
+            words += ["--set", f"{name}={format_value(value)}"]
+        return words
     words += ["--preset", chosen.preset] if chosen.preset else []
     settings = dict(chosen.settings)
     if chosen.search:

@@ -135,7 +135,54 @@ def build_pretraining_stage(
     training = replace(
         training, origin=origin, replay=replay, replay_ratio=ratio, dev=dev, beside=beside
     )
+    if origin and training.preset == "published" and not steps and "steps" not in training.settings:
+        own = {"steps": 0, "tokens": TOKENS, "passes": PASSES}
+        more = partial(list_token_steps, training.resolved.pretraining.batch, shards)
+        return build_stage(training, {"shards": shards}, own, more)
     return build_training_stage(training, shards, steps)
+
+
+TOKENS, PASSES = 30_000_000, 3
+"""Of the adaptation of a published encoder: so many tokens, or so many times the dump's text where
+that is less (docs/results.md).
+"""
+FEWEST_TOKENS = 3_000_000
+"""Fewer gained nothing in any study."""
+TOKENS_PER_SENTENCE = 17
+"""Of reviews, on average over the 79,278 real ones of docs/results.md."""
+
+
+def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bool:
+    """Return whether the dump has text enough for an adaptation that gains; true where somebody
+    asks for steps, and where nothing is known of the text yet.
+    """
+    made, chosen = store.manifest(corpus), parameters.pretraining
+    if parameters.preset != "published" or chosen.steps or "steps" in chosen.settings or not made:
+        return True
+    if "pre-trained" in parameters.finetuning.arms:
+        return True
+    counts = made["result"]
+    share = counts["splits"].get("pretrain", 0) / max(1, counts["kept"])
+    tokens = PASSES * TOKENS_PER_SENTENCE * counts["sentences"] * share
+    if tokens < FEWEST_TOKENS:
+        find_run_logger().warning(
+            "no adaptation: %d times the text of this dump are about %.1f million tokens, and "
+            "fewer than %d million gained nothing in any study (pretraining.steps=N trains all "
+            "the same)",
+            PASSES,
+            tokens / 1e6,
+            FEWEST_TOKENS // 1_000_000,
+        )
+    return tokens >= FEWEST_TOKENS
+
+
+def list_token_steps(batch: int, shards: Stage, store: Store) -> list[str]:
+    """Return the option that sets the steps to TOKENS or PASSES, whichever is less."""
+    made = store.manifest(shards)
+    counts = made["result"] if made else {"tokens": 0, "sequences": 0}
+    passes = PASSES * counts["tokens"]
+    share = min(1.0, TOKENS / max(1, passes))
+    return ["--steps", str(max(1, round(share * PASSES * counts["sequences"] / batch)))]
 
 
 def build_training_stage(training: PretrainingRequest, shards: Stage, steps: int) -> Stage:

@@ -67,7 +67,9 @@ def describe_study(
         dump=describe_dump(dump) if dump else {},
         stages=describe_stages(store, made),
         arms=_describe_arms(store, cells, encoder),
-        pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")],
+        pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")]
+        if encoder.name == "pretraining"
+        else [],
         encoder=Path(locate_encoder(store, encoder)),
         origins=describe_origins(store, [origin] if origin else []),
         cells=[

@@ -19,7 +19,7 @@ VERSIONS = {
     "evaluation": 3,
     "latency": 3,
     "model": 1,
-    "report": 9,
-    "study": 12,
+    "report": 10,
+    "study": 13,
     "scores": 4,
 }

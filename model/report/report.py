@@ -29,6 +29,7 @@ from model.report.sections import (
     format_change,
     format_number,
     format_range,
+    format_with_interval,
     get_title,
 )
 
@@ -60,6 +61,37 @@ def write_report(study_file: Path, output: Path) -> dict[str, Any]:
     summary = _build_summary(study, results, differences, answer, output)
     write_json(output / "report.json", summary)
     return summary
+
+
+TFIDF = "tfidf"
+"""How runs call the arm of TF-IDF and logistic regression."""
+
+
+def describe_best_arms(results: Results) -> list[str]:
+    """Return a sentence for each task of classes: which arm is best on dev, what it reaches on
+    test, and what TF-IDF and the most frequent class reach there.
+    """
+    sentences = []
+    for task in results.tasks:
+        best, majority = results.find_best_arm(task), results.measure_majority(task)
+        if not best or majority is None:
+            continue
+        reached = {
+            arm: ", ".join(
+                f"{get_title(metric)} {format_with_interval(metric, values)}"
+                for metric, values in results.pool_metrics(arm, task).items()
+                if metric in ("accuracy", "macro_f1")
+            )
+            for arm in (best, TFIDF)
+            if results.list_cells(arm, task)
+        }
+        won = "TF-IDF with logistic regression" if best == TFIDF else best
+        others = [] if best == TFIDF or TFIDF not in reached else [f"TF-IDF: {reached[TFIDF]}"]
+        others.append(f"the most frequent class: {format_number('accuracy', majority)}")
+        sentences.append(
+            f"{task}: {won} is best on dev; on test {reached[best]} ({'; '.join(others)})."
+        )
+    return sentences
 
 
 def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
@@ -118,6 +150,7 @@ def _build_blocks(
         )
     command: list[Block] = [Heading("To make it again"), Code(study.command)]
     return [
+        *(Paragraph(text, "answer") for text in describe_best_arms(results)),
         Heading("Question"),
         Paragraph(study.question or question),
         Heading("Answer"),
@@ -355,6 +388,7 @@ def _build_summary(
     return {
         "title": study.title,
         "answer": answer,
+        "best": {task: results.find_best_arm(task) for task in results.tasks},
         "results": [
             {
                 "arm": arm,

@@ -54,6 +54,13 @@ class Cell:
     """None where the arm has one pre-training, or none."""
 
     @property
+    def dev(self) -> dict[str, float]:
+        """The metrics on dev, the main one first; empty where the folder does not tell them."""
+        file = self.finetuned / "result.json"
+        found: dict[str, float] = json.loads(file.read_text())["dev"] if file.is_file() else {}
+        return found
+
+    @property
     def seed_pair(self) -> SeedPair:
         return self.pretraining_seed, self.seed
 
@@ -99,6 +106,8 @@ class Results:
     def count_seeds(self, arm: str, task: str) -> str:
         """Return the number of seeds, for example `3`, or `3 × 3` with several pre-trainings."""
         cells = self.list_cells(arm, task)
+        if len({cell.folder for cell in cells}) == 1:  # a baseline on all labels has no seed
+            return "1"
         pretrainings = len({cell.pretraining_seed for cell in cells})
         if pretrainings < 2:
             return str(len(cells))
@@ -150,6 +159,22 @@ class Results:
                 for metric in (self.list_metrics(task) if cells else [])
             }
         return self._pooled[arm, task]
+
+    def find_best_arm(self, task: str) -> str:
+        """Return the arm that is best on dev, mean over its cells; empty where no cell tells."""
+        means = {}
+        for arm in self.arms:
+            told = [cell.dev for cell in self.list_cells(arm, task)]
+            if told and all(told):
+                main = np.mean([next(iter(dev.values())) for dev in told])
+                means[arm] = (main, -np.mean([dev.get("loss", 0.0) for dev in told]))
+        return max(means, key=lambda arm: means[arm]) if means else ""
+
+    def measure_majority(self, task: str) -> float | None:
+        """Return the share of the most frequent class on test; None where there are no classes."""
+        about = next(c for c in self.cells if c.task == task).about
+        rows = np.sum(about["confusion"], axis=1) if "confusion" in about else None
+        return None if rows is None else float(rows.max() / rows.sum())
 
     def compare_pairs(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:
         """Compare pairs of arms on every task by its main metric, Holm-corrected over all.

@@ -391,7 +391,7 @@ def build_run_blocks(study: ReportInput, results: Results) -> list[Block]:
             c.arm,
             results.mark_task(c.task),
             str(c.seed),
-            f"{c.about.get('learning_rate', 0):g}",
+            f"C={c.about['C']:g}" if "C" in c.about else f"{c.about.get('learning_rate', 0):g}",
             f"{get_title(main)} {format_with_interval(main, c.about['metrics'][main])}",
             c.fingerprint,
         )

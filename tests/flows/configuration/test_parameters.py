@@ -52,7 +52,7 @@ def test_settings_reach_their_fields():
         ("finetuning.seeds=0,1,0", "finetuning.seeds: 0 is named twice"),
         ("finetuning.seed=1", "no such field; there are arms"),
         ("models.size=3", "no such section"),
-        ("preset=huge", "preset: must be 'tiny'"),
+        ("preset=huge", "preset: must be 'auto', 'tiny', 'published'"),
         ("dump.paths=sample:many", "sample:NUMBER"),
         ("dump.columns=txt=body", "dump.columns: txt: write FIELD=NAME,…; the fields are text"),
         ("dump.encoding=utf-9", "dump.encoding: not an encoding"),

@@ -33,7 +33,7 @@ def changed(before, after):
 
 def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     before = fingerprints()
-    assert len(before) == 6 + 24 + 2
+    assert len(before) == 6 + 36 + 2
     assert changed(before, fingerprints("pretraining.steps=9")) == {
         "pre-training",
         "pre-trained",
@@ -65,7 +65,9 @@ def test_on_a_cpu_untrained_arms_are_fine_tuned_beside_pre_training(tmp_path, de
     stages = [stage for stage, _ in plan.stages]
     arms = [s.labels["arm"] for s in stages if s.name == "finetuning"]
     assert arms == (
-        ["random"] * 6 + ["pre-trained"] * 6 if is_cpu else ["pre-trained", "random"] * 6
+        ["random", "tfidf"] * 6 + ["pre-trained"] * 6
+        if is_cpu
+        else ["pre-trained", "random", "tfidf"] * 6
     )
     [training] = [stage for stage in stages if stage.name == "pretraining"]
     words = training.arguments(plan.store, tmp_path)
@@ -215,7 +217,7 @@ def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):
     monkeypatch.setitem(
         presets.PRESETS, "tiny", replace(tiny, finetuning=tiny.finetuning.replace(n_train=77))
     )
-    assert changed(before, fingerprints()) == {"pre-trained", "random", "model", "report"}
+    assert changed(before, fingerprints()) == {"pre-trained", "random", "tfidf", "model", "report"}
     start = replace(tiny, pretraining=tiny.pretraining.replace(initializer_range=0.05))
     monkeypatch.setitem(presets.PRESETS, "tiny", start)
     everything = {"pre-training", "pre-trained", "random", "model", "report"}

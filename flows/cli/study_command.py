@@ -11,7 +11,15 @@ from typing import Any
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import parse_assignments
 from flows.cli.options import add_command, add_dump_options, add_start_option, build_store
+from flows.configuration.form import Parameters, fill_parameters
+from flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
+from flows.dumps import labels
+from flows.runner.stage_runner import Plan
+from flows.stages.dump import list_files
+from flows.store.store import Store
+from flows.studies.study_reading import LoadedStudy, load_study
 from flows.ui import terminal
+from model.config import FinetuningSettings
 
 EPILOG = """A study is arms × tasks × seeds × settings in a YAML file; the shipped ones are in
 flows/studies/shipped/README.md.
@@ -50,8 +58,9 @@ def add_study(commands: Any, presets: tuple[str, ...]) -> None:
 
 
 def run_study(arguments: argparse.Namespace) -> None:
-    from flows.studies.study_reading import load_study
-
+    """Run the study, or print what it would make. Refuses what is known to be wrong before a server
+    is started: paths that are not there, a dump without stars where tasks need them.
+    """
     parameters, choice = read_choice(arguments)
     loaded = load_study(parameters, choice)
     if loaded.reads_dump and not arguments.dump:
@@ -60,35 +69,31 @@ def run_study(arguments: argparse.Namespace) -> None:
             f"{arguments.study} needs {named}: give --dump PATH…, or --set "
             f"{min(loaded.wanted)}=FOLDER"
         )
-    check_files(parameters, loaded)
-    if arguments.dry_run:
-        print_plan(parameters, loaded)
-    else:
-        run_flow(parameters, choice)
-
-
-def check_files(parameters: Any, loaded: Any) -> None:
-    """Refuse paths of the dump and of general text that are not there, and a dump without stars
-    where tasks need them, before a server is started.
-    """
-    from flows.dumps import labels
-    from flows.stages.dump import list_files
-    from flows.store.store import Store
-
     store = Store(parameters.store)
     store.place.check_access()
     if loaded.reads_dump:
         labels.check_paths(loaded.labelled_tasks, parameters.dump, store)
-    for given in loaded.choice.general_text:
+    for given in choice.general_text:
         list_files(given, store, "--general")
+    if arguments.dry_run:
+        print_plan(parameters, loaded)
+        return
+
+    def run() -> dict[str, Any]:
+        from flows.study import OF_DATA, study
+
+        return study(study=choice, **{name: getattr(parameters, name) for name in OF_DATA})
+
+    began = time.monotonic()
+    folder = Path(terminal.run_in_terminal(parameters, run)["folder"])
+    terminal.print_results(folder)
+    print(f"answer      {json.loads((folder / 'report.json').read_text())['answer']}")
+    print(f"report      {folder / 'report.html'}")
+    print(f"done in     {time.monotonic() - began:,.1f} s")
 
 
-def read_choice(arguments: argparse.Namespace) -> tuple[Any, Any]:
+def read_choice(arguments: argparse.Namespace) -> tuple[Parameters, StudyChoice]:
     """Return the graph's parameters, and which study with which variables and settings."""
-    from flows.configuration.form import fill_parameters
-    from flows.configuration.study_file import MOST_AT_ONCE, StudyChoice
-    from model.config import FinetuningSettings
-
     if not 1 <= arguments.at_once <= MOST_AT_ONCE:
         raise UserError(f"--at-once {arguments.at_once}: must be from 1 to {MOST_AT_ONCE}")
     known = {"seeds", "pretraining_seeds", *FinetuningSettings.model_fields}
@@ -115,10 +120,8 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Any, Any]:
     return fill_parameters(stages, preset=arguments.preset, store=store, **given), choice
 
 
-def print_plan(parameters: Any, loaded: Any) -> None:
+def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:
     """Print a line per stage and cell: complete or to do."""
-    from flows.runner.stage_runner import Plan
-    from flows.store.store import Store
     from flows.study import build_study_graph
     from flows.ui.plan_page import list_lines
 
@@ -127,24 +130,3 @@ def print_plan(parameters: Any, loaded: Any) -> None:
     print("\n".join(list_lines(plan)))
     for name, why in loaded.left_out.items():
         print(f"left out  {name if name.startswith('task ') else f'arm {name}'}: {why}")
-
-
-def run_flow(parameters: Any, choice: Any) -> None:
-    """Run the study as `run` does: shown in this terminal, recorded by a Prefect server."""
-
-    def run() -> dict[str, Any]:
-        from flows.study import OF_DATA, study
-
-        return study(study=choice, **{name: getattr(parameters, name) for name in OF_DATA})
-
-    began = time.monotonic()
-    made = terminal.run_in_terminal(parameters, run)
-    print_end(Path(made["folder"]), time.monotonic() - began)
-
-
-def print_end(folder: Path, seconds: float) -> None:
-    """Print what came out and where it is."""
-    terminal.print_results(folder)
-    print(f"answer      {json.loads((folder / 'report.json').read_text())['answer']}")
-    print(f"report      {folder / 'report.html'}")
-    print(f"done in     {seconds:,.1f} s")

@@ -52,14 +52,6 @@ class Arrival:
         """Return what identifies the dump: a file that was replaced is a new one."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:32]
 
-    @property
-    def in_a_folder(self) -> bool:
-        """Return whether it lies in a folder, where it may still grow.
-
-        An object store shows an object when it is whole.
-        """
-        return "://" not in self.path
-
 
 @dataclass
 class Look:
@@ -102,10 +94,11 @@ def find_arrivals(
         if listed is None:
             found.missing.append(place)
         lying |= {arrival.path: arrival for arrival in listed or ()}
-    for path in [path for path in lying if not _is_utf8(path)]:
-        del lying[path]
+    for path in list(lying):
         readable = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
-        found.left_alone[readable] = "its name is not UTF-8, rename it"
+        if readable != path:  # the bytes of names that are not UTF-8 are surrogates in a path
+            del lying[path]
+            found.left_alone[readable] = "its name is not UTF-8, rename it"
     known_whole, found.not_taken = _find_announced(announced, places, lying)
     for path, arrival in sorted(lying.items()):
         name = path.rsplit("/", 1)[-1]
@@ -147,15 +140,6 @@ def _find_announced(announced: str, places: Iterable[str], lying: Iterable[str])
     return "", "it lies in none of watch.places"
 
 
-def _is_utf8(path: str) -> bool:
-    """Return whether a name can be written anywhere; the bytes of others are surrogates here."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _normalize(address: str) -> str:
     """Return a form in which two names of one file are equal: no links, one name of a scheme."""
     address = address.removeprefix("file://")
@@ -170,8 +154,8 @@ def explain_skip(arrival: Arrival, settle_seconds: float, now: float, seen_befor
     """Return why a file is left alone, or an empty text if it is a dump and whole."""
     if not is_named_like_a_dump(arrival.path):
         return f"its name does not end like a dump's ({', '.join(TEXTS)}; also {', '.join(PACKED)})"
-    if not arrival.in_a_folder or not settle_seconds:
-        return ""
+    if "://" in arrival.path or not settle_seconds:
+        return ""  # an object store shows an object when it is whole
     age = now - arrival.changed
     if age < -CLOCKS_APART:
         return f"it changed {-age:,.0f} s in the future; set its time: touch {arrival.path}"
@@ -202,26 +186,21 @@ def _list_place(place: str) -> list[Arrival] | None:
     check_host(place, "watch.places")
     with storage.report_unreachable(place, "watch.places"):
         files, path = url_to_fs(place)
-        listing = _list_names(files, path)
+        if files.isdir(path):
+            listing = {info["name"]: info for info in files.ls(path, detail=True)}
+        else:
+            listing = storage.match_remote(files, path)
         if not listing and not files.exists(_strip_pattern(path)):
             return None
         listed = []
         for name, given in listing.items():
-            info = follow_link(files, name) if given.get("islink") else given
+            info = given
+            if info.get("islink"):
+                info = files.info(name) if files.exists(name) else {}
             if info.get("type") == "file":
-                listed.append(
-                    Arrival(
-                        format_address(files, name), info.get("size") or 0, read_change_time(info)
-                    )
-                )
+                address = str(files.unstrip_protocol(name)).removeprefix("file://")
+                listed.append(Arrival(address, info.get("size") or 0, _read_change_time(info)))
     return listed
-
-
-def _list_names(files: Any, path: str) -> dict[str, dict[str, Any]]:
-    """Return what lies in a folder, or matches a pattern, by name."""
-    if files.isdir(path):
-        return {info["name"]: info for info in files.ls(path, detail=True)}
-    return storage.match_remote(files, path)
 
 
 def _strip_pattern(path: str) -> str:
@@ -229,24 +208,8 @@ def _strip_pattern(path: str) -> str:
     return path if not has_magic(path) else _strip_pattern(path.rpartition("/")[0])
 
 
-def format_address(files: Any, name: str) -> str:
-    """Return the address of a listed file, as a run is given it."""
-    return str(files.unstrip_protocol(name)).removeprefix("file://")
-
-
-def follow_link(files: Any, link: str) -> dict[str, Any]:
-    """Return the info of what a link leads to; empty if it leads nowhere."""
-    return dict(files.info(link)) if files.exists(link) else {}
-
-
-def read_change_time(info: Mapping[str, Any]) -> float:
+def _read_change_time(info: Mapping[str, Any]) -> float:
     """Return when a file changed, in seconds since the epoch, whatever its file system calls it."""
-    value = next(
-        (
-            info[k]
-            for k in ("mtime", "updated", "LastModified", "last_modified", "created")
-            if k in info
-        ),
-        0.0,
-    )
+    names = ("mtime", "updated", "LastModified", "last_modified", "created")
+    value = next((info[name] for name in names if name in info), 0.0)
     return value.timestamp() if hasattr(value, "timestamp") else float(value or 0.0)

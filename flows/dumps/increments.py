@@ -66,14 +66,10 @@ class Base:
         """Return the newest model."""
         return self.rounds[-1].encoder
 
-    def has_seen(self, dump: Stage) -> bool:
-        """Return whether one of the rounds is this dump's."""
-        return any(one.dump.fingerprint == dump.fingerprint for one in self.rounds)
-
     def find_base_before(self, dump: Stage) -> "Base | None":
         """Return the base as it was before this dump, or None if nothing came before it."""
-        seen = [one.dump.fingerprint for one in self.rounds]
-        rounds = self.rounds[: seen.index(dump.fingerprint)] if self.has_seen(dump) else self.rounds
+        seen, new = [one.dump.fingerprint for one in self.rounds], dump.fingerprint
+        rounds = self.rounds[: seen.index(new)] if new in seen else self.rounds
         return replace(self, rounds=rounds) if rounds else None
 
 

@@ -29,7 +29,7 @@ from flows.stages.report import (
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
 from flows.studies.study_reading import LoadedStudy, find_study_file, format_study
-from flows.studies.study_stages import StudyCell, StudyStages
+from flows.studies.study_stages import StudyStages
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
 
 
@@ -40,7 +40,13 @@ def build_study_report(
     loaded = stages.loaded
 
     def list_arguments(store: Store, folder: Path) -> list[str]:
-        (folder / "study.yaml").write_text(format_choice(loaded.choice), encoding="utf-8")
+        choice = loaded.choice
+        own = (
+            format_study(choice.own)
+            if choice.is_own
+            else find_study_file(choice.file).read_text("utf-8")
+        )
+        (folder / "study.yaml").write_text(own, encoding="utf-8")
         describe_study(stages, parameters, counted, folder).write(folder / "study.json")
         return ["--study", str(folder / "study.json"), "--output", str(folder)]
 
@@ -86,18 +92,22 @@ def describe_study(
             for _, _, stage in stages.pretrainings
         ],
         searched={name: best["settings"] for name, best in searched.items()},
-        cells=[describe_cell(store, cell) for cell in stages.cells],
+        cells=[
+            CellFacts(
+                arm=cell.arm.name,
+                task=cell.task.name,
+                seed=cell.seed,
+                pretraining_seed=cell.pretraining_seed,
+                fingerprint=cell.finetuned.fingerprint,
+                evaluation=store.fetch(cell.evaluated),
+                finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
+            )
+            for cell in stages.cells
+        ],
         origins=describe_origins(store, stages.origins),
         encoder=find_encoder_folder(stages, placed),
         encoder_arm=next(iter(stages.arms)),
     )
-
-
-def format_choice(choice: StudyChoice) -> str:
-    """Return the study as it was written, with its variables."""
-    if choice.is_own:
-        return format_study(choice.own)
-    return find_study_file(choice.file).read_text(encoding="utf-8")
 
 
 def place_study(stages: StudyStages) -> Study:
@@ -124,18 +134,6 @@ def place_study(stages: StudyStages) -> Study:
     ]
     arms = [place_arm(arm) for arm in stages.arms.values()]
     return stages.study.model_copy(update={"tasks": tasks, "arms": arms})
-
-
-def describe_cell(store: Store, cell: StudyCell) -> CellFacts:
-    return CellFacts(
-        arm=cell.arm.name,
-        task=cell.task.name,
-        seed=cell.seed,
-        pretraining_seed=cell.pretraining_seed,
-        fingerprint=cell.finetuned.fingerprint,
-        evaluation=store.fetch(cell.evaluated),
-        finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
-    )
 
 
 def find_encoder_folder(stages: StudyStages, placed: Study) -> Path | None:

@@ -261,29 +261,28 @@ def build_prefect_file() -> dict[str, Any]:
     Prefect has them go to the folder in which somebody typed `prefect deploy`. What a run's
     processes set is written here, not set by each worker.
     """
-    store = "{{ $AMAZON_ELECTRA_STORE }}"
+    store, described = "{{ $AMAZON_ELECTRA_STORE }}", []
+    for spec in DEPLOYMENTS:
+        placed = {"engine": dict(PLACED)} if spec.pool == WAITING else {}
+        command = {"command": ENGINE} if spec.entrypoint == PART else {}
+        schedule = {"cron": spec.cron, "timezone": "UTC", "slug": spec.name}
+        described.append(
+            {
+                "name": spec.name,
+                "entrypoint": spec.entrypoint,
+                "description": spec.description,
+                "tags": [TAG],
+                "parameters": {**spec.parameters, **placed, "store": store},
+                "work_pool": {"name": spec.pool, "job_variables": {**command, "env": dict(CLIENT)}},
+                "schedules": [schedule] if spec.cron else [],
+                "triggers": spec.triggers,
+            }
+        )
     return {
         "name": "amazon-electra",
         "build": [{"flows.ui.deployments.check_store": {"store": store}}],
         "pull": [{"prefect.deployments.steps.set_working_directory": {"directory": "/"}}],
-        "deployments": [describe_deployment(spec, store) for spec in DEPLOYMENTS],
-    }
-
-
-def describe_deployment(spec: DeploymentSpec, store: str) -> dict[str, Any]:
-    """Return a deployment as Prefect's deployment file has it."""
-    placed = {"engine": dict(PLACED)} if spec.pool == WAITING else {}
-    command = {"command": ENGINE} if spec.entrypoint == PART else {}
-    schedule = {"cron": spec.cron, "timezone": "UTC", "slug": spec.name}
-    return {
-        "name": spec.name,
-        "entrypoint": spec.entrypoint,
-        "description": spec.description,
-        "tags": [TAG],
-        "parameters": {**spec.parameters, **placed, "store": store},
-        "work_pool": {"name": spec.pool, "job_variables": {**command, "env": dict(CLIENT)}},
-        "schedules": [schedule] if spec.cron else [],
-        "triggers": spec.triggers,
+        "deployments": described,
     }
 
 

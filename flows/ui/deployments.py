@@ -261,10 +261,11 @@ def build_prefect_file() -> dict[str, Any]:
     Prefect has them go to the folder in which somebody typed `prefect deploy`. What a run's
     processes set is written here, not set by each worker.
     """
-    store, described = "{{ $AMAZON_ELECTRA_STORE }}", []
+    store = "{{ $AMAZON_ELECTRA_STORE }}"
+    described: list[dict[str, Any]] = []
     for spec in DEPLOYMENTS:
-        placed = {"engine": dict(PLACED)} if spec.pool == WAITING else {}
-        command = {"command": ENGINE} if spec.entrypoint == PART else {}
+        placed: dict[str, Any] = {"engine": dict(PLACED)} if spec.pool == WAITING else {}
+        command: dict[str, Any] = {"command": ENGINE} if spec.entrypoint == PART else {}
         schedule = {"cron": spec.cron, "timezone": "UTC", "slug": spec.name}
         described.append(
             {

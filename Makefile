@@ -34,7 +34,7 @@ $(INSTALLED_DEV): $(INSTALLED) deploy/requirements.txt deploy/requirements-dev.t
 	$(PIP) --no-deps --require-hashes -r deploy/requirements-dev.txt
 	touch $@
 
-demo: $(INSTALLED)  ## the whole graph on a synthetic dump, at most 5 minutes on 2 cores
+demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, at most 5 minutes on 2 cores
 	$(BIN)/amazon-electra sample --reviews 20000 --seed 0 --output sample.json.gz
 	$(BIN)/amazon-electra run --dump sample.json.gz --preset tiny --store $(STORE)
 

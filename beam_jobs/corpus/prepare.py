@@ -28,7 +28,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, near
 from beam_jobs.reading import fields, stars, work_units
-from beam_jobs.reading.lines import Reject, Tally, make_reject
+from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import PreparedUnit, Unit
 from beam_jobs.text import languages, personal_data, splits
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
@@ -256,16 +256,13 @@ class UnitReader:
 
     def read_reviews(self) -> Iterator[fields.Review]:
         mapping = dict(self.unit.file.layout.mapping)
-        read_fields = fields.make_review_reader(mapping, self.preparation.labels)
+        read_fields = fields.make_review_reader(mapping, self.tally.notes, self.preparation.labels)
         for item in work_units.read_records(self.unit, self.tally):
             self.read += 1
             if isinstance(item, Reject):
                 self.record_reject(item)
                 continue
             review = read_fields(item[1])
-            if review is None:
-                self.record_reject(make_reject(item[0], fields.BAD_IDENTIFIER, b""))
-                continue
             if review.rating is not None:
                 self.count_rating(review.rating)
             elif "stars" in mapping:

@@ -8,6 +8,7 @@ reasons, and says which values are stars.
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -106,7 +107,6 @@ TRUE, FALSE = {"y", "yes", "true", "1", "t"}, {"n", "no", "false", "0", "f"}
 
 
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
-BAD_IDENTIFIER = "identifier is nested or too long"
 
 
 LABEL = "label."
@@ -202,16 +202,16 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
 
 
 def make_review_reader(
-    mapping: dict[str, str], labels: Sequence[str] = ()
-) -> Callable[[dict[str, Any]], Review | None]:
-    """Return a function from a record to a Review, or to None if an identifier is not usable.
+    mapping: dict[str, str], notes: Counter[str], labels: Sequence[str] = ()
+) -> Callable[[dict[str, Any]], Review]:
+    """Return a function from a record to a Review, whose labels are those of the columns `labels`.
 
-    Its labels are those of the columns in `labels`.
+    An identifier that is a list, an object or a giant integer is left out, and counted in `notes`.
     """
     own = [mapping.get(f"{LABEL}{column}", ABSENT) for column in labels]
     text, title, stars, item, user, time, verified = (mapping.get(f, ABSENT) for f in FIELDS)
 
-    def read_review(record: dict[str, Any]) -> Review | None:
+    def read_review(record: dict[str, Any]) -> Review:
         get = record.get
         value = unwrap(get(stars))
         kind = type(value)
@@ -219,9 +219,10 @@ def make_review_reader(
             kind is str and len(value) < MAX_CHARACTERS
         )
         rating = parse_rating(value) if is_usual else None
-        places = unwrap(get(item)), unwrap(get(user)), unwrap(get(time))
+        places = [unwrap(get(name)) for name in (item, user, time)]
         if not all(map(is_identifier, places)):
-            return None
+            notes["identifiers_left_out"] += 1
+            places = [place if is_identifier(place) else None for place in places]
         return Review(
             get(text),
             get(title),

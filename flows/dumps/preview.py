@@ -43,8 +43,8 @@ class Preview:
 
     @cached_property
     def reviews(self) -> list[fields.Review]:
-        read_review = fields.make_review_reader(dict(self.file.layout.mapping))
-        return [review for record in self.records if (review := read_review(record))]
+        read_review = fields.make_review_reader(dict(self.file.layout.mapping), Counter())
+        return [read_review(record) for record in self.records]
 
     def count_labels(self, column: str) -> Counter[str]:
         """Return how often each class of a label occurs."""

@@ -19,6 +19,7 @@ from flows.stages.finetuning import (
 from flows.stages.origin import build_external_stage, get_name
 from flows.stages.pretraining import describe_training, shares_cores
 from flows.store.store import Stage, Store
+from model.baselines import TFIDF_ARM
 from model.presets import PUBLISHED_FINETUNING
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
@@ -177,6 +178,8 @@ def list_cells(
 
 def name_arm(arm: Arm, origin: Stage | None) -> str:
     """Return what reports call an arm: where there is a published start, by what was done to it."""
+    if arm == "tfidf":
+        return TFIDF_ARM
     if origin is None:
         return arm
     name = get_name(origin)
@@ -208,4 +211,7 @@ def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Sta
 
 def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, Stage]]:
     """Return what is made of the cells, equal ones once: baselines are the same for each seed."""
-    return list({cell.finetuned.fingerprint: cell.chain for cell in cells}.values())
+    chains: dict[str, tuple[Stage, Stage]] = {}
+    for cell in cells:
+        chains.setdefault(cell.finetuned.fingerprint, cell.chain)
+    return list(chains.values())

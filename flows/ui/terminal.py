@@ -3,6 +3,7 @@ results printed at the end.
 """
 
 import json
+import logging
 import os
 import signal
 import threading
@@ -153,11 +154,26 @@ def run_in_terminal(
 
     with Terminal() as terminal:
         graph_run.LISTENERS.append(terminal)
+        warnings = RunWarnings(terminal)
+        logging.getLogger("prefect.flow_runs").addHandler(warnings)
         try:
             with tags(TAG):
                 return run()
         finally:
+            logging.getLogger("prefect.flow_runs").removeHandler(warnings)
             graph_run.LISTENERS.remove(terminal)
+
+
+class RunWarnings(logging.Handler):
+    """Prints what a run logs as a warning; its errors are printed when it ends."""
+
+    def __init__(self, terminal: Terminal):
+        super().__init__(logging.WARNING)
+        self._terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.ERROR:
+            self._terminal.print_line(format_marked_line("!", "yellow", record.getMessage()))
 
 
 def print_results(folder: Path) -> None:

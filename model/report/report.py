@@ -13,6 +13,7 @@ from typing import Any
 from beam_jobs.core.command import main
 from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import read_options
+from model.baselines import TFIDF_ARM
 from model.options import ReportOptions
 from model.report import card
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
@@ -63,10 +64,6 @@ def write_report(study_file: Path, output: Path) -> dict[str, Any]:
     return summary
 
 
-TFIDF = "tfidf"
-"""How runs call the arm of TF-IDF and logistic regression."""
-
-
 def describe_best_arms(results: Results) -> list[str]:
     """Return a sentence for each task of classes: which arm is best on dev, what it reaches on
     test, and what TF-IDF and the most frequent class reach there.
@@ -82,11 +79,15 @@ def describe_best_arms(results: Results) -> list[str]:
                 for metric, values in results.pool_metrics(arm, task).items()
                 if metric in ("accuracy", "macro_f1")
             )
-            for arm in (best, TFIDF)
+            for arm in (best, TFIDF_ARM)
             if results.list_cells(arm, task)
         }
-        won = "TF-IDF with logistic regression" if best == TFIDF else best
-        others = [] if best == TFIDF or TFIDF not in reached else [f"TF-IDF: {reached[TFIDF]}"]
+        won = "TF-IDF with logistic regression" if best == TFIDF_ARM else best
+        others = (
+            []
+            if best == TFIDF_ARM or TFIDF_ARM not in reached
+            else [f"TF-IDF: {reached[TFIDF_ARM]}"]
+        )
         others.append(f"the most frequent class: {format_number('accuracy', majority)}")
         sentences.append(
             f"{task}: {won} is best on dev; on test {reached[best]} ({'; '.join(others)})."

@@ -65,9 +65,9 @@ def test_on_a_cpu_untrained_arms_are_fine_tuned_beside_pre_training(tmp_path, de
     stages = [stage for stage, _ in plan.stages]
     arms = [s.labels["arm"] for s in stages if s.name == "finetuning"]
     assert arms == (
-        ["random", "tfidf"] * 6 + ["pre-trained"] * 6
+        ["random", "TF-IDF"] * 6 + ["pre-trained"] * 6
         if is_cpu
-        else ["pre-trained", "random", "tfidf"] * 6
+        else ["pre-trained", "random", "TF-IDF"] * 6
     )
     [training] = [stage for stage in stages if stage.name == "pretraining"]
     words = training.arguments(plan.store, tmp_path)
@@ -217,7 +217,7 @@ def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):
     monkeypatch.setitem(
         presets.PRESETS, "tiny", replace(tiny, finetuning=tiny.finetuning.replace(n_train=77))
     )
-    assert changed(before, fingerprints()) == {"pre-trained", "random", "tfidf", "model", "report"}
+    assert changed(before, fingerprints()) == {"pre-trained", "random", "TF-IDF", "model", "report"}
     start = replace(tiny, pretraining=tiny.pretraining.replace(initializer_range=0.05))
     monkeypatch.setitem(presets.PRESETS, "tiny", start)
     everything = {"pre-training", "pre-trained", "random", "model", "report"}

@@ -32,18 +32,14 @@ POISON: dict[str, tuple[str | bytes, str]] = {
     "text is a list": ('{"reviewText": ["a"]}', "text is not a string"),
     "text is a number": ('{"reviewText": 7}', "text is not a string"),
     "text is null": ('{"reviewText": null}', "no text"),
-    "identifier is deeply nested": (
-        '{"reviewText": "x", "asin": ' + "[" * 1_010 + "]" * 1_010 + "}",
-        "identifier is nested or too long",
-    ),
-    "identifier is an object": (
-        '{"reviewText": "x", "unixReviewTime": {"$date": 1}}',
-        "identifier is nested or too long",
-    ),
     "only markup": ('{"reviewText": "<br />&nbsp;"}', "empty text"),
     "very long text": ('{"reviewText": "' + "a b " * 10_000 + '"}', "too long"),
 }
 HARMLESS = {
+    "identifier is deeply nested": (
+        '{"reviewText": "a deep item", "asin": ' + "[" * 1_010 + "]" * 1_010 + "}"
+    ),
+    "identifier is an object": '{"reviewText": "an object as item", "asin": {"a": 1, "b": 2}}',
     "NaN rating": '{"reviewText": "nan rating", "overall": NaN}',
     "infinite": '{"reviewText": "infinite rating", "overall": Infinity}',
     "lone surrogate": '{"reviewText": "lone \\ud83d surrogate", "reviewerID": "\\ud800"}',
@@ -91,9 +87,9 @@ def test_giant_integers_of_python_dicts_end_no_job(tmp_path):
         f"{{'reviewText': 'giant verified', 'verified': {giant}}}",
     ]
     result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", lines))
-    assert set(texts_in(tmp_path / "corpus")) == {"good one", "giant stars", "giant verified"}
-    assert result["dropped"] == {"identifier is nested or too long": 1}
-    assert [reject["line"] for reject in rejects_of(tmp_path / "corpus")] == [2]
+    kept = {"good one", "giant item", "giant stars", "giant verified"}
+    assert set(texts_in(tmp_path / "corpus")) == kept
+    assert result["notes"]["identifiers_left_out"] == 1
 
 
 @pytest.mark.parametrize(
@@ -159,7 +155,7 @@ def test_readers_never_crash_on_any_bytes(content, name):
     found = Layout(name, columns=("text", "stars"), max_record_bytes=100)
     tally = Tally()
     read = fields.make_review_reader(
-        {"text": "reviewText", "stars": "overall", "verified": "verified"}
+        {"text": "reviewText", "stars": "overall", "verified": "verified"}, Counter()
     )
     for item in detection.read_records(io.BytesIO(content), found, tally, header=False):
         if isinstance(item, Reject):

@@ -1,6 +1,7 @@
 """The sentences are NLTK's, on real reviews and on made-up mess, with any parameters."""
 
 import itertools
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -133,7 +134,7 @@ def read_real_reviews(data: Path, count: int) -> list[str]:
     paths = [str(sorted(folder.iterdir())[0]) for folder in sorted((data / "reviews").iterdir())]
     texts = []
     for file in work_units.inspect_files(paths, None, {}, Layout("json_lines"), 0):
-        read = fields.make_review_reader(dict(file.layout.mapping))
+        read = fields.make_review_reader(dict(file.layout.mapping), Counter())
         with open_uncompressed(file.path, file.compression) as stream:
             records = detection.read_records(stream, file.layout, Tally(), header=True)
             good = (record[1] for record in records if not isinstance(record, Reject))

@@ -90,7 +90,8 @@ def describe_file(preview: Preview) -> Iterator[str]:
             yield f"label     {column}: {shown}{more}"
     for review in preview.reviews[:SHOWN]:
         given = review.rating
-        stars = f"{show_rating(given[0])} stars" if given else "no stars"
+        shown = show_rating(given[0]) if given else "no"
+        stars = f"{shown} star" if shown == "1" else f"{shown} stars"
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
         yield f"          {stars:<8}  {cut}"

@@ -49,8 +49,9 @@ default), its API two words."""
 
 
 def name_run_by_preset() -> str:
-    """Return the name of a run of a flow with a preset."""
-    return name_run(flow_run.parameters.get("preset", "auto"))
+    """Return the name of a run of a flow with a preset, which is left out where nobody chose it."""
+    preset = flow_run.parameters.get("preset", "auto")
+    return name_run(*([] if preset == "auto" else [preset]))
 
 
 def name_run(*what: str, reads_dump: bool = True) -> str:

@@ -169,11 +169,13 @@ class RunWarnings(logging.Handler):
 
     def __init__(self, terminal: Terminal):
         super().__init__(logging.WARNING)
-        self._terminal = terminal
+        self._terminal, self._printed = terminal, set[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.ERROR:
-            self._terminal.print_line(format_marked_line("!", "yellow", record.getMessage()))
+        text = record.getMessage()
+        if record.levelno < logging.ERROR and text not in self._printed:
+            self._printed.add(text)  # a plan and the run itself say the same
+            self._terminal.print_line(format_marked_line("!", "yellow", text))
 
 
 def print_results(folder: Path) -> None:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 os.environ.setdefault("DO_NOT_TRACK", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the tracking tries again itself
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")

@@ -3,6 +3,7 @@ package.
 """
 
 import json
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,10 +24,12 @@ def write_served_model(folder: Path, output: Path) -> None:
 
     kind = json.loads((folder / "config.json").read_text())["amazon_electra"]["kind"]
     packages = ("mlflow", "pandas", *PACKAGES[kind])
-    mlflow.pyfunc.save_model(
-        output,
-        python_model=str(SCRIPT),
-        artifacts={"model": str(folder)},
-        signature=ModelSignature(inputs=Schema([ColSpec("string")])),
-        pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in packages],
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about signatures by type hints and examples: it has one
+        mlflow.pyfunc.save_model(
+            output,
+            python_model=str(SCRIPT),
+            artifacts={"model": str(folder)},
+            signature=ModelSignature(inputs=Schema([ColSpec("string")])),
+            pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in packages],
+        )

@@ -49,7 +49,8 @@ def made_run(root: Path, *settings: str, dump: str = "sample:50") -> str:
     """The fingerprint of the encoder of a run of the whole graph up to its pre-training."""
     store = Store(root)
     plan = Plan(store)
-    graph(fill_parameters(settings, dump={"paths": [dump]}, store=str(root)), plan)
+    given = {"dump": {"paths": [dump]}, "store": str(root), "preset": "tiny"}
+    graph(fill_parameters(settings, **given), plan)
     for stage, _ in plan.stages[:6]:
         publish(store, stage)
     return plan.stages[5][0].fingerprint

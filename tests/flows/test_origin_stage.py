@@ -68,7 +68,7 @@ def test_a_registered_model_is_known_by_its_version(tmp_path, mlflow_template):
 
 
 def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
-    store, stages = list_stages(f"pretraining.start_from={encoder}")
+    store, stages = list_stages(f"pretraining.start_from={encoder}", "preset=tiny")
     labels = list(stages)
     assert labels[0] == "origin mini-bert"
     origin, training = stages[labels[0]], stages["pre-training"]
@@ -83,7 +83,7 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert arguments[arguments.index("--start-from") + 1] == str(store.folder(origin) / "encoder")
     assert "preset.architecture" not in training.parameters
     arms = {stage.labels["arm"] for stage in stages.values() if "arm" in stage.labels}
-    assert arms == {"adapted", "mini-bert as published"}
+    assert arms == {"adapted", "mini-bert as published", "mini-bert, frozen", "TF-IDF"}
     published = stages["mini-bert as published · polarity · seed 0"]
     encoder_of = published.arguments(store, tmp_path)
     assert encoder_of[encoder_of.index("--encoder") + 1] == str(store.folder(origin) / "encoder")

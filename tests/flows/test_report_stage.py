@@ -151,6 +151,7 @@ def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(tmp
     place = write_encoder(tmp_path / "published")
     given = {"dump": {"paths": ["sample:50"]}, "store": str(tmp_path / "store")}
     asked = [f"pretraining.start_from={place}", "finetuning.tasks=polarity"]
+    asked.append("finetuning.arms=pre-trained,origin")
     p = fill_parameters(asked, **given)
     plan = Plan(Store(tmp_path / "store"))
     graph(p, plan)

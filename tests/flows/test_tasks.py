@@ -178,7 +178,7 @@ def test_a_name_that_somebody_typed_stays_and_a_proposed_one_does_not(typed, kep
         FlowRunContext.get().flow_run.name = typed
         return name_run_by_preset()
 
-    assert name().startswith(typed if kept else "dump · tiny · 20")
+    assert name().startswith(typed if kept else "dump · 20")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,15 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
 from flows.configuration.form import STORE
-from flows.stages import continued_pretraining, corpus, finetuning, pretraining, shards, vocabulary
+from flows.stages import (
+    continued_pretraining,
+    corpus,
+    finetuning,
+    model,
+    pretraining,
+    shards,
+    vocabulary,
+)
 from flows.store.store import ExistingStage, Stage, Store, list_nothing, read_code_version
 from flows.studies import study_stages
 
@@ -39,6 +47,7 @@ FUNCTIONS = {
     "general-shards": StageFunction(shards.format_general_arguments, "beam_jobs.shards_job"),
     "pretraining": StageFunction(pretraining.format_arguments, "model.pretrain"),
     "steps": StageFunction(pretraining.list_steps),
+    "token-steps": StageFunction(pretraining.list_token_steps),
     "continuation": StageFunction(continued_pretraining.list_continuation),
     "equal-steps": StageFunction(pretraining.count_equal_steps),
     "equal-flops": StageFunction(study_stages.count_equal_flops),
@@ -47,6 +56,7 @@ FUNCTIONS = {
     "search": StageFunction(finetuning.format_search_arguments, "model.finetuning.search"),
     "evaluation": StageFunction(finetuning.format_evaluation_arguments, "model.evaluate"),
     "latency": StageFunction(finetuning.format_latency_arguments, "model.evaluation.latency"),
+    "model": StageFunction(model.format_model_arguments, "model.export"),
 }
 
 

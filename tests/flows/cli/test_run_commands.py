@@ -42,14 +42,14 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     rows = [f'"the kettle {i} boils",{i % 5 + 1},red\n' for i in range(30)]
     (tmp_path / "own.csv").write_text("text,grade,colour\n" + "".join(rows))
     words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
-    assert attempt(*words, "--dry-run", "--columns", "stars=grade") == 0
+    assert attempt(*words, "--dry-run", "--columns", "stars=grade", "--preset", "tiny") == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"file      {tmp_path / 'own.csv'}: delimited, about 30 reviews" in lines
     assert "columns   text ← text, stars ← grade; not used: colour" in lines
     assert "          1 star    the kettle 0 boils" in lines
     assert len([line for line in lines if "boils" in line]) == 10
     assert not list((tmp_path / "store").glob("corpus/*"))
-    assert [line for line in lines if " stages to do" in line] == ["31 stages to do, 0 complete"]
+    assert [line for line in lines if " stages to do" in line] == ["44 stages to do, 0 complete"]
     [training] = [line for line in lines if re.match("to do +pretraining ", line)]
     assert training.endswith(", 1,200 steps, 2.5 M tokens")
     assert "What pays is a published encoder" in lines[-1], "a warning comes last, where it is seen"

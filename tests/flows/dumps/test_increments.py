@@ -93,7 +93,9 @@ def make_turns(tmp_path_factory):
         "pretraining.device=cpu",
         "corpus.workers=1",
     ]
-    first = fill_parameters(settings, dump={"paths": [str(arriving)]}, store=str(at / "store"))
+    first = fill_parameters(
+        settings, dump={"paths": [str(arriving)]}, store=str(at / "store"), preset="tiny"
+    )
     base = increments.resolve_base(encoder_graph(first, make).fingerprint, make)
     bases = [base]
     for name in ("apple", "mango"):

@@ -34,7 +34,7 @@ def test_data_goes_to_one_pool_and_training_to_the_other(tmp_path):
     pools = {stage.name: choose_pool(stage, "tpu") for stage in plan(tmp_path)}
     assert pools == {
         **dict.fromkeys(("corpus", "vocabulary", "shards", "dev-shards"), "cpu"),
-        **dict.fromkeys(("pretraining", "finetuning", "evaluation"), "tpu"),
+        **dict.fromkeys(("pretraining", "finetuning", "evaluation", "model"), "tpu"),
     }
 
 

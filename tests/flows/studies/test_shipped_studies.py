@@ -102,7 +102,8 @@ def ask(name: str, file: Path, place: Path) -> tuple[Parameters, StudyChoice]:
     if {"steps", "encoder"} & variables:
         settings.append("pretraining.steps=2")
     store = str(place / "store")
-    return fill_parameters(settings, dump={"paths": ["sample:1200"]}, store=store), choice
+    given = {"dump": {"paths": ["sample:1200"]}, "store": store, "preset": "tiny"}
+    return fill_parameters(settings, **given), choice
 
 
 @pytest.mark.parametrize("name", list_shipped_studies())

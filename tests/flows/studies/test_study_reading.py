@@ -201,7 +201,9 @@ def test_what_cannot_be_replayed_is_named(pretraining, words, tmp_path):
     arm = {"name": "one", "pretraining": {"shards": "${shards}", "start_from": "${origin}", **own}}
     written = {"arms": [arm], "tasks": [{"task": "polarity", "data": "${corpus}"}]}
     form = fill_parameters(
-        [f"pretraining.start_from={write_published(tmp_path / 'mini')}"], store=str(tmp_path)
+        [f"pretraining.start_from={write_published(tmp_path / 'mini')}"],
+        store=str(tmp_path),
+        preset="tiny",
     )
     choice = StudyChoice(own=Study.model_validate(written))
     with pytest.raises(UserError, match=words):

@@ -3,8 +3,9 @@ package.
 """
 
 import json
-import warnings
+from contextlib import redirect_stderr
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("serving.py")
@@ -24,8 +25,7 @@ def write_served_model(folder: Path, output: Path) -> None:
 
     kind = json.loads((folder / "config.json").read_text())["amazon_electra"]["kind"]
     packages = ("mlflow", "pandas", *PACKAGES[kind])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about signatures by type hints and examples: it has one
+    with redirect_stderr(StringIO()):  # advice about signatures, of which it has one
         mlflow.pyfunc.save_model(
             output,
             python_model=str(SCRIPT),

@@ -227,7 +227,9 @@ def make_review_reader(
             get(text),
             get(title),
             rating,
-            *places,
+            places[0],
+            places[1],
+            places[2],
             parse_verified(get(verified)),
             tuple(parse_label(unwrap(get(column))) for column in own),
         )

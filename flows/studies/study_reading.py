@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.nesting import list_strings, load_yaml
+from beam_jobs.core.nesting import list_strings
 from beam_jobs.core.settings import parse_field
 from flows.configuration.form import Parameters
 from flows.configuration.form_tools import list_changes
@@ -24,6 +24,7 @@ from flows.configuration.study_file import (
 )
 from flows.studies.study_checks import find_missing_places, find_mistakes
 from model.config import FinetuningSettings
+from model.yaml_text import load_yaml
 
 SHIPPED = Path(__file__).parent / "shipped"
 VARIABLE = re.compile(r"\$\{(\w+)\}")

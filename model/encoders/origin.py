@@ -15,13 +15,14 @@ from tokenizers import Tokenizer
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
-from beam_jobs.core.nesting import load_json, load_yaml
+from beam_jobs.core.nesting import load_json
 from model.config import Architecture
 from model.encoders import weights as encoder_weights
 from model.encoders.config import TRAINED_LENGTH, Config, read_architecture, read_config
 from model.encoders.places import Fail, Found, find_published
 from model.encoders.vocabulary import check_entries, load_published_tokenizer
 from model.wordpiece import list_entries, write_tokenizer
+from model.yaml_text import load_yaml
 
 ABOUT = "origin.json"
 UNKNOWN = "unknown"

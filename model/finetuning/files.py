@@ -25,7 +25,6 @@ Quoting = Literal[0, 3]
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 LIMITS = Limits(remedy="unpack it first")
 """Of a task's file; those of a dump are options of its jobs."""
-csv.field_size_limit(LIMITS.max_record_bytes)
 
 
 @contextmanager
@@ -149,6 +148,7 @@ def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
 def _read_delimited_rows(
     path: Path, delimiter: str, quoting: Quoting
 ) -> Iterator[tuple[int, dict[str, Any]]]:
+    csv.field_size_limit(LIMITS.max_record_bytes)  # readers of dumps set another one
     with open_text(path, newline="") as file:
         rows = csv.DictReader(_read_lines(file, path), delimiter=delimiter, quoting=quoting)
         for row in rows:

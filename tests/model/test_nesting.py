@@ -2,7 +2,8 @@
 
 import pytest
 
-from beam_jobs.core.nesting import load_json, load_yaml
+from beam_jobs.core.nesting import load_json
+from model.yaml_text import load_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"

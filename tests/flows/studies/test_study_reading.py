@@ -126,7 +126,8 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
     choice = StudyChoice(file="adapt_published", general_text=["some text.txt"])
     with pytest.raises(UserError, match="adapts a published encoder: give --start-from"):
         load_study(Parameters(store=str(tmp_path)), choice)
-    given = fill_parameters([f"pretraining.start_from={write_published(tmp_path / 'mini')}"])
+    start = f"pretraining.start_from={write_published(tmp_path / 'mini')}"
+    given = fill_parameters([start], preset="tiny")
     loaded = load_study(given, choice)
     assert loaded.wanted == {"corpus", "shards", "general_shards", "origin"}
     assert loaded.left_out["task ePQA"] == "its data is not set (--set epqa=…)"

@@ -77,6 +77,14 @@ def _read_lines(file: TextIO, path: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _open_lines(path: Path) -> Iterator[Iterator[str]]:
+    """Yield the lines of a file for a reader of csv, whose fields may be as long as a record."""
+    csv.field_size_limit(LIMITS.max_record_bytes)  # of this process: readers of dumps set another
+    with open_text(path, newline="") as file:
+        yield _read_lines(file, path)
+
+
+@contextmanager
 def _report_damage(path: Path) -> Iterator[None]:
     """Turn errors about a file's content into a UserError; those of a disk have a number."""
     try:
@@ -148,9 +156,8 @@ def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
 def _read_delimited_rows(
     path: Path, delimiter: str, quoting: Quoting
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    csv.field_size_limit(LIMITS.max_record_bytes)  # readers of dumps set another one
-    with open_text(path, newline="") as file:
-        rows = csv.DictReader(_read_lines(file, path), delimiter=delimiter, quoting=quoting)
+    with _open_lines(path) as lines:
+        rows = csv.DictReader(lines, delimiter=delimiter, quoting=quoting)
         for row in rows:
             yield rows.line_num, row
 
@@ -172,8 +179,8 @@ def detect_quoting(path: Path) -> Quoting:
 
     if not _strip_compression(path).endswith(TABBED):
         return csv.QUOTE_NONE
-    with open_text(path, newline="") as file:
-        rows = csv.reader(record_widths(_read_lines(file, path)), delimiter="\t", strict=True)
+    with _open_lines(path) as lines:
+        rows = csv.reader(record_widths(lines), delimiter="\t", strict=True)
         try:
             joined = sum(1 for _ in rows) < rows.line_num
         except csv.Error:

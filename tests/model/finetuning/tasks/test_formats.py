@@ -13,6 +13,7 @@ import pytest
 
 from beam_jobs.core.errors import UserError
 from model.finetuning.examples import SPLITS, Sampling, load_examples
+from model.finetuning.files import detect_quoting
 from model.finetuning.tasks import conll, find_task, glue
 
 EVERYTHING = Sampling()
@@ -251,6 +252,13 @@ def test_a_users_tsv_may_have_quotes_as_pandas_writes_them(tmp_path, quoting):
         )
     read = splits("table:text=text,label=label", tmp_path / "mine.tsv")
     assert sorted(e.text for part in read.values() for e in part) == sorted(texts)
+
+
+def test_a_long_field_has_quotes_too_whoever_set_the_limit_of_csv_before(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text('text\tlabel\n"' + "x" * 200_000 + '"\tgood\n')
+    csv.field_size_limit(131_072)  # csv's own
+    assert detect_quoting(path) == csv.QUOTE_MINIMAL
 
 
 def test_a_users_tsv_without_quotes_keeps_its_lines_and_marks(tmp_path):

@@ -24,17 +24,25 @@ from torch import Tensor, nn
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
+from beam_jobs.core.model_folder import (
+    LEAST_PROBABILITY,
+    ONNX,
+    PIPELINE,
+    QUANTIZED,
+    apply_temperature,
+    take_logarithms,
+)
 from beam_jobs.core.settings import read_options
 from model.config import FinetuningSettings
 from model.device import open_device
 from model.encoders.origin import describe_start
 from model.evaluation.metrics import METRICS, compute_metric
-from model.evaluation.predict import predict_features
+from model.evaluation.predict import predict_examples, predict_features
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import Comparison, compare_arms
 from model.finetuning import network
 from model.finetuning.examples import Example, Task, load_examples
-from model.finetuning.features import NOT_LETTERS, keep_letters
+from model.finetuning.features import ONLY_LETTERS
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import find_task
 from model.options import ExportOptions
@@ -50,7 +58,6 @@ MOST_CHANGED = 0.01
 """Share of the labels that int8 may change."""
 TEMPERATURES = (0.2, 10.0)
 """Between which the best one is looked for: a dev set without a mistake would take none at all."""
-LEAST_PROBABILITY = 1e-30
 BATCH = 32
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -178,13 +185,13 @@ def write_network(
     loaded.save_pretrained(output)
     names = INPUTS if getattr(loaded.config, "type_vocab_size", 0) > 1 else INPUTS[:2]
     write_tokenizer(cell.folder, output, head, names)
-    export_onnx(model, names, output / "model.onnx")
+    export_onnx(model, names, output / ONNX)
     some = list(range(min(CHECKED_TEXTS, len(examples))))
     texts = [(examples[i].text, examples[i].pair) for i in some]
     exact = np.stack(
         network.predict_logits(model, [features[i] for i in some], "classification", device)
     )
-    found = run_onnx(output / "model.onnx", output / "tokenizer.json", texts)
+    found = run_onnx(output / ONNX, output / "tokenizer.json", texts)
     difference = float(np.abs(found - exact).max())
     if difference > LARGEST_DIFFERENCE or (found.argmax(1) != exact.argmax(1)).any():
         raise UserError(
@@ -203,9 +210,9 @@ def quantize(
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    file = output / "model_quantized.onnx"
+    file = output / QUANTIZED
     quantize_dynamic(
-        output / "model.onnx",
+        output / ONNX,
         file,
         per_channel=True,
         reduce_range=True,
@@ -288,7 +295,7 @@ def write_tokenizer(source: Path, output: Path, head: network.Head, names: Seque
 
     tokenizer = network.load_tokenizer(str(source))
     if head.clean == "letters":
-        before = [NOT_LETTERS, normalizers.Strip()]
+        before = [ONLY_LETTERS, normalizers.Strip()]
         own = [tokenizer.normalizer] if tokenizer.normalizer else []
         tokenizer.normalizer = normalizers.Sequence([*before, *own])
     tokenizer.enable_truncation(head.max_length)
@@ -307,41 +314,18 @@ def write_pipeline(
     cell: Cell, task: Task, examples: Sequence[Example], output: Path
 ) -> tuple[Predictions, dict[str, Any]]:
     """Copy a TF-IDF pipeline; return its predictions on dev."""
-    import skops.io
-
-    shutil.copyfile(cell.folder / "model.skops", output / "model.skops")
-    pipeline = skops.io.load(output / "model.skops")
-    texts = [e.text if e.pair is None else f"{e.text} {e.pair}" for e in examples]
-    if cell.described.get("clean") == "letters":
-        texts = [keep_letters(text) for text in texts]
-    probabilities = np.zeros((len(texts), len(task.labels)), np.float32)
-    places = [task.labels.index(str(name)) for name in pipeline.classes_]
-    probabilities[:, places] = pipeline.predict_proba(texts)
-    return Predictions(
-        ids=[e.id for e in examples],
-        labels=[int(e.label or 0) for e in examples],
-        predictions=probabilities.argmax(1).tolist(),
-        loss=np.zeros(len(texts)),
-        probabilities=probabilities,
-        n_classes=len(task.labels),
-    ), {}
-
-
-def temper(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """Return softmax(logits / temperature) of softmax(logits) [examples, classes]."""
-    logits = np.log(np.maximum(probabilities.astype(np.float64), LEAST_PROBABILITY)) / temperature
-    powers = np.exp(logits - logits.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))
+    shutil.copyfile(cell.folder / PIPELINE, output / PIPELINE)
+    return predict_examples(cell.folder, task, examples), {}
 
 
 def fit_temperature(dev: Predictions) -> float:
     """Return the temperature with the smallest cross-entropy on dev (Guo et al. 2017)."""
     assert dev.probabilities is not None
-    probabilities, labels = dev.probabilities, dev.gold_array
+    logits, labels = take_logarithms(dev.probabilities), dev.gold_array
     rows = np.arange(len(labels))
 
     def compute_loss(log_temperature: float) -> float:
-        right = temper(probabilities, float(np.exp(log_temperature)))[rows, labels]
+        right = apply_temperature(logits, float(np.exp(log_temperature)))[rows, labels]
         return float(-np.log(np.maximum(right, LEAST_PROBABILITY)).mean())
 
     found = minimize_scalar(compute_loss, bounds=np.log(TEMPERATURES), method="bounded")
@@ -351,7 +335,8 @@ def fit_temperature(dev: Predictions) -> float:
 def compare_calibration(predictions: Predictions, temperature: float) -> dict[str, float]:
     """Return the expected calibration error without and with the temperature."""
     assert predictions.probabilities is not None
-    tempered = replace(predictions, probabilities=temper(predictions.probabilities, temperature))
+    probabilities = apply_temperature(take_logarithms(predictions.probabilities), temperature)
+    tempered = replace(predictions, probabilities=probabilities)
     return {"before": compute_metric("ece", predictions), "after": compute_metric("ece", tempered)}
 
 

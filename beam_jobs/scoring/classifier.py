@@ -16,16 +16,19 @@ from beam_jobs.core import storage
 from beam_jobs.core.command import keep_freed_memory
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.model_folder import (
+    NOT_LETTERS,
+    ONNX,
+    PIPELINE,
+    QUANTIZED,
+    apply_temperature,
+    take_logarithms,
+)
 
 BATCH_TOKENS = 2_048
 """Of a batch, padding included: small enough for the caches of a core."""
 MOST_TEXTS = 4_096
 """Of a batch."""
-NOT_LETTERS = r"(?:\A\p{M}+|[^\p{L}\p{Nl}\p{No}\p{M}]\p{M}*)+"
-"""What `clean: letters` turns into a space, as in model/finetuning/features.py."""
-LEAST_PROBABILITY = 1e-30
-"""Of a class, as in model/export.py: one that a pipeline never saw has a logarithm too."""
-QUANTIZED = "model_quantized.onnx"
 
 
 class Details(BaseModel):
@@ -56,7 +59,7 @@ class Classifier:
     labels: list[str]
     temperature: float
     compute_logits: Callable[[list[str]], np.ndarray]
-    """Texts to float32 [texts, classes]."""
+    """Texts to [texts, classes]."""
     only_letters: bool = False
     """Whether its texts were cut down to letters, as those of its training."""
 
@@ -69,9 +72,7 @@ class Classifier:
 
             replace = normalizers.Replace(Regex(NOT_LETTERS), " ")
             texts = [replace.normalize_str(text).strip() for text in texts]
-        logits = self.compute_logits(texts).astype(np.float64) / self.temperature
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        return (powers / powers.sum(1, keepdims=True)).astype(np.float32)
+        return apply_temperature(self.compute_logits(texts), self.temperature).astype(np.float32)
 
 
 def read_config(folder: str) -> ModelConfig:
@@ -90,9 +91,9 @@ def read_config(folder: str) -> ModelConfig:
 
 def list_model_files(folder: str, config: ModelConfig, precision: ScoringPrecision) -> list[str]:
     """Return the names of the files that score, the weights first; UserError for a missing one."""
-    names = ["model.skops"]
+    names = [PIPELINE]
     if config.amazon_electra.kind == "transformers":
-        names = [QUANTIZED if precision == "int8" else "model.onnx", "tokenizer.json"]
+        names = [QUANTIZED if precision == "int8" else ONNX, "tokenizer.json"]
     elif precision == "int8":
         raise UserError(f"--precision int8: {folder} is no network; leave it out")
     for name in names:
@@ -180,8 +181,7 @@ def load_pipeline(content: bytes, labels: list[str]) -> Callable[[list[str]], np
     def compute(texts: list[str]) -> np.ndarray:
         probabilities = np.zeros((len(texts), len(labels)))
         probabilities[:, places] = pipeline.predict_proba(texts)
-        logits: np.ndarray = np.log(np.maximum(probabilities, LEAST_PROBABILITY))
-        return logits
+        return take_logarithms(probabilities)
 
     return compute
 

@@ -17,10 +17,10 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.model_folder import PIPELINE
 from beam_jobs.core.progress import track_progress
 from model.finetuning.checkpoint import rank_dev_metrics
 
-FILE = "model.skops"
 STEPS = 200
 """Of L-BFGS at most; those of the largest C need 30 to 90."""
 ABSENT = -30.0
@@ -100,16 +100,16 @@ def expand_logits(decision: np.ndarray, order: Sequence[int], classes: int) -> n
 
 def save_pipeline(pipeline: Pipeline, folder: Path) -> None:
     """Write model.skops, which `skops.io.load` reads without trusting any other type."""
-    skops.io.dump(pipeline, folder / FILE, compression=ZIP_DEFLATED)
+    skops.io.dump(pipeline, folder / PIPELINE, compression=ZIP_DEFLATED)
 
 
 def load_pipeline(folder: Path) -> Pipeline:
     """Return the pipeline of a folder; UserError where its file is missing or damaged."""
     try:
-        return skops.io.load(folder / FILE)
+        return skops.io.load(folder / PIPELINE)
     except Exception as error:
         raise UserError(
-            f"{folder / FILE}: not the model of a baseline ({str(error).splitlines()[0]})"
+            f"{folder / PIPELINE}: not the model of a baseline ({str(error).splitlines()[0]})"
         ) from error
 
 

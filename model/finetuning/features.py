@@ -17,6 +17,7 @@ import torch
 from tokenizers import Encoding, Regex, Tokenizer, normalizers
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.model_folder import NOT_LETTERS
 from model.finetuning.examples import Example, Shape
 
 IGNORED = -100
@@ -28,8 +29,8 @@ POOL_BATCHES = 32
 NO_WORDS = np.empty(0, dtype=np.int32)
 NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
 Ids = Sequence[int] | np.ndarray
-NOT_LETTERS = normalizers.Replace(Regex(r"(?:\A\p{M}+|[^\p{L}\p{Nl}\p{No}\p{M}]\p{M}*)+"), " ")
-"""Combining marks belong to the letter before them: without its marks हिन्दी is no word."""
+ONLY_LETTERS = normalizers.Replace(Regex(NOT_LETTERS), " ")
+"""What `clean: letters` does to a text."""
 
 
 @dataclass(slots=True)
@@ -179,7 +180,7 @@ class Featurizer:
 def keep_letters(text: str) -> str:
     """Return the text with every run of anything but letters as one space."""
     whole_characters = text.encode("utf-8", "replace").decode()
-    return NOT_LETTERS.normalize_str(whole_characters).strip()
+    return ONLY_LETTERS.normalize_str(whole_characters).strip()
 
 
 def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:

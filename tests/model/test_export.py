@@ -1,7 +1,6 @@
 """The exported folder gives everybody the labels of our own evaluation."""
 
 import json
-import shutil
 from pathlib import Path
 
 import mlflow.pyfunc
@@ -10,9 +9,6 @@ import pandas as pd
 import pytest
 import skops.io
 import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -23,6 +19,7 @@ from transformers import (
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
+from beam_jobs.core.model_folder import apply_temperature
 from model import export
 from model.evaluation.predictions import Predictions, read_predictions
 from model.finetuning.examples import Sampling, load_examples
@@ -51,24 +48,6 @@ def write_roberta(folder):
     RobertaModel(config).save_pretrained(folder)
 
 
-def write_tfidf(made, name):
-    """A cell as model.finetune writes it of --encoder tfidf."""
-    cell, test = made / name, made / f"{name}-test"
-    shutil.copytree(made / "electra-cell-test", test)
-    cell.mkdir()
-    for file in ("run.json", "result.json"):
-        shutil.copyfile(made / "electra-cell" / file, cell / file)
-    head = {"task": "polarity", "shape": "classification", "labels": list(TASK.labels)}
-    write_json(cell / "task.json", head | {"kind": "tfidf"})
-    train, of_test = (
-        load_examples(TASK, made / "corpus", split, Sampling()) for split in ("train", "test")
-    )
-    model = make_pipeline(TfidfVectorizer(), LogisticRegression())
-    model.fit([e.text for e in train], [TASK.labels[e.label] for e in train])
-    skops.io.dump(model, cell / "model.skops")
-    return model.predict([e.text for e in of_test]).tolist()
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("export")
@@ -80,6 +59,8 @@ def made(tmp_path_factory):
         write(folder / name)
         more = ["--evaluation", str(folder / f"{name}-cell-test")]
         tune(folder, f"{name}-cell", *LEARN, *more, encoder=name)
+    more = ["--evaluation", str(folder / "tfidf-cell-test")]
+    tune(folder, "tfidf-cell", *LEARN, *more, encoder="tfidf")
     return folder
 
 
@@ -94,12 +75,9 @@ def run_export(made, output, *arms, **more):
 def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     examples = load_examples(TASK, made / "corpus", "test", Sampling())
     texts = [example.text for example in examples]
-    if arm == "tfidf":
-        expected = write_tfidf(made, "tfidf-cell")
-    else:
-        told = read_predictions(made / f"{arm}-cell-test" / "predictions.parquet")
-        by_id = dict(zip(told.ids, told.predictions, strict=True))
-        expected = [TASK.labels[by_id[example.id]] for example in examples]
+    told = read_predictions(made / f"{arm}-cell-test" / "predictions.parquet")
+    by_id = dict(zip(told.ids, told.predictions, strict=True))
+    expected = [TASK.labels[by_id[example.id]] for example in examples]
     folder = tmp_path / "folder"
     results = run_export(made, folder, arm)
     written = json.loads((folder / "results.json").read_text())
@@ -159,9 +137,9 @@ def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
 def test_the_temperature_is_found_that_the_logits_were_multiplied_with():
     generator = np.random.default_rng(0)
     logits = generator.normal(size=(20_000, 3))
-    right = export.temper(np.exp(logits) / np.exp(logits).sum(1, keepdims=True), 1.0)
+    right = apply_temperature(logits, 1.0)
     labels = (right.cumsum(1) < generator.random((len(right), 1))).sum(1)
-    sure = export.temper(right, 1 / 3)
+    sure = apply_temperature(logits, 1 / 3)
     ids = [str(i) for i in range(len(labels))]
     dev = Predictions(
         ids, labels.tolist(), sure.argmax(1).tolist(), np.zeros(len(ids)), sure, n_classes=3

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -102,3 +102,12 @@ def make_writable_folder(option: str, folder: Path) -> None:
         raise UserError(
             f"{option} {folder}: no files can be written there ({error.strerror})"
         ) from None
+
+
+def choose_free_name(stem: str, ending: str, taken: Container[str]) -> str:
+    """Return a name that is not taken: reviews.csv, reviews-2.csv, reviews-3.csv, …"""
+    name, number = f"{stem}{ending}", 1
+    while name in taken:
+        number += 1
+        name = f"{stem}-{number}{ending}"
+    return name

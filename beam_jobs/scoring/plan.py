@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beam_jobs.config import ScoringOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.files import choose_free_name, hash_bytes
 from beam_jobs.corpus import plan as corpus_plan
 from beam_jobs.corpus.plan import WORK_NAME, Folders
 from beam_jobs.engine import beam_options
@@ -109,9 +109,5 @@ def name_outputs(files: Sequence[DumpFile], ending: str) -> list[str]:
         stem = ENDINGS.sub("", os.path.basename(file.path.rstrip("/")))
         if members[file.path] > 1:  # of a zip file
             stem += "-" + ENDINGS.sub("", os.path.basename(file.member))
-        name, number = stem, 1
-        while name in names:
-            number += 1
-            name = f"{stem}-{number}"
-        names[name] = None
-    return [f"{name}.scores.{ending}" for name in names]
+        names[choose_free_name(stem, f".scores.{ending}", names)] = None
+    return list(names)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -190,14 +190,18 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     """
     folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
     work_units.check_damage(units, plan.options.max_damaged_files)
+    units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
+    for unit in units:
+        units_of[unit.index].append(unit)
+    digest_of = cache(storage.hash_file)  # a zip file is that of all its members
     files = []
     for file, output in zip(plan.files, plan.outputs, strict=True):
-        own = [unit for unit in units if unit.index == file.index]
+        own = units_of[file.index]
         path = storage.join_path(folders.output, output)
         with storage.atomic_path(path) as temporary:
             write_file(own, plan, file, temporary)
         read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
-        name, digest = os.path.basename(file.path), storage.hash_file(file.path)
+        name, digest = os.path.basename(file.path), digest_of(file.path)
         told = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
         files.append(told)
     storage.remove_path(folders.work)

@@ -6,6 +6,7 @@ from typing import Any
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import choose_free_name
 from flows.configuration.form import Scoring
 from flows.runner.stage_runner import StageMaker
 from flows.servers import mlflow_server
@@ -125,10 +126,7 @@ def copy_scores(dump: Stage, scores: Scored, output: str, store: Store) -> list[
         stage, names = scores[file["name"], file["sha256"]]
         for name in names:
             stem, ending = name.split(".scores.")
-            number, target = 1, name
-            while target in copied:
-                number += 1
-                target = f"{stem}-{number}.scores.{ending}"
+            target = choose_free_name(stem, f".scores.{ending}", copied)
             copied[target] = None
             with storage.atomic_path(storage.join_path(output, target)) as path:
                 shutil.copyfile(store.fetch(stage, name) / name, path)

@@ -3,9 +3,8 @@ the corpus's counts, before anything is trained.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
@@ -20,8 +19,6 @@ from flows.store.store import Stage, Store
 from model.finetuning.examples import SPLITS, Split
 from model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, POLARITY, STARS
 
-T = TypeVar("T")
-
 CLASSES = {"polarity": POLARITY, "stars": STARS}
 """Stars → class of each task that has its examples from a corpus."""
 USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
@@ -33,11 +30,14 @@ def settle_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
     first records have, the user's own labels first. UserError where one can have no example.
     """
     tasks = list(p.finetuning.tasks)
-    if not tasks:
+    if tasks:
+        check_dump(tasks, p.dump, dump, make)
+    else:
+        previews = _read_previews(p.dump, dump, make)
         own = [f"{LABEL}{column}" for column in p.dump.labels]
-        tasks = [*own, *_read_dump(p.dump, make, partial(_list_star_tasks, p.dump, dump))]
-    check_dump(tasks or list(CLASSES), p.dump, dump, make)
-    return take_tasks(p, tasks or list(CLASSES))
+        tasks = [*own, *_list_star_tasks(p.dump, previews)] or list(CLASSES)
+        _check_previews(tasks, p.dump, previews)
+    return take_tasks(p, tasks)
 
 
 def settle_tasks_of_corpus(p: Any, corpus: Stage, store: Store) -> Any:
@@ -77,9 +77,8 @@ def check_dump(tasks: Sequence[str], chosen: Dump, dump: Stage, make: StageMaker
             f"task {LABEL}{missing[0]}: {missing[0]} is not among the labels of the dump; add "
             f"--label {missing[0]} (dump.labels)"
         )
-    wanted = [task for task in dict.fromkeys(tasks) if task in CLASSES]
-    if wanted or own:
-        _read_dump(chosen, make, partial(_check_files, wanted, own, chosen, dump))
+    if own or any(task in CLASSES for task in tasks):
+        _check_previews(tasks, chosen, _read_previews(chosen, dump, make))
 
 
 def check_paths(tasks: Sequence[str], dump: Dump, store: Store) -> None:
@@ -87,15 +86,18 @@ def check_paths(tasks: Sequence[str], dump: Dump, store: Store) -> None:
     check_dump(tasks, dump, build_dump_stage(dump, store), Plan(store))
 
 
-def _read_dump(chosen: Dump, make: StageMaker, read: Callable[[], T]) -> T:
-    """Return what a function reads of a dump; a store of objects that is away is asked again."""
+def _read_previews(chosen: Dump, dump: Stage, make: StageMaker) -> list[Preview]:
+    """Return the first records of each file; a store of objects that is away is asked again."""
+
+    def read() -> list[Preview]:
+        return list(map(read_preview, list_files(chosen, dump)))
+
     is_far = any(storage.is_remote(path) for path in chosen.paths)
     return make.call("labels", read) if is_far else read()
 
 
-def _list_star_tasks(chosen: Dump, dump: Stage) -> list[str]:
+def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
-    previews = list(map(read_preview, list_files(chosen, dump)))
     found = {task for each in previews for task in CLASSES if not find_mistake([task], each)}
     try:
         scale = decide_scales(count_ratings(previews), "the dump", chosen.stars_scale).name
@@ -104,10 +106,12 @@ def _list_star_tasks(chosen: Dump, dump: Stage) -> list[str]:
     return sorted(found - ({"stars"} if scale == BINARY else set()))
 
 
-def _check_files(tasks: Sequence[str], own: Sequence[str], chosen: Dump, dump: Stage) -> None:
-    previews = list(map(read_preview, list_files(chosen, dump)))
-    for column in own:
-        _check_label(column, previews)
+def _check_previews(tasks: Sequence[str], chosen: Dump, previews: Sequence[Preview]) -> None:
+    """Raise UserError where the first records tell that one of the tasks can have no example."""
+    for task in tasks:
+        if task.startswith(LABEL):
+            _check_label(task.removeprefix(LABEL), previews)
+    tasks = [task for task in dict.fromkeys(tasks) if task in CLASSES]
     if tasks:
         _check_scale(tasks, previews, chosen.stars_scale)
     found = {preview.file.name: find_mistake(tasks, preview) for preview in previews if tasks}

@@ -53,8 +53,8 @@ def add_run_commands(commands: Any) -> None:
     run.add_argument(
         "--preset",
         choices=tuple(PRESETS),
-        help="size of the model and length of its training (default: published, which "
-        "starts from --start-from or an installed MiniLM; of sample:N tiny)",
+        help="size of the model and length of its training (default: tiny for sample:N, "
+        "else published, which starts from --start-from or an installed MiniLM)",
     )
     run.add_argument(
         "--add-to",

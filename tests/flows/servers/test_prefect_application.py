@@ -5,6 +5,7 @@ import itertools
 import os
 import uuid
 from collections import Counter
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
@@ -107,17 +108,23 @@ def test_a_change_that_met_a_locked_database_is_tried_again(monkeypatch, failure
 STARTS, WRITERS, EACH = 4, 3, 12
 
 
-async def answers_to_clicks_beside_writers():
-    """The answers' codes to requests that start runs, which come beside requests that write logs.
-    No retries.
-    """
+@asynccontextmanager
+async def open_api():
+    """A client of the server as a page of its own is one, its name, and a flow that it made."""
     client = str(uuid.uuid4())
     async with httpx.AsyncClient(
         base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS
     ) as api:
         token = await api.get("/csrf-token", params={"client": client})
         api.headers = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token.json()["token"]}
-        flow = (await api.post("/flows/", json={"name": client})).json()["id"]
+        yield api, client, (await api.post("/flows/", json={"name": client})).json()["id"]
+
+
+async def answers_to_clicks_beside_writers():
+    """The answers' codes to requests that start runs, which come beside requests that write logs.
+    No retries.
+    """
+    async with open_api() as (api, client, flow):
         deployment = (
             await api.post("/deployments/", json={"name": client, "flow_id": flow})
         ).json()["id"]
@@ -147,13 +154,7 @@ def test_every_click_starts_a_run_while_others_write(prefect_home):
 
 async def answers_to_programs(admin):
     """The answers' codes of a server to changes of what runs, without and with the word."""
-    client = str(uuid.uuid4())
-    async with httpx.AsyncClient(
-        base_url=os.environ["PREFECT_API_URL"], timeout=PATIENCE_SECONDS
-    ) as api:
-        token = await api.get("/csrf-token", params={"client": client})
-        api.headers = {"Prefect-Csrf-Client": client, "Prefect-Csrf-Token": token.json()["token"]}
-        flow = (await api.post("/flows/", json={"name": client})).json()["id"]
+    async with open_api() as (api, client, flow):
         about = {"name": client, "flow_id": flow, "job_variables": {"env": {"A": "b"}}}
         made = await api.post("/deployments/", json=about, headers={ADMIN_HEADER: admin})
         here = f"/deployments/{made.json()['id']}"

@@ -36,7 +36,7 @@ from beam_jobs.core.settings import read_options
 from model.config import FinetuningSettings
 from model.device import open_device
 from model.encoders.origin import describe_start
-from model.evaluation.metrics import METRICS, compute_metric
+from model.evaluation.metrics import METRICS, compute_metric, rank_arm, rank_dev_metrics
 from model.evaluation.predict import predict_examples, predict_features
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import Comparison, compare_arms
@@ -89,10 +89,10 @@ class Cell:
     def seed(self) -> int:
         return int(self.result["seed"])
 
-    def rank_key(self, metric: str) -> tuple[float, float]:
-        """Return what is largest for the best cell on dev; the loss decides between equals."""
-        value, loss = self.result["dev"][metric], self.result["dev"]["loss"]
-        return value if METRICS[metric].better == "higher" else -value, -loss
+    @property
+    def dev(self) -> dict[str, float]:
+        """The metrics on dev, the main one first."""
+        return dict(self.result["dev"])
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         raise UserError(f"--task {task.name}: is {task.shape}; only classifiers are exported")
     make_writable_folder("--output", options.output)
     metric = task.metrics[0]
-    best = choose_best([cell for cell in cells if cell.kind != "frozen"], metric)
+    best = choose_best([cell for cell in cells if cell.kind != "frozen"])
     examples = load_dev(best, task, options.data)
     write = write_pipeline if best.kind == "tfidf" else write_network
     dev, told = write(best, task, examples, options.output)
@@ -118,7 +118,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "arm": best.arm,
         "seed": best.seed,
         "kind": best.kind,
-        "best_arm": choose_best(cells, metric).arm,
+        "best_arm": choose_best(cells).arm,
         "arms": summarize_arms(cells, task.metrics),
         "temperature": temperature,
         "calibration": {
@@ -155,15 +155,13 @@ def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[Cell]:
     return cells
 
 
-def choose_best(cells: Sequence[Cell], metric: str) -> Cell:
+def choose_best(cells: Sequence[Cell]) -> Cell:
     """Return the best seed of the arm whose seeds are the best on dev in the mean."""
-
-    def rank_arm(arm: str) -> tuple[float, ...]:
-        ranks = [cell.rank_key(metric) for cell in cells if cell.arm == arm]
-        return tuple(np.mean(ranks, axis=0).tolist())
-
-    best = max(dict.fromkeys(cell.arm for cell in cells), key=rank_arm)
-    return max((c for c in cells if c.arm == best), key=lambda cell: cell.rank_key(metric))
+    devs_of: dict[str, list[dict[str, float]]] = {}
+    for cell in cells:
+        devs_of.setdefault(cell.arm, []).append(cell.dev)
+    best = max(devs_of, key=lambda arm: rank_arm(devs_of[arm]))
+    return max((c for c in cells if c.arm == best), key=lambda cell: rank_dev_metrics(cell.dev))
 
 
 def load_dev(cell: Cell, task: Task, data: Path) -> list[Example]:
@@ -360,7 +358,7 @@ def summarize_arms(cells: Sequence[Cell], metrics: Sequence[str]) -> list[dict[s
     rows = []
     for arm in dict.fromkeys(cell.arm for cell in cells):
         own = [cell for cell in cells if cell.arm == arm]
-        splits = {"dev": [cell.result["dev"] for cell in own]}
+        splits = {"dev": [cell.dev for cell in own]}
         if all(cell.evaluation for cell in own):
             splits["test"] = [
                 {name: metric["value"] for name, metric in read_metrics(cell).items()}

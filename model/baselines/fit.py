@@ -13,9 +13,9 @@ from model.baselines import frozen, tfidf
 from model.baselines.regression import Attempt, ScoreDev, save_pipeline
 from model.device import open_device
 from model.evaluation import metrics
+from model.evaluation.metrics import rank_dev_metrics
 from model.evaluation.predict import make_predictions
 from model.finetuning import network
-from model.finetuning.checkpoint import rank_dev_metrics
 from model.finetuning.examples import Example
 from model.finetuning.feature_cache import load_features
 from model.finetuning.features import PackedFeatures

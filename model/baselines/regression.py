@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.model_folder import PIPELINE
 from beam_jobs.core.progress import track_progress
-from model.finetuning.checkpoint import rank_dev_metrics
+from model.evaluation.metrics import rank_dev_metrics
 
 STEPS = 200
 """Of L-BFGS at most; those of the largest C need 30 to 90."""

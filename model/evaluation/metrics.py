@@ -7,7 +7,8 @@ those of scikit-learn, scipy, seqeval and the official SQuAD script
 (tests/model/evaluation/test_metrics.py).
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -194,3 +195,20 @@ def count_confusions(predictions: Predictions) -> list[list[int]]:
     counts = np.zeros((predictions.n_classes, predictions.n_classes), dtype=int)
     np.add.at(counts, (predictions.gold_array, predictions.predicted_classes), 1)
     return counts.tolist()
+
+
+def rank_dev_metrics(dev: Mapping[str, float]) -> tuple[float, float]:
+    """Return a key that compares by the first metric, then by the loss; no number is worst."""
+    return _replace_nonfinite(next(iter(dev.values()), math.nan)), _replace_nonfinite(
+        -dev.get("loss", 0.0)
+    )
+
+
+def _replace_nonfinite(value: float) -> float:
+    return value if math.isfinite(value) else -math.inf
+
+
+def rank_arm(devs: Iterable[Mapping[str, float]]) -> tuple[float, float]:
+    """Return a key that compares arms by their metrics on dev, in the mean over seeds."""
+    first, loss = np.mean([rank_dev_metrics(dev) for dev in devs], axis=0).tolist()
+    return first, loss

@@ -3,8 +3,6 @@ rate, and everything that decides the next step of one, random numbers included.
 """
 
 import json
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from beam_jobs.core.files import atomic_path, write_json
+from model.evaluation.metrics import rank_dev_metrics
 
 
 @dataclass
@@ -39,17 +38,6 @@ class Attempt:
         """Return all but the weights."""
         names = ("learning_rate", "dev", "steps", "best_step", "examples_per_second", "diverged")
         return {name: getattr(self, name) for name in names}
-
-
-def rank_dev_metrics(dev: Mapping[str, float]) -> tuple[float, float]:
-    """Return a key that compares by the first metric, then by the loss; no number is worst."""
-    return _replace_nonfinite(next(iter(dev.values()), math.nan)), _replace_nonfinite(
-        -dev.get("loss", 0.0)
-    )
-
-
-def _replace_nonfinite(value: float) -> float:
-    return value if math.isfinite(value) else -math.inf
 
 
 def write_attempt(attempt: Attempt, folder: Path) -> None:

@@ -14,8 +14,9 @@ from torch import nn
 
 from model.config import FinetuningSettings
 from model.device import Device
+from model.evaluation.metrics import rank_dev_metrics
 from model.finetuning import checkpoint, losses
-from model.finetuning.checkpoint import Attempt, Position, rank_dev_metrics
+from model.finetuning.checkpoint import Attempt, Position
 from model.finetuning.examples import Shape
 from model.finetuning.features import Feature, collate_features, draw_training_batches
 from model.finetuning.network import open_autocast, select_inputs

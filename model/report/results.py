@@ -12,7 +12,7 @@ import numpy as np
 
 from beam_jobs.core.errors import UserError
 from model.evaluation import significance
-from model.evaluation.metrics import METRICS
+from model.evaluation.metrics import METRICS, rank_arm
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import Comparison, SeedPair
 from model.report.inputs import CellFacts, ReportInput
@@ -162,13 +162,12 @@ class Results:
 
     def find_best_arm(self, task: str) -> str:
         """Return the arm that is best on dev, mean over its cells; empty where no cell tells."""
-        means = {}
+        ranks = {}
         for arm in self.arms:
             told = [cell.dev for cell in self.list_cells(arm, task)]
             if told and all(told):
-                main = np.mean([next(iter(dev.values())) for dev in told])
-                means[arm] = (main, -np.mean([dev.get("loss", 0.0) for dev in told]))
-        return max(means, key=lambda arm: means[arm]) if means else ""
+                ranks[arm] = rank_arm(told)
+        return max(ranks, key=lambda arm: ranks[arm], default="")
 
     def measure_majority(self, task: str) -> float | None:
         """Return the share of the most frequent class on test; None where there are no classes."""

@@ -129,9 +129,9 @@ def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
         return export.Cell(arm, folder)
 
     cells = [cell("a", 0, 0.99), cell("a", 1, 0.5), cell("b", 0, 0.8), cell("b", 1, 0.9)]
-    assert export.choose_best(cells, "accuracy").folder.name == "b-1"
+    assert export.choose_best(cells).folder.name == "b-1"
     cells += [cell("c", 0, 0.8, 0.1), cell("c", 1, 0.9, 0.2)]
-    assert export.choose_best(cells, "accuracy").folder.name == "c-1", "the loss decides"
+    assert export.choose_best(cells).folder.name == "c-1", "the loss decides"
 
 
 def test_the_temperature_is_found_that_the_logits_were_multiplied_with():

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from model.evaluation.metrics import rank_dev_metrics
 from model.finetuning import fit
 from model.finetuning.checkpoint import (
     Attempt,
-    rank_dev_metrics,
     read_finished_attempt,
     write_attempt,
 )

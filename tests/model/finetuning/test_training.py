@@ -9,9 +9,9 @@ from transformers import AutoModelForSequenceClassification, ElectraConfig
 
 from model.config import FinetuningSettings
 from model.device import open_device
+from model.evaluation.metrics import rank_dev_metrics
 from model.finetuning import checkpoint
 from model.finetuning import training as loop
-from model.finetuning.checkpoint import rank_dev_metrics
 from model.finetuning.features import Feature, collate_features, draw_training_batches
 
 

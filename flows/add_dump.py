@@ -68,7 +68,7 @@ def graph(p: AdditionParameters, make: StageMaker) -> Stage:
     made = [*filter(None, [base.origin]), *added.stages]
     make(build_model_stage(cells, base.rounds[0].corpus))
     command = report.format_command(p.form)
-    return make(report.build_report_stage(command, p.preset, added.dump, made, encoder, cells))
+    return make(report.build_report_stage(command, p.recipe, added.dump, made, encoder, cells))
 
 
 def settle_base(form: Addition, store: Store) -> Addition:

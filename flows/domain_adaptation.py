@@ -16,7 +16,7 @@ from flows.configuration.form_tools import take_fields
 from flows.dumps import labels
 from flows.runner.logs import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
-from flows.runs.graph_run import name_run_by_preset, run_graph
+from flows.runs.graph_run import name_run_by_recipe, run_graph
 from flows.stages import arms, report
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
@@ -43,7 +43,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
         make.make_side_by_side(arms.list_chains(cells), at_once)
         make(build_model_stage(cells, corpus))
         made = [dump, corpus, origin]
-        return make(report.build_report_stage(command, p.preset, dump, made, origin, cells))
+        return make(report.build_report_stage(command, p.recipe, dump, made, origin, cells))
     vocabulary = make(build_vocabulary_stage(p, corpus, origin))
     shards = make(build_shards_stage(p, corpus, vocabulary))
     dev_shards = make(build_dev_stage(p, corpus, vocabulary))
@@ -65,10 +65,10 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     optional = [origin if origin is not vocabulary else None, general_shards]
     made = [dump, corpus, vocabulary, *fits, shards, dev_shards, *filter(None, optional), encoder]
     make(build_model_stage(cells, corpus))
-    return make(report.build_report_stage(command, p.preset, dump, made, encoder, cells))
+    return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells))
 
 
-@flow(name="domain-adaptation", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
+@flow(name="domain-adaptation", flow_run_name=name_run_by_recipe, **FAILURE_HOOKS)
 @take_fields(Parameters)
 def domain_adaptation(**form: Any) -> dict[str, Any]:
     """Adapt a language model to a dump of reviews and measure what that was worth.

@@ -8,7 +8,7 @@ from flows.configuration.form import Parameters
 from flows.configuration.form_tools import take_fields
 from flows.runner.logs import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
-from flows.runs.graph_run import name_run_by_preset, run_graph
+from flows.runs.graph_run import name_run_by_recipe, run_graph
 from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.origin import make_origin
@@ -17,7 +17,7 @@ from flows.stages.shards import build_dev_stage, build_shards_stage, make_genera
 from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
 
-OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards")
+OF_DATA = ("dump", "recipe", "corpus", "vocabulary", "shards")
 
 
 def data_graph(p: Parameters, make: StageMaker) -> Stage:
@@ -44,14 +44,14 @@ def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     )
 
 
-@flow(name="prepare-data", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
+@flow(name="prepare-data", flow_run_name=name_run_by_recipe, **FAILURE_HOOKS)
 @take_fields(Parameters, *OF_DATA, "engine", "store")
 def prepare_data(**form: Any) -> dict[str, Any]:
     """Prepare the data alone: dump → corpus → vocabulary → shards."""
     return run_graph(data_graph, Parameters(**form))
 
 
-@flow(name="pre-train", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
+@flow(name="pre-train", flow_run_name=name_run_by_recipe, **FAILURE_HOOKS)
 @take_fields(Parameters, *OF_DATA, "pretraining", "engine", "store")
 def pre_train(**form: Any) -> dict[str, Any]:
     """Prepare the data and pre-train: up to the encoder."""

@@ -11,7 +11,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 from pydantic import Field
 
-from flows.configuration.form import Parameters, PresetName, Pretraining
+from flows.configuration.form import Parameters, Pretraining, RecipeName
 from flows.configuration.form_tools import take_fields
 from flows.configuration.study_file import StudyChoice
 from flows.dumps import labels
@@ -34,7 +34,7 @@ from flows.studies.study_reading import (
     LoadedStudy,
     find_wanted_stages,
     load_study,
-    reads_preset,
+    reads_recipe,
 )
 from flows.studies.study_report import build_study_report
 from flows.studies.study_stages import DEV, StudyStages
@@ -82,7 +82,7 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     labels.check_dump(loaded.labelled_tasks, p.dump, dump, make)
     corpus = made["corpus"] = make(build_corpus_stage(p, dump, make.store))
     labels.check_corpus(loaded.labelled_tasks, corpus, make.store)
-    if origin and reads_preset(wanted):  # made beside the cells: only the report waits for it
+    if origin and reads_recipe(wanted):  # made beside the cells: only the report waits for it
         made[FIT] = build_vocabulary_choice_stage(p, corpus, origin)
     if not wanted & {"shards", "general_shards", "encoder"}:
         return made
@@ -124,11 +124,11 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
 
 
 def name_study_run() -> str:
-    """Return dump, study, preset and date, without dump and preset if no stage reads them."""
+    """Return dump, study, recipe and date, without dump and recipe if no stage reads them."""
     choice = StudyChoice.model_validate(flow_run.parameters.get("study") or {})
     wanted = find_wanted_stages(choice)
-    preset = flow_run.parameters.get("preset", "tiny")
-    what = [choice.title, *([preset] if reads_preset(wanted) else [])]
+    recipe = flow_run.parameters.get("recipe", "sample")
+    what = [choice.title, *([recipe] if reads_recipe(wanted) else [])]
     return name_run(*what, reads_dump=bool(wanted))
 
 
@@ -136,7 +136,7 @@ class StudyForm(Parameters):
     """What a run of a study is asked to do."""
 
     study: StudyChoice = StudyChoice()
-    preset: PresetName = Field(default="tiny", description="Size of the encoder.")
+    recipe: RecipeName = Field(default="sample", description="Size of the encoder.")
     pretraining: Pretraining = Field(
         default=Pretraining(), description="Of the encoder that the study's arms start from."
     )
@@ -144,7 +144,7 @@ class StudyForm(Parameters):
 
 FIT = "vocabulary_choices"
 """What the report says of vocabularies, among the sources of a study."""
-OF_DATA = ("dump", "preset", "corpus", "vocabulary", "shards", "pretraining", "engine", "store")
+OF_DATA = ("dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "engine", "store")
 
 
 @flow(name="study", flow_run_name=name_study_run, **FAILURE_HOOKS)

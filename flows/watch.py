@@ -197,7 +197,7 @@ def fill_template(
     chosen["dump"] = {**chosen.get("dump", {}), "paths": [path]}
     chosen["store"] = store.address
     if isinstance(template, RunTemplate):
-        return {"preset": template.preset, **chosen}
+        return {"recipe": template.recipe, **chosen}
     form = add_dump.choose_newest_base(Addition(**chosen), store)
     return {**chosen, "increment": form.increment.model_dump(mode="json")}
 

@@ -17,8 +17,8 @@ from beam_jobs.core.settings import LARGEST_SEED, Settings
 
 Objective = Literal["electra", "mlm", "mlm+nsp"]
 Precision = Literal["auto", "fp32", "bf16"]
-PresetName = Literal["tiny", "published", "small", "base", "large", "amazon-base"]
-PresetChoice = Literal["auto", PresetName]
+RecipeName = Literal["sample", "published", "small", "base", "large", "amazon-base"]
+RecipeChoice = Literal["auto", RecipeName]
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
 AUTO_PRECISION = "arithmetic; auto: bf16 where the device is fast at multiplying it"
@@ -195,7 +195,7 @@ class PretrainingConfig(Settings):
 class FinetuningSettings(Settings):
     """Everything that decides what a fine-tuning computes; every arm of a comparison gets the same.
 
-    The defaults are google's for base; the presets have others.
+    The defaults are google's for base; the recipes have others.
     """
 
     learning_rates: tuple[Annotated[float, Field(ge=1e-8, le=1)], ...] = Field(
@@ -350,7 +350,7 @@ class AdaptationConfig(Settings):
     """What a training that starts from loaded weights (--start-from) does against forgetting.
 
     The trunk is what was loaded and is fine-tuned later: embeddings and encoder, without heads.
-    model/pretraining/adaptation/recipe.py has the defaults for published encoders.
+    model/pretraining/adaptation/defaults.py has the defaults for published encoders.
     """
 
     head_steps: float = Field(

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from beam_jobs.core.settings import Settings
-from model.config import PresetName
+from model.config import RecipeName
 from model.encoders.places import FORMS
 
 SMALLEST_VOCABULARY = 200
@@ -91,9 +91,9 @@ class PretrainOptions(Settings):
         default="0.5", description="share of the sequences taken from the earlier shards"
     )
     output: Path = Field(description="checkpoints, metrics.jsonl and the model folders")
-    preset: PresetName = Field(description="size of the model and length of its training")
+    recipe: RecipeName = Field(description="size of the model and length of its training")
     steps: int | None = Field(
-        default=None, ge=1, description="optimizer steps, instead of the preset's"
+        default=None, ge=1, description="optimizer steps, instead of the recipe's"
     )
     budget: str | None = Field(
         default=None,
@@ -171,8 +171,8 @@ class FinetuneOptions(Settings):
         default=None, description="also evaluate on test and write it here"
     )
     seed: int = Field(default=0, description="head, order, dropout, training examples")
-    preset: PresetName | None = Field(
-        default=None, description="start from this preset's fine-tuning defaults"
+    recipe: RecipeName | None = Field(
+        default=None, description="start from this recipe's fine-tuning defaults"
     )
     learning_rate: tuple[float, ...] = Field(
         default=(), description="the grid; best on dev is kept"

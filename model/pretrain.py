@@ -1,4 +1,4 @@
-"""Pre-trains ELECTRA: python -m model.pretrain --shards DIR --output DIR --preset tiny"""
+"""Pre-trains ELECTRA: python -m model.pretrain --shards DIR --output DIR --recipe sample"""
 
 import os
 import sys
@@ -21,31 +21,31 @@ from model.encoders.config import CHOSEN_HERE
 from model.encoders.origin import ABOUT, GENERATOR, write_origin
 from model.encoders.places import is_named
 from model.options import PretrainOptions
-from model.presets import PRESETS, Preset, apply_settings, check_start_is_not_needed
 from model.pretraining import checkpoint, loop, outputs
-from model.pretraining.adaptation.recipe import choose_settings, describe_settings
+from model.pretraining.adaptation.defaults import choose_settings, describe_settings
 from model.pretraining.assembly import build_training, check_batch
 from model.pretraining.budget import parse_budget
 from model.pretraining.input.mixture import open_replay
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
 from model.processes import is_starter, run_processes
+from model.recipes import RECIPES, Recipe, apply_settings, check_start_is_not_needed
 
 DESCRIPTION = """Pre-trains ELECTRA on a folder of shards; continues from the last checkpoint in
 --output, if any. Several processes of one machine: --processes N; of several machines: torchrun."""
 
 
-def configure_preset(
+def configure_recipe(
     arguments: PretrainOptions, origin: Origin | None
-) -> tuple[Preset, dict[str, str]]:
-    """Return the preset with what is set, and those settings that the start weights asked for; the
+) -> tuple[Recipe, dict[str, str]]:
+    """Return the recipe with what is set, and those settings that the start weights asked for; the
     shape is theirs too.
     """
     if arguments.steps is not None and arguments.budget is not None:
         raise UserError("--steps and --budget: give one of them")
     settings = parse_assignments("--set", arguments.set, "FIELD=VALUE")
     shape = origin.read_settings() if origin else {}
-    recipe = (
+    defaults = (
         choose_settings(origin.main, settings, bool(arguments.probe), bool(origin.generator))
         if origin
         else {}
@@ -56,15 +56,15 @@ def configure_preset(
             settings["steps"] = str(arguments.steps)
         if not origin:
             check_start_is_not_needed(settings)
-        preset = apply_settings(PRESETS[arguments.preset], recipe | shape | settings)
+        recipe = apply_settings(RECIPES[arguments.recipe], defaults | shape | settings)
     except UserError as mistake:
         raise UserError(f"--set {mistake}") from None
-    if arguments.start_generator_from and preset.pretraining.objective != "electra":
+    if arguments.start_generator_from and recipe.pretraining.objective != "electra":
         raise UserError(
             f"--start-generator-from {arguments.start_generator_from}: with "
-            f"objective={preset.pretraining.objective} there is no generator; leave it out"
+            f"objective={recipe.pretraining.objective} there is no generator; leave it out"
         )
-    return preset, recipe
+    return recipe, defaults
 
 
 def check_processes(arguments: PretrainOptions) -> None:
@@ -79,7 +79,7 @@ def check_processes(arguments: PretrainOptions) -> None:
     if processes > gpus and (gpus or arguments.device == "cuda"):
         raise UserError(f"--processes {processes}: {gpus} GPUs here, and each takes one process")
     given = parse_assignments("--set", arguments.set, "FIELD=VALUE")
-    batch = int(given.get("batch", PRESETS[arguments.preset].pretraining.batch))
+    batch = int(given.get("batch", RECIPES[arguments.recipe].pretraining.batch))
     check_batch(batch, processes)
 
 
@@ -164,7 +164,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         return run_processes(run, given, arguments.processes or 1)
     shards = Shards.open(arguments.shards)
     origin = find_origin(arguments)
-    preset, recipe = configure_preset(arguments, origin)
+    recipe, defaults = configure_recipe(arguments, origin)
     processes = arguments.processes or 1
     if arguments.threads or processes > 1:
         torch.set_num_threads(arguments.threads or max(1, (os.cpu_count() or 1) // processes))
@@ -173,10 +173,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     )
     dev = Shards.open(arguments.validation, "--validation", "dev") if arguments.validation else None
     budget = parse_budget(arguments.budget) if arguments.budget else None
-    device = open_device(arguments.device, preset.pretraining.precision)
+    device = open_device(arguments.device, recipe.pretraining.precision)
     try:
         training = build_training(
-            preset,
+            recipe,
             shards,
             device,
             arguments.output,
@@ -187,10 +187,10 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
             arguments.probe,
         )
         make_writable_folder("--output", arguments.output)  # not before its start could be read
-        preset = replace(preset, pretraining=training.config)
+        recipe = replace(recipe, pretraining=training.config)
         resume_training(training)
         if device.is_rank0:
-            if warning := outputs.warn_of_small_budget(training, preset, shards, origin):
+            if warning := outputs.warn_of_small_budget(training, recipe, shards, origin):
                 print(f"warning: {warning}", file=sys.stderr)
             others = {
                 "budget": arguments.budget,
@@ -200,12 +200,12 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
                 "probe": str(arguments.probe or ""),
                 "start": training.start,  # what is known of the start weights
             }
-            outputs.write_config(arguments.output, preset, shards, others)
-            if origin and (told := describe_settings(origin.main, recipe)):
+            outputs.write_config(arguments.output, recipe, shards, others)
+            if origin and (told := describe_settings(origin.main, defaults)):
                 print(told, file=sys.stderr)
-        with outputs.mirror_to_mlflow(training, preset):
+        with outputs.mirror_to_mlflow(training, recipe):
             loop.train(training)
-            result = outputs.write_outputs(training, preset, shards, origin)
+            result = outputs.write_outputs(training, recipe, shards, origin)
         if arguments.tensorboard and device.is_rank0:
             outputs.write_tensorboard(arguments.output)
         return result

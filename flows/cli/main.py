@@ -14,7 +14,7 @@ from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.core.settings import OptionParser
 from flows.cli import dumps_command, run_commands, server_commands, store_commands, study_command
 from flows.cli.options import find_store_root
-from model.presets import PRESETS
+from model.recipes import RECIPES
 
 
 def build_parser() -> OptionParser:
@@ -26,7 +26,7 @@ def build_parser() -> OptionParser:
     )
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run_commands.add_run_commands(commands)
-    study_command.add_study(commands, tuple(PRESETS))
+    study_command.add_study(commands, tuple(RECIPES))
     dumps_command.add_dump_commands(commands)
     store_commands.add_store_commands(commands)
     server_commands.add_server_commands(commands)

@@ -19,7 +19,7 @@ from flows.cli.options import (
     open_store,
 )
 from flows.ui import terminal
-from model.presets import PRESETS
+from model.recipes import RECIPES
 
 if TYPE_CHECKING:
     from flows.store.store import Store
@@ -51,9 +51,9 @@ def add_run_commands(commands: Any) -> None:
     add_dump_options(run, "pretraining.steps=500 or finetuning.seeds=0,1")
     add_start_option(run)
     run.add_argument(
-        "--preset",
-        choices=tuple(PRESETS),
-        help="size of the model and length of its training (default: tiny for sample:N, "
+        "--recipe",
+        choices=tuple(RECIPES),
+        help="size of the model and length of its training (default: sample for sample:N, "
         "else published, which starts from --start-from or an installed MiniLM)",
     )
     run.add_argument(
@@ -142,11 +142,11 @@ def build_form(arguments: argparse.Namespace) -> Any:
 
     given = {"store": build_store(arguments).address, **demand_dump(arguments)}
     if not arguments.add_to:
-        preset = arguments.preset or "auto"
-        return fill_form(Parameters, arguments.settings, preset=preset, **given)
-    if arguments.preset:
+        recipe = arguments.recipe or "auto"
+        return fill_form(Parameters, arguments.settings, recipe=recipe, **given)
+    if arguments.recipe:
         raise UserError(
-            f"--preset {arguments.preset}: the base's preset is kept; leave it out beside --add-to"
+            f"--recipe {arguments.recipe}: the base's recipe is kept; leave it out beside --add-to"
         )
     for setting in arguments.settings:
         if setting.startswith(START):

@@ -106,9 +106,9 @@ def print_runs(arguments: argparse.Namespace) -> None:
 
 
 def format_run(run: "Run", size: int) -> str:
-    """Return when, fingerprint, state, size, dump, preset and result of a run, in one line."""
+    """Return when, fingerprint, state, size, dump, recipe and result of a run, in one line."""
     last = run.last
-    preset = run.find_value("pretraining", "parameters", "preset")
+    recipe = run.find_value("pretraining", "parameters", "recipe")
     answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
     from flows.ui.terminal import summarize_manifest
 
@@ -116,7 +116,7 @@ def format_run(run: "Run", size: int) -> str:
     columns = [
         f"{last['finished']}  {last['fingerprint']}  {run.state:<10}  {format_bytes(size):>8}",
         f"{run.find_value('dump', 'result', 'name'):<20}",
-        f"{preset:<11}",
+        f"{recipe:<11}",
         f"{last['stage']}: {about}",
     ]
     return "  ".join(columns)

@@ -29,7 +29,7 @@ tasks are withheld from all of them. A study that was ended goes on; one that wa
 what changed."""
 
 
-def add_study(commands: Any, presets: tuple[str, ...]) -> None:
+def add_study(commands: Any, recipes: tuple[str, ...]) -> None:
     """Add `study`."""
     study = add_command(commands, "study", run_study, "run a study file", __doc__ or "")
     study.epilog = EPILOG
@@ -44,7 +44,7 @@ def add_study(commands: Any, presets: tuple[str, ...]) -> None:
         "--general", nargs="+", default=[], metavar="PATH", help="text that is not reviews"
     )
     study.add_argument(
-        "--preset", choices=presets, default="tiny", help="of what is made of the dump"
+        "--recipe", choices=recipes, default="sample", help="of what is made of the dump"
     )
     study.add_argument(
         "--at-once",
@@ -117,7 +117,7 @@ def read_choice(arguments: argparse.Namespace) -> tuple[Parameters, StudyChoice]
     dump = {"paths": arguments.dump, "labels": arguments.labels}
     given = {"dump": {name: value for name, value in dump.items() if value}}
     store = build_store(arguments).address
-    return fill_parameters(stages, preset=arguments.preset, store=store, **given), choice
+    return fill_parameters(stages, recipe=arguments.recipe, store=store, **given), choice
 
 
 def print_plan(parameters: Parameters, loaded: LoadedStudy) -> None:

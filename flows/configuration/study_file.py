@@ -31,7 +31,7 @@ class Pretraining(Part):
     shards: str = Field(
         default="", description="Folder of the shards; empty: this arm is not pre-trained here"
     )
-    preset: str = Field(default="tiny", description="Size of the encoder")
+    recipe: str = Field(default="sample", description="Size of the encoder")
     start_from: str = Field(
         default="",
         description="Published encoder whose weights and shape it starts with: a folder, a name on "
@@ -140,7 +140,7 @@ class Study(Part):
 
     title: str = Field(default="Study", description="As the report and the run are called")
     question: str = Field(default="Which arm is better?", description="What the report answers")
-    preset: str = Field(
+    recipe: str = Field(
         default="", description="Whose fine-tuning settings hold where nothing else is said"
     )
     seeds: list[Seed] = Field(default=[0, 1, 2], description="One fine-tuning each")

@@ -31,7 +31,7 @@ from flows.stages.dump import list_dump
 from flows.stages.shards import build_dev_stage, build_shards_stage
 from flows.stages.vocabulary import build_vocabulary_fit_stage
 from flows.store.store import ExistingStage, Manifest, Stage, Store
-from model.presets import PRESETS
+from model.recipes import RECIPES
 
 
 @dataclass(frozen=True)
@@ -211,10 +211,10 @@ def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
 def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
     """Return the settings of the base, unless the form says otherwise."""
     first, before, asked = base.rounds[0], base.encoder.parameters, form.increment
-    shape = PRESETS[before["preset"]].architecture.model_dump()
-    if before.get("preset.architecture", shape) != shape:
+    shape = RECIPES[before["recipe"]].architecture.model_dump()
+    if before.get("recipe.architecture", shape) != shape:
         raise UserError(
-            f"increment.base: the shape of the preset {before['preset']} has changed since "
+            f"increment.base: the shape of the recipe {before['recipe']} has changed since "
             "that model was made"
         )
     withheld = first.corpus.result.get("withheld_files", [])
@@ -237,7 +237,7 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
         AdditionParameters,
         {
             "dump": form.dump,
-            "preset": before["preset"],
+            "recipe": before["recipe"],
             "corpus": Corpus(
                 split=made["split"],
                 seed=made["seed"],

@@ -48,10 +48,10 @@ PROPOSED = re.compile(rf"({GREEK.replace(' ', '|')})\d*(-[a-z-]+)?|[a-z]+-[a-z]+
 default), its API two words."""
 
 
-def name_run_by_preset() -> str:
-    """Return the name of a run of a flow with a preset, which is left out where nobody chose it."""
-    preset = flow_run.parameters.get("preset", "auto")
-    return name_run(*([] if preset == "auto" else [preset]))
+def name_run_by_recipe() -> str:
+    """Return the name of a run of a flow with a recipe, which is left out where nobody chose it."""
+    recipe = flow_run.parameters.get("recipe", "auto")
+    return name_run(*([] if recipe == "auto" else [recipe]))
 
 
 def name_run(*what: str, reads_dump: bool = True) -> str:

@@ -20,7 +20,7 @@ from flows.stages.origin import build_external_stage, get_name
 from flows.stages.pretraining import describe_training, shares_cores
 from flows.store.store import Stage, Store
 from model.baselines import TFIDF_ARM
-from model.presets import PUBLISHED_FINETUNING
+from model.recipes import RECIPES
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
 """How reports call the new encoder of a run with a published start, and end the name of that one.
@@ -165,7 +165,7 @@ def list_cells(
                     seed,
                     corpus,
                     settings,
-                    parameters.preset,
+                    parameters.recipe,
                     parameters.pretraining.finetuning_device,
                 )
                 name = name_arm(arm, origin)
@@ -188,13 +188,13 @@ def name_arm(arm: Arm, origin: Stage | None) -> str:
 
 
 def choose_settings(parameters: Parameters, origin: Stage | None) -> dict[str, str]:
-    """Return the settings of fine-tuning in which a run differs from its preset: of all its arms,
-    since a published encoder takes other learning rates than one that a preset trains.
+    """Return the settings of fine-tuning in which a run differs from its recipe: of all its arms,
+    since a published encoder takes other learning rates than one that a recipe trains.
     """
     rates = ",".join(str(rate) for rate in parameters.finetuning.learning_rates)
     labels = parameters.finetuning.labels
     return {
-        **(PUBLISHED_FINETUNING if origin and parameters.preset == "tiny" else {}),
+        **(RECIPES[parameters.recipe].finetuning_of_published if origin else {}),
         **({"learning_rates": rates} if rates else {}),
         **({"n_train": str(labels)} if labels else {}),
     }

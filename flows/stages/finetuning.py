@@ -15,7 +15,7 @@ from flows.runner.stage_runner import ONE_THREAD
 from flows.stages.origin import locate_origin, locate_stage
 from flows.stages.pretraining import (
     locate_encoder,
-    resolve_preset,
+    resolve_recipe,
 )
 from flows.stages.versions import VERSIONS
 from flows.store.store import ACCELERATOR, Stage, Store
@@ -26,8 +26,8 @@ from model.encoders.config import (
     write_architecture,
 )
 from model.finetuning.request import FROZEN, change_settings
-from model.presets import PRESETS
 from model.pretraining.input.sequences import Shards
+from model.recipes import RECIPES
 
 CACHE = "fine-tuning-cache"
 """Folder of the store where fine-tunings keep what others can use; no stage depends on it."""
@@ -65,7 +65,7 @@ class Finetuning:
     data: Stage
     settings: Mapping[str, str]
     """As `--set` takes them."""
-    preset: str = ""
+    recipe: str = ""
     """Whose fine-tuning settings hold where `settings` says nothing; empty: the defaults."""
     device: str = "auto"
     search: Stage | None = None
@@ -82,7 +82,7 @@ class Finetuning:
 
     @property
     def resolved(self) -> FinetuningSettings:
-        base = PRESETS[self.preset].finetuning if self.preset else FinetuningSettings()
+        base = RECIPES[self.recipe].finetuning if self.recipe else FinetuningSettings()
         return change_settings(base, self.settings)
 
 
@@ -139,7 +139,7 @@ def describe_finetuning(chosen: Finetuning) -> dict[str, Any]:
         return {**told, "encoder": start.kind, "settings": read}
     if start.kind == "trained":
         return {**told, **settings}
-    own_shape = start.encoder and has_preset_shape(start.encoder)
+    own_shape = start.encoder and has_recipe_shape(start.encoder)
     shape = describe_network(start.encoder) if start.encoder and own_shape else {}
     if start.initializer_range:
         drawn = {"initializer_range": start.initializer_range}
@@ -171,16 +171,16 @@ def is_made_here(encoder: Stage) -> bool:
     return "shards" in encoder.inputs
 
 
-def has_preset_shape(encoder: Stage) -> bool:
+def has_recipe_shape(encoder: Stage) -> bool:
     """Return whether the encoder is pre-trained here and no published one says its shape."""
     return is_made_here(encoder) and "origin" not in encoder.inputs
 
 
 def describe_network(encoder: Stage) -> dict[str, Any]:
     """Return what config.json takes of a pre-training: all that a random encoder shares with it."""
-    preset = resolve_preset(encoder)
-    objective = preset.pretraining.objective
-    return {"architecture": preset.architecture.model_dump() | {"objective": objective}}
+    recipe = resolve_recipe(encoder)
+    objective = recipe.pretraining.objective
+    return {"architecture": recipe.architecture.model_dump() | {"objective": objective}}
 
 
 def describe_beginning(encoder: Stage) -> dict[str, Any]:
@@ -189,9 +189,9 @@ def describe_beginning(encoder: Stage) -> dict[str, Any]:
     """
     while "base" in encoder.inputs:
         encoder = encoder.inputs["base"]
-    preset = resolve_preset(encoder)
-    is_electra = preset.pretraining.objective == "electra"
-    return {"start": describe_start(preset, "discriminator" if is_electra else "encoder")}
+    recipe = resolve_recipe(encoder)
+    is_electra = recipe.pretraining.objective == "electra"
+    return {"start": describe_start(recipe, "discriminator" if is_electra else "encoder")}
 
 
 def find_vocabulary(encoder: Stage) -> Stage:
@@ -229,7 +229,7 @@ def format_arguments(chosen: Finetuning, store: Store, folder: Path) -> list[str
         for name, value in sorted(read.items()):
             words += ["--set", f"{name}={format_value(value)}"]
         return words
-    words += ["--preset", chosen.preset] if chosen.preset else []
+    words += ["--recipe", chosen.recipe] if chosen.recipe else []
     settings = dict(chosen.settings)
     if chosen.search:
         settings |= read_found_settings(store, chosen.search)
@@ -248,7 +248,7 @@ def locate_architecture(encoder: Stage, store: Store, folder: Path) -> str:
     shards = Shards.open(Path(locate_stage(store, encoder.inputs["shards"])))
     if origin := encoder.inputs.get("origin"):
         return str(copy_architecture(folder / "architecture", locate_origin(store, origin), shards))
-    return str(write_architecture(folder / "architecture", resolve_preset(encoder), shards))
+    return str(write_architecture(folder / "architecture", resolve_recipe(encoder), shards))
 
 
 def build_search_stage(

@@ -18,12 +18,12 @@ from flows.stages.versions import VERSIONS
 from flows.store.store import ACCELERATOR, Stage, Store
 from model.finetuning.examples import Split
 from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
-from model.presets import PRESETS, Preset, apply_settings
-from model.pretraining.adaptation.recipe import (
+from model.pretraining.adaptation.defaults import (
     GENERATOR_DEPTH,
     NEW_HEAD_SETTINGS,
     OLD_HEAD_SETTINGS,
 )
+from model.recipes import RECIPES, Recipe, apply_settings
 
 OF_A_PROBE = ("probe_train", "probe_dev", "write_last")
 UNPROTECTED = (
@@ -51,9 +51,9 @@ def check_device(device: str) -> None:
 
 @dataclass(frozen=True)
 class PretrainingRequest:
-    """What all pre-trainings say: the preset, the settings that differ from it, the seed."""
+    """What all pre-trainings say: the recipe, the settings that differ from it, the seed."""
 
-    preset: str
+    recipe: str
     settings: Mapping[str, str]
     seed: int
     device: str
@@ -75,15 +75,15 @@ class PretrainingRequest:
     """Jobs that run at the same time; a training on a CPU leaves each a core."""
 
     @property
-    def resolved(self) -> Preset:
-        return apply_settings(PRESETS[self.preset], dict(self.settings))
+    def resolved(self) -> Recipe:
+        return apply_settings(RECIPES[self.recipe], dict(self.settings))
 
 
 def describe_training(parameters: Parameters) -> PretrainingRequest:
     """Return the pre-training that the form of a run describes."""
     chosen = parameters.pretraining
     return PretrainingRequest(
-        parameters.preset,
+        parameters.recipe,
         chosen.settings,
         chosen.seed,
         chosen.device,
@@ -135,7 +135,7 @@ def build_pretraining_stage(
     training = replace(
         training, origin=origin, replay=replay, replay_ratio=ratio, dev=dev, beside=beside
     )
-    if origin and training.preset == "published" and not steps and "steps" not in training.settings:
+    if origin and training.recipe == "published" and not steps and "steps" not in training.settings:
         own = {"steps": 0, "tokens": TOKENS, "passes": PASSES}
         more = partial(list_token_steps, training.resolved.pretraining.batch, shards)
         return build_stage(training, {"shards": shards}, own, more)
@@ -157,7 +157,7 @@ def is_worth_adapting(parameters: Parameters, corpus: Stage, store: Store) -> bo
     asks for steps, and where nothing is known of the text yet.
     """
     made, chosen = store.manifest(corpus), parameters.pretraining
-    if parameters.preset != "published" or chosen.steps or "steps" in chosen.settings or not made:
+    if parameters.recipe != "published" or chosen.steps or "steps" in chosen.settings or not made:
         return True
     if "pre-trained" in parameters.finetuning.arms:
         return True
@@ -186,12 +186,12 @@ def list_token_steps(batch: int, shards: Stage, store: Store) -> list[str]:
 
 
 def build_training_stage(training: PretrainingRequest, shards: Stage, steps: int) -> Stage:
-    """Return the pre-training on these shards; `steps` 0: as many as the preset says."""
+    """Return the pre-training on these shards; `steps` 0: as many as the recipe says."""
     return build_stage(training, {"shards": shards}, {"steps": steps}, partial(list_steps, steps))
 
 
 def list_steps(steps: int, store: Store) -> list[str]:
-    """Return the option that sets the steps; none for as many as the preset says."""
+    """Return the option that sets the steps; none for as many as the recipe says."""
     return ["--steps", str(steps)] if steps else []
 
 
@@ -249,8 +249,8 @@ def build_stage(
 ) -> Stage:
     """Return what all pre-trainings share; `own` and `list_more` are this one's."""
     origin = training.origin
-    preset = PRESETS[training.preset]
-    shape = {} if origin else {"preset.architecture": preset.architecture.model_dump()}
+    recipe = RECIPES[training.recipe]
+    shape = {} if origin else {"recipe.architecture": recipe.architecture.model_dump()}
     begun, measured = {"origin": origin}, {"dev_shards": training.dev}
     inputs = {**inputs, **{n: stage for n, stage in (begun | measured).items() if stage}}
     corpus = inputs["shards"].inputs.get("corpus") if origin else None
@@ -263,13 +263,13 @@ def build_stage(
         "pretraining",
         VERSIONS["pretraining"],
         {
-            "preset": training.preset,
+            "recipe": training.recipe,
             **shape,
-            "preset.pretraining": preset.pretraining.model_dump(),
+            "recipe.pretraining": recipe.pretraining.model_dump(),
             **own,
             "seed": training.seed,
             "settings": deciding,
-            **({"recipe": list_recipes(origin, deciding)} if origin else {}),
+            **({"start_defaults": list_start_defaults(origin, deciding)} if origin else {}),
         },
         inputs,
         "model.pretrain",
@@ -281,14 +281,14 @@ def build_stage(
     )
 
 
-def list_recipes(origin: Stage, settings: Mapping[str, str]) -> list[dict[str, str]]:
+def list_start_defaults(origin: Stage, settings: Mapping[str, str]) -> list[dict[str, str]]:
     """Return what decides the settings by default of a training that begins with this encoder: that
     of ELECTRAs too where it may be one, or is to become one.
     """
-    recipes = [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]
+    defaults = [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]
     if "electra" in (origin.result.get(MODEL_TYPE, "electra"), settings.get("objective")):
-        recipes.append({**OLD_HEAD_SETTINGS, "generator_depth": f"{GENERATOR_DEPTH:.2f}"})
-    return recipes
+        defaults.append({**OLD_HEAD_SETTINGS, "generator_depth": f"{GENERATOR_DEPTH:.2f}"})
+    return defaults
 
 
 def format_arguments(
@@ -313,7 +313,7 @@ def format_arguments(
     return [
         *["--shards", locate_stage(store, inputs["shards"])],
         *["--output", str(folder)],
-        *["--preset", training.preset, "--device", training.device],
+        *["--recipe", training.recipe, "--device", training.device],
         *(["--start-from", str(locate_origin(store, origin))] if origin else []),
         *validation,
         *probe,
@@ -332,12 +332,12 @@ def list_replay_options(store: Store, replay: Stage | None, ratio: float) -> lis
     return ["--replay", locate_stage(store, replay), "--replay_ratio", str(ratio)]
 
 
-def resolve_preset(stage: Stage) -> Preset:
-    """Return the preset of a pre-training with its settings; that of the smallest preset where the
+def resolve_recipe(stage: Stage) -> Recipe:
+    """Return the recipe of a pre-training with its settings; that of the smallest recipe where the
     stage is known by its fingerprint alone.
     """
     told = stage.parameters
-    return apply_settings(PRESETS[told.get("preset", "tiny")], dict(told.get("settings", {})))
+    return apply_settings(RECIPES[told.get("recipe", "sample")], dict(told.get("settings", {})))
 
 
 def locate_encoder(store: Store, stage: Stage) -> str:
@@ -353,7 +353,7 @@ def locate_exported_folder(store: Store, stage: Stage) -> Path:
     """Return the folder of the encoder that is there to be fine-tuned
     (model/pretraining/outputs.py); before it is made, the one that its settings lead to.
     """
-    is_electra = resolve_preset(stage).pretraining.objective == "electra"
+    is_electra = resolve_recipe(stage).pretraining.objective == "electra"
     names = ("discriminator", "encoder") if is_electra else ("encoder", "discriminator")
     folder = store.fetch(stage, *names, "generator")
     places = [folder / name for name in names]

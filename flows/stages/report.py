@@ -18,7 +18,7 @@ from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, Tr
 
 def build_report_stage(
     command: str,
-    preset: str,
+    recipe: str,
     dump: Stage,
     made: Sequence[Stage],
     encoder: Stage,
@@ -29,7 +29,7 @@ def build_report_stage(
     """
     inputs = {cell.finetuned.title: cell.evaluated for cell in cells}
     origin = find_origin(made)
-    title = f"{dump.result['name']} with preset {preset}"
+    title = f"{dump.result['name']} with recipe {recipe}"
     title += f" from {get_name(origin)}" if origin else ""
 
     def prepare_arguments(store: Store, folder: Path) -> list[str]:
@@ -101,7 +101,7 @@ def format_command(asked: Parameters | Addition) -> str:
     words += (
         ["--add-to", asked.increment.base]
         if isinstance(asked, Addition)
-        else ["--preset", asked.preset]
+        else ["--recipe", asked.recipe]
     )
     return shlex.join([*words, *list_changed_settings(asked)])
 

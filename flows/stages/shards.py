@@ -10,7 +10,7 @@ from flows.stages.dump import KnownFile, know_files, list_files, locate_files
 from flows.stages.origin import open_vocabulary
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
-from model.presets import PRESETS
+from model.recipes import RECIPES
 
 DEV_SHARDS = "dev-shards"
 """Name of the stage."""
@@ -21,7 +21,7 @@ GENERAL_TEXT, WITHHOLD = "pretraining.general_text", "corpus.withhold"
 
 
 def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
-    """Return the shards of sequences of as many tokens as the form or the preset says."""
+    """Return the shards of sequences of as many tokens as the form or the recipe says."""
     max_length, is_far = find_length(parameters), parameters.engine.is_far
     return Stage(
         "shards",
@@ -103,7 +103,7 @@ def format_dev_arguments(
 
 
 def find_length(parameters: Parameters) -> int:
-    return parameters.shards.max_length or PRESETS[parameters.preset].max_length
+    return parameters.shards.max_length or RECIPES[parameters.recipe].max_length
 
 
 def make_general_shards(

@@ -8,7 +8,7 @@ from flows.configuration.form import Increment, Parameters
 from flows.stages.origin import open_vocabulary
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
-from model.presets import PRESETS
+from model.recipes import RECIPES
 
 
 def build_vocabulary_stage(
@@ -21,7 +21,7 @@ def build_vocabulary_stage(
 
 
 def build_trained_vocabulary_stage(parameters: Parameters, corpus: Stage) -> Stage:
-    """Return a vocabulary trained on the corpus, as large as the form or the preset says."""
+    """Return a vocabulary trained on the corpus, as large as the form or the recipe says."""
     size = choose_size(parameters)
     lower_case = parameters.vocabulary.lower_case
     return Stage(
@@ -47,7 +47,7 @@ def format_training_arguments(
 
 def choose_size(parameters: Parameters) -> int:
     """Return how many entries a vocabulary that is trained on the dump has."""
-    return parameters.vocabulary.size or PRESETS[parameters.preset].vocabulary_size
+    return parameters.vocabulary.size or RECIPES[parameters.recipe].vocabulary_size
 
 
 def build_vocabulary_choice_stage(parameters: Parameters, corpus: Stage, origin: Stage) -> Stage:

@@ -29,8 +29,8 @@ from model.finetuning.examples import Task
 from model.finetuning.request import change_settings, check_for_task, is_part_of_teacher
 from model.finetuning.splits import check_data
 from model.finetuning.tasks import TASKS, corpus, find_task, table
-from model.presets import (
-    PRESETS,
+from model.recipes import (
+    RECIPES,
     apply_settings,
     check_start_is_not_needed,
 )
@@ -169,8 +169,8 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
 
 def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
     own = arm.pretraining
-    if own.preset not in PRESETS:
-        yield f"pretraining.preset: no preset {own.preset!r}; there are {', '.join(PRESETS)}"
+    if own.recipe not in RECIPES:
+        yield f"pretraining.recipe: no recipe {own.recipe!r}; there are {', '.join(RECIPES)}"
         return
     if place := own.start_from:
         for name in SHAPE:
@@ -194,7 +194,7 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
         yield "pretraining.replay_ratio: a share of `replay`, which is empty"
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
-        apply_settings(PRESETS[own.preset], texts)
+        apply_settings(RECIPES[own.recipe], texts)
         if not own.start_from:
             check_start_is_not_needed(texts)
     except ValueError as mistake:
@@ -245,10 +245,10 @@ def _check_settings(study: Study) -> Iterator[str]:
     """Check each value by itself, then what every cell puts together; last yield the tasks whose
     cells are those of another one, whatever they are called: such a task would count twice.
     """
-    if study.preset and study.preset not in PRESETS:
-        yield f"preset: no preset {study.preset!r}; there are {', '.join(PRESETS)}"
+    if study.recipe and study.recipe not in RECIPES:
+        yield f"recipe: no recipe {study.recipe!r}; there are {', '.join(RECIPES)}"
         return
-    base = PRESETS[study.preset].finetuning if study.preset else FinetuningSettings()
+    base = RECIPES[study.recipe].finetuning if study.recipe else FinetuningSettings()
     layers = [("settings", study.settings), *_list_own_settings(study)]
     layers += [("grid", values) for values in list_combinations(study)]
     for field, layer in layers:

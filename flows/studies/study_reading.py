@@ -108,8 +108,8 @@ def find_wanted_stages(choice: StudyChoice) -> frozenset[str]:
         return frozenset()
 
 
-def reads_preset(wanted: frozenset[str]) -> bool:
-    """Return whether the vocabulary is made, whose size the preset says."""
+def reads_recipe(wanted: frozenset[str]) -> bool:
+    """Return whether the vocabulary is made, whose size the recipe says."""
     return bool(wanted & {"shards", "general_shards", "encoder"})
 
 
@@ -288,15 +288,15 @@ def check_unread_settings(
         read |= {"pretraining.steps"}
     if wanted:
         read |= {"dump", "corpus", "engine"}
-    if reads_preset(wanted):
+    if reads_recipe(wanted):
         read |= {"vocabulary", "shards"}
     if "origin" in wanted:
         read |= {"pretraining.start_from", "pretraining.start_generator_from"}
     if "encoder" in wanted:
         read |= {"pretraining"}
-    if parameters.preset != Parameters().preset and not read & {"vocabulary", "pretraining"}:
+    if parameters.recipe != Parameters().recipe and not read & {"vocabulary", "pretraining"}:
         raise UserError(
-            f"--preset {parameters.preset}: no stage of the study {name} reads it; leave it out"
+            f"--recipe {parameters.recipe}: no stage of the study {name} reads it; leave it out"
         )
     for setting in list_changes(parameters):
         field = setting.partition("=")[0]

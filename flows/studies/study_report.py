@@ -195,7 +195,7 @@ def format_command(loaded: LoadedStudy, parameters: Parameters, written: Path) -
     """
     choice = loaded.choice
     words = ["amazon-electra", "study", str(written) if choice.is_own else choice.file]
-    words += ["--preset", parameters.preset, "--store", parameters.store]
+    words += ["--recipe", parameters.recipe, "--store", parameters.store]
     words += ["--dump", *parameters.dump.paths] if loaded.reads_dump else []
     words += ["--general", *choice.general_text] if choice.general_text else []
     words += ["--at-once", str(choice.at_once)] if choice.at_once != StudyChoice().at_once else []

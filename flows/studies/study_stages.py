@@ -36,14 +36,14 @@ from flows.stages.pretraining import (
     PretrainingRequest,
     build_equal_stage,
     build_training_stage,
-    resolve_preset,
+    resolve_recipe,
 )
 from flows.store.store import Stage, Store
 from flows.studies.study_reading import LoadedStudy
 from model.encoders.places import find_kind
 from model.finetuning import search
 from model.finetuning.request import is_part_of_teacher
-from model.presets import Preset, apply_settings
+from model.recipes import Recipe, apply_settings
 
 DEV = "dev_shards"
 """Source that measures pre-trainings on shards that stages make."""
@@ -140,7 +140,7 @@ class StudyStages:
         steps = int(settings.pop("steps", 0))
         several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
         training = PretrainingRequest(
-            own.preset,
+            own.recipe,
             {name: format_value(value) for name, value in settings.items()},
             seed,
             self.device,
@@ -225,7 +225,7 @@ class StudyStages:
             seed,
             self.find_source(task.data),
             {name: format_value(value) for name, value in settings.items()},
-            self.study.preset,
+            self.study.recipe,
             self.device,
         )
 
@@ -334,7 +334,7 @@ def count_equal_flops(store: Store, own: Stage, other: Stage, device: str) -> in
     """Return the steps in which `own` computes as many matrix products as `other` on this kind of
     device.
     """
-    mine = resolve_preset(own)
+    mine = resolve_recipe(own)
     a_step = count_flops(store, own, mine, device) / mine.pretraining.steps
     return max(1, round(count_flops(store, other, resolve_steps(other), device) / a_step))
 
@@ -343,7 +343,7 @@ def count_equal_tokens(store: Store, own: Stage, other: Stage) -> int:
     """Return the steps in which `own` sees as many tokens as `other`: its shards may be filled
     less.
     """
-    mine, theirs = resolve_preset(own).pretraining, resolve_steps(other).pretraining
+    mine, theirs = resolve_recipe(own).pretraining, resolve_steps(other).pretraining
     tokens = (
         theirs.steps * theirs.batch * average_sequences(store, other, count_tokens_per_sequence)
     )
@@ -364,25 +364,25 @@ def average_sequences(store: Store, pretraining: Stage, measure: Callable[[Path]
     )
 
 
-def resolve_steps(pretraining: Stage) -> Preset:
-    """Return the preset of a pre-training with the steps that it says itself."""
+def resolve_steps(pretraining: Stage) -> Recipe:
+    """Return the recipe of a pre-training with the steps that it says itself."""
 
-    preset, steps = resolve_preset(pretraining), pretraining.parameters["steps"]
-    return apply_settings(preset, {"steps": str(steps)}) if steps else preset
+    recipe, steps = resolve_recipe(pretraining), pretraining.parameters["steps"]
+    return apply_settings(recipe, {"steps": str(steps)}) if steps else recipe
 
 
-def count_flops(store: Store, pretraining: Stage, preset: Preset, device: str) -> float:
+def count_flops(store: Store, pretraining: Stage, recipe: Recipe, device: str) -> float:
     """Return the matrix products of a whole pre-training with these settings on this device."""
     from model.device import expect_document_attention
     from model.pretraining.assembly import estimate_sequence_flops
     from model.pretraining.input.sequences import Shards
 
-    within_documents = expect_document_attention(device, preset.pretraining.precision)
+    within_documents = expect_document_attention(device, recipe.pretraining.precision)
 
     def measure(shards: Path) -> float:
-        return estimate_sequence_flops(preset, Shards.open(shards), within_documents)
+        return estimate_sequence_flops(recipe, Shards.open(shards), within_documents)
 
-    sequences = preset.pretraining.steps * preset.pretraining.batch
+    sequences = recipe.pretraining.steps * recipe.pretraining.batch
     return average_sequences(store, pretraining, measure) * sequences
 
 

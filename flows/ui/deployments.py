@@ -89,8 +89,8 @@ DEPLOYMENTS = (
         "domain-adaptation",
         "flows.domain_adaptation.domain_adaptation",
         "The whole graph: dump → corpus → vocabulary → shards → pre-training → fine-tuning → "
-        "report. Works as it is: without a change it adapts the tiny preset to a synthetic dump in "
-        "a few minutes.",
+        "report. Works as it is: without a change it adapts the recipe `sample` to a synthetic "
+        "dump in a few minutes.",
         pool=WAITING,
     ),
     DeploymentSpec(

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from flows.runner.stage_runner import Plan
-from flows.stages.pretraining import resolve_preset
+from flows.stages.pretraining import resolve_recipe
 from flows.store.store import Stage
-from model.presets import apply_settings
 from model.pretraining.budget import describe_small_budget
+from model.recipes import apply_settings
 
 LOADED = {"origin", "base"}
 """Inputs of a pre-training that begins with loaded weights."""
@@ -27,7 +27,7 @@ def count_training(stage: Stage) -> tuple[int, int] | None:
     if "base" in stage.inputs and not told.get("steps"):
         return None  # as many as the epochs over the new shards take
     with suppress(LookupError):  # a stage of another graph than ours
-        config = resolve_preset(stage).pretraining
+        config = resolve_recipe(stage).pretraining
         steps = told.get("steps") or config.steps
         return steps, steps * config.batch * find_length(stage)
     return None
@@ -40,7 +40,7 @@ def find_length(stage: Stage) -> int:
     folder = Path(about["path"], "shards.json") if shards.name == "external" else None
     if folder and folder.exists():
         about = json.loads(folder.read_text())
-    return int(about.get("max_length", resolve_preset(stage).max_length))
+    return int(about.get("max_length", resolve_recipe(stage).max_length))
 
 
 def find_small_budget(plan: Plan) -> str | None:
@@ -51,8 +51,8 @@ def find_small_budget(plan: Plan) -> str | None:
         if stage.name != "pretraining" or is_complete or LOADED & stage.inputs.keys():
             continue
         if counted := count_training(stage):
-            preset = apply_settings(resolve_preset(stage), {"steps": str(counted[0])})
-            if warning := describe_small_budget(preset, find_length(stage)):
+            recipe = apply_settings(resolve_recipe(stage), {"steps": str(counted[0])})
+            if warning := describe_small_budget(recipe, find_length(stage)):
                 return warning
     return None
 

@@ -17,8 +17,8 @@ from model.config import Architecture
 from model.encoders.names import DEFAULTS, KINDS, OTHER_KINDS, Kind, Role
 from model.encoders.places import Fail
 from model.encoders.vocabulary import read_words
-from model.presets import Preset
 from model.pretraining.input.sequences import Shards
+from model.recipes import Recipe
 
 Config = Mapping[str, Any]
 
@@ -165,12 +165,12 @@ def read_own_architecture(config: Config) -> Architecture:
     )
 
 
-def describe_start(preset: Preset, trunk: str) -> dict[str, Any]:
+def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
     """Return how the start weights of a network of this pre-training are drawn, besides its shape.
 
     A discriminator's are drawn after those of its generator, by the same stream of random numbers.
     """
-    shape, training = preset.architecture, preset.pretraining
+    shape, training = recipe.architecture, recipe.pretraining
     told = {
         "initializer_range": training.initializer_range,
         "has_segments": training.has_segments,
@@ -208,18 +208,18 @@ def _read_field(folder: Path, name: str) -> Any:
     return json.loads(path.read_text(encoding="utf-8")).get(name) if path.is_file() else None
 
 
-def write_architecture(folder: Path, preset: Preset, shards: Shards) -> Path:
+def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:
     """Write what a random encoder shares with one that is pre-trained on these shards, its
     config.json and tokenizer, before that one is there; return the folder.
     """
-    is_electra = preset.pretraining.objective == "electra"
+    is_electra = recipe.pretraining.objective == "electra"
     config = build_transformers_config(
         "discriminator" if is_electra else "generator",
-        preset.architecture,
+        recipe.architecture,
         shards.vocabulary_size,
         shards.max_length,
         read_padding_id(shards.vocabulary),
-        describe_start(preset, "discriminator" if is_electra else "encoder"),
+        describe_start(recipe, "discriminator" if is_electra else "encoder"),
     )
     link_path(shards.vocabulary, folder)
     write_json(folder / "config.json", config)

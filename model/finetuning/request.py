@@ -16,7 +16,7 @@ from model.finetuning import VERSION
 from model.finetuning.examples import Example, Sampling, Split, Task, load_examples
 from model.finetuning.tasks import find_task
 from model.options import FinetuneOptions
-from model.presets import PRESETS
+from model.recipes import RECIPES
 
 FROZEN = "frozen:"
 """Before the encoder of `--encoder`: its weights stay, logistic regression reads its states."""
@@ -105,10 +105,10 @@ class Request:
 
 
 def make_request(options: FinetuneOptions) -> Request:
-    """Return what the command line asks for: the settings are the defaults, changed by the preset
+    """Return what the command line asks for: the settings are the defaults, changed by the recipe
     and then by the options. A UserError names a wrong option.
     """
-    base = PRESETS[options.preset].finetuning if options.preset else FinetuningSettings()
+    base = RECIPES[options.recipe].finetuning if options.recipe else FinetuningSettings()
     texts = parse_assignments("--set", options.set, "FIELD=VALUE")
     if options.learning_rate:
         texts["learning_rates"] = format_value(options.learning_rate)

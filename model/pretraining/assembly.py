@@ -1,4 +1,4 @@
-"""Builds a run from its preset, shards, device and budget."""
+"""Builds a run from its recipe, shards, device and budget."""
 
 import sys
 from dataclasses import replace
@@ -13,7 +13,6 @@ from model.config import PretrainingConfig
 from model.device import Device
 from model.encoders.origin import describe_start
 from model.encoders.vocabulary import read_words
-from model.presets import Preset
 from model.pretraining import loop
 from model.pretraining.adaptation.anchor import Anchor, Probe
 from model.pretraining.budget import Budget, count_affordable_steps
@@ -34,12 +33,13 @@ from model.pretraining.network.initial_weights import Origin, describe_origin, l
 from model.pretraining.network.masked_prediction import PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
 from model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
+from model.recipes import Recipe
 
 BERT_MASK, BERT_RANDOM = 0.8, 0.1  # Devlin et al. 2019
 
 
 def build_training(
-    preset: Preset,
+    recipe: Recipe,
     shards: Shards,
     device: Device,
     output: Path,
@@ -54,13 +54,13 @@ def build_training(
     `probe` is the corpus on whose labels the loaded and the trained encoder are compared.
     """
     if budget and budget.flops:
-        sequence = estimate_sequence_flops(preset, shards, device.has_document_attention)
-        steps = count_affordable_steps(budget.flops, sequence * preset.pretraining.batch)
-        preset = replace(preset, pretraining=preset.pretraining.replace(steps=steps))
-    _check_preset(preset, shards, device)
-    config = preset.pretraining
-    shape, size = preset.architecture, shards.vocabulary_size
-    model = build_model(preset, size, device.dtype)
+        sequence = estimate_sequence_flops(recipe, shards, device.has_document_attention)
+        steps = count_affordable_steps(budget.flops, sequence * recipe.pretraining.batch)
+        recipe = replace(recipe, pretraining=recipe.pretraining.replace(steps=steps))
+    _check_recipe(recipe, shards, device)
+    config = recipe.pretraining
+    shape, size = recipe.architecture, shards.vocabulary_size
+    model = build_model(recipe, size, device.dtype)
     initialize_weights(model, config.seed, config.initializer_range)
     if origin:
         initial = load_weights(model, shape, origin, shards.vocabulary)
@@ -71,12 +71,12 @@ def build_training(
             print(describe_origin(model, shape, origin, initial), file=sys.stderr)
     model.noise.pooled = device.kind == "cpu"
     device.move_model(model)
-    identity = identify_run(preset, shards) | {"budget_seconds": budget.seconds if budget else None}
+    identity = identify_run(recipe, shards) | {"budget_seconds": budget.seconds if budget else None}
     batches = build_batches(config, shards, device.rank, device.world_size)
     if replay:
         batches = replace(batches, stream=Mixture.open(shards, replay, config.seed))
         identity |= replay.identity
-    adaptation = preset.adaptation
+    adaptation = recipe.adaptation
     if not (budget and budget.seconds):
         adaptation = adaptation.shorten_head_steps(config.steps * config.batch * shards.max_length)
     training = loop.Training(
@@ -95,20 +95,20 @@ def build_training(
         adaptation=adaptation,
         start=describe_start(origin.main) if origin else {},
         anchor=Anchor(model) if origin and (adaptation.origin_average or probe) else None,
-        probe=open_probe(probe, shards, preset, budget) if probe else None,
+        probe=open_probe(probe, shards, recipe, budget) if probe else None,
     )
     if dev:
         training.validation = build_validation(config, shards, dev)
     if origin:
-        training.identity |= preset.adaptation.model_dump()
+        training.identity |= recipe.adaptation.model_dump()
         training.identity["probe"] = training.probe.compute_fingerprint() if training.probe else ""
     return training
 
 
-def build_model(preset: Preset, vocabulary_size: int, dtype: torch.dtype) -> PretrainingModel:
-    """Return the model of the preset's objective, its weights not yet initialized."""
-    kind = Electra if preset.pretraining.objective == "electra" else MaskedLanguageModel
-    return kind(vocabulary_size, preset.architecture, preset.pretraining, dtype)
+def build_model(recipe: Recipe, vocabulary_size: int, dtype: torch.dtype) -> PretrainingModel:
+    """Return the model of the recipe's objective, its weights not yet initialized."""
+    kind = Electra if recipe.pretraining.objective == "electra" else MaskedLanguageModel
+    return kind(vocabulary_size, recipe.architecture, recipe.pretraining, dtype)
 
 
 def set_output_bias(bias: nn.Parameter, shards: Shards) -> None:
@@ -125,13 +125,13 @@ def set_output_bias(bias: nn.Parameter, shards: Shards) -> None:
         bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
 
-def open_probe(probe: Path, shards: Shards, preset: Preset, budget: Budget | None) -> Probe:
+def open_probe(probe: Path, shards: Shards, recipe: Recipe, budget: Budget | None) -> Probe:
     """Return the probe on a corpus; UserError where a run would not say when to take it."""
-    if budget and budget.seconds and not preset.pretraining.validate_every:
+    if budget and budget.seconds and not recipe.pretraining.validate_every:
         raise UserError(
             "--probe: a --budget in time does not say how often; give --set validate_every=STEPS"
         )
-    return Probe.open(probe, shards.vocabulary, shards.max_length, preset.adaptation)
+    return Probe.open(probe, shards.vocabulary, shards.max_length, recipe.adaptation)
 
 
 def build_batches(
@@ -180,18 +180,18 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
     return Validation(batches, max(1, sequences // size), seed=0)
 
 
-def estimate_sequence_flops(preset: Preset, shards: Shards, has_document_attention: bool) -> float:
+def estimate_sequence_flops(recipe: Recipe, shards: Shards, has_document_attention: bool) -> float:
     """Return the matrix products of training on one sequence; by the first sequences there, where
     attention computes documents alone.
     """
-    config = preset.pretraining
+    config = recipe.pretraining
     pairs: float = shards.max_length**2
     if has_document_attention:
         rows = shards.sample_rows()
         pairs = sum_squared_lengths(number_documents(rows)) / len(rows.lengths)
     slots = count_slots(shards.max_length, config.mask_probability)
     products = flops.MatrixFlops.derive(
-        preset.architecture, shards.vocabulary_size, config.objective
+        recipe.architecture, shards.vocabulary_size, config.objective
     )
     return products.count(shards.max_length, pairs, slots)
 
@@ -211,9 +211,9 @@ def check_batch(batch: int, processes: int) -> None:
         raise UserError(f"--set batch={batch}: must be a multiple of the {processes} processes")
 
 
-def _check_preset(preset: Preset, shards: Shards, device: Device) -> None:
-    config = preset.pretraining
-    if shards.max_length > preset.architecture.max_positions:
+def _check_recipe(recipe: Recipe, shards: Shards, device: Device) -> None:
+    config = recipe.pretraining
+    if shards.max_length > recipe.architecture.max_positions:
         raise UserError(
             f"--set max_positions: shards of length {shards.max_length} need at least as many"
         )

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from beam_jobs.core.errors import UserError
-from model.presets import Preset
+from model.recipes import Recipe
 
 MEASURED_TOKENS = 64e6  # of the longest pre-training that was measured: docs/results.md
 SECONDS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -41,20 +41,20 @@ def count_affordable_steps(flops: float, flops_per_step: float) -> int:
     return int(flops / flops_per_step)
 
 
-def describe_small_budget(preset: Preset, length: int) -> str | None:
+def describe_small_budget(recipe: Recipe, length: int) -> str | None:
     """Return a warning where training from random weights is so short that it has never paid on
     real reviews, with what does; None for longer ones.
 
     `length` is that of the sequences, in tokens. Source: docs/results.md, "When does
     pre-training from nothing pay?".
     """
-    config = preset.pretraining
+    config = recipe.pretraining
     tokens = config.steps * config.batch * length
     if tokens > MEASURED_TOKENS:
         return None
     cheapest = " Of the objectives mlm costs least." if config.objective == "electra" else ""
     return (
-        f"preset {preset.name} with {tokens / 1e6:.3g} M tokens: on real reviews no pre-training "
+        f"recipe {recipe.name} with {tokens / 1e6:.3g} M tokens: on real reviews no pre-training "
         f"from random weights of up to {MEASURED_TOKENS / 1e6:.0f} M tokens has been better than "
         "none (polarity with 200 labels: 7.9 points less than untrained after 4 M tokens of masked "
         "language modelling, 1.3 less after 64 M; ELECTRA is no better: docs/results.md). "

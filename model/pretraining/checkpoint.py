@@ -23,8 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from beam_jobs.core.errors import UserError
-from model.presets import Preset
 from model.pretraining.input.sequences import Shards
+from model.recipes import Recipe
 
 TENSORS, NUMBERS = "state.safetensors", "state.json"
 PREFIX, TEMPORARY, DAMAGED = "step-", "writing-", "damaged-"
@@ -48,11 +48,11 @@ fails if the numbers change and this does not.
 Identity = dict[str, Any]
 
 
-def identify_run(preset: Preset, shards: Shards) -> Identity:
+def identify_run(recipe: Recipe, shards: Shards) -> Identity:
     """Return what must be the same for a checkpoint to be continued, but for what else a run reads:
     start weights, replayed shards, a time.
     """
-    settings = preset.architecture.model_dump() | preset.pretraining.model_dump()
+    settings = recipe.architecture.model_dump() | recipe.pretraining.model_dump()
     return {
         "computation": COMPUTATION_VERSION,
         "vocabulary": shards.vocabulary_fingerprint,

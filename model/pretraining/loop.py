@@ -234,7 +234,7 @@ def _halve_device_batch(training: Training) -> None:
     sequences = training.count_sequences_at_once()
     if sequences == 1:
         raise UserError(
-            "one sequence does not fit into the device's memory: take a smaller preset or shards"
+            "one sequence does not fit into the device's memory: take a smaller recipe or shards"
         )
     share = training.config.batch // training.device.world_size
     half = next(n for n in range(sequences // 2, 0, -1) if share % n == 0)

@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from model.encoders.origin import UNKNOWN
-from model.presets import Preset
 from model.pretraining.input.sequences import Shards
+from model.recipes import Recipe
 
 ROWS = 10  # of the curve
 LINEAGE = ("vocabulary", "shards", "replay", "code", "origin")
@@ -50,7 +50,7 @@ _SPREAD = tuple(
 
 def render_model_card(
     role: str,
-    preset: Preset,
+    recipe: Recipe,
     shards: Shards,
     result: dict[str, Any],
     metrics: list[dict[str, float]],
@@ -68,7 +68,7 @@ def render_model_card(
         purpose = f"A masked language model, {origin} adapted to other text. {FINE_TUNE}"
     lines = [
         *_render_front_matter(start),
-        f"# {origin}, adapted: {role}" if origin else f"# ELECTRA {role}, preset {preset.name}",
+        f"# {origin}, adapted: {role}" if origin else f"# ELECTRA {role}, recipe {recipe.name}",
         "",
         f"{purpose} `{head}.from_pretrained` and `AutoTokenizer.from_pretrained` load it.",
         *("", "## Data", ""),
@@ -95,14 +95,14 @@ def render_model_card(
         *(f"- {name}: `{identity[name]}`" for name in LINEAGE if identity.get(name)),
         *(f"- origin's {title}: {start.get(name) or UNKNOWN}" for name, title in _list_told(start)),
         *("", "## Settings", ""),
-        *((f"Of the preset {preset.name} where nothing else is said.", "") if origin else ()),
+        *((f"Of the recipe {recipe.name} where nothing else is said.", "") if origin else ()),
         "```json",
         json.dumps(
             {
-                "architecture": preset.architecture.model_dump(),
-                "pretraining": preset.pretraining.model_dump(),
+                "architecture": recipe.architecture.model_dump(),
+                "pretraining": recipe.pretraining.model_dump(),
                 **(
-                    {"adaptation": preset.adaptation.model_dump()} if identity.get("origin") else {}
+                    {"adaptation": recipe.adaptation.model_dump()} if identity.get("origin") else {}
                 ),
             },
             indent=1,

@@ -16,13 +16,13 @@ from beam_jobs.core.files import write_json
 from model.encoders import config as encoder_config
 from model.encoders import export
 from model.encoders.names import map_names
-from model.presets import Preset
 from model.pretraining import loop, model_card
 from model.pretraining.budget import describe_small_budget
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.initial_weights import Origin
 from model.pretraining.validation import describe_collapse
+from model.recipes import Recipe
 from model.tracking.metrics_log import read_metrics
 
 _ROLES: Mapping[str, encoder_config.Role] = {"discriminator": "discriminator"}
@@ -31,10 +31,10 @@ MEASURES = ("loss", "auc", "accuracy", "effective_rank", "mean_cosine")
 """Parts of the names of what result.json has of the log."""
 
 
-def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, Any]) -> None:
+def write_config(output: Path, recipe: Recipe, shards: Shards, more: dict[str, Any]) -> None:
     """Write the resolved configuration beside what it produces."""
     resolved = (
-        preset.describe()
+        recipe.describe()
         | {"shards": str(shards.folder), "shards_fingerprint": shards.fingerprint}
         | more
     )
@@ -42,7 +42,7 @@ def write_config(output: Path, preset: Preset, shards: Shards, more: dict[str, A
 
 
 def write_outputs(
-    training: loop.Training, preset: Preset, shards: Shards, origin: Origin | None = None
+    training: loop.Training, recipe: Recipe, shards: Shards, origin: Origin | None = None
 ) -> dict[str, Any]:
     """Write the model folders and result.json; return the result. `origin`: the loaded weights."""
     result = summarize_run(training)
@@ -56,9 +56,9 @@ def write_outputs(
         )
         if result.get("written_step") == 0 and training.validation:  # not what was measured last
             result |= training.validation(training.model, training.device)
-    result["warnings"] = list_warnings(training, preset, shards, result, origin)
+    result["warnings"] = list_warnings(training, recipe, shards, result, origin)
     if training.device.is_rank0:
-        result |= write_models(training, preset, shards, result, origin)
+        result |= write_models(training, recipe, shards, result, origin)
         write_json(training.folder / "result.json", result)
     return result
 
@@ -90,7 +90,7 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
 
 def list_warnings(
     training: loop.Training,
-    preset: Preset,
+    recipe: Recipe,
     shards: Shards,
     result: Mapping[str, Any],
     origin: Origin | None,
@@ -99,32 +99,32 @@ def list_warnings(
     and whether the discriminator is a constant by the last validation.
     """
     warnings = (
-        warn_of_small_budget(training, preset, shards, origin),
+        warn_of_small_budget(training, recipe, shards, origin),
         describe_collapse(training.totals.step, result),
     )
     return [warning for warning in warnings if warning]
 
 
 def warn_of_small_budget(
-    training: loop.Training, preset: Preset, shards: Shards, origin: Origin | None
+    training: loop.Training, recipe: Recipe, shards: Shards, origin: Origin | None
 ) -> str | None:
     """Return a warning if so few steps have never paid; none where weights were loaded, or where
     nobody knows how many steps a time has.
     """
     if origin or training.budget_seconds is not None:
         return None
-    return describe_small_budget(preset, shards.max_length)
+    return describe_small_budget(recipe, shards.max_length)
 
 
 def write_models(
     training: loop.Training,
-    preset: Preset,
+    recipe: Recipe,
     shards: Shards,
     result: dict[str, Any],
     origin: Origin | None = None,
 ) -> dict[str, str]:
     """Write one folder per network; return their paths, `encoder` is the one to fine-tune."""
-    write = partial(_write_network, training, preset, shards, result, origin)
+    write = partial(_write_network, training, recipe, shards, result, origin)
     if not isinstance(training.model, Electra):
         return {"encoder": write("encoder")}
     discriminator, generator = write("discriminator"), write("generator")
@@ -133,13 +133,13 @@ def write_models(
 
 def _write_network(
     training: loop.Training,
-    preset: Preset,
+    recipe: Recipe,
     shards: Shards,
     result: dict[str, Any],
     origin: Origin | None,
     trunk: str,
 ) -> str:
-    shape, role = preset.architecture, _ROLES.get(trunk, "generator")
+    shape, role = recipe.architecture, _ROLES.get(trunk, "generator")
     if trunk == "generator":
         shape = shape.derive_generator()
     mapping = map_names(role, shape.layers, shape.embedding != shape.hidden, trunk)
@@ -149,15 +149,15 @@ def _write_network(
         shards.vocabulary_size,
         training.trained_length,
         encoder_config.read_padding_id(shards.vocabulary),
-        _describe_start(preset, trunk, origin),
+        _describe_start(recipe, trunk, origin),
     )
     weights: dict[str, Tensor] = dict(training.model.named_parameters())
     tensors = export.convert_to_transformers(weights, mapping)
-    if not (preset.pretraining.has_segments or training.identity["origin"]):
+    if not (recipe.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
     card = model_card.render_model_card(
         trunk,
-        preset,
+        recipe,
         shards,
         result,
         read_metrics(training.folder),
@@ -169,12 +169,12 @@ def _write_network(
     )
 
 
-def _describe_start(preset: Preset, trunk: str, origin: Origin | None) -> dict[str, Any] | None:
+def _describe_start(recipe: Recipe, trunk: str, origin: Origin | None) -> dict[str, Any] | None:
     """Return how the start weights of a network are drawn: where some were loaded, those that their
     own training began with, if it says so.
     """
     if origin is None:
-        return encoder_config.describe_start(preset, trunk)
+        return encoder_config.describe_start(recipe, trunk)
     return None if trunk == "generator" else origin.read_start()
 
 
@@ -192,7 +192,7 @@ def write_tensorboard(folder: Path) -> None:
 
 
 @contextmanager
-def mirror_to_mlflow(training: loop.Training, preset: Preset) -> Iterator[None]:
+def mirror_to_mlflow(training: loop.Training, recipe: Recipe) -> Iterator[None]:
     """Mirror the run inside the block in MLflow, if MLFLOW_TRACKING_URI names a server and no flow
     started the run: flows mirror what they start.
     """
@@ -204,13 +204,13 @@ def mirror_to_mlflow(training: loop.Training, preset: Preset) -> Iterator[None]:
     from model.tracking.mlflow_run import Tracking
 
     parameters = {
-        "preset": preset.name,
-        **preset.architecture.model_dump(),
-        **preset.pretraining.model_dump(),
+        "recipe": recipe.name,
+        **recipe.architecture.model_dump(),
+        **recipe.pretraining.model_dump(),
     }
     tags = {"vocabulary": training.identity["vocabulary"], "shards": training.identity["shards"]}
     tracking = Tracking(uri)
-    tracking.start(f"pre-training {preset.name}", parameters, tags)
+    tracking.start(f"pre-training {recipe.name}", parameters, tags)
     status = "FAILED"
     try:
         with tracking.follow_folder("pre-training", training.folder, parameters, tags):

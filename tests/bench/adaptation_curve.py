@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from model.evaluation import metrics
 from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import compare_arms, correct_comparisons
-from model.presets import PUBLISHED_FINETUNING
 from model.pretraining.input.sequences import Shards
+from model.recipes import RECIPES
 
 FINETUNING = {
     "n_train": "200",
@@ -38,7 +38,7 @@ FINETUNING = {
     "n_test": "1000",
     "sampling": "balanced",
     "balanced_test": "true",
-    **PUBLISHED_FINETUNING,
+    **RECIPES["sample"].finetuning_of_published,
 }
 Row = dict[str, Any]
 
@@ -72,7 +72,7 @@ def measure_curve(args: argparse.Namespace, work: Path) -> list[Row]:
     for tokens in args.tokens:
         steps = max(1, round(tokens / (args.batch * Shards.open(args.shards).max_length)))
         run = work / f"pretraining-{steps}"
-        words = ["--shards", args.shards, "--start-from", args.encoder, "--preset", "small"]
+        words = ["--shards", args.shards, "--start-from", args.encoder, "--recipe", "small"]
         words += ["--steps", steps, "--threads", 1, "--processes", args.ranks]
         result = run_job("model.pretrain", run, words, [f"batch={args.batch}", *args.set])
         found = {name: result[name] for name in ("tokens", "cpu_seconds")}
@@ -101,7 +101,7 @@ def finetune(args: argparse.Namespace, work: Path, task: str, row: Row, seed: in
     """Return the predictions on test of one fine-tuning."""
     cell = work / "finetuned" / f"{Path(row['folder']).parent.name}-{task}-{seed}"
     words = ["--encoder", row["folder"], "--task", task, "--data", args.corpus, "--seed", seed]
-    words += ["--preset", "tiny", "--evaluation", cell / "test"]
+    words += ["--recipe", "sample", "--evaluation", cell / "test"]
     settings = [f"{name}={value}" for name, value in FINETUNING.items()]
     run_job("model.finetune", cell, words, [*settings, *args.finetuning])
     return read_predictions(cell / "test" / "predictions.parquet")

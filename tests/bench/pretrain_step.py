@@ -1,7 +1,7 @@
 """How fast a pre-training step is, against the plain one of transformers' two models, in turn in
 one process.
 
-    python tests/bench/pretrain_step.py [--shards DIR] [--preset small] [--json]
+    python tests/bench/pretrain_step.py [--shards DIR] [--recipe small] [--json]
 
 The plain step: ElectraForMaskedLM and ElectraForPreTraining as they come, fp32, padded rows,
 logits at every position, a Gumbel number for every logit. Its rows are as full as google's example
@@ -25,10 +25,10 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from model.device import Device, open_device
 from model.encoders import config as encoder_config
-from model.presets import PRESETS, Preset, apply_settings
 from model.pretraining import loop
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
+from model.recipes import RECIPES, Recipe, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -40,17 +40,17 @@ ed7f0f0:tests/bench/google_rows.py`)."""
 class Plain:
     """The step one writes first."""
 
-    def __init__(self, preset: Preset, size: int, device: Device) -> None:
+    def __init__(self, recipe: Recipe, size: int, device: Device) -> None:
         shapes = {
-            "generator": preset.architecture.derive_generator(),
-            "discriminator": preset.architecture,
+            "generator": recipe.architecture.derive_generator(),
+            "discriminator": recipe.architecture,
         }
         kinds = {"generator": ElectraForMaskedLM, "discriminator": ElectraForPreTraining}
         self.models = torch.nn.ModuleList(
             kinds[role](
                 ElectraConfig(
-                    **encoder_config.build_transformers_config(role, shape, size, preset.max_length)
-                    | dict.fromkeys(DROPOUTS, preset.pretraining.dropout)
+                    **encoder_config.build_transformers_config(role, shape, size, recipe.max_length)
+                    | dict.fromkeys(DROPOUTS, recipe.pretraining.dropout)
                 )
             )
             for role, shape in shapes.items()
@@ -84,12 +84,12 @@ def clock(device: Device) -> float:
     return time.process_time() if device.kind == "cpu" else time.perf_counter()
 
 
-def measure(preset: Preset, shards: Shards, device: Device, rounds: int) -> dict[str, float]:
-    batch, length = preset.pretraining.batch, shards.max_length
+def measure(recipe: Recipe, shards: Shards, device: Device, rounds: int) -> dict[str, float]:
+    batch, length = recipe.pretraining.batch, shards.max_length
     with tempfile.TemporaryDirectory() as folder:
-        training = build_training(preset, shards, device, Path(folder))
+        training = build_training(recipe, shards, device, Path(folder))
     training.model.train()
-    plain = Plain(preset, shards.vocabulary_size, device)
+    plain = Plain(recipe, shards.vocabulary_size, device)
     batches = training.batches.iterate_steps(0)
     ids = torch.as_tensor(next(batches)["input_ids"], device=device.torch)
     attention = torch.ones_like(ids)
@@ -137,9 +137,9 @@ def loader_tokens_per_second(training: loop.Training, steps: int = 50) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "--shards", type=Path, help="default: synthetic ones in the shape of the preset"
+        "--shards", type=Path, help="default: synthetic ones in the shape of the recipe"
     )
-    parser.add_argument("--preset", default="small", choices=sorted(PRESETS))
+    parser.add_argument("--recipe", default="small", choices=sorted(RECIPES))
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=1)
@@ -151,19 +151,19 @@ def main() -> None:
     settings = dict(setting.split("=") for setting in arguments.set) | {
         "batch": str(arguments.batch)
     }
-    preset = apply_settings(PRESETS[arguments.preset], settings)
-    device = open_device(arguments.device, preset.pretraining.precision)
+    recipe = apply_settings(RECIPES[arguments.recipe], settings)
+    device = open_device(arguments.device, recipe.pretraining.precision)
     with tempfile.TemporaryDirectory() as folder:
         made = arguments.shards or write_shards(
-            Path(folder), 2_000, preset.vocabulary_size, preset.max_length
+            Path(folder), 2_000, recipe.vocabulary_size, recipe.max_length
         )
         shards = Shards.open(made)
-        numbers = measure(preset, shards, device, arguments.rounds)
+        numbers = measure(recipe, shards, device, arguments.rounds)
     if arguments.json:
         print(json.dumps(numbers))
         return
     print(
-        f"preset {preset.name}, batch {arguments.batch}, {device.kind}, "
+        f"recipe {recipe.name}, batch {arguments.batch}, {device.kind}, "
         f"{arguments.threads} thread(s), {device.dtype}"
     )
     for name, number in numbers.items():

@@ -57,7 +57,7 @@ def made(dump) -> Path:
     run("-m", "model.vocabulary", "--corpus", corpus, "--output", vocabulary, "--size", 1000)
     packing = ["--corpus", corpus, "--vocabulary", vocabulary, "--max_length", 64]
     run("-m", "beam_jobs.shards_job", *packing, "--output", shards)
-    words = ["--shards", shards, "--output", folder / "electra", "--preset", "tiny", "--steps", 3]
+    words = ["--shards", shards, "--output", folder / "electra", "--recipe", "sample", "--steps", 3]
     run("-m", "model.pretrain", *words, "--device", "cpu")
     return folder
 
@@ -91,7 +91,7 @@ def test_reviews_beyond_the_input_are_new_texts(tmp_path):
 
 
 def test_pretraining_step():
-    words = ["--preset", "tiny", "--batch", 4, "--rounds", 1]
+    words = ["--recipe", "sample", "--batch", 4, "--rounds", 1]
     assert figures("pretrain_step.py", *words)["ratio_positions"] > 0
 
 

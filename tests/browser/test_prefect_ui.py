@@ -117,7 +117,7 @@ def test_a_run_from_the_form_completes_and_shows_its_report(servers, page, pictu
     picture(page, "run")
     page.get_by_text("Artifacts", exact=True).first.click()
     page.get_by_text("report", exact=True).first.click()
-    expect(page.get_by_text("sample-600 with preset tiny").first).to_be_visible()
+    expect(page.get_by_text("sample-600 with recipe sample").first).to_be_visible()
     expect(page.get_by_text(re.compile("polarity")).first).to_be_visible()
     picture(page, "report-artifact")
     open_run(page, servers, run)

@@ -46,7 +46,7 @@ def electra_here(*arguments):
 
 def run_arguments(home, *settings):
     sets = [word for setting in (*SETTINGS, *settings) for word in ("--set", setting)]
-    dump = ["--dump", home / "sample.json.gz", "--preset", "tiny"]
+    dump = ["--dump", home / "sample.json.gz", "--recipe", "sample"]
     return ["run", *dump, "--store", home / "store", *sets]
 
 

@@ -49,7 +49,7 @@ def shards(tmp_path_factory):
 
 def list_words(shards, output, steps):
     sets = [f"--set={name}={value}" for name, value in SETTINGS.items()]
-    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
     return ["--shards", str(shards), "--output", str(output), *fixed, *sets]
 
 

@@ -49,7 +49,7 @@ def made_run(root: Path, *settings: str, dump: str = "sample:50") -> str:
     """The fingerprint of the encoder of a run of the whole graph up to its pre-training."""
     store = Store(root)
     plan = Plan(store)
-    given = {"dump": {"paths": [dump]}, "store": str(root), "preset": "tiny"}
+    given = {"dump": {"paths": [dump]}, "store": str(root), "recipe": "sample"}
     graph(fill_parameters(settings, **given), plan)
     for stage, _ in plan.stages[:6]:
         publish(store, stage)

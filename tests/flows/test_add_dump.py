@@ -43,10 +43,10 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
         "pretraining.learning_rate=3e-4",
         "corpus.seed=5",
         "vocabulary.size=900",
-        "preset=small",
+        "recipe=small",
     )
     parameters, stages = planned(store, new, "increment.steps=7", "increment.dropout=0.2")
-    assert (parameters.preset, parameters.corpus.seed, parameters.vocabulary.size) == (
+    assert (parameters.recipe, parameters.corpus.seed, parameters.vocabulary.size) == (
         "small",
         5,
         900,
@@ -161,7 +161,7 @@ def run_command(*words):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--add-to", "last", "--preset", "small"], "--preset small: the base's preset is kept"),
+        (["--add-to", "last", "--recipe", "small"], "--recipe small: the base's recipe is kept"),
         (["--add-to", "champion"], "increment.base: there is no champion in the registry"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_registered_model_is_known_by_its_version(tmp_path, mlflow_template):
 
 
 def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
-    store, stages = list_stages(f"pretraining.start_from={encoder}", "preset=tiny")
+    store, stages = list_stages(f"pretraining.start_from={encoder}", "recipe=sample")
     labels = list(stages)
     assert labels[0] == "origin mini-bert"
     origin, training = stages[labels[0]], stages["pre-training"]
@@ -81,7 +81,7 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert training.inputs["origin"] is origin
     arguments = training.arguments(store, tmp_path)
     assert arguments[arguments.index("--start-from") + 1] == str(store.folder(origin) / "encoder")
-    assert "preset.architecture" not in training.parameters
+    assert "recipe.architecture" not in training.parameters
     arms = {stage.labels["arm"] for stage in stages.values() if "arm" in stage.labels}
     assert arms == {"adapted", "mini-bert as published", "mini-bert, frozen", "TF-IDF"}
     published = stages["mini-bert as published · polarity · seed 0"]
@@ -116,7 +116,7 @@ def test_the_recipe_of_electras_counts_where_one_may_be_trained(
     file.write_text(json.dumps({**json.loads(file.read_text()), "model_type": kind}))
     settings = [f"pretraining.objective={objective}"] if objective else []
     _, stages = list_stages(f"pretraining.start_from={encoder}", *settings)
-    told = json.dumps(stages["pre-training"].parameters["recipe"])
+    told = json.dumps(stages["pre-training"].parameters["start_defaults"])
     assert ("generator_depth" in told) == has_recipe
 
 

@@ -42,7 +42,7 @@ def read_back(command):
 
 
 def test_the_command_of_a_run_gives_the_same_form(tmp_path):
-    form = fill_form(Parameters, SETTINGS, preset="small", store=str(tmp_path / "a store"))
+    form = fill_form(Parameters, SETTINGS, recipe="small", store=str(tmp_path / "a store"))
     assert build_form(read_back(report.format_command(form))) == form
 
 
@@ -60,7 +60,7 @@ def test_the_command_of_an_addition_gives_the_same_form(tmp_path):
 def test_the_command_of_a_study_gives_the_same_study(tmp_path):
     unread = ("finetuning", "pretraining.learning_rate")
     settings = [setting for setting in SETTINGS if not setting.startswith(unread)]
-    parameters = fill_form(Parameters, settings, preset="small", store=str(tmp_path))
+    parameters = fill_form(Parameters, settings, recipe="small", store=str(tmp_path))
     choice = StudyChoice(
         file="domain_adaptation",
         settings={"n_dev": "300"},
@@ -77,9 +77,9 @@ def test_the_command_of_a_study_gives_the_same_study(tmp_path):
             "tasks": [{"task": "stars", "data": "${corpus}"}],
         }
     )
-    plain = fill_form(Parameters, [], preset="small", store=str(tmp_path))
+    plain = fill_form(Parameters, [], recipe="small", store=str(tmp_path))
     command = format_study_command(load_study(plain, own), plain, tmp_path / "study.yaml")
-    assert f"study {tmp_path / 'study.yaml'} --preset small" in command
+    assert f"study {tmp_path / 'study.yaml'} --recipe small" in command
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.stages import shards
 from flows.store.store import Stage, Store
-from model import presets
+from model import recipes
 
 
 @pytest.fixture
@@ -212,17 +212,17 @@ def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):
     assert arguments[-2:] == ["--withhold-corpus", str(store.folder(corpus))]
 
 
-def test_a_preset_counts_by_what_it_says(fingerprints, monkeypatch):
-    before, tiny = fingerprints(), presets.PRESETS["tiny"]
+def test_a_recipe_counts_by_what_it_says(fingerprints, monkeypatch):
+    before, small = fingerprints(), recipes.RECIPES["sample"]
     monkeypatch.setitem(
-        presets.PRESETS, "tiny", replace(tiny, finetuning=tiny.finetuning.replace(n_train=77))
+        recipes.RECIPES, "sample", replace(small, finetuning=small.finetuning.replace(n_train=77))
     )
     assert changed(before, fingerprints()) == {"pre-trained", "random", "TF-IDF", "model", "report"}
-    start = replace(tiny, pretraining=tiny.pretraining.replace(initializer_range=0.05))
-    monkeypatch.setitem(presets.PRESETS, "tiny", start)
+    start = replace(small, pretraining=small.pretraining.replace(initializer_range=0.05))
+    monkeypatch.setitem(recipes.RECIPES, "sample", start)
     everything = {"pre-training", "pre-trained", "random", "model", "report"}
     assert changed(before, fingerprints()) == everything
     monkeypatch.setitem(
-        presets.PRESETS, "tiny", replace(tiny, pretraining=tiny.pretraining.replace(steps=77))
+        recipes.RECIPES, "sample", replace(small, pretraining=small.pretraining.replace(steps=77))
     )
     assert changed(before, fingerprints()) == {"pre-training", "pre-trained", "model", "report"}

@@ -16,7 +16,7 @@ from flows.runner.prefect_tasks import PrefectStageMaker
 from flows.runner.processes import JobFailed
 from flows.runner.stage_runner import StageRunner
 from flows.runs.champion import Champion, ChampionLookup, find_champion
-from flows.runs.graph_run import name_run_by_preset, run_graph
+from flows.runs.graph_run import name_run_by_recipe, run_graph
 from flows.servers.health import find_free_port
 from flows.stages.dump import list_dump
 from flows.store.store import ACCELERATOR, ExistingStage, Store
@@ -120,7 +120,7 @@ def test_prefect_shows_what_was_made_and_the_accelerator_is_taken_for_that_alone
         eventually(lambda: len(made()) == 2 * 8 + 1)  # Prefect writes them down a moment later
         tagged = [run.name for run in made() if ACCELERATOR in run.tags]
     assert {"corpus-progress", "corpus-counts", "pretraining-progress", "stages"} <= names
-    assert all(run.name.startswith("sample-100 · tiny · 2") for run in runs)
+    assert all(run.name.startswith("sample-100 · sample · 2") for run in runs)
     assert sorted(tagged) == ["finetuning side by side", "pretraining"]
 
 
@@ -128,8 +128,8 @@ def test_prefect_shows_what_was_made_and_the_accelerator_is_taken_for_that_alone
     ("name", "given", "expected"),
     [
         (
-            name_run_by_preset,
-            {"dump": {"paths": ["a/Toys.json.gz", "b.json"]}, "preset": "base"},
+            name_run_by_recipe,
+            {"dump": {"paths": ["a/Toys.json.gz", "b.json"]}, "recipe": "base"},
             "Toys+1 · base · ",
         ),
         (
@@ -139,7 +139,7 @@ def test_prefect_shows_what_was_made_and_the_accelerator_is_taken_for_that_alone
         ),
         (
             study.name_study_run,
-            {"study": {"file": "losses"}, "dump": Dump(), "preset": "base"},
+            {"study": {"file": "losses"}, "dump": Dump(), "recipe": "base"},
             "sample-20000 · study losses · base · 20",
         ),
         (study.name_study_run, {"study": StudyChoice(own=Study(title="Mine"))}, "study Mine · 20"),
@@ -155,7 +155,7 @@ def test_runs_are_named_after_what_is_made_of_what(name, given, expected):
     from prefect.runtime import flow_run
 
     @flow(flow_run_name=name)
-    def named(dump=None, preset="tiny", model=None, study=None, increment=None):
+    def named(dump=None, recipe="sample", model=None, study=None, increment=None):
         return flow_run.name
 
     assert named(**given).startswith(expected)
@@ -164,7 +164,7 @@ def test_runs_are_named_after_what_is_made_of_what(name, given, expected):
 @pytest.mark.parametrize(
     ("typed", "kept"),
     [
-        ("Toys · tiny · 2026-01-01 09:00", True),
+        ("Toys · sample · 2026-01-01 09:00", True),
         ("losses-with-half-the-rate", True),
         ("pi2-canis-majoris-nebula", False),
     ],
@@ -176,7 +176,7 @@ def test_a_name_that_somebody_typed_stays_and_a_proposed_one_does_not(typed, kep
     @flow
     def name():
         FlowRunContext.get().flow_run.name = typed
-        return name_run_by_preset()
+        return name_run_by_recipe()
 
     assert name().startswith(typed if kept else "dump · 20")
 
@@ -274,7 +274,7 @@ def test_a_failed_run_continues_at_the_stage_that_failed(store):
     assert {run.info.status for run in runs} == {"FAILED"}
     [line] = (store / "logs" / "failures.log").read_text().splitlines()
     failed = (
-        r"\S+Z  sample-100 · tiny · [-0-9: ]+ \([-0-9a-f]+\): "
+        r"\S+Z  sample-100 · sample · [-0-9: ]+ \([-0-9a-f]+\): "
         r"Failed: .*ZeroDivisionError.*log: .*log\.txt.*"
     )
     assert re.fullmatch(failed, line)

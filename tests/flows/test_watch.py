@@ -165,7 +165,7 @@ def test_runs_are_started_with_the_settings_of_the_form(store):
     promotion = Promotion(mode="ask")
     whole = RunTemplate(
         dump=reading,
-        preset="small",
+        recipe="small",
         pretraining=Pretraining(steps=7),
         finetuning=Finetuning(seeds=[5]),
         promotion=promotion,
@@ -180,7 +180,7 @@ def test_runs_are_started_with_the_settings_of_the_form(store):
     assert one == {
         **common,
         "dump": {"columns": "text=body", "paths": [first]},
-        "preset": "small",
+        "recipe": "small",
         "pretraining": {"steps": 7},
         "finetuning": {"seeds": [5]},
     }

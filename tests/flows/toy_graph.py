@@ -87,13 +87,13 @@ def run_toy(
     from prefect import flow
 
     from flows.runner.logs import FAILURE_HOOKS
-    from flows.runs.graph_run import name_run_by_preset, run_graph
+    from flows.runs.graph_run import name_run_by_recipe, run_graph
 
-    @flow(name="domain-adaptation", flow_run_name=name_run_by_preset, **FAILURE_HOOKS)
-    def toy(dump: dict[str, Any], preset: str, store: str) -> dict[str, Any]:
-        return run_graph(toy_graph(ways), fill_parameters(dump=dump, preset=preset, store=store))
+    @flow(name="domain-adaptation", flow_run_name=name_run_by_recipe, **FAILURE_HOOKS)
+    def toy(dump: dict[str, Any], recipe: str, store: str) -> dict[str, Any]:
+        return run_graph(toy_graph(ways), fill_parameters(dump=dump, recipe=recipe, store=store))
 
-    return toy(dump={"paths": ["sample:100"]}, preset="tiny", store=str(store))
+    return toy(dump={"paths": ["sample:100"]}, recipe="sample", store=str(store))
 
 
 def be_patient_with_mlflow(store: Path) -> None:

@@ -8,12 +8,12 @@ import torch
 
 from beam_jobs.core.errors import UserError
 from model.device import open_device
-from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining import checkpoint
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import EXIT_TERMINATED, Diverged, run_step
+from model.recipes import RECIPES, apply_settings
 from model.tracking.metrics_log import MetricsLog, read_metrics
 from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards
@@ -37,7 +37,7 @@ def shards(tmp_path_factory):
 
 def arguments(shards, output, *more, steps=20):
     sets = [part for setting in SMALL for part in ("--set", setting)]
-    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
     return ["--shards", str(shards), "--output", str(output), *fixed, *sets, *more]
 
 
@@ -124,10 +124,10 @@ def test_run_again_it_writes_the_same_also_where_its_last_checkpoint_is_damaged(
 
 
 def test_told_to_stop_between_two_parts_of_a_step_nothing_of_it_is_kept(shards, tmp_path):
-    preset = apply_settings(
-        PRESETS["tiny"], dict(s.split("=") for s in SMALL) | {"device_batch": "4"}
+    recipe = apply_settings(
+        RECIPES["sample"], dict(s.split("=") for s in SMALL) | {"device_batch": "4"}
     )
-    training = build_training(preset, Shards.open(shards), open_device("cpu", "fp32"), tmp_path)
+    training = build_training(recipe, Shards.open(shards), open_device("cpu", "fp32"), tmp_path)
     arrays = next(training.batches.iterate_steps(0))
     before = [parameter.clone() for parameter in training.model.parameters()]
     training.stopping = True
@@ -158,8 +158,8 @@ def test_validation_of_a_run_that_does_not_say_how_often_is_cheap(shards, tmp_pa
 
     def count_sequences(**settings):
         small = dict(setting.split("=") for setting in SMALL)
-        preset = apply_settings(PRESETS["tiny"], small | settings)
-        validation = build_training(preset, opened, device, tmp_path, dev=dev).validation
+        recipe = apply_settings(RECIPES["sample"], small | settings)
+        validation = build_training(recipe, opened, device, tmp_path, dev=dev).validation
         return validation.count * validation.batches.size
 
     assert count_sequences(steps="20") == 8  # a batch at least
@@ -275,7 +275,7 @@ def test_the_users_mistakes_are_named(shards, tmp_path, more, told):
 
 def test_the_control_has_no_generator_to_be_asked_about():
     settings = {"objective": "mlm", "hidden": "200", "heads": "4", "generator_multiplier": "0.985"}
-    assert apply_settings(PRESETS["tiny"], settings).architecture.hidden == 200
+    assert apply_settings(RECIPES["sample"], settings).architecture.hidden == 200
 
 
 @pytest.mark.parametrize("output", ["file", "file/below", "/proc/here"])

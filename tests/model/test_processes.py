@@ -83,7 +83,7 @@ def test_accumulated_parts_equal_the_whole_batch(made, alone, tmp_path, part):
 
 
 def list_words(made, output, steps):
-    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
     shape = ("layers=1", "hidden=32", "intermediate=64", "embedding=16", "batch=8", "log_every=5")
     sets = [f"--set={one}" for one in (*shape, "checkpoint_every=10")]
     return ["--shards", str(made / "shards"), "--output", str(output), *fixed, *sets]

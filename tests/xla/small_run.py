@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from model.device import open_device
-from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import Training
+from model.recipes import RECIPES, apply_settings
 
 SETTINGS = {
     "layers": "2",
@@ -19,8 +19,8 @@ SETTINGS = {
 
 
 def training(shards: str, dropout: float, kind: str = "xla") -> Training:
-    preset = apply_settings(PRESETS["tiny"], SETTINGS | {"dropout": str(dropout)})
-    device = open_device(kind, preset.pretraining.precision)
-    made = build_training(preset, Shards.open(Path(shards)), device, Path("unused"))
+    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"dropout": str(dropout)})
+    device = open_device(kind, recipe.pretraining.precision)
+    made = build_training(recipe, Shards.open(Path(shards)), device, Path("unused"))
     made.model.train()
     return made

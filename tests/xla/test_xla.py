@@ -62,7 +62,7 @@ def pretrain(shards, output, device, steps=20, **settings):
         for name, value in (SETTINGS | settings).items()
         for part in ("--set", f"{name}={value}")
     ]
-    fixed = ["--preset", "tiny", "--device", device, "--threads", "1", "--steps", str(steps)]
+    fixed = ["--recipe", "sample", "--device", device, "--threads", "1", "--steps", str(steps)]
     return child(
         "-m", "model.pretrain", "--shards", str(shards), "--output", str(output), *fixed, *sets
     )

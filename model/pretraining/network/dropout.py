@@ -6,7 +6,7 @@ bits each, and every use takes a window of it at a random place: one multiplicat
 kept with the exact probability (to 1/65,536) and independently of the others in its window; only
 windows of nearby steps may share a stretch, at another place. Pool and places are functions of the
 seed and the step, so that a resumed run drops the same elements. Measured again, it pays: with
-torch's own draws a step of tiny or small takes 1.3 times as long in bf16 and 1.15 times in fp32.
+torch's own draws a step of sample or small takes 1.3 times as long in bf16 and 1.15 times in fp32.
 """
 
 from typing import NamedTuple

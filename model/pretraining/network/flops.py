@@ -4,7 +4,7 @@
 comparable with the paper's tables: a multiplication of m×n by n is 2mn operations, backward costs
 as much as forward, an embedding lookup counts as a dense product. `MatrixFlops` counts the products
 that are really computed, which budgets, equal cost and utilization go by: with a vocabulary of
-4,000, 58% of tiny's published count are look-ups that nobody computes.
+4,000, 58% of the sample recipe's published count are look-ups that nobody computes.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class MatrixFlops:
 
     This is what the hardware does: no dense look-ups, attention as far as it reaches on the device
     (within documents, or over whole rows), and the vocabulary projection for the slots that the
-    masking takes. mlm+nsp's pair head is left out; it is below 1% of any preset.
+    masking takes. mlm+nsp's pair head is left out; it is below 1% of any recipe.
     """
 
     per_position: float  # of the padded sequences

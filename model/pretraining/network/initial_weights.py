@@ -166,7 +166,7 @@ def _check_shape(source: Source, shape: Architecture, weights: Weights) -> None:
         own = "the generator" if source.trunk == "generator" else "the model"
         raise source.make_error(
             f"{there} there, {here} in {own} here; "
-            "choose the preset, or --set, that it was made with"
+            "choose the recipe, or --set, that it was made with"
         )
 
 
@@ -194,7 +194,7 @@ def _copy_weights(model: PretrainingModel, weights: Weights, source: Source) -> 
             elif tensor.shape != parameter.shape:
                 raise source.make_error(
                     f"{name} is {list(tensor.shape)} there and {list(parameter.shape)} here; "
-                    "choose the preset, or --set layers, hidden, intermediate, embedding … "
+                    "choose the recipe, or --set layers, hidden, intermediate, embedding … "
                     "as in its config.json"
                 )
             else:

@@ -42,7 +42,7 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     rows = [f'"the kettle {i} boils",{i % 5 + 1},red\n' for i in range(30)]
     (tmp_path / "own.csv").write_text("text,grade,colour\n" + "".join(rows))
     words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
-    assert attempt(*words, "--dry-run", "--columns", "stars=grade", "--preset", "tiny") == 0
+    assert attempt(*words, "--dry-run", "--columns", "stars=grade", "--recipe", "sample") == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"file      {tmp_path / 'own.csv'}: delimited, about 30 reviews" in lines
     assert "columns   text ← text, stars ← grade; not used: colour" in lines

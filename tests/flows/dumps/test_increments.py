@@ -94,7 +94,7 @@ def make_turns(tmp_path_factory):
         "corpus.workers=1",
     ]
     first = fill_parameters(
-        settings, dump={"paths": [str(arriving)]}, store=str(at / "store"), preset="tiny"
+        settings, dump={"paths": [str(arriving)]}, store=str(at / "store"), recipe="sample"
     )
     base = increments.resolve_base(encoder_graph(first, make).fingerprint, make)
     bases = [base]

@@ -102,7 +102,7 @@ def ask(name: str, file: Path, place: Path) -> tuple[Parameters, StudyChoice]:
     if {"steps", "encoder"} & variables:
         settings.append("pretraining.steps=2")
     store = str(place / "store")
-    given = {"dump": {"paths": ["sample:1200"]}, "store": store, "preset": "tiny"}
+    given = {"dump": {"paths": ["sample:1200"]}, "store": store, "recipe": "sample"}
     return fill_parameters(settings, **given), choice
 
 

@@ -133,13 +133,13 @@ def test_two_tasks_that_resolve_to_equal_settings_are_refused(first, second):
     ]
     own = [{**arm, "settings": {"batch": 16}} for arm in (ONE, TWO)]
     with pytest.raises(UserError, match="b' is 'a' again, with the same data and settings: leave"):
-        study_reading.parse_study(content(preset="tiny", arms=own, tasks=tasks), "here")
+        study_reading.parse_study(content(recipe="sample", arms=own, tasks=tasks), "here")
     for others in (
         [tasks[0], tasks[1] | {"data": "e"}],
         [tasks[0], tasks[1] | {"task": "stars"}],
         [tasks[0], tasks[1] | {"settings": second | {"n_train": 101}}],
     ):
-        study_reading.parse_study(content(preset="tiny", arms=own, tasks=others), "here")
+        study_reading.parse_study(content(recipe="sample", arms=own, tasks=others), "here")
 
 
 def test_arms_that_teach_each_other_are_told():

@@ -127,7 +127,7 @@ def test_a_study_of_a_published_encoder_needs_one_and_tasks_only_where_their_dat
     with pytest.raises(UserError, match="adapts a published encoder: give --start-from"):
         load_study(Parameters(store=str(tmp_path)), choice)
     start = f"pretraining.start_from={write_published(tmp_path / 'mini')}"
-    given = fill_parameters([start], preset="tiny")
+    given = fill_parameters([start], recipe="sample")
     loaded = load_study(given, choice)
     assert loaded.wanted == {"corpus", "shards", "general_shards", "origin"}
     assert loaded.left_out["task ePQA"] == "its data is not set (--set epqa=…)"
@@ -204,7 +204,7 @@ def test_what_cannot_be_replayed_is_named(pretraining, words, tmp_path):
     form = fill_parameters(
         [f"pretraining.start_from={write_published(tmp_path / 'mini')}"],
         store=str(tmp_path),
-        preset="tiny",
+        recipe="sample",
     )
     choice = StudyChoice(own=Study.model_validate(written))
     with pytest.raises(UserError, match=words):

@@ -32,7 +32,7 @@ def test_a_search_belongs_to_all_that_its_trials_depend_on(made):
         {"tasks": [polarity | {"task": "stars"}]},
         {"arms": [{"name": "one", "encoder": str(made / "electra"), "settings": {"clip": 2.0}}]},
         {"arms": [{"name": "one", "encoder": str(made / "other")}]},
-        {"preset": "tiny"},
+        {"recipe": "sample"},
         {"seeds": [1]},
     ]
 
@@ -79,7 +79,7 @@ def test_a_cell_is_what_it_is_made_of_and_not_what_it_is_called(made):
     electra = {"encoder": str(made / "electra")}
     before = fingerprints()
     assert fingerprints(title="Other", question="?", arms=[{"name": "x", **electra}]) == before
-    assert fingerprints(preset="small") != before
+    assert fingerprints(recipe="small") != before
     assert fingerprints(arms=[{"name": "one", "encoder": str(made / "other")}]) != before
 
 
@@ -95,7 +95,7 @@ def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
     graph(parameters, run)
     shards = {"shards": "${shards}", "set": {"steps": "${steps}"}}
     written = {
-        "preset": "tiny",
+        "recipe": "sample",
         "seeds": [0],
         "arms": [
             {"name": "pre-trained", "pretraining": shards},
@@ -197,7 +197,7 @@ def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_pa
 
 
 def _pretraining(shards, **settings):
-    training = PretrainingRequest("tiny", settings, 0, "auto")
+    training = PretrainingRequest("sample", settings, 0, "auto")
     external = Stage("external", 1, {"content": shards.name}, result={"path": str(shards)})
     return training, external
 
@@ -236,7 +236,7 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
     settings, folder, made, tmp_path
 ):
     store = Store(tmp_path)
-    training = PretrainingRequest("tiny", settings, 0, "auto")
+    training = PretrainingRequest("sample", settings, 0, "auto")
     encoder = build_training_stage(training, Stage("shards", 0, {}), 0)
     written = content_of(made, [{"name": "one", "encoder": "${encoder}"}])
     stages = StudyStages(load_content(written, tmp_path), {"encoder": encoder}, store)

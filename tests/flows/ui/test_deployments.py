@@ -43,7 +43,7 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
             for name, field in schema.properties.items()
             if field.get("description") or "$ref" in str(field)
         ]
-        assert set(described) >= set(schema.properties) - {"store", "preset"}, spec.name
+        assert set(described) >= set(schema.properties) - {"store", "recipe"}, spec.name
 
 
 def test_the_form_of_score_offers_the_aliases_of_the_registry(
@@ -150,7 +150,7 @@ def test_what_the_form_no_longer_takes_is_not_kept(watcher, tmp_path, caplog):
     caplog.set_level(logging.WARNING, logger="amazon_electra")  # Beam quietens the root logger
     client, known, again = watcher
     old = DeploymentUpdate(
-        parameters={"watch": {"folders": ["x"]}, "preset": "small"}, enforce_parameter_schema=False
+        parameters={"watch": {"folders": ["x"]}, "recipe": "small"}, enforce_parameter_schema=False
     )
     client.update_deployment(known, old)
     again()

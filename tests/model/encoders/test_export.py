@@ -9,12 +9,12 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
 
 from model.encoders.config import read_trained_length, write_architecture
-from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import build_attention
 from model.pretraining.network.initial_weights import Origin
+from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "128", "precision": "fp32"}
@@ -32,14 +32,14 @@ def trained(request, tmp_path_factory):
         str(shards),
         "--output",
         str(folder / "out"),
-        "--preset",
-        "tiny",
+        "--recipe",
+        "sample",
         "--steps",
         "5",
     ]
     result = run([*arguments, "--device", "cpu", "--threads", "1", *sets])
-    preset = apply_settings(PRESETS["tiny"], settings)
-    model = Electra(100, preset.architecture, preset.pretraining)
+    recipe = apply_settings(RECIPES["sample"], settings)
+    model = Electra(100, recipe.architecture, recipe.pretraining)
     state = load_file(next((folder / "out" / "checkpoints").iterdir()) / "state.safetensors")
     model.load_state_dict(
         {name[6:]: tensor for name, tensor in state.items() if name.startswith("model.")}
@@ -107,8 +107,8 @@ def test_the_folder_says_at_which_length_it_was_trained(trained, role, tmp_path)
 def test_a_random_encoder_has_its_config_and_tokenizer_before_it_is_trained(trained, tmp_path):
     folder, result, _ = trained
     width = json.loads((folder / "config.json").read_text())["architecture"]["embedding"]
-    preset = apply_settings(PRESETS["tiny"], SETTINGS | {"embedding": str(width)})
-    written = write_architecture(tmp_path / "a", preset, Shards.open(folder.parent / "shards"))
+    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"embedding": str(width)})
+    written = write_architecture(tmp_path / "a", recipe, Shards.open(folder.parent / "shards"))
     encoder = Path(result["discriminator"])
     described = [json.loads((one / "config.json").read_text()) for one in (written, encoder)]
     assert described[0] == described[1]
@@ -118,7 +118,7 @@ def test_a_random_encoder_has_its_config_and_tokenizer_before_it_is_trained(trai
 
 def test_an_encoder_that_goes_on_at_a_shorter_length_keeps_the_longer_one(trained, tmp_path):
     _, result, _ = trained
-    shape = PRESETS["tiny"].architecture
+    shape = RECIPES["sample"].architecture
     assert Origin(Path(result["discriminator"])).read_trained_length(shape) == 32
     assert Origin(tmp_path).read_trained_length(shape) == 512
 

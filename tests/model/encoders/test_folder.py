@@ -85,7 +85,7 @@ def test_the_generator_of_an_electra_is_started_from(tmp_path, capsys):
     assert {file.name for file in (tmp_path / "origin" / "generator").iterdir()} == FILES
     shards = write_shards(tmp_path / "shards", sequences=8)
     words = ["--output", str(tmp_path / "run"), "--start-from", str(tmp_path / "origin")]
-    words += ["--preset", "tiny", "--steps", "1", "--device", "cpu", "--threads", "1"]
+    words += ["--recipe", "sample", "--steps", "1", "--device", "cpu", "--threads", "1"]
     pretrain(["--shards", str(shards), *words, "--set", "batch=4"])
     assert f"starting from {tmp_path / 'origin'}\n" in capsys.readouterr().err
 
@@ -262,7 +262,7 @@ def test_training_starts_from_a_package_by_its_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     shards = write_shards(tmp_path / "shards", sequences=8)
     words = ["--output", str(tmp_path / "run"), "--start-from", "package:tiny_published"]
-    words += ["--preset", "tiny", "--steps", "1", "--device", "cpu", "--threads", "1"]
+    words += ["--recipe", "sample", "--steps", "1", "--device", "cpu", "--threads", "1"]
     pretrain(["--shards", str(shards), *words, "--set", "batch=4", "--set", "objective=mlm"])
     assert (tmp_path / "run" / "origin" / "origin.json").exists()
     assert json.loads((tmp_path / "run" / "config.json").read_text())["start_from"] == (
@@ -291,7 +291,7 @@ def test_a_start_that_cannot_be_read_leaves_no_output(form, spoil, tmp_path, mon
     place = str(module / "model") if form == "folder" else "package:tiny_published"
     shards = write_shards(tmp_path / "shards", sequences=8)
     words = ["--output", str(tmp_path / "run"), "--start-from", place]
-    words += ["--preset", "tiny", "--steps", "1", "--device", "cpu", "--threads", "1"]
+    words += ["--recipe", "sample", "--steps", "1", "--device", "cpu", "--threads", "1"]
     with pytest.raises(UserError, match=f"--start-from {place}"):
         pretrain(["--shards", str(shards), *words, "--set", "batch=4"])
     assert not (tmp_path / "run").exists()

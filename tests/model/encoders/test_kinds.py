@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from beam_jobs.core.errors import UserError
 from model.encoders.origin import write_origin
 from model.encoders.places import find_published
-from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.assembly import build_model
 from model.pretraining.network.encoder import build_attention, initialize_weights
 from model.pretraining.network.initial_weights import Origin, load_weights
+from model.recipes import RECIPES, apply_settings
 from tests.model.encoders.checkpoints import KINDS, SIZE, write_checkpoint
 from tests.model.synthetic_shards import write_shards
 
@@ -45,12 +45,12 @@ def make_batch(ids, types=None):
 def load_here(folder, vocabulary, objective="mlm", size=SIZE):
     """Our model of the folder's shape with its weights, and what begins at random."""
     origin = Origin(folder)
-    preset = apply_settings(
-        PRESETS["tiny"], origin.read_settings() | {"objective": objective, "dropout": "0"}
+    recipe = apply_settings(
+        RECIPES["sample"], origin.read_settings() | {"objective": objective, "dropout": "0"}
     )
-    model = build_model(preset, size, torch.float32)
+    model = build_model(recipe, size, torch.float32)
     initialize_weights(model, 0)
-    left = load_weights(model, preset.architecture, origin, vocabulary)
+    left = load_weights(model, recipe.architecture, origin, vocabulary)
     return model.eval(), left
 
 
@@ -136,7 +136,7 @@ def test_a_run_of_one_tiny_step_exports_the_origin(what, objective, tmp_path, id
     shards = write_shards(tmp_path / "shards", sequences=32)
     result = run(
         [
-            *["--shards", str(shards), "--output", str(tmp_path / "out"), "--preset", "tiny"],
+            *["--shards", str(shards), "--output", str(tmp_path / "out"), "--recipe", "sample"],
             *["--start-from", str(folder), "--steps", "1", "--device", "cpu", "--threads", "1"],
             *["--set", f"objective={objective}", "--set", "batch=4", "--set", "precision=fp32"],
             *["--set", "learning_rate=1e-30", "--set", "weight_decay=0"],
@@ -157,7 +157,7 @@ def test_a_setting_that_contradicts_the_origin_is_refused(setting, tmp_path):
     with pytest.raises(UserError, match=f"--set {setting}: {folder} has {name}="):
         run(
             [
-                *["--shards", str(shards), "--output", str(tmp_path / "out"), "--preset", "tiny"],
+                *["--shards", str(shards), "--output", str(tmp_path / "out"), "--recipe", "sample"],
                 *["--start-from", str(folder), "--steps", "1", "--set", setting],
             ]
         )

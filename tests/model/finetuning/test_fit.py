@@ -240,7 +240,7 @@ def test_balanced_weights_are_those_of_the_labels_that_are_learnt(made, weights)
         (["--set", "batch=0"], "batch=0: must be"),
         (["--encoder", "random"], "--architecture"),
         (["--encoder", "/nowhere"], "no transformers model there"),
-        (["--preset", "enormous"], "--preset enormous: must be 'tiny', 'published'"),
+        (["--recipe", "enormous"], "--recipe enormous: must be 'sample', 'published'"),
         (["--set", "dropout=5"], "dropout=5: must be less than or equal to 0.95"),
         (["--seed", "-1"], "--seed -1: give a number from 0"),
         (["--set", "max_length=1024"], "max_length is 1024, but .*electra has 512 positions"),

@@ -15,10 +15,10 @@ from model.encoders.config import START, write_architecture
 from model.encoders.names import map_names
 from model.finetuning.network import build_network
 from model.finetuning.tasks import find_task
-from model.presets import PRESETS, Preset, apply_settings
 from model.pretrain import run
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
+from model.recipes import RECIPES, Recipe, apply_settings
 from tests.model.corpora import write_electra
 from tests.model.synthetic_shards import write_shards
 
@@ -35,18 +35,18 @@ def draw(folder: Path, seed: int = 3, **more) -> torch.nn.Module:
     return build_network("random", str(folder), find_task("polarity"), **more)
 
 
-def before_step_1(preset: Preset, shards: Shards, folder: Path) -> dict[str, torch.Tensor]:
+def before_step_1(recipe: Recipe, shards: Shards, folder: Path) -> dict[str, torch.Tensor]:
     """Return the encoder of a pre-training that has not made a step."""
-    training = build_training(preset, shards, open_device("cpu", "fp32"), folder)
-    model, shape = training.model, preset.architecture
+    training = build_training(recipe, shards, open_device("cpu", "fp32"), folder)
+    model, shape = training.model, recipe.architecture
     names = map_names(
-        "discriminator" if preset.pretraining.objective == "electra" else "generator",
+        "discriminator" if recipe.pretraining.objective == "electra" else "generator",
         shape.layers,
         shape.embedding != shape.hidden,
         model.trunk_name,
     )
     weights = export.convert_to_transformers(dict(model.named_parameters()), names)
-    if not preset.pretraining.has_segments:
+    if not recipe.pretraining.has_segments:
         export.copy_type_row(weights)
     return {name: tensor for name, tensor in weights.items() if name.startswith("electra.")}
 
@@ -62,10 +62,10 @@ def before_step_1(preset: Preset, shards: Shards, folder: Path) -> dict[str, tor
 )
 def test_it_is_the_state_before_the_first_step(shards, settings, tmp_path):
     """The same seed gives the same weights, also with `project`, whose start is Glorot's."""
-    preset = apply_settings(PRESETS["tiny"], SHAPE | settings | {"seed": "3"})
-    network = draw(write_architecture(tmp_path / "architecture", preset, shards))
+    recipe = apply_settings(RECIPES["sample"], SHAPE | settings | {"seed": "3"})
+    network = draw(write_architecture(tmp_path / "architecture", recipe, shards))
     drawn = dict(network.named_parameters())
-    for name, tensor in before_step_1(preset, shards, tmp_path).items():
+    for name, tensor in before_step_1(recipe, shards, tmp_path).items():
         assert torch.equal(drawn[name], tensor), name
 
 
@@ -73,7 +73,7 @@ def test_a_folder_says_what_its_pre_training_began_with_and_so_do_those_that_go_
     shards, tmp_path
 ):
     sets = [part for n, v in (SHAPE | {"batch": "4"}).items() for part in ("--set", f"{n}={v}")]
-    common = ["--shards", str(shards.folder), "--preset", "tiny", "--steps", "1"]
+    common = ["--shards", str(shards.folder), "--recipe", "sample", "--steps", "1"]
     common += ["--device", "cpu", "--threads", "1"]
     first = run([*common, *sets, "--output", str(tmp_path / "first")])
     begun = ["--start-from", first["discriminator"], "--start-generator-from", first["generator"]]
@@ -92,8 +92,8 @@ def test_a_folder_says_what_its_pre_training_began_with_and_so_do_those_that_go_
 
 def test_the_head_is_the_one_that_a_trained_encoder_gets(shards, tmp_path):
     """Or the other control: the encoder alone differs."""
-    preset = apply_settings(PRESETS["tiny"], SHAPE)
-    folder = write_architecture(tmp_path / "architecture", preset, shards)
+    recipe = apply_settings(RECIPES["sample"], SHAPE)
+    folder = write_architecture(tmp_path / "architecture", recipe, shards)
     networks = []
     for initializer_range in (None, 0.02, 0.3):
         torch.manual_seed(0)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.budget import describe_small_budget
+from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8"]
@@ -23,8 +23,8 @@ SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8
     ],
 )
 def test_a_small_budget_names_what_pays_and_the_cheapest_objective(settings, is_warned):
-    preset = apply_settings(PRESETS["tiny"], settings)
-    warning = describe_small_budget(preset, 128)
+    recipe = apply_settings(RECIPES["sample"], settings)
+    warning = describe_small_budget(recipe, 128)
     assert (warning is not None) == is_warned
     if warning:
         assert "--start-from" in warning
@@ -35,10 +35,10 @@ def test_a_small_budget_names_what_pays_and_the_cheapest_objective(settings, is_
 def test_the_run_says_so_unless_it_begins_with_loaded_weights(tmp_path, capsys):
     shards = write_shards(tmp_path / "shards")
     sets = [part for s in SETTINGS for part in ("--set", s)]
-    fixed = ["--shards", str(shards), "--preset", "tiny", "--device", "cpu", "--threads", "1"]
+    fixed = ["--shards", str(shards), "--recipe", "sample", "--device", "cpu", "--threads", "1"]
     fixed += ["--steps", "2", *sets, "--output"]
     result = run([*fixed, str(tmp_path / "out")])
-    words = "preset tiny with 0.000512 M tokens"
+    words = "recipe sample with 0.000512 M tokens"
     assert words in capsys.readouterr().err
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
     assert [warning.startswith(words) for warning in result["warnings"]] == [True]

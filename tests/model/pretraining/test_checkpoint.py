@@ -9,7 +9,6 @@ import torch
 
 from beam_jobs.core.errors import UserError
 from model.device import open_device
-from model.presets import PRESETS, apply_settings
 from model.pretraining import checkpoint
 from model.pretraining.assembly import build_training
 from model.pretraining.checkpoint import (
@@ -22,6 +21,7 @@ from model.pretraining.checkpoint import (
     save_state,
 )
 from model.pretraining.input.sequences import Shards
+from model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.first_losses import compute_losses
 from tests.model.synthetic_shards import write_shards
 
@@ -159,8 +159,8 @@ LOSSES: dict[int, dict[str, list[float]]] = {
 
 
 def compute_first_losses(objective, shards, output):
-    preset = apply_settings(PRESETS["tiny"], SETTINGS | {"objective": objective})
-    training = build_training(preset, Shards.open(shards), open_device("cpu", "fp32"), output)
+    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"objective": objective})
+    training = build_training(recipe, Shards.open(shards), open_device("cpu", "fp32"), output)
     return compute_losses(training, STEPS)
 
 

@@ -15,7 +15,6 @@ from torch.nn import functional
 from beam_jobs.core.errors import UserError
 from model.config import AdaptationConfig
 from model.device import Device, open_device
-from model.presets import PRESETS, apply_settings
 from model.pretraining import loop
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
@@ -28,6 +27,7 @@ from model.pretraining.network.encoder import (
     find_boundaries,
     put_batch,
 )
+from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = {
@@ -47,8 +47,8 @@ def shards(tmp_path_factory):
 
 
 def training(shards, kind, folder, **settings):
-    preset = apply_settings(PRESETS["tiny"], SETTINGS | {"precision": "fp32"} | settings)
-    return build_training(preset, shards, open_device(kind, preset.pretraining.precision), folder)
+    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"precision": "fp32"} | settings)
+    return build_training(recipe, shards, open_device(kind, recipe.pretraining.precision), folder)
 
 
 @pytest.mark.slow

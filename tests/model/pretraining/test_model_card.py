@@ -17,7 +17,7 @@ SHAPE = ("layers=1", "hidden=32", "intermediate=64", "embedding=32", "heads=2")
 def train(folder, name, *more, start=None):
     """Train for one step; the card of the encoder that comes out, and its folder."""
     words = ["--shards", str(folder / "shards"), "--output", str(folder / name)]
-    words += ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "1"]
+    words += ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", "1"]
     words += ["--start-from", str(start)] if start else []
     sets = ("batch=4", "precision=fp32", *(() if start else SHAPE), *more)
     result = run([*words, *(word for one in sets for word in ("--set", one))])
@@ -71,6 +71,6 @@ def test_a_later_training_tells_of_the_first_origin(tmp_path, published):
     assert front["license"] == "mit"
     _, own, _ = train(tmp_path, "own")
     card, _, _ = train(tmp_path, "after", start=own)
-    assert "# ELECTRA discriminator, preset tiny" in card
+    assert "# ELECTRA discriminator, recipe sample" in card
     assert f"Training went on from an earlier one of ours, `{own}`." in card
     assert "unknown" not in card

@@ -5,11 +5,11 @@ import torch
 
 from model.config import AdaptationConfig
 from model.device import open_device
-from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_model, build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import run_step
 from model.pretraining.optimizer import build_optimizer, compute_learning_rate
+from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 SMALL = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "16", "batch": "8"}
@@ -24,8 +24,8 @@ def shards(tmp_path_factory):
 
 def take_step(shards, output, **settings):
     """Each parameter before and after one step, by name."""
-    preset = apply_settings(PRESETS["tiny"], SMALL | FIXED | settings)
-    training = build_training(preset, shards, open_device("cpu", "fp32"), output)
+    recipe = apply_settings(RECIPES["sample"], SMALL | FIXED | settings)
+    training = build_training(recipe, shards, open_device("cpu", "fp32"), output)
     with torch.no_grad():
         for parameter in training.model.parameters():
             parameter += 0.5
@@ -58,10 +58,10 @@ def test_the_rate_of_pretraining_rises_and_falls_in_lines():
 @pytest.mark.parametrize(("head_steps", "warmup"), [(0.4, 0.1), (0.04, 0.01), (0, 0.1)])
 def test_a_head_is_warm_while_it_learns_alone(shards, head_steps, warmup):
     """In a long run a tenth of all steps is more than the head has for itself."""
-    preset = apply_settings(PRESETS["tiny"], {"warmup": "0.1"})
-    model = build_model(preset, shards.vocabulary_size, torch.float32)
+    recipe = apply_settings(RECIPES["sample"], {"warmup": "0.1"})
+    model = build_model(recipe, shards.vocabulary_size, torch.float32)
     adaptation = AdaptationConfig(head_steps=head_steps)
-    groups = build_optimizer(model, preset.pretraining, False, adaptation).param_groups
+    groups = build_optimizer(model, recipe.pretraining, False, adaptation).param_groups
     assert {(group["begins"], group["warmup"]) for group in groups} == {
         (0, warmup),
         (head_steps, 0.1),

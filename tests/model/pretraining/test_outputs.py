@@ -1,4 +1,4 @@
-"""The card, TensorBoard files, MLflow, the presets' sources."""
+"""The card, TensorBoard files, MLflow, the recipes' sources."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from model.encoders.config import read_padding_id
-from model.presets import PRESETS, apply_settings
 from model.pretrain import run
+from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8", "log_every=2"]
@@ -24,7 +24,7 @@ def shards(tmp_path_factory):
 
 def arguments(shards, output, *more):
     sets = [part for setting in SETTINGS for part in ("--set", setting)]
-    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "10"]
+    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", "10"]
     return ["--shards", str(shards), "--output", str(output), *fixed, *sets, *more]
 
 
@@ -99,10 +99,10 @@ PUBLISHED = {  # Clark et al. 2020, table 6; google-research/electra README
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_presets_hold_the_published_numbers(name):
-    preset = PRESETS[name]
-    a, p = preset.architecture, preset.pretraining
-    numbers = (a.layers, a.hidden, a.intermediate, a.heads, a.embedding, p.batch, preset.max_length)
+def test_recipes_hold_the_published_numbers(name):
+    recipe = RECIPES[name]
+    a, p = recipe.architecture, recipe.pretraining
+    numbers = (a.layers, a.hidden, a.intermediate, a.heads, a.embedding, p.batch, recipe.max_length)
     assert (*numbers, p.learning_rate, p.steps, p.mask_probability) == PUBLISHED[name]
     assert round(p.warmup * p.steps) == 10_000
     assert a.derive_generator().hidden == {"small": 64, "base": 256, "large": 256}[name]
@@ -118,5 +118,5 @@ def test_presets_hold_the_published_numbers(name):
 
 def test_googles_third_is_rounded_to_whole_heads():
     """configure_pretraining.py writes 0.33333 for base, of which 768 is 255.997."""
-    base = apply_settings(PRESETS["base"], {"generator_multiplier": "0.33333"})
+    base = apply_settings(RECIPES["base"], {"generator_multiplier": "0.33333"})
     assert base.architecture.derive_generator().hidden == 256

@@ -48,7 +48,7 @@ def test_the_spread_of_the_states_is_logged_and_in_the_card_and_a_constant_is_wa
     shards, dev = (write_shards(tmp_path / s, split=s) for s in ("pretrain", "dev"))
     sets = [f"--set={setting}" for setting in SETTINGS]
     fixed = ["--shards", str(shards), "--validation", str(dev), "--output", str(tmp_path / "out")]
-    fixed += ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "4"]
+    fixed += ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", "4"]
     result = run([*fixed, *sets])
     line = next(line for line in read_metrics(tmp_path / "out") if "validation_loss" in line)
     for measures in (line, result):

@@ -77,7 +77,7 @@ def train(made: Path, output: Path, *words: str, steps: int = 20) -> dict:
     """Train from the BERT in `made`; words without dashes are settings."""
     sets = [word for word in words if "=" in word and not word.startswith("-")]
     others = [word for word in words if word not in sets]
-    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
     fixed += ["--shards", str(made / "shards"), "--start-from", str(made / "bert")]
     assigned = [part for one in (*SETTINGS, *sets) for part in ("--set", one)]
     return run([*fixed, "--output", str(output), *assigned, *others])

@@ -8,18 +8,18 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
 from model.device import open_device
-from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.initial_weights import Origin
+from model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.adaptation.published import TOKENIZER
 
 
 def build_head_bias(made, encoder, output):
     shards, origin = Shards.open(made / "shards"), Origin(encoder)
     settings = origin.read_settings() | {"objective": "mlm"}
-    preset = apply_settings(PRESETS["tiny"], settings)
-    training = build_training(preset, shards, open_device("cpu", "fp32"), output, origin=origin)
+    recipe = apply_settings(RECIPES["sample"], settings)
+    training = build_training(recipe, shards, open_device("cpu", "fp32"), output, origin=origin)
     return training.model.encoder_head.bias.detach()
 
 

@@ -116,7 +116,7 @@ def test_what_cannot_be_probed_is_refused_at_once(made, tmp_path):
         train(made, tmp_path / "b", "--probe", str(tmp_path / "corpus"))
     words = ["--shards", str(made / "shards"), "--output", str(tmp_path / "c")]
     with pytest.raises(UserError, match=r"--probe .* give --start-from too"):
-        run([*words, "--preset", "tiny", "--probe", str(made / "corpus")])
-    budget = ["--preset", "tiny", "--budget", "10s", "--start-from", str(made / "bert")]
+        run([*words, "--recipe", "sample", "--probe", str(made / "corpus")])
+    budget = ["--recipe", "sample", "--budget", "10s", "--start-from", str(made / "bert")]
     with pytest.raises(UserError, match="give --set validate_every=STEPS"):
         run([*words, *budget, "--probe", str(made / "corpus")])

@@ -74,7 +74,7 @@ def test_the_loss_told_is_that_of_the_weights_that_are_written(made, tmp_path, r
     chosen += (f"learning_rate={rate}",)
     result = train(made, tmp_path / "out", "--validation", dev, *chosen)
     assert result["written_step"] == (0 if rate == "0.1" else 20)
-    words = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "1"]
+    words = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", "1"]
     words += ["--shards", str(made / "shards"), "--validation", dev]
     words += ["--start-from", str(tmp_path / "out/encoder"), "--output", str(tmp_path / "again")]
     sets = ("batch=8", "precision=fp32", "objective=mlm", "learning_rate=1e-12")
@@ -105,7 +105,7 @@ PROBE = "probe_accuracy"
 
 
 def test_refused_where_training_begins_with_nothing(made, tmp_path):
-    words = ["--shards", str(made / "shards"), "--output", str(tmp_path), "--preset", "tiny"]
+    words = ["--shards", str(made / "shards"), "--output", str(tmp_path), "--recipe", "sample"]
     with pytest.raises(UserError, match="--set head_steps: has no effect on a training that"):
         run([*words, "--set", "head_steps=0.1"])
     assert not list(tmp_path.iterdir())

@@ -45,7 +45,7 @@ def test_replay_is_known_by_the_earlier_shards_and_their_share(opened, folders):
 
 def arguments(shards, output, steps):
     sets = [f"--set={name}={value}" for name, value in SETTINGS.items()]
-    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
     return ["--shards", str(shards), "--output", str(output), *fixed, *sets]
 
 

@@ -6,10 +6,10 @@ import torch
 from safetensors.torch import load_file
 
 from model.device import open_device
-from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.assembly import build_training
 from model.pretraining.input.sequences import Shards, Stream
+from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 SMALL = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "32", "batch": "64"}
@@ -21,8 +21,8 @@ def shards(tmp_path_factory):
 
 
 def build(shards, output, **settings):
-    preset = apply_settings(PRESETS["tiny"], SMALL | settings)
-    return build_training(preset, Shards.open(shards), open_device("cpu", "fp32"), output)
+    recipe = apply_settings(RECIPES["sample"], SMALL | settings)
+    return build_training(recipe, Shards.open(shards), open_device("cpu", "fp32"), output)
 
 
 def test_half_of_the_documents_are_cut_at_a_sentence_start(shards, tmp_path):
@@ -53,7 +53,7 @@ def test_a_type_that_was_never_trained_is_exported_as_type_0(
 ):
     sets = SMALL | {"segment_probability": probability, "batch": "8"}
     settings = [part for name, value in sets.items() for part in ("--set", f"{name}={value}")]
-    fixed = ["--shards", str(shards), "--output", str(tmp_path), "--preset", "tiny"]
+    fixed = ["--shards", str(shards), "--output", str(tmp_path), "--recipe", "sample"]
     run([*fixed, "--device", "cpu", "--threads", "1", "--steps", "2", *settings])
     for network in ("discriminator", "generator"):
         weights = load_file(tmp_path / network / "model.safetensors")

@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
-from model.presets import PRESETS
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
+from model.recipes import RECIPES
 
 
 @pytest.fixture(scope="module")
 def weights():
-    preset = PRESETS["small"]
-    model = Electra(500, preset.architecture, preset.pretraining)
+    recipe = RECIPES["small"]
+    model = Electra(500, recipe.architecture, recipe.pretraining)
     initialize_weights(model, seed=0)
     return dict(model.named_parameters())
 

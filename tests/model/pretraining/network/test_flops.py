@@ -3,11 +3,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.device import Device, find_peak_flops, open_device
-from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_training, estimate_sequence_flops
 from model.pretraining.input.sequences import Shards
 from model.pretraining.loop import train
 from model.pretraining.network.flops import count_published_flops
+from model.recipes import RECIPES, apply_settings
 from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
@@ -23,17 +23,17 @@ def cut(number: float) -> str:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_figures(name):
-    preset = PRESETS[name]
-    sequences = preset.pretraining.batch * preset.pretraining.steps
+    recipe = RECIPES[name]
+    sequences = recipe.pretraining.batch * recipe.pretraining.steps
     flops = count_published_flops(
-        preset.architecture, preset.vocabulary_size, preset.max_length, sequences
+        recipe.architecture, recipe.vocabulary_size, recipe.max_length, sequences
     )
     assert cut(flops) == PUBLISHED[name]
 
 
 def test_bert_base_as_the_paper_counts_it():
     """Clark et al. 2020, table 8: 6.4e19."""
-    base = PRESETS["base"].architecture
+    base = RECIPES["base"].architecture
     mlm = count_published_flops(base, 30_522, 512, 256 * 1_000_000, "mlm")
     assert mlm == pytest.approx(6.4e19, rel=0.01)
 
@@ -47,8 +47,8 @@ def shards(tmp_path_factory):
 
 
 def build(shards, output, **settings):
-    preset = apply_settings(PRESETS["tiny"], SMALL | settings)
-    return build_training(preset, shards, open_device("cpu", "fp32"), output)
+    recipe = apply_settings(RECIPES["sample"], SMALL | settings)
+    return build_training(recipe, shards, open_device("cpu", "fp32"), output)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_the_cost_of_a_sequence_is_estimated_as_it_is_counted(
 ):
     monkeypatch.setattr(Device, "has_document_attention", within_documents)
     training = build(shards, tmp_path)
-    preset = apply_settings(PRESETS["tiny"], SMALL)
+    recipe = apply_settings(RECIPES["sample"], SMALL)
     batches = training.batches.iterate_steps(0)
     counted = sum(training.count_matrix_flops(next(batches)) for _ in range(8))
-    estimated = estimate_sequence_flops(preset, shards, within_documents)
+    estimated = estimate_sequence_flops(recipe, shards, within_documents)
     assert estimated * 64 == pytest.approx(counted)
 
 

@@ -9,11 +9,11 @@ from safetensors.torch import load_file, save_file
 from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 from beam_jobs.core.errors import UserError
-from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, load_weights
+from model.recipes import RECIPES, apply_settings
 from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
@@ -22,12 +22,12 @@ SHAPE |= {"heads": "2", "dropout": "0"}
 
 
 @pytest.fixture
-def preset():
-    return apply_settings(PRESETS["tiny"], SHAPE)
+def recipe():
+    return apply_settings(RECIPES["sample"], SHAPE)
 
 
-def fresh(preset, size, seed=0):
-    model = Electra(size, preset.architecture, preset.pretraining)
+def fresh(recipe, size, seed=0):
+    model = Electra(size, recipe.architecture, recipe.pretraining)
     initialize_weights(model, seed)
     return model
 
@@ -35,7 +35,7 @@ def fresh(preset, size, seed=0):
 def run_steps(shards, output, *more, steps=3):
     settings = SHAPE | {"batch": "8", "log_every": "1", "precision": "fp32"}
     sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
+    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", str(steps)]
     return run(["--shards", str(shards), "--output", str(output), *fixed, *sets, *more])
 
 
@@ -65,12 +65,12 @@ def test_the_fingerprint_follows_the_last_byte_of_the_weights(made, tmp_path):
     assert found[0] != found[1] == found[2]
 
 
-def test_a_discriminator_alone_leaves_only_the_generator_new(preset, tmp_path):
+def test_a_discriminator_alone_leaves_only_the_generator_new(recipe, tmp_path):
     shards = write_shards(tmp_path / "shards")
     result = run_steps(shards, tmp_path / "first")
-    model = fresh(preset, 100, seed=9)
+    model = fresh(recipe, 100, seed=9)
     new = load_weights(
-        model, preset.architecture, Origin(Path(result["discriminator"])), shards / "vocabulary"
+        model, recipe.architecture, Origin(Path(result["discriminator"])), shards / "vocabulary"
     )
     assert new
     assert all(name.startswith("generator") for name in new)
@@ -85,10 +85,10 @@ def test_a_masked_language_model_becomes_both_networks(tmp_path):
     shards = write_shards(tmp_path / "shards")
     result = run_steps(shards, tmp_path / "first", "--set", "objective=mlm")
     wide = {"generator_multiplier": "1", "generator_layers": "1"}
-    preset = apply_settings(PRESETS["tiny"], SHAPE | wide)
-    model = fresh(preset, 100, seed=9)
+    recipe = apply_settings(RECIPES["sample"], SHAPE | wide)
+    model = fresh(recipe, 100, seed=9)
     origin = Origin(Path(result["encoder"]))
-    new = load_weights(model, preset.architecture, origin, shards / "vocabulary")
+    new = load_weights(model, recipe.architecture, origin, shards / "vocabulary")
     assert new
     assert all(name.startswith("discriminator_head") for name in new)
     theirs = ElectraForMaskedLM.from_pretrained(result["encoder"])
@@ -101,14 +101,14 @@ def test_a_masked_language_model_becomes_both_networks(tmp_path):
     )
 
 
-def test_another_vocabulary(preset, tmp_path):
+def test_another_vocabulary(recipe, tmp_path):
     """Entries of both keep their vectors, a new word begins as the mean of its old pieces."""
     old = write_shards(tmp_path / "old", size=60)
     new = write_shards(tmp_path / "new", size=100)
     result = run_steps(old, tmp_path / "first")
-    model = fresh(preset, 100, seed=9)
+    model = fresh(recipe, 100, seed=9)
     origin = Origin(Path(result["discriminator"]), Path(result["generator"]))
-    assert load_weights(model, preset.architecture, origin, new / "vocabulary") == []
+    assert load_weights(model, recipe.architecture, origin, new / "vocabulary") == []
     theirs = ElectraForMaskedLM.from_pretrained(result["generator"])
     word = theirs.electra.embeddings.word_embeddings.weight
     torch.testing.assert_close(model.embeddings.word[:60], word)
@@ -134,9 +134,9 @@ def made(tmp_path_factory):
         ("type_vocabulary_size=3", r"embeddings.token_type is \[2, 16\] there"),
     ],
 )
-def test_weights_of_another_shape_are_refused_by_name(preset, made, other, told):
+def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, told):
     shards, discriminator, _ = made
-    other = apply_settings(preset, dict([other.split("=")]))
+    other = apply_settings(recipe, dict([other.split("=")]))
     with pytest.raises(UserError, match=f"--start-from {discriminator}: {told}"):
         load_weights(
             fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary"
@@ -162,12 +162,12 @@ def without_a_weight(folder):
         ),
     ],
 )
-def test_what_is_missing_is_named(preset, made, tmp_path, spoil, told):
+def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, told):
     shards, discriminator, _ = made
     copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
     spoil(copy)
     with pytest.raises(UserError, match=f"--start-from {copy}: .*{told}"):
-        load_weights(fresh(preset, 100), preset.architecture, Origin(copy), shards / "vocabulary")
+        load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
 
 
 def test_what_begins_anew_is_told(made, tmp_path, capsys):

@@ -14,7 +14,6 @@ from transformers import ElectraForMaskedLM
 
 from beam_jobs.core.errors import UserError
 from model.device import open_device
-from model.presets import PRESETS, apply_settings
 from model.pretrain import run
 from model.pretraining import loop
 from model.pretraining.assembly import build_batches, build_model, build_training, build_validation
@@ -23,6 +22,7 @@ from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import corrupt_batch
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.validation import Scores
+from model.recipes import RECIPES, apply_settings
 from model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
@@ -44,7 +44,7 @@ def dev(tmp_path_factory):
 
 def start(shards, output, *more, **settings):
     sets = [f"--set={name}={value}" for name, value in (SETTINGS | settings).items()]
-    fixed = ["--preset", "tiny", "--threads", "1", "--output", str(output)]
+    fixed = ["--recipe", "sample", "--threads", "1", "--output", str(output)]
     return run(["--shards", str(shards), *fixed, *more, *sets])
 
 
@@ -60,12 +60,12 @@ def test_the_control_trains_and_exports(shards, tmp_path):
 
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
 def test_a_batch_without_a_masked_token_is_no_loss_and_no_nan(shards, objective):
-    preset = apply_settings(
-        PRESETS["tiny"], SETTINGS | {"objective": objective, "mask_probability": "1e-9"}
+    recipe = apply_settings(
+        RECIPES["sample"], SETTINGS | {"objective": objective, "mask_probability": "1e-9"}
     )
-    arrays = next(build_batches(preset.pretraining, Shards.open(shards)).iterate_steps(0))
+    arrays = next(build_batches(recipe.pretraining, Shards.open(shards)).iterate_steps(0))
     assert not arrays["masked_weights"].any()
-    model = build_model(preset, 100, torch.float32)
+    model = build_model(recipe, 100, torch.float32)
     initialize_weights(model, seed=0)
     result = model(open_device("cpu", "fp32").put(arrays))
     result.loss.backward()
@@ -84,10 +84,10 @@ def test_equal_flops(shards, tmp_path):
 
 
 def test_measuring_twice_gives_the_same_numbers_and_leaves_training_alone(shards, dev, tmp_path):
-    preset = apply_settings(PRESETS["tiny"], SETTINGS)
+    recipe = apply_settings(RECIPES["sample"], SETTINGS)
     opened = Shards.open(shards)
     training = build_training(
-        preset,
+        recipe,
         opened,
         open_device("cpu", "fp32"),
         tmp_path,
@@ -124,7 +124,7 @@ def test_scores_are_scikit_learns():
 def test_dev_shards_of_another_vocabulary_are_refused(shards, tmp_path):
     other = Shards.open(write_shards(tmp_path, size=50, length=64))
     with pytest.raises(UserError, match="another vocabulary"):
-        build_validation(PRESETS["tiny"].pretraining, Shards.open(shards), other)
+        build_validation(RECIPES["sample"].pretraining, Shards.open(shards), other)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_time_budget_is_kept_and_the_schedule_fits_it(shards, tmp_path, monkey
 
 
 def test_batches_of_pairs_have_constant_shapes(shards):
-    config = apply_settings(PRESETS["tiny"], SETTINGS | {"objective": "mlm+nsp"}).pretraining
+    config = apply_settings(RECIPES["sample"], SETTINGS | {"objective": "mlm+nsp"}).pretraining
     batches = build_batches(config, Shards.open(shards)).iterate_steps(0)
     shapes = [{name: array.shape for name, array in next(batches).items()} for _ in range(20)]
     assert all(shape == shapes[0] for shape in shapes)
@@ -173,7 +173,7 @@ def test_batches_of_pairs_have_constant_shapes(shards):
 )
 def test_masked_tokens_are_replaced_as_published(shards, objective, expected):
     """google's 85% [MASK] for ELECTRA, bert's 80/10/10 for MLM, in the batches of a run."""
-    config = apply_settings(PRESETS["tiny"], SETTINGS | {"objective": objective}).pretraining
+    config = apply_settings(RECIPES["sample"], SETTINGS | {"objective": objective}).pretraining
     batches = build_batches(config, Shards.open(shards)).iterate_steps(0)
     before, after = [], []
     for _ in range(30):
@@ -187,7 +187,7 @@ def test_masked_tokens_are_replaced_as_published(shards, objective, expected):
 
 
 def test_a_sampled_token_that_equals_the_original_is_not_replaced(shards):
-    config = apply_settings(PRESETS["tiny"], SETTINGS).pretraining
+    config = apply_settings(RECIPES["sample"], SETTINGS).pretraining
     arrays = next(build_batches(config, Shards.open(shards)).iterate_steps(0))
     batch = {name: torch.as_tensor(array) for name, array in arrays.items()}
     originals = batch["input_ids"].gather(1, batch["masked_positions"])

@@ -11,13 +11,13 @@ from model.device import open_device
 from model.encoders import config as encoder_config
 from model.encoders import export
 from model.encoders.names import map_names
-from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import read_special_tokens
 from model.pretraining.input.batches import Batches
 from model.pretraining.input.masking import Replacement
 from model.pretraining.input.sequences import Shards, Stream
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import build_attention, initialize_weights
+from model.recipes import RECIPES, apply_settings
 from tests.model.synthetic_shards import write_shards
 
 SIZE, LENGTH, BATCH = 300, 48, 8
@@ -32,12 +32,12 @@ def exact():
 
 
 @pytest.fixture(scope="module")
-def preset():
-    return apply_settings(PRESETS["tiny"], SETTINGS | {"generator_multiplier": "0.5"})
+def recipe():
+    return apply_settings(RECIPES["sample"], SETTINGS | {"generator_multiplier": "0.5"})
 
 
 @pytest.fixture(scope="module")
-def batch(preset, tmp_path_factory):
+def batch(recipe, tmp_path_factory):
     shards = Shards.open(write_shards(tmp_path_factory.mktemp("shards"), 64, SIZE, LENGTH))
     special = read_special_tokens(shards.vocabulary)
     replacement = Replacement(special.mask, 0.85, 0.0, SIZE)
@@ -46,8 +46,8 @@ def batch(preset, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def ours(preset):
-    model = Electra(SIZE, preset.architecture, preset.pretraining)
+def ours(recipe):
+    model = Electra(SIZE, recipe.architecture, recipe.pretraining)
     initialize_weights(model, 1)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
@@ -61,16 +61,16 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 @pytest.fixture(scope="module")
-def theirs(ours, preset):
+def theirs(ours, recipe):
     """transformers' generator and discriminator with our weights, their embeddings tied as google
     ties them.
     """
     models = []
     for role, kind in (("generator", ElectraForMaskedLM), ("discriminator", ElectraForPreTraining)):
         shape = (
-            preset.architecture
+            recipe.architecture
             if role == "discriminator"
-            else preset.architecture.derive_generator()
+            else recipe.architecture.derive_generator()
         )
         config = ElectraConfig(
             **encoder_config.build_transformers_config(role, shape, SIZE, LENGTH) | NO_DROPOUT,
@@ -119,7 +119,7 @@ def plain_step(generator, discriminator, batch, sampled):
     return generator_loss, discriminator_loss
 
 
-def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, preset):
+def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, recipe):
     ours.zero_grad()
     step = ours(batch)
     step.loss.backward()
@@ -137,9 +137,9 @@ def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, pre
     compared = set()
     for role, model in (("generator", generator), ("discriminator", discriminator)):
         shape = (
-            preset.architecture
+            recipe.architecture
             if role == "discriminator"
-            else preset.architecture.derive_generator()
+            else recipe.architecture.derive_generator()
         )
         mapping = map_names(role, shape.layers, shape.embedding != shape.hidden)
         expected = {name: p.grad for name, p in model.named_parameters()}

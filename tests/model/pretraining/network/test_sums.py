@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from model.presets import PRESETS, apply_settings
 from model.pretraining.assembly import build_model
 from model.pretraining.input.batches import Batches, SpecialTokens, split_batch
 from model.pretraining.input.masking import Replacement
 from model.pretraining.network import electra
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.masked_prediction import Batch
+from model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.input.rows import CLS, MASK, SEP, build_rows
 
 SMALL = {"layers": "1", "hidden": "32", "intermediate": "64", "embedding": "16", "dropout": "0"}
@@ -27,8 +27,8 @@ def build(objective) -> tuple[torch.nn.Module, dict[str, np.ndarray]]:
     ]
     rows = build_rows(documents, 32)
     more = WEIGHTS if objective == "electra" else {}
-    preset = apply_settings(PRESETS["tiny"], SMALL | more | {"objective": objective})
-    model = build_model(preset, ENTRIES, torch.float32)
+    recipe = apply_settings(RECIPES["sample"], SMALL | more | {"objective": objective})
+    model = build_model(recipe, ENTRIES, torch.float32)
     initialize_weights(model, seed=0)
     batches = Batches(
         stream=None,

@@ -9,31 +9,12 @@ from model.config import Architecture
 from model.encoders.config import START, TRAINED_LENGTH, read_architecture, read_config
 from model.encoders.origin import ABOUT
 from model.encoders.weights import has_mlm_head, read_weights
+from model.recipes import read_yaml
 
-NEW_HEAD_SETTINGS: Mapping[str, str] = {
-    "learning_rate": "2e-3",
-    "warmup": "0.1",
-    "head_steps": "0.4",
-    "head_tokens": "400000",
-    "trunk_learning_rate": "1e-4",
-    "origin_average": "0.5",
-}
-"""Of a bare trunk, which gets a new head: the head learns alone first, and fast; in the end half of
-the published weights are put back. Measured with MiniLM: docs/results.md, "Starting from a
-published encoder".
-"""
-OLD_HEAD_SETTINGS: Mapping[str, str] = {
-    "learning_rate": "5e-5",
-    "warmup": "0.1",
-}
-"""Of a masked language model with its head (Sun et al. 2019, arXiv 1905.05583: 5e-5 and a tenth),
-and of an ELECTRA; not measured here.
-"""
-GENERATOR_DEPTH = 1 / 3
-"""Of a generator that is made of a loaded trunk, as a share of its layers: those nearest to the
-embeddings, all widths alike. ELECTRA's generators have a quarter to a half of the discriminator's
-width (Clark et al. 2020, section 3.2).
-"""
+_MEASURED = read_yaml("adaptation")
+NEW_HEAD_SETTINGS: Mapping[str, str] = _MEASURED["new_head"]
+OLD_HEAD_SETTINGS: Mapping[str, str] = _MEASURED["old_head"]
+GENERATOR_DEPTH: float = _MEASURED["generator_depth"]
 TEN_PROBES = {"validate_every": "0"}
 """Where a probe is taken: a tenth of the steps lies between two."""
 
@@ -45,7 +26,7 @@ class Start:
     has_lm_head: bool
     is_discriminator: bool
     is_published: bool
-    """Rather than written by model.pretrain, whose trainings go on with their preset's rates."""
+    """Rather than written by model.pretrain, whose trainings go on with their recipe's rates."""
     keeps_types: bool
     """Whether its token types are others' work: classifiers of one text see type 0 alone, and what
     type 1 means for pairs is known already.

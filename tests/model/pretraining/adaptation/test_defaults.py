@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from model.pretrain import run
-from model.pretraining.adaptation.recipe import (
+from model.pretraining.adaptation.defaults import (
     NEW_HEAD_SETTINGS,
     OLD_HEAD_SETTINGS,
     choose_settings,
@@ -66,7 +66,7 @@ def train_discriminator(folder, *words):
     """Train the published discriminator in a folder for twelve steps at the rates of the recipe."""
     shards = write_shards(folder / "shards", sequences=32)
     write_checkpoint(folder / "electra", "ELECTRA's discriminator")
-    fixed = ["--preset", "tiny", "--device", "cpu", "--threads", "1", "--steps", "12"]
+    fixed = ["--recipe", "sample", "--device", "cpu", "--threads", "1", "--steps", "12"]
     fixed += ["--shards", str(shards), "--output", str(folder / "out")]
     sets = [w for one in ("batch=4", "log_every=1", "precision=fp32") for w in ("--set", one)]
     run([*fixed, "--start-from", str(folder / "electra"), *sets, *words])
@@ -98,7 +98,7 @@ def test_a_discriminator_is_trained_with_its_published_generator(tmp_path, capsy
 
 
 @pytest.mark.parametrize("what", ["ELECTRA's generator", "ELECTRA's discriminator"])
-def test_what_was_trained_here_goes_on_as_its_preset_says(tmp_path, what):
+def test_what_was_trained_here_goes_on_as_its_recipe_says(tmp_path, what):
     """Unless a graph starts from it as from any published one, and so brought it with an
     origin.json.
     """

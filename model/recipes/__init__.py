@@ -1,0 +1,96 @@
+"""Reads the recipes: the YAML files beside this one, each a named way to train with its source and
+its measured result. They are the only home of tuned numbers.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.settings import Settings, replace_settings
+from model.config import (
+    AdaptationConfig,
+    Architecture,
+    FinetuningSettings,
+    PretrainingConfig,
+    RecipeName,
+)
+
+
+def read_yaml(name: str) -> dict[str, Any]:
+    """Return what the file of that name beside this module says."""
+    return yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A named way to train, with everything that it needs."""
+
+    name: RecipeName
+    architecture: Architecture
+    vocabulary_size: int  # of a vocabulary trained for this recipe; that of the shards decides
+    max_length: int  # tokens in one packed sequence
+    pretraining: PretrainingConfig
+    finetuning: FinetuningSettings  # every arm of a comparison gets the same ones
+    finetuning_of_published: Mapping[str, str]
+    """What differs where a run starts from a published encoder, as for --set."""
+    adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
+    """Read where training starts from loaded weights."""
+
+    @classmethod
+    def read(cls, name: RecipeName) -> "Recipe":
+        """Read a recipe that is shipped."""
+        told = read_yaml(name)
+        return cls(
+            name,
+            Architecture(**told["architecture"]),
+            told["vocabulary_size"],
+            told["max_length"],
+            PretrainingConfig(**told["pretraining"]),
+            FinetuningSettings(**told["finetuning"]),
+            told.get("finetuning_of_published", {}),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return all of it as JSON takes it."""
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {n: v.model_dump() if isinstance(v, Settings) else v for n, v in told.items()}
+
+    def __post_init__(self) -> None:
+        if self.pretraining.objective == "electra":
+            self.architecture.derive_generator()
+        types = self.architecture.type_vocabulary_size
+        if self.pretraining.has_segments and types < 2:
+            raise UserError(
+                f"type_vocabulary_size={types}: must be at least 2 for mlm+nsp, and unless "
+                "segment_probability=0"
+            )
+
+
+RECIPES: Mapping[str, Recipe] = {name: Recipe.read(name) for name in get_args(RecipeName)}
+
+
+def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
+    """Return the recipe with fields of PretrainingConfig, Architecture or AdaptationConfig set from
+    their text.
+
+    Raise UserError, which begins with the field, for an unknown one or a value out of bounds.
+    """
+    configs = [recipe.architecture, recipe.pretraining, recipe.adaptation]
+    architecture, pretraining, adaptation = replace_settings(configs, settings, "pretraining")
+    return replace(
+        recipe, architecture=architecture, pretraining=pretraining, adaptation=adaptation
+    )
+
+
+def check_start_is_not_needed(names: Iterable[str]) -> None:
+    """Raise UserError for the first of these settings that only loaded weights give an effect."""
+    for name in names:
+        if name in AdaptationConfig.model_fields:
+            raise UserError(
+                f"{name}: has no effect on a training that starts from random weights; "
+                "give --start-from (pretraining.start_from) too"
+            )

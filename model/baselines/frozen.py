@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from beam_jobs.core.progress import track_progress
 from model.baselines.regression import (
     Attempt,
     ScoreDev,
@@ -50,14 +51,18 @@ def compute_states(encoder: nn.Module, features: Sequence[Feature], device: Devi
     config: Any = encoder.config
     layers = min(LAYERS, config.num_hidden_layers)
     states = np.empty((len(features), layers * config.hidden_size), np.float32)
-    for members in cut_prediction_batches(features, PREDICTION_BATCH):
-        inputs, _ = collate_features([features[i] for i in members], "classification")
-        inputs = {name: tensor.to(device.torch) for name, tensor in inputs.items()}
-        with open_autocast(device):
-            output = encoder(**select_inputs(encoder, inputs), output_hidden_states=True)
-        last = torch.cat(output.hidden_states[-layers:], -1).float()
-        mask = inputs["attention_mask"].unsqueeze(-1)
-        states[members] = ((last * mask).sum(1) / mask.sum(1)).cpu().numpy()
+    done = 0
+    with track_progress(len(features), "examples", "states") as shown:
+        for members in cut_prediction_batches(features, PREDICTION_BATCH):
+            inputs, _ = collate_features([features[i] for i in members], "classification")
+            inputs = {name: tensor.to(device.torch) for name, tensor in inputs.items()}
+            with open_autocast(device):
+                output = encoder(**select_inputs(encoder, inputs), output_hidden_states=True)
+            last = torch.cat(output.hidden_states[-layers:], -1).float()
+            mask = inputs["attention_mask"].unsqueeze(-1)
+            states[members] = ((last * mask).sum(1) / mask.sum(1)).cpu().numpy()
+            done += len(members)
+            shown.update(done)
     return states
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch import nn
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import make_writable_folder, write_json
-from beam_jobs.core.progress import track_progress
+from beam_jobs.core.progress import Progress, track_progress
 from model.config import FinetuningSettings
 from model.device import Device, open_device
 from model.evaluation import metrics, spans
@@ -161,7 +162,10 @@ def _train_all_rates(
                     output, after_step=i * training.steps + read_checkpoint_step(checkpoint)
                 )
                 report = _make_reporter(log, shown, i, training.steps, rate)
-                own = replace(training, report=report, loss=loss, checkpoint=checkpoint)
+                show_step = partial(_show_step, shown, i * training.steps)
+                own = replace(
+                    training, report=report, loss=loss, checkpoint=checkpoint, show_step=show_step
+                )
                 attempt = train(model, own, rate)
                 write_attempt(attempt, folder)
             attempts.append(attempt)
@@ -269,7 +273,7 @@ def _score_dev(
 
 
 def _make_reporter(
-    log: MetricsLog, shown: Any, attempt: int, steps: int, rate: float
+    log: MetricsLog, shown: Progress, attempt: int, steps: int, rate: float
 ) -> Callable[[int, dict[str, Any]], None]:
     """Return a function that logs the numbers of a step.
 
@@ -282,6 +286,11 @@ def _make_reporter(
         shown.update(attempt * steps + step, loss=numbers["train_loss"])
 
     return report
+
+
+def _show_step(shown: Progress, before: int, step: int) -> None:
+    """Show the steps of all learning rates that are done."""
+    shown.update(before + step)
 
 
 def _locate_attempt(output: Path, rate: float) -> Path:

@@ -45,6 +45,8 @@ class Training:
     score_dev: ScoreDev
     report: Callable[[int, dict[str, Any]], None]
     """Called with the step and numbers to log."""
+    show_step: Callable[[int], None] = lambda step: None
+    """Called with the number of steps done, after each."""
     class_weights: torch.Tensor | None = None
     pad_id: int = 0
     checkpoint: Path | None = None
@@ -90,6 +92,7 @@ def train(model: nn.Module, training: Training, learning_rate: float) -> Attempt
         set_learning_rate(optimizer, position.step, training.steps, settings.warmup)
         position.losses.append(_train_step(model, training, optimizer, members))
         position.step, seen = position.step + 1, seen + len(members)
+        training.show_step(position.step)
         if position.step % training.evaluate_every == 0 or position.step == training.steps:
             _evaluate_on_dev(model, training, attempt, position, get_learning_rate(optimizer))
         begun = time.perf_counter()

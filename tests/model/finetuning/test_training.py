@@ -170,3 +170,11 @@ def test_training_stops_when_dev_no_longer_improves(tmp_path):
     attempt = loop.train(tiny_model(), training, 1e-3)
     assert (attempt.steps, attempt.best_step) == (16, 8)
     assert attempt.dev == {"accuracy": 0.8}
+
+
+def test_each_step_is_told(tmp_path):
+    """An epoch of 22,000 reviews takes an hour of a core: nobody waits that long for a sign."""
+    told: list[int] = []
+    training = replace(tiny_training(tmp_path, epochs=2.0), show_step=told.append)
+    loop.train(tiny_model(), training, 1e-3)
+    assert told == list(range(1, training.steps + 1))

@@ -20,6 +20,7 @@ SHORTEST_SEQUENCE, LONGEST_SEQUENCE = 16, 65_535
 
 Patterns = tuple[str, ...]
 Split = Literal["pretrain", "train", "dev", "test"]
+SplitBy = Literal["text", "product", "user", "time"]
 ScoringPrecision = Literal["fp32", "int8"]
 ScoreFormat = Literal["parquet", "csv", "jsonl"]
 
@@ -145,6 +146,11 @@ class CorpusOptions(TextOptions):
     split: str = Field(
         default=splits.DEFAULT_SHARES, description="shares of the distinct texts in each split"
     )
+    split_by: SplitBy = Field(
+        default="text",
+        description="what decides the split: the text; the product or user, so that none is on two "
+        "sides; or time, so that the latest reviews are test and those before them dev",
+    )
     seed: int = Field(default=0, description="decides which text falls into which split")
 
     @model_validator(mode="after")
@@ -153,6 +159,11 @@ class CorpusOptions(TextOptions):
         if self.languages and (wrong := set(self.languages) - languages.list_languages()):
             codes = " ".join(sorted(wrong))
             raise UserError(f"--languages {codes}: codes of two letters, such as en")
+        if self.seen and self.split_by == "time":
+            raise UserError(
+                "--split-by time with --seen: an earlier corpus has its own latest reviews as "
+                "test; give all dumps in one call"
+            )
         if self.seen and self.near_duplicates:
             raise UserError(
                 "--near-duplicates with --seen: an earlier corpus keeps no signatures of its "

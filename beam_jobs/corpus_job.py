@@ -11,6 +11,7 @@ file, never between workers; what is grouped are counts and the row numbers of d
                              │         └─► runs ─► match dev and test ──┤
                              └──────────────────────────────────────────┴─► write
 
+A split by time takes one pass more, before `prepare`, which counts the reviews of each day.
 `--seen` names corpora of earlier dumps: what they have is left out (earlier_corpora.py). An
 interrupted job leaves its work folder; the same command finds in it what is done and continues.
 The command adds up what the units say; of a template, which no command waits for, a last step does.
@@ -27,7 +28,7 @@ from beam_jobs.core.progress import track_progress
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
 from beam_jobs.corpus.plan import CorpusPlan
-from beam_jobs.corpus.prepare import prepare_unit
+from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_unit
 from beam_jobs.corpus.result import CorpusProgress, finish_corpus, write_totals
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
@@ -65,14 +66,25 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> None:
     """Cut the dump into units, prepare each, find the duplicates of all, write each."""
-    counts = (
+    units = (
         pipeline
         | "List files" >> beam.Create(sort_largest_first(plan.files, lambda file: file.plain_size))
         | "Cut files" >> beam.FlatMap(work_units.cut_file, plan.unit_bytes, plan.folders.cuts)
         | "Collect units" >> beam.combiners.ToList()
         | "Sort units by size" >> beam.FlatMap(sort_largest_first, lambda unit: unit.plain_size)
         | "Spread units" >> beam.Reshuffle()
-        | "Prepare units" >> beam.Map(prepare_unit, plan.preparation)
+    )
+    cut_offs = None
+    if plan.preparation.split_by == "time":
+        cut_offs = beam.pvalue.AsSingleton(
+            units
+            | "Count days" >> beam.Map(count_days, plan.preparation)
+            | "Collect days" >> beam.combiners.ToList()
+            | "Find cut-offs" >> beam.Map(find_cut_offs, plan.preparation)
+        )
+    counts = (
+        units
+        | "Prepare units" >> beam.Map(prepare_unit, plan.preparation, cut_offs)
         | "Collect counts" >> beam.combiners.ToList()
     )
     punkt = counts | "Train Punkt" >> beam.Map(

@@ -19,9 +19,9 @@ from beam_jobs.reading.work_units import DumpFile
 from beam_jobs.text import sentences, splits
 from beam_jobs.text.cleaning import CleaningOptions
 
-VERSION = 12
+VERSION = 13
 """Has to be raised when the same dump gives another corpus."""
-WORK_VERSION = 8
+WORK_VERSION = 9
 """Has to be raised when a work folder holds other things."""
 UNIT_NAME = r"\d{4,}-\d{5,}"
 """Pattern of `work_units.Unit.name`."""
@@ -43,7 +43,7 @@ TEXT_SHARE = 0.5
 
 SHARED = (
     *("title", "seed", "repair_run_ons", "mask_personal_data", "min_words", "max_characters"),
-    *("withhold_own", "near_duplicates"),
+    *("withhold_own", "near_duplicates", "split_by"),
 )
 
 
@@ -129,6 +129,7 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
     if args.punkt:
         sentences.read_punkt(args.punkt)
     files = work_units.list_dump_files(args, args.label)
+    work_units.check_split_field(args.split_by, files)
     storage.check_output(args.output, [file.path for file in files])
     withheld = storage.expand_patterns(args.withhold, "--withhold")
     engine = beam_options.resolve_beam_options(flags, sum(file.plain_size for file in files))
@@ -179,6 +180,7 @@ def plan_preparation(
         folder=folders.prepared,
         bounds=bounds,
         seed=args.seed,
+        split_by=args.split_by,
         sample_share=0 if args.punkt or args.seen else min(1.0, sample_bytes / text_bytes),
         cleaning=CleaningOptions(repair_run_ons=args.repair_run_ons),
         mask_personal_data=args.mask_personal_data,

@@ -7,6 +7,7 @@ prepared/0000-00000.runs     runs of words of the reviews that may be trained on
 prepared/0000-00000.heldout  those of the dev and test reviews
 prepared/0000-00000.rejects  JSON lines; lines count from the unit's start
 prepared/0000-00000.sample   JSON list of texts for Punkt
+prepared/0000-00000.days     reviews by day, counted before, if the split is by time
 prepared/0000-00000.json     counts; written last: the unit is done if and only if it is there
 """
 
@@ -14,7 +15,7 @@ import base64
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.deduplication import buckets, evaluation_index, exact, held_out, near
 from beam_jobs.reading import fields, stars, work_units
+from beam_jobs.reading.dates import FORMS, parse_day
 from beam_jobs.reading.lines import Reject, Tally
 from beam_jobs.reading.work_units import PreparedUnit, Unit
 from beam_jobs.text import languages, personal_data, splits
@@ -47,8 +49,11 @@ SCHEMA = pa.schema(
         pa.field("text", pa.string()),  # what a classifier reads: the title, a space, the body
         pa.field("title_characters", pa.int32()),  # of the text; 0: it has no title
         pa.field("runs", pa.uint32()),  # how many runs of words it has, if they are compared
+        pa.field("item", pa.uint64()),  # hash of the product; 0: it has none
     ]
 )
+NO_KEY = "split_by_missing"
+"""Note that counts the reviews without what the split is by."""
 MAX_RATINGS = 1000
 """Distinct ratings that are counted in a unit."""
 MAX_VALUES = 10_000
@@ -81,13 +86,14 @@ class Preparation:
     withhold_own: bool = False  # whether dev and test reviews are compared with the others
     near_duplicates: float = 0  # Jaccard similarity from which on; 0: only exact ones
     labels: tuple[str, ...] = ()  # columns of the user's own classes
+    split_by: str = "text"  # or a key of splits.KEY_FIELDS
 
 
 class Batch:
     """Reviews on their way into columns."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    def __init__(self, source: str, split_by: str) -> None:
+        self.source, self.split_by = source, split_by
         self.titles: list[str] = []
         self.texts: list[str] = []
         """Without their titles: the body alone says whether two reviews are alike, and on which
@@ -98,6 +104,10 @@ class Batch:
         self.ratings: list[float | None] = []
         self.verified: list[bool | None] = []
         self.labels: list[tuple[str | None, ...]] = []
+        self.items: list[int] = []
+        self.keys: list[bytes | None] = []
+        """Hashes of what the split is by; None for a review that has it not."""
+        self.days: list[int | None] = []
 
     def add_review(self, review: fields.Review, title: str, text: str) -> None:
         self.titles.append(title)
@@ -108,6 +118,29 @@ class Batch:
         self.ratings.append(review.rating[0] if review.rating else None)
         self.verified.append(review.verified)
         self.labels.append(review.labels)
+        item = hash_identifier(review.item_id)
+        self.items.append(int.from_bytes(item[:8]) if item else 0)
+        by = self.split_by
+        self.keys.append(hash_identifier(review.user_id) if by == "user" else item)
+        self.days.append(parse_day(review.timestamp) if by == "time" else None)
+
+    def assign_splits(
+        self, preparation: Preparation, cut_offs: tuple[int, int] | None
+    ) -> np.ndarray:
+        """Return the side of each review, int8; without what the split is by it is by the text."""
+        by, hashes = preparation.split_by, self.hashes
+        bounds, seed = preparation.bounds, preparation.seed
+        if cut_offs:
+            return splits.assign_by_day(self.days, cut_offs, b"".join(hashes), bounds, seed)
+        if by != "text":
+            hashes = [key or text for key, text in zip(self.keys, hashes, strict=True)]
+        return splits.assign_splits(b"".join(hashes), bounds, seed)
+
+    def count_missing(self) -> int:
+        """Count the reviews without what the split is by."""
+        if self.split_by == "text":
+            return 0
+        return (self.days if self.split_by == "time" else self.keys).count(None)
 
     def compute_hashes(self) -> None:
         """Hash the texts as they are now, and what identifies each review."""
@@ -121,7 +154,8 @@ class Batch:
         """Remove the reviews marked in `dropped`."""
         if dropped.any():
             stays = np.flatnonzero(~dropped).tolist()
-            for name in ("titles", "texts", "hashes", "ids", "ratings", "verified", "labels"):
+            columns = "titles texts hashes ids ratings verified labels items keys days"
+            for name in columns.split():
                 column = getattr(self, name)
                 setattr(self, name, [column[i] for i in stays])
 
@@ -135,6 +169,7 @@ class Batch:
             pa.array(map(join_title, self.titles, self.texts), pa.string()),
             pa.array(map(len, self.titles), pa.int32()),
             pa.array(runs),
+            pa.array(self.items, pa.uint64()),
             *(pa.array([row[i] for row in self.labels], pa.string()) for i in range(len(labels))),
         ]
         return pa.Table.from_arrays(columns, schema=make_schema(labels))
@@ -143,6 +178,14 @@ class Batch:
         """Return of each review what is kept besides its text and verified."""
         columns = zip(self.titles, self.ratings, self.labels, strict=True)
         return [f"{title}\x1f{rating}\x1f{labels}" for title, rating, labels in columns]
+
+
+def hash_identifier(value: Any) -> bytes | None:
+    """Return 16 bytes for a product or user, as text, None for none: 1 and "1" are one."""
+    if value is None or value != value:  # NaN
+        return None
+    text = str(value).strip()
+    return xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) if text else None
 
 
 def make_title(title: Any, text: str, cleaning: CleaningOptions, max_characters: int) -> str:
@@ -172,19 +215,48 @@ def build_binary_array(values: bytes) -> pa.Array:
     )
 
 
-def prepare_unit(unit: Unit, preparation: Preparation) -> PreparedUnit:
-    """Prepare a unit unless an earlier run has."""
+def count_days(unit: Unit, preparation: Preparation) -> dict[int, int]:
+    """Return how many reviews of a unit each day has, unless an earlier run has counted them."""
+    path = storage.join_path(preparation.folder, f"{unit.name}.days")
+    if not storage.exists(path):
+        read_review = fields.make_review_reader(dict(unit.file.layout.mapping), Counter())
+        days: Counter[int] = Counter()
+        for item in work_units.read_records(unit, Tally()):
+            day = None if isinstance(item, Reject) else parse_day(read_review(item[1]).timestamp)
+            days.update([] if day is None else [day])
+        storage.write_json(path, days)
+    return {int(day): n for day, n in json.loads(storage.read_bytes(path)).items()}
+
+
+def find_cut_offs(days: Sequence[Mapping[int, int]], preparation: Preparation) -> tuple[int, int]:
+    """Return the first days of dev and test, by the days of all units."""
+    total: Counter[int] = Counter()
+    for counts in days:
+        total.update(counts)
+    if not total:
+        raise UserError(f"--split-by time: no review has a date that can be read; {FORMS}")
+    return splits.find_cut_offs(total, preparation.bounds)
+
+
+def prepare_unit(
+    unit: Unit, preparation: Preparation, cut_offs: tuple[int, int] | None = None
+) -> PreparedUnit:
+    """Prepare a unit unless an earlier run has; `cut_offs` are the first days of dev and test,
+    where the split is by time.
+    """
     name = storage.join_path(preparation.folder, unit.name)
     if not storage.exists(f"{name}.json"):
-        _write_unit(unit, preparation, name)
+        _write_unit(unit, preparation, name, cut_offs)
     if unit.path != unit.file.path:
         storage.remove_path(unit.path)
     give_memory_back()
     return PreparedUnit(**json.loads(storage.read_bytes(f"{name}.json")))
 
 
-def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
-    reader = UnitReader(unit, preparation)
+def _write_unit(
+    unit: Unit, preparation: Preparation, name: str, cut_offs: tuple[int, int] | None
+) -> None:
+    reader = UnitReader(unit, preparation, cut_offs)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
         storage.atomic_path(f"{name}.arrow") as path,
@@ -224,8 +296,10 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str) -> None:
 class UnitReader:
     """Reads one unit once and counts what it drops."""
 
-    def __init__(self, unit: Unit, preparation: Preparation) -> None:
-        self.unit, self.preparation = unit, preparation
+    def __init__(
+        self, unit: Unit, preparation: Preparation, cut_offs: tuple[int, int] | None
+    ) -> None:
+        self.unit, self.preparation, self.cut_offs = unit, preparation, cut_offs
         self.read = 0
         self.tally = Tally()
         self.dropped: Counter[str] = Counter()
@@ -239,7 +313,8 @@ class UnitReader:
         self.values: list[set[str | None]] = [set() for _ in preparation.labels]
 
     def read_tables(self) -> Iterator[pa.Table]:
-        batch = Batch(self.unit.file.source)
+        by = self.preparation.split_by
+        batch = Batch(self.unit.file.source, by)
         for review in self.read_reviews():
             text = self.clean_text(review.text)
             if text is not None:
@@ -250,7 +325,7 @@ class UnitReader:
                 batch.add_review(review, title, text)
                 if len(batch.texts) == BATCH_REVIEWS:
                     yield self.finish_batch(batch)
-                    batch = Batch(self.unit.file.source)
+                    batch = Batch(self.unit.file.source, by)
         if batch.texts:
             yield self.finish_batch(batch)
 
@@ -329,7 +404,9 @@ class UnitReader:
             self.drop_rows(batch, equal, "withheld (exact)")
             self.drop_rows(batch, alike[~equal], "withheld (near)")
         hashes = b"".join(batch.hashes)
-        sides = splits.assign_splits(hashes, preparation.bounds, preparation.seed)
+        sides = batch.assign_splits(preparation, self.cut_offs)
+        if missing := batch.count_missing():
+            self.tally.notes[NO_KEY] += missing
         if preparation.near_duplicates:
             self.signatures.append(near.compute_signatures(batch.texts))
         runs = np.zeros(len(sides), np.uint32)

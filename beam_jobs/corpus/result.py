@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,8 +11,10 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import Progress
 from beam_jobs.corpus.plan import CorpusPlan
+from beam_jobs.corpus.prepare import NO_KEY
 from beam_jobs.corpus.write import WrittenUnit, decide_scales
 from beam_jobs.reading import fields
+from beam_jobs.reading.dates import FORMS
 from beam_jobs.reading.fields import MAX_CLASSES
 from beam_jobs.reading.stars import decode_ratings
 from beam_jobs.reading.work_units import PreparedUnit
@@ -122,11 +124,14 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
     if kept and not labels and all(name.endswith("none") for name in stars):
         warnings.append(warn_of_missing_stars(columns))
+    split = describe_split(plan, written, sum_counts(notes).get(NO_KEY, 0))
+    warnings.append(warn_of_missing_keys(split["by"], split["without"]))
     return {
         "read": read,
         "kept": kept,
         "dropped": dropped,
         "splits": sum_counts(unit.splits for unit in written),
+        "split_by": split,
         "stars": stars,
         "sentences": sum(unit.sentences for unit in written),
         "stars_scales": [scale.name for scale in scales],
@@ -140,6 +145,43 @@ def summarize_corpus(plan: CorpusPlan) -> dict[str, Any]:
         **({"warnings": found} if (found := list(filter(None, warnings))) else {}),
         "agreed": plan.shared_settings,
     }
+
+
+def describe_split(
+    plan: CorpusPlan, written: Sequence[WrittenUnit], without: int
+) -> dict[str, Any]:
+    """Return what the split is by, how many reviews lack that, and how many test reviews name a
+    product, and how many of those one that pretrain or train has too.
+    """
+    trained, tests = [], [np.empty(0, np.uint64)]
+    for unit in written:
+        path = storage.join_path(plan.folders.written, f"{unit.unit}.items")
+        items = np.frombuffer(storage.read_bytes(path), np.uint64)
+        trained.append(items[: unit.trained_items])
+        tests.append(items[unit.trained_items :])
+    products, counts = np.unique(np.concatenate(tests), return_counts=True)
+    products, counts = products[products > 0], counts[products > 0]
+    is_shared = np.zeros(len(products), bool)
+    for known in trained:
+        is_shared |= np.isin(products, known)
+    return {
+        "by": plan.preparation.split_by,
+        "without": without,
+        "test_with_product": int(counts.sum()),
+        "test_with_product_in_training": int(counts[is_shared].sum()),
+    }
+
+
+def warn_of_missing_keys(by: str, without: int) -> str:
+    """Return where the reviews are that lack what the split is by, or nothing."""
+    if not without:
+        return ""
+    if by == "time":
+        return (
+            f"split by time: {without:,} reviews have no date that can be read, so they are in "
+            f"pretrain and train, none in dev and test; {FORMS}"
+        )
+    return f"split by {by}: {without:,} reviews name no {by}; their text decides where they are"
 
 
 def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:

@@ -69,6 +69,9 @@ class WrittenUnit:
     stars: dict[str, int]
     labels: dict[str, dict[str, int]]
     """Reviews by split and class, `split.class`, of each column of the user's own labels."""
+    trained_items: int
+    """Products of pretrain and train, whose hashes `.items` has first; then those of each test
+    review, uint64."""
 
 
 def write_punkt(
@@ -196,6 +199,9 @@ def write_unit(
             tables.read_tables(reader),
         )
     write_rejects(unit, lines_before, folders)
+    trained = np.unique(np.concatenate([np.empty(0, np.uint64), *tables.trained_items]))
+    items = np.concatenate([trained, *tables.test_items])
+    storage.write_bytes(storage.join_path(folders.written, f"{unit}.items"), items.tobytes())
     seen, copies = len(dropped.seen), len(dropped.exact)
     near = len(dropped.all) - copies - seen
     counts = WrittenUnit(
@@ -206,6 +212,7 @@ def write_unit(
         splits=dict(sorted(tables.splits.items())),
         stars=dict(sorted(tables.stars.items())),
         labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
+        trained_items=len(trained),
     )
     storage.write_bytes(marker, json.dumps(asdict(counts)).encode())
     return counts
@@ -237,6 +244,8 @@ class UnitTables:
         self.splits: Counter[str] = Counter()
         self.stars: Counter[str] = Counter()
         self.labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.trained_items: list[np.ndarray] = []
+        self.test_items: list[np.ndarray] = []
         self.sentences = self.withheld = 0
 
     def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
@@ -261,6 +270,10 @@ class UnitTables:
         sides = batch.column("split").to_numpy(zero_copy_only=False)
         for side, count in zip(*np.unique(sides, return_counts=True), strict=True):
             self.splits[SPLITS[side]] += int(count)
+        items = batch.column("item").to_numpy()
+        is_trained = (sides < SPLITS.index("dev")) & (items > 0)
+        self.trained_items.append(np.unique(items[is_trained]))
+        self.test_items.append(items[sides == SPLITS.index("test")])
         given = batch.column("rating").fill_null(np.nan).to_numpy(zero_copy_only=False)
         codes = self.scale.map_ratings(given)
         for code, count in zip(*np.unique(sides * 8 + codes, return_counts=True), strict=True):

@@ -34,6 +34,7 @@ from beam_jobs.reading.formats import FORMATS
 from beam_jobs.reading.layout import Layout
 from beam_jobs.reading.lines import Reject, Tally, make_reject
 from beam_jobs.reading.marked_text import UnexpectedLabel
+from beam_jobs.text.splits import KEY_FIELDS
 
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
 MIN_UNIT_BYTES, MAX_UNIT_BYTES = 4_000_000, 64_000_000  # bytes of a dump, uncompressed
@@ -145,6 +146,19 @@ def list_dump_files(options: DumpOptions, labels: Sequence[str] = ()) -> list[Du
         files += [replace(file, index=len(files) + file.index, dump=number) for file in dump]
     fields.check_labels(labels, {file.name: file.layout for file in files})
     return files
+
+
+def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
+    """Raise UserError where no file has the column that the split is by."""
+    field = KEY_FIELDS.get(split_by)
+    if field and not any(field in dict(file.layout.mapping) for file in files):
+        layout = files[0].layout
+        there = ", ".join(sorted({*dict(layout.mapping).values(), *dict(layout.unused)}))
+        raise UserError(
+            f"--split-by {split_by}: no file of the dump has a column for it; {files[0].name} has "
+            f"{there or 'no columns'}; name it with --columns {field}=NAME (--set "
+            f"dump.columns={field}=NAME)"
+        )
 
 
 def inspect_files(

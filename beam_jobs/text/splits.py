@@ -1,4 +1,7 @@
-"""Assigns each text to a split by its hash alone, so equal texts are always on the same side."""
+"""Assigns each review to a split by a hash of its text, so equal texts are always on the same side,
+or of its product or user, or by its day, so that the latest reviews are test."""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -6,6 +9,8 @@ from beam_jobs.core.errors import UserError
 
 SPLITS = ("pretrain", "train", "dev", "test")
 DEFAULT_SHARES = "pretrain=80,train=8,dev=4,test=8"
+KEY_FIELDS = {"product": "item_id", "user": "user_id", "time": "timestamp"}
+"""The field of a review that a split is by, unless it is by the text."""
 
 
 def parse_shares(text: str) -> tuple[float, ...]:
@@ -39,3 +44,41 @@ def assign_splits(text_hashes: bytes, bounds: tuple[float, ...], seed: int) -> n
     return np.minimum(
         np.searchsorted(np.array(bounds), uniform, side="right"), len(SPLITS) - 1
     ).astype(np.int8)
+
+
+def find_cut_offs(days: Mapping[int, int], bounds: tuple[float, ...]) -> tuple[int, int]:
+    """Return the first day of dev and the first of test: dev and test have the shares of the
+    bounds as nearly as whole days allow. `days` counts the reviews of each day.
+
+    Raises UserError where there are fewer days than sides.
+    """
+    ordered = sorted(days)
+    before = np.cumsum([0, *(days[day] for day in ordered)]) / sum(days.values() or [1])
+    has_dev, has_test = bounds[2] > bounds[1], bounds[2] < 1
+    if len(ordered) < 1 + has_dev + has_test or not bounds[1]:
+        raise UserError(
+            f"--split-by time: the reviews are of {len(ordered)} distinct days; to train on the "
+            f"earlier and test on the later it takes {1 + has_dev + has_test}"
+        )
+    first, test = 1 + has_dev, len(ordered)
+    if has_test:
+        test = first + int(np.argmin(np.abs(before[first:-1] - bounds[2])))
+    dev = 1 + int(np.argmin(np.abs(before[1:test] - bounds[1]))) if has_dev else test
+    ordered.append(ordered[-1] + 1)
+    return ordered[dev], ordered[test]
+
+
+def assign_by_day(
+    days: Sequence[int | None],
+    cut_offs: tuple[int, int],
+    text_hashes: bytes,
+    bounds: tuple[float, ...],
+    seed: int,
+) -> np.ndarray:
+    """Return an index into SPLITS (int8) for each review: by its day dev, test or neither, and then
+    pretrain or train by the hash of its text. Without a day it is never in dev or test.
+    """
+    sides = assign_splits(text_hashes, (bounds[0] / bounds[1], 1.0, 1.0, 1.0), seed)
+    known = np.array([cut_offs[0] - 1 if day is None else day for day in days], np.int64)
+    late = np.searchsorted(np.array(cut_offs), known, side="right")
+    return np.where(late > 0, late + 1, sides).astype(np.int8)

@@ -21,6 +21,7 @@ from beam_jobs.config import (
     ScoringOptions,
     ScoringPrecision,
     ShardsOptions,
+    SplitBy,
 )
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings
@@ -521,6 +522,7 @@ class Corpus(Settings):
         pattern=r"^pretrain=\d+,train=\d+,dev=\d+,test=\d+$",
         description="Percent of the distinct texts in each split; equal texts share a side",
     )
+    split_by: SplitBy = make_form_field(CorpusOptions, "split_by")
     seed: Seed = Field(default=0, description="Decides which text falls into which split")
     withhold: list[Address] = Field(
         default=[],

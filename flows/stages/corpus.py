@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.core.errors import UserError
 from flows.configuration.form import Corpus, Engine, Parameters
 from flows.stages.dump import (
     KnownFile,
@@ -29,6 +30,11 @@ def build_corpus_stage(
     contains those before it.
     """
     chosen = parameters.corpus
+    if earlier and chosen.split_by == "time":
+        raise UserError(
+            "corpus.split_by: time; an earlier corpus has its own latest reviews as test; a dump "
+            "that is added is split by text, product or user"
+        )
     withheld = [
         path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")
     ]
@@ -86,6 +92,7 @@ def list_selection_options(chosen: Corpus) -> dict[str, Any]:
     options: dict[str, Any] = {
         "languages": sorted(chosen.languages),
         "near_duplicates": chosen.near_duplicates,
+        "split_by": "" if chosen.split_by == "text" else chosen.split_by,
         "title": "" if chosen.title else "false",
         "withhold_own": "" if chosen.withhold_own else "false",
     }

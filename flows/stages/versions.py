@@ -8,7 +8,7 @@ VERSIONS = {
     "dump": 1,
     "external": 1,
     "origin": 2,
-    "corpus": 12,
+    "corpus": 13,
     "vocabulary": 1,
     "vocabulary-fit": 1,
     "shards": 4,

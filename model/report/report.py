@@ -317,12 +317,39 @@ def _build_data_blocks(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
         header = ("stage", "counts", "seconds", "CPU seconds")
         blocks += [Heading("Counts of each stage"), Table(header, rows)]
     blocks += [Paragraph(text) for s in study.stages if (text := describe_columns(s.counts))]
+    blocks += [Paragraph(text) for s in study.stages if (text := describe_split(s.counts))]
     blocks += [block for s in study.stages for block in build_vocabulary_blocks(s.counts)]
     blocks += describe_withheld_texts(study, tasks)
     if lineage := _list_lineage(study):
         after = "Each fine-tuning's own is in the table of runs below."
         blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage), Paragraph(after)]
     return blocks
+
+
+def describe_split(counts: Mapping[str, Any]) -> str:
+    """Return what a corpus's split is by, and how many test reviews are of a product that is on the
+    training side too.
+    """
+    split = counts.get("split_by")
+    if not split:
+        return ""
+    way = {
+        "text": "by a hash of its text, so equal texts are on one side",
+        "product": "by its product, so no product is on two sides",
+        "user": "by its user, so nobody is on two sides",
+        "time": "by its date: the latest reviews are test, those before them dev",
+    }[split["by"]]
+    text = f"A review's side of the split is decided {way}."
+    if split["without"]:
+        kind = "date" if split["by"] == "time" else split["by"]
+        text += f" {split['without']:,} reviews have no {kind}; their text decides."
+    if not (tests := split["test_with_product"]):
+        return f"{text} No test review names its product."
+    shared = split["test_with_product_in_training"]
+    return (
+        f"{text} Of the {tests:,} test reviews that name their product, {shared:,} "
+        f"({shared / tests:.1%}) are of one that pretrain or train has too."
+    )
 
 
 def _list_lineage(study: ReportInput) -> list[tuple[str, str]]:

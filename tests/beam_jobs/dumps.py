@@ -15,7 +15,7 @@ from beam_jobs import corpus_job
 from beam_jobs.config import CorpusOptions, ShardsOptions
 from beam_jobs.core.settings import read_known_options
 from beam_jobs.corpus import plan
-from beam_jobs.corpus.prepare import prepare_unit
+from beam_jobs.corpus.prepare import count_days, find_cut_offs, prepare_unit
 from beam_jobs.corpus.result import finish_corpus
 from beam_jobs.corpus.write import WriteUnits, decide_scales, write_punkt
 from beam_jobs.deduplication import earlier_corpora, evaluation_index, exact, held_out, near
@@ -86,11 +86,15 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     folders.clear_other_runs(plan.CORPUS_FILES)
     if corpus.withheld_files:
         evaluation_index.write_index(corpus.withheld_files, folders.withheld, limits=corpus.limits)
-    units = [
-        prepare_unit(unit, preparation)
+    cut = [
+        unit
         for file in corpus.files
         for unit in work_units.cut_file(file, corpus.unit_bytes, folders.cuts)
     ]
+    cut_offs = None
+    if preparation.split_by == "time":
+        cut_offs = find_cut_offs([count_days(unit, preparation) for unit in cut], preparation)
+    units = [prepare_unit(unit, preparation, cut_offs) for unit in cut]
     punkt = write_punkt(units, folders, corpus.punkt, corpus.max_damaged_files)
     scales = decide_scales(units, corpus.stars_scale)
     runs = list(enumerate(corpus.earlier.runs))

@@ -132,6 +132,17 @@ def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path)
     assert curve == [(20, pytest.approx(8.0)), (40, pytest.approx(12.0))]
 
 
+def test_the_report_says_what_the_split_is_by_and_how_many_products_are_on_both_sides():
+    split = {"by": "text", "without": 0}
+    split |= {"test_with_product": 200, "test_with_product_in_training": 150}
+    told = report.describe_split({"split_by": split})
+    assert "by a hash of its text" in told
+    assert "200 test reviews that name their product, 150 (75.0%)" in told
+    late = report.describe_split({"split_by": split | {"by": "time", "without": 7}})
+    assert "the latest reviews are test" in late
+    assert "7 reviews have no date" in late
+
+
 def test_an_unchanged_encoder_is_named_only_where_one_was_written():
     told = [inputs.ArmFacts(name="a", written_steps=steps) for steps in ([0], [40, 30], [])]
     assert [bool(report.describe_unchanged_arm(arm)) for arm in told] == [True, False, False]

@@ -1,0 +1,114 @@
+"""Splits by product, by user and by time."""
+
+import collections
+import json
+
+import pytest
+
+from beam_jobs.core.errors import UserError
+from tests.beam_jobs.dumps import digests, review, rows_of, run_job, text_of, write_lines
+
+DAY = 86_400
+
+
+def sides_by_number(folder):
+    """The side of each review, by the number in its first sentence."""
+    return {int(row["sentences"][0].split()[1]): row["split"] for row in rows_of(folder)}
+
+
+@pytest.mark.parametrize(("by", "column"), [("product", "asin"), ("user", "reviewerID")])
+def test_a_product_or_user_is_on_one_side_alone(tmp_path, by, column):
+    records = [review(i, **{column: f"K{i % 97}"}) for i in range(1000)]
+    records += [review(1000 + i, **{column: None}) for i in range(50)]
+    dump = write_lines(tmp_path / "dump.json", records)
+    result = run_job(tmp_path / "corpus", "--input", dump, "--split-by", by)
+    sides = sides_by_number(tmp_path / "corpus")
+    of_key = collections.defaultdict(set)
+    for number in range(1000):
+        of_key[number % 97].add(sides[number])
+    assert all(len(found) == 1 for found in of_key.values())
+    assert set(sides.values()) == {"pretrain", "train", "dev", "test"}
+    assert len({sides[number] for number in range(1000, 1050)}) > 1, "their text decides"
+    assert (result["split_by"]["by"], result["split_by"]["without"]) == (by, 50)
+    assert any(f"50 reviews name no {by}" in told for told in result["warnings"])
+
+
+def test_test_reviews_with_a_product_of_the_training_side_are_counted(tmp_path):
+    records = [review(i, asin=f"B{i % 60}" if i % 3 else "") for i in range(600)]
+    dump = write_lines(tmp_path / "dump.json", records)
+    result = run_job(tmp_path / "corpus", "--input", dump)
+    sides = sides_by_number(tmp_path / "corpus")
+    trained = {n % 60 for n, side in sides.items() if side in ("pretrain", "train") and n % 3}
+    tests = [n for n, side in sides.items() if side == "test" and n % 3]
+    assert result["split_by"] == {
+        "by": "text",
+        "without": 0,
+        "test_with_product": len(tests),
+        "test_with_product_in_training": sum(n % 60 in trained for n in tests),
+    }
+    by_product = run_job(tmp_path / "by", "--input", dump, "--split-by", "product")["split_by"]
+    assert by_product["test_with_product"] > 0
+    assert by_product["test_with_product_in_training"] == 0
+
+
+def test_the_latest_reviews_are_test_and_those_before_them_dev(tmp_path):
+    records = [review(i, unixReviewTime=(20_000 + i * 7 % 1000) * DAY + 5) for i in range(1000)]
+    records += [review(1000 + i, unixReviewTime="03/04/2015") for i in range(20)]
+    dump = write_lines(tmp_path / "dump.json", records)
+    arguments = ["--input", dump, "--split-by", "time"]
+    result = run_job(tmp_path / "corpus", *arguments)
+    sides = sides_by_number(tmp_path / "corpus")
+    for number in range(1000):
+        day = number * 7 % 1000
+        late = "test" if day >= 920 else "dev" if day >= 880 else ""
+        assert (sides[number] == late) if late else sides[number] in ("pretrain", "train")
+    assert {sides[number] for number in range(1000, 1020)} <= {"pretrain", "train"}
+    assert any("20 reviews have no date" in told for told in result["warnings"])
+    # nothing of a review's side depends on how the dump is cut or by how many it is read
+    halves = [write_lines(tmp_path / f"{i}.json", records[i::2]) for i in range(2)]
+    run_job(tmp_path / "halves", "--input", *halves, "--split-by", "time")
+    assert sides_by_number(tmp_path / "halves") == sides
+    run_job(tmp_path / "workers", *arguments, mode="multi_processing")
+    assert digests(tmp_path / "workers") == digests(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("by", ["product", "user", "time"])
+def test_near_copies_of_test_reviews_are_withheld_however_it_is_split(tmp_path, by):
+    records = []
+    for i in range(600):
+        keys = {"asin": f"B{i}", "reviewerID": f"U{i}", "unixReviewTime": i * DAY}
+        records.append(review(i, text_of(i, sentences=8), **keys))
+        again = {"asin": f"C{i}", "reviewerID": f"V{i}", "unixReviewTime": i * 77 % 600 * DAY}
+        records.append(review(i, f"{text_of(i, sentences=8)} So it is.", **again))
+    dump = write_lines(tmp_path / "dump.json", records)
+    result = run_job(tmp_path / "corpus", "--input", dump, "--split-by", by)
+    kept = collections.defaultdict(set)
+    for row in rows_of(tmp_path / "corpus"):
+        kept[row["sentences"][0]].add(row["split"])
+    for of in kept.values():
+        assert not (of & {"dev", "test"} and of & {"pretrain", "train"})
+    assert result["dropped"]["withheld (own)"] > 50
+
+
+def test_what_cannot_be_split_by_is_told_in_one_line(tmp_path):
+    plain = {"reviewText": "Good.", "overall": 5.0}
+    lines = write_lines(tmp_path / "plain.json", [plain])
+    for by, field in [("product", "item_id"), ("user", "user_id"), ("time", "timestamp")]:
+        with pytest.raises(UserError, match=rf"--split-by {by}: .*overall, reviewText.*{field}="):
+            run_job(tmp_path / by, "--input", lines, "--split-by", by)
+    undated = write_lines(tmp_path / "undated.json", [review(1, unixReviewTime="soon")])
+    with pytest.raises(UserError, match="no review has a date"):
+        run_job(tmp_path / "undated", "--input", undated, "--split-by", "time")
+    same_day = write_lines(tmp_path / "day.json", [review(i) for i in range(9)])
+    with pytest.raises(UserError, match=r"1 distinct days; .* takes 3"):
+        run_job(tmp_path / "day", "--input", same_day, "--split-by", "time")
+
+
+def test_corpora_that_follow_one_another_agree_on_what_they_are_split_by(tmp_path):
+    dump = write_lines(tmp_path / "dump.json", [review(i) for i in range(40)])
+    run_job(tmp_path / "first", "--input", dump)
+    with pytest.raises(UserError, match="split_by"):
+        run_job(tmp_path / "b", "--input", dump, "--seen", tmp_path / "first", "--split-by", "user")
+    with pytest.raises(UserError, match="--split-by time with --seen"):
+        run_job(tmp_path / "c", "--input", dump, "--seen", tmp_path / "first", "--split-by", "time")
+    assert json.loads((tmp_path / "first" / "corpus.json").read_text())["split_by"]["by"] == "text"

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
-from tokenizers import Tokenizer
 
 from beam_jobs.config import ShardsOptions
 from beam_jobs.core import storage
@@ -17,12 +16,14 @@ from beam_jobs.engine import beam_options
 from beam_jobs.packing import corpus_units, general_text
 from beam_jobs.packing.corpus_units import CorpusUnit
 from beam_jobs.packing.general_text import TextUnit
-from beam_jobs.packing.tokenization import WordIds, check_ids
+from beam_jobs.packing.tokenization import count_rows, load_tokenizer
 
 FOOTER_VERSION = 1
 PACKING_VERSION = 4
 """Has to be raised when the same corpus gives other bytes."""
-VOCABULARY_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json")
+WORDS = "vocab.txt"
+"""Beside them where the tokenizer is WordPiece: its entries, one a line."""
 REVIEW_BYTES = 500
 """Of a review's text, on average: only to choose how many workers are worth starting."""
 
@@ -136,27 +137,29 @@ def prepare_output(options: ShardsOptions) -> Packing:
 
 
 def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
-    """Return the content of the vocabulary's files, and the number of its entries."""
+    """Return the content of the vocabulary's files, and one more than its last id."""
     for name in VOCABULARY_FILES:
         if not storage.exists(storage.join_path(folder, name)):
             raise UserError(
-                f"--vocabulary: no {name} in {folder}; give the folder model.vocabulary wrote"
+                f"--vocabulary: no {name} in {folder}; give the folder that model.vocabulary or "
+                "model.origin wrote"
             )
-    files = {name: storage.read_bytes(storage.join_path(folder, name)) for name in VOCABULARY_FILES}
+    names = [*VOCABULARY_FILES, WORDS]
+    places = {name: storage.join_path(folder, name) for name in names}
+    files = {n: storage.read_bytes(p) for n, p in places.items() if storage.exists(p)}
     try:
-        tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
-        WordIds(tokenizer)
-        check_ids(tokenizer)
-    except Exception as error:  # neither tokenizers nor WordIds raises anything more special
+        tokenizer = load_tokenizer(files["tokenizer.json"].decode()).tokenizer
+    except Exception as error:  # tokenizers raises nothing more special
         raise UserError(
-            f"--vocabulary: {folder}/tokenizer.json is not a WordPiece tokenizer ({error})"
+            f"--vocabulary: {folder}/tokenizer.json is not an encoder's tokenizer ({error})"
         ) from None
-    size = tokenizer.get_vocab_size()
-    lines = files["vocab.txt"].decode(errors="replace").removesuffix("\n").count("\n") + 1
+    size = count_rows(tokenizer)
+    words = files.get(WORDS)
+    lines = words.decode(errors="replace").removesuffix("\n").count("\n") + 1 if words else size
     if lines != size:
         raise UserError(
-            f"--vocabulary: {folder}/vocab.txt has {lines} lines, tokenizer.json {size} entries; "
-            "copy both again from one model"
+            f"--vocabulary: {folder}/{WORDS} has {lines} lines, the ids of tokenizer.json end at "
+            f"{size - 1}; copy both again from one model"
         )
     return files, size
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from tokenizers import Tokenizer
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
@@ -19,31 +18,31 @@ from beam_jobs.core.parquet import read_footer, write_tables
 from beam_jobs.core.progress import Progress
 from beam_jobs.packing.packing import SPECIALS, Counts, Tokens, build_shard_schema, pack_documents
 from beam_jobs.packing.plan import Packing, ShardsPlan, Unit
-from beam_jobs.packing.tokenization import WordIds
+from beam_jobs.packing.tokenization import TextIds, WordIds, find_specials, load_tokenizer
 
 SHARD_NAME = r"shard-\d{5,}\.parquet"
 
 
 class PackIntoShards(beam.DoFn):
-    """Packs units, with one tokenizer and the words it remembers for all units of a worker."""
+    """Packs units, with one tokenizer, and the words it remembers, for all units of a worker."""
 
     def __init__(self, packing: Packing) -> None:
         self.packing = packing
-        self.word_ids: WordIds | None = None
+        self.tokenizer: WordIds | TextIds | None = None
 
     def process(self, unit: Unit) -> Iterator[tuple[int, int]]:
-        if self.word_ids is None:
-            self.word_ids = load_word_ids(self.packing.vocabulary)
-        yield unit.number, write_shard(unit, self.packing, self.word_ids).sequences
+        if self.tokenizer is None:
+            self.tokenizer = read_tokenizer(self.packing.vocabulary)
+        yield unit.number, write_shard(unit, self.packing, self.tokenizer).sequences
 
 
-def load_word_ids(vocabulary: str) -> WordIds:
+def read_tokenizer(vocabulary: str) -> WordIds | TextIds:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core's worth
     content = storage.read_bytes(storage.join_path(vocabulary, "tokenizer.json"))
-    return WordIds(Tokenizer.from_str(content.decode()))
+    return load_tokenizer(content.decode())
 
 
-def write_shard(unit: Unit, packing: Packing, word_ids: WordIds) -> Counts:
+def write_shard(unit: Unit, packing: Packing, tokenizer: WordIds | TextIds) -> Counts:
     """Pack a unit unless its shard is already there; return what the shard holds.
 
     A unit without any review of the split gives no shard.
@@ -51,7 +50,7 @@ def write_shard(unit: Unit, packing: Packing, word_ids: WordIds) -> Counts:
     path = packing.shard_path(unit)
     if storage.exists(path):
         return parse_counts(read_footer(path))
-    windows = PackedWindows(unit, packing, word_ids)
+    windows = PackedWindows(unit, packing, tokenizer)
     first = next(windows.tables, None)
     if first is None:
         return Counts()
@@ -67,15 +66,17 @@ def write_shard(unit: Unit, packing: Packing, word_ids: WordIds) -> Counts:
 class PackedWindows:
     """The packed windows of a unit, and the counts of those already taken."""
 
-    def __init__(self, unit: Unit, packing: Packing, word_ids: WordIds) -> None:
+    def __init__(self, unit: Unit, packing: Packing, tokenizer: WordIds | TextIds) -> None:
         self.counts = Counts()
-        self.tables = self._pack_windows(unit, packing, word_ids)
+        self.tables = self._pack_windows(unit, packing, tokenizer)
 
-    def _pack_windows(self, unit: Unit, packing: Packing, word_ids: WordIds) -> Iterator[pa.Table]:
+    def _pack_windows(
+        self, unit: Unit, packing: Packing, tokenizer: WordIds | TextIds
+    ) -> Iterator[pa.Table]:
         schema = build_shard_schema(packing.vocabulary_size)
-        specials = word_ids.cls_id, word_ids.sep_id
+        specials = find_specials(tokenizer.tokenizer)
         for documents in unit.read_windows(packing.split):
-            ids, sentence_offsets = word_ids.encode(documents.flatten())
+            ids, sentence_offsets = tokenizer.encode_documents(documents)
             tokens = Tokens(ids, sentence_offsets, documents.offsets.to_numpy())
             table, counts = pack_documents(tokens, packing.max_length, *specials, schema)
             self.counts += counts

@@ -8,6 +8,9 @@ model, and numpy gathers the ids, without a Python object per word. Whatever is 
 (accents, CJK, emoji, control characters, other white space) goes to the tokenizer whole, and so
 does every chunk with a bracket, which may be one of its special entries, such as [MASK]. A
 tokenizer that was given entries without a bracket besides gets every chunk whole.
+
+All other tokenizers (byte-level BPE, Unigram, WordPiece with another normalizer) join what a space
+separates: they get each document whole, in batches.
 """
 
 from itertools import repeat
@@ -15,7 +18,7 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
 
 from beam_jobs.text.spans import expand_spans
 
@@ -27,6 +30,10 @@ PUNCTUATION = r"([!-/:-@\[-`{-~])"
 """Of ASCII: each mark is a word of its own to BERT."""
 MAX_REMEMBERED = 1 << 19
 """Chunks, and as many words: about 150 MB. All are forgotten when full, which costs one batch."""
+
+
+DOCUMENTS_AT_ONCE = 512
+"""Encoded by one call; a thousand tokens of theirs take 100 kB until they are read."""
 
 
 class Memory:
@@ -62,41 +69,100 @@ class Memory:
         return self._ids[expand_spans(starts[numbers], lengths)], lengths
 
 
-def check_tokenizer(tokenizer: Tokenizer) -> None:
-    """Raise ValueError unless it is BERT's WordPiece, whatever its case, accents and ids."""
-    for part, kind in (
-        ("model", models.WordPiece),
-        ("normalizer", normalizers.BertNormalizer),
-        ("pre_tokenizer", pre_tokenizers.BertPreTokenizer),
-    ):
-        found = getattr(tokenizer, part)
-        if not isinstance(found, kind):
-            raise ValueError(f"its {part} is {type(found).__name__}, not {kind.__name__}")
-    entries = tokenizer.get_vocab(with_added_tokens=False)
-    missing = [token for token in ("[UNK]", "[CLS]", "[SEP]") if token not in entries]
-    if missing:
-        raise ValueError(f"it lacks {', '.join(missing)}")
-    added = tokenizer.get_added_tokens_decoder().values()
-    spaced = [token.content for token in added if " " in token.content]
-    if spaced:
-        raise ValueError(f"its entry {spaced[0]!r} has a space")
+def is_word_piece(tokenizer: Tokenizer) -> bool:
+    """Return whether it is BERT's WordPiece, whatever its case, accents, ids and special entries,
+    so that the ids of words can be remembered.
+    """
+    return (
+        isinstance(tokenizer.model, models.WordPiece)
+        and isinstance(tokenizer.normalizer, normalizers.BertNormalizer)
+        and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        and not any(" " in t.content for t in tokenizer.get_added_tokens_decoder().values())
+    )
 
 
-def check_ids(tokenizer: Tokenizer) -> None:
-    """Raise ValueError where ids are left out: a model has one row for each up to the last."""
-    ids = sorted(tokenizer.get_vocab().values())
-    if ids != list(range(len(ids))):
-        raise ValueError(f"the ids of its {len(ids)} entries are not 0 to {len(ids) - 1}")
+def find_specials(tokenizer: Tokenizer) -> tuple[int, int]:
+    """Return the ids that the tokenizer puts before and after a text, [CLS] and [SEP] or what they
+    are called here. ValueError unless it is one of each.
+    """
+    text, whole = (tokenizer.encode("a", add_special_tokens=added).ids for added in (False, True))
+    if whole[1:-1] != text or len(whole) != len(text) + 2:
+        raise ValueError(
+            "it does not put one special token before a text and one after it, as encoders need; "
+            "its post_processor should"
+        )
+    return whole[0], whole[-1]
+
+
+def count_rows(tokenizer: Tokenizer) -> int:
+    """Return how many rows a table of vectors needs: one for each id up to the last."""
+    return max(tokenizer.get_vocab().values()) + 1
+
+
+def load_tokenizer(content: str) -> "WordIds | TextIds":
+    """Return what gives the ids of documents, by a tokenizer.json.
+
+    Raise an Exception where it is none (tokenizers has no class of its own), ValueError where it is
+    no encoder's.
+    """
+    tokenizer = Tokenizer.from_str(content)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    find_specials(tokenizer)
+    return WordIds(tokenizer) if is_word_piece(tokenizer) else TextIds(tokenizer)
+
+
+class TextIds:
+    """Any tokenizer, which gets whole documents: their sentences joined by a space."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def encode_documents(self, documents: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of all documents (uint32) and where each sentence begins, and the end
+        (int64).
+
+        A sentence begins with the token of the space before it, or else with that of its first
+        character that has one; the first one with the document.
+        """
+        texts = pc.binary_join(documents, " ").to_pylist()
+        lengths = pc.utf8_length(documents.flatten()).to_numpy()
+        counts = documents.value_lengths().to_numpy()
+        ids: list[np.ndarray] = []
+        starts, first, end = list[int](), 0, 0
+        for begin in range(0, len(texts), DOCUMENTS_AT_ONCE):
+            part = texts[begin : begin + DOCUMENTS_AT_ONCE]
+            for encoding in self.tokenizer.encode_batch(part, add_special_tokens=False):
+                place = 0
+                for number in range(counts[len(ids)]):
+                    length = int(lengths[first + number])
+                    token = _find_token(encoding, place - 1, place + length) if number else 0
+                    starts.append(end + token)
+                    place += length + 1
+                first += counts[len(ids)]
+                end += len(encoding)
+                ids.append(np.array(encoding.ids, np.uint32))
+        return np.concatenate([*ids, np.empty(0, np.uint32)]), np.array([*starts, end], np.int64)
+
+
+def _find_token(encoding: Encoding, start: int, end: int) -> int:
+    """Return the first token that has a character of `start` to `end` (excluded), or else the one
+    after it.
+    """
+    found = (encoding.char_to_token(place) for place in range(start, end))
+    token = next((token for token in found if token is not None), None)
+    if token is None:
+        return sum(begin < end for begin, _ in encoding.offsets)
+    return token
 
 
 class WordIds:
-    """A tokenizer that remembers the ids of every chunk and word it has seen."""
+    """BERT's WordPiece, which remembers the ids of every chunk and word it has seen; it must
+    neither truncate nor pad.
+    """
 
     def __init__(self, tokenizer: Tokenizer, remembered: int = MAX_REMEMBERED) -> None:
-        check_tokenizer(tokenizer)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._lower_case = bool(tokenizer.normalizer.lowercase)
         self._vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         added = tokenizer.get_added_tokens_decoder().values()
@@ -104,7 +170,12 @@ class WordIds:
         self._longest = tokenizer.model.max_input_chars_per_word
         self._remembered = remembered
         self._chunks, self._words = Memory(), Memory()
-        self.cls_id, self.sep_id = self._vocabulary["[CLS]"], self._vocabulary["[SEP]"]
+
+    def encode_documents(self, documents: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of all documents (uint32) and where each sentence begins, and the end
+        (int64).
+        """
+        return self.encode(documents.flatten())
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids of all texts (uint32) and where each begins, and the end (int64)."""
@@ -129,7 +200,7 @@ class WordIds:
         return rows
 
     def _learn_other(self, chunks: list[str]) -> np.ndarray:
-        ids = [e.ids for e in self._tokenizer.encode_batch_fast(chunks, add_special_tokens=False)]
+        ids = [e.ids for e in self.tokenizer.encode_batch_fast(chunks, add_special_tokens=False)]
         return self._chunks.add_rows(chunks, *flatten_ids(ids))
 
     def _learn_plain(self, chunks: pa.Array) -> np.ndarray:
@@ -148,7 +219,7 @@ class WordIds:
         rows = self._words.find_rows(words)
         unknown = np.flatnonzero(rows < 0)
         new = [words[i] for i in unknown.tolist()]
-        vocabulary, model = self._vocabulary, self._tokenizer.model
+        vocabulary, model = self._vocabulary, self.tokenizer.model
         ids = [
             [vocabulary[w]]
             if w in vocabulary and len(w) <= self._longest

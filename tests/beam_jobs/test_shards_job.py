@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from beam_jobs import shards_job
 from beam_jobs.core.errors import UserError
@@ -52,6 +52,7 @@ def vocabulary(tmp_path_factory) -> Path:
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(SPECIAL)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "vocab.txt").write_text("\n".join(SPECIAL + WORDS) + "\n")
     (folder / "tokenizer_config.json").write_text("{}\n")
@@ -207,7 +208,7 @@ def test_a_run_that_fails_leaves_no_result_of_an_earlier_one(corpus, vocabulary,
     [
         (["--max_length", "8"], "--max-length 8: must be greater than or equal to 16"),
         (["--corpus", "/nowhere"], "--corpus: no corpus-"),
-        (["--vocabulary", "/nowhere"], "--vocabulary: no vocab.txt"),
+        (["--vocabulary", "/nowhere"], "--vocabulary: no tokenizer.json"),
         (["--max_lenght", "128"], "unknown option --max_lenght"),
     ],
 )
@@ -254,10 +255,10 @@ def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refuse
 
 
 @pytest.mark.parametrize("content", ["{}", '{"model": {"type": "BPE", "vocab": {}, "merges": []}}'])
-def test_a_tokenizer_that_is_not_berts_is_a_mistake(corpus, vocabulary, tmp_path, content):
+def test_a_tokenizer_that_is_no_encoders_is_a_mistake(corpus, vocabulary, tmp_path, content):
     shutil.copytree(vocabulary, tmp_path / "v")
     (tmp_path / "v" / "tokenizer.json").write_text(content)
     job(corpus, vocabulary, tmp_path / "out")
-    with pytest.raises(UserError, match=r"tokenizer\.json is not a WordPiece tokenizer"):
+    with pytest.raises(UserError, match=r"tokenizer\.json is not an encoder's tokenizer"):
         job(corpus, tmp_path / "v", tmp_path / "out")
     assert (tmp_path / "out" / "shards.json").exists()

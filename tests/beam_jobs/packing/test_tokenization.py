@@ -14,7 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from beam_jobs.packing.tokenization import Memory, WordIds, check_ids
+from beam_jobs.packing.tokenization import (
+    Memory,
+    TextIds,
+    WordIds,
+    count_rows,
+    find_specials,
+    is_word_piece,
+    load_tokenizer,
+)
+from tests.tokenizer_kinds import KINDS, write_published
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [
@@ -187,16 +196,9 @@ def published(
 def test_published_tokenizers(lower_case, strip_accents, added):
     """Special ids anywhere, unused entries, accents kept or stripped, entries added later."""
     reference = published(lower_case, strip_accents, added)
-    padded = published(lower_case, strip_accents, added)
-    padded.enable_padding(length=128)
-    padded.enable_truncation(max_length=128)
+    made = WordIds(published(lower_case, strip_accents, added))
     more = ["btw BTW xbtwx, C++! <url>", "[unused2]", "a" * 120, "Great Café", "unused1 pad cls"]
-    assert_equal_ids(WordIds(padded), reference, [*AWKWARD, *more] * 2)
-    assert WordIds(padded).cls_id == reference.token_to_id("[CLS]")
-
-
-def wordpiece(entries: dict[str, int]) -> models.WordPiece:
-    return models.WordPiece(entries, unk_token="[UNK]")
+    assert_equal_ids(made, reference, [*AWKWARD, *more] * 2)
 
 
 def change(made: Tokenizer, **parts: object) -> Tokenizer:
@@ -206,22 +208,100 @@ def change(made: Tokenizer, **parts: object) -> Tokenizer:
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    "made",
     [
-        (change(tokenizer(), pre_tokenizer=pre_tokenizers.Whitespace()), "pre_tokenizer is White"),
-        (change(tokenizer(), normalizer=normalizers.Lowercase()), "normalizer is Lowercase"),
-        (change(tokenizer(), model=models.BPE()), "model is BPE, not WordPiece"),
-        (change(tokenizer(), model=wordpiece({"[UNK]": 0})), "lacks .CLS., .SEP."),
-        (published(True, True, ("New York",)), "entry 'New York' has a space"),
+        change(tokenizer(), pre_tokenizer=pre_tokenizers.Whitespace()),
+        change(tokenizer(), normalizer=normalizers.Lowercase()),
+        change(tokenizer(), model=models.BPE()),
+        published(True, True, ("New York",)),
     ],
 )
-def test_another_tokenizer_is_refused(made, told):
-    with pytest.raises(ValueError, match=told):
-        WordIds(made)
+def test_words_of_another_tokenizer_are_not_remembered(made):
+    assert is_word_piece(tokenizer())
+    assert not is_word_piece(made)
 
 
-def test_ids_that_are_left_out_are_refused():
-    check_ids(tokenizer())
-    gaps = Tokenizer.from_str(tokenizer().to_str().replace('"##ly":6', '"##ly":60'))
-    with pytest.raises(ValueError, match="ids of its 25 entries are not 0 to 24"):
-        check_ids(gaps)
+def test_a_text_has_one_special_token_before_and_one_after_it():
+    made = KINDS["byte-level BPE"][0]()
+    assert find_specials(made) == (0, 2)
+    made.enable_truncation(8)
+    made.enable_padding(length=8)
+    read = load_tokenizer(made.to_str())
+    assert isinstance(read, TextIds)
+    assert find_specials(read.tokenizer) == (0, 2)
+    assert count_rows(made) == made.get_vocab_size()
+    with pytest.raises(ValueError, match="one special token before a text and one after"):
+        load_tokenizer(tokenizer().to_str())
+
+
+REAL = [
+    "Great!! So-so.",
+    "Don't buy it.",
+    " ",
+    "ok\u200b",
+    "\u200b",
+    "蓋が壊れた。",
+    "C++ in New York",
+]
+
+
+def assert_documents(read: WordIds | TextIds, reference, documents: list[list[str]]) -> None:
+    """The ids of each document are AutoTokenizer's of its text, and its sentences begin in order,
+    each at a token whose text is the sentence's.
+    """
+    column = pa.array(documents, pa.list_(pa.string()))
+    ids, starts = read.encode_documents(column)
+    assert len(starts) == sum(map(len, documents)) + 1
+    assert (np.diff(starts) >= 0).all()
+    ends = starts[column.offsets.to_numpy()]
+    found = [ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
+    texts = [" ".join(document) for document in documents]
+    assert found == reference(texts, add_special_tokens=False)["input_ids"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request, tmp_path_factory):
+    """A published folder's AutoTokenizer, and what shards are made with."""
+    build, specials = KINDS[request.param]
+    folder = write_published(build(), tmp_path_factory.mktemp("kind"), specials)
+    from transformers import AutoTokenizer
+
+    reference = AutoTokenizer.from_pretrained(folder, model_max_length=1 << 40)
+    return load_tokenizer((folder / "tokenizer.json").read_text()), reference
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(REAL)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_documents_have_the_ids_of_autotokenizer(kind, documents):
+    assert_documents(*kind, documents)
+
+
+def test_special_tokens_are_those_of_autotokenizer(kind):
+    read, reference = kind
+    assert find_specials(read.tokenizer) == (reference.cls_token_id, reference.sep_token_id)
+
+
+def test_sentences_begin_where_their_words_do(kind):
+    read, _ = kind
+    sentences = ["The kettle is great!", "It broke.", "Der Deckel war kaputt."]
+    ids, starts = read.encode_documents(pa.array([sentences]))
+    decode = read.tokenizer.decode
+    found = [decode(ids[a:b].tolist()).strip() for a, b in itertools.pairwise(starts)]
+    plain = ["".join(text.lower().split()) for text in found]
+    assert plain == ["".join(sentence.lower().split()) for sentence in sentences]
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs real reviews in ../shared/data")
+def test_documents_of_all_shared_text(kind):
+    files = [p for p in sorted((SHARED / "reviews").rglob("*")) if p.is_file()]
+    for path in files:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        lines = content.decode("utf-8", "replace").split("\n")[::400]
+        documents = [line.split(". ") for line in lines]
+        assert_documents(*kind, documents)

@@ -1,0 +1,113 @@
+"""Tiny tokenizers of each kind that published encoders have, as their tokenizer.json has them."""
+
+import json
+from pathlib import Path
+
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+TEXT = [
+    "The kettle is great, but the lid broke within a week!",
+    "I don't like it: it's flimsy, and NOT worth $5.00 (really).",
+    "Der Wasserkocher ist großartig, aber der Deckel war kaputt.",
+    "Überhaupt nicht zu empfehlen; schöne Farbe, schlechte Qualität.",
+    "このケトルはとても良いです。蓋がすぐに壊れました。",
+    "買って良かった!色もきれいです。",
+    *(f"good bad lamp book number {i}" for i in range(30)),
+]
+BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+def _finish(tokenizer: Tokenizer, specials: tuple[str, ...], cls: str, sep: str) -> Tokenizer:
+    tokenizer.add_special_tokens(list(specials))
+    ends = [(token, tokenizer.token_to_id(token)) for token in (cls, sep)]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}", pair=f"{cls} $A {sep} {sep} $B {sep}", special_tokens=ends
+    )
+    return tokenizer
+
+
+def build_word_piece(specials: tuple[str, ...] = BERT) -> Tokenizer:
+    """BERT's; with ROBERTA's entries that of MPNet."""
+    unknown = "[UNK]"
+    tokenizer = Tokenizer(models.WordPiece(unk_token=unknown))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    entries = list(dict.fromkeys([*specials, unknown]))
+    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=entries, show_progress=False)
+    tokenizer.train_from_iterator(TEXT, trainer)
+    cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
+    return _finish(tokenizer, specials, cls, sep)
+
+
+def build_bpe(prefix_space: bool = False, specials: tuple[str, ...] = ROBERTA) -> Tokenizer:
+    """Byte-level, as of RoBERTa; with BERT's entries and NFC as of ModernBERT."""
+    tokenizer = Tokenizer(models.BPE())
+    if specials == BERT:
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=list(specials),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXT, trainer)
+    cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
+    return _finish(tokenizer, specials, cls, sep)
+
+
+def build_unigram(
+    specials: tuple[str, ...] = ROBERTA, added: tuple[str, ...] = (), normalized: bool = True
+) -> Tokenizer:
+    """SentencePiece's, as of XLM-R and DeBERTa-v3; it knows each character of TEXT."""
+    tokenizer = Tokenizer(models.Unigram())
+    if normalized:
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.NFKC(), normalizers.Replace("  ", " ")]
+        )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    unknown = specials[1] if specials == BERT else specials[3]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=300, special_tokens=list(specials), unk_token=unknown, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXT, trainer)
+    tokenizer.add_tokens(list(added))
+    cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
+    return _finish(tokenizer, specials, cls, sep)
+
+
+def write_published(tokenizer: Tokenizer, folder: Path, specials: tuple[str, ...]) -> Path:
+    """Write the files that AutoTokenizer takes as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = ("pad", "unk", "cls", "sep", "mask")
+    if specials == ROBERTA:
+        names = ("cls", "pad", "sep", "unk", "mask")
+    told = {f"{name}_token": token for name, token in zip(names, specials, strict=True)}
+    told |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    return folder
+
+
+KINDS = {
+    "WordPiece": (build_word_piece, BERT),
+    "WordPiece with MPNet's entries": (lambda: build_word_piece(ROBERTA), ROBERTA),
+    "byte-level BPE": (build_bpe, ROBERTA),
+    "byte-level BPE with a prefix space": (lambda: build_bpe(True), ROBERTA),
+    "byte-level BPE with NFC": (lambda: build_bpe(False, BERT), BERT),
+    "Unigram": (build_unigram, ROBERTA),
+    "Unigram with added entries": (lambda: build_unigram(BERT, ("New York", "C++")), BERT),
+    "Unigram without a normalizer": (lambda: build_unigram(normalized=False), ROBERTA),
+}

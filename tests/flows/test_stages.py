@@ -109,7 +109,7 @@ def test_processes_share_the_batch_and_change_no_fingerprint(tmp_path):
     several, words = plan("pretraining.device=cpu", "pretraining.processes=4")
     assert words[words.index("--processes") + 1] == "4"
     assert several.fingerprint == one.fingerprint
-    with pytest.raises(ValueError, match="processes: 3 do not divide the batch of 16"):
+    with pytest.raises(ValueError, match="processes: 3 do not divide the batch of 8"):
         plan("pretraining.processes=3")
 
 

@@ -51,7 +51,7 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     assert not list((tmp_path / "store").glob("corpus/*"))
     assert [line for line in lines if " stages to do" in line] == ["44 stages to do, 0 complete"]
     [training] = [line for line in lines if re.match("to do +pretraining ", line)]
-    assert training.endswith(", 1,200 steps, 2.5 M tokens")
+    assert training.endswith(", 1,000 steps, 1.0 M tokens")
     assert "What pays is a published encoder" in lines[-1], "a warning comes last, where it is seen"
 
 

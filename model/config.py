@@ -265,6 +265,13 @@ class FinetuningSettings(Settings):
         default=1000, ge=2, description="examples at most that choose rate and epoch; none: all"
     )
     n_test: int | None = Field(default=50_000, ge=2, description="test examples at most; none: all")
+    fold: str = Field(
+        default="",
+        pattern=r"^([1-9]\d*/[1-9]\d*)?$",
+        description="K/N, of a cross-validation: the labelled reviews of all splits are dealt out "
+        "to N folds by a hash of the text; the K-th is test, a tenth of the others dev, and the "
+        "rest train. Empty: the splits as they are",
+    )
     sampling: Literal["balanced", "natural"] = Field(
         default="natural",
         description="of the training examples; dev and test are natural unless `balanced_test`",

@@ -9,7 +9,7 @@ from typing import Any
 
 from beam_jobs.core.command import main
 from beam_jobs.core.settings import read_options
-from model.evaluation.evaluate import evaluate_model, write_submission
+from model.evaluation.evaluate import evaluate_model, join_folds, write_submission
 from model.finetuning.network import read_task_head
 from model.finetuning.tasks import find_task
 from model.options import EvaluateOptions
@@ -22,6 +22,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         return write_submission(
             arguments.model, task, arguments.data, arguments.output, arguments.device
         )
+    if arguments.folds:
+        return join_folds(arguments.model, task, arguments.data, arguments.folds, arguments.output)
     return evaluate_model(
         arguments.model, task, arguments.data, arguments.output, arguments.split, arguments.device
     )

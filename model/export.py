@@ -86,6 +86,11 @@ class Cell:
         return "transformers" if kind == "network" else kind
 
     @property
+    def is_random(self) -> bool:
+        """Whether its encoder began with random weights: an arm that others are measured by."""
+        return self.result.get("encoder") == "random"
+
+    @property
     def seed(self) -> int:
         return int(self.result["seed"])
 
@@ -104,7 +109,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         raise UserError(f"--task {task.name}: is {task.shape}; only classifiers are exported")
     make_writable_folder("--output", options.output)
     metric = task.metrics[0]
-    best = choose_best([cell for cell in cells if cell.kind != "frozen"])
+    best = choose_best([c for c in cells if c.kind != "frozen" and not c.is_random])
     examples = load_dev(best, task, options.data)
     write = write_pipeline if best.kind == "tfidf" else write_network
     dev, told = write(best, task, examples, options.output)
@@ -119,6 +124,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "seed": best.seed,
         "kind": best.kind,
         "best_arm": choose_best(cells).arm,
+        "best_is_random": choose_best(cells).is_random,
+        "folds": read_folds(best),
         "arms": summarize_arms(cells, task.metrics),
         "temperature": temperature,
         "calibration": {
@@ -147,10 +154,10 @@ def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[Cell]:
                 raise UserError(f"--cells {text}: no {name}; give a folder made by model.finetune")
         evaluation = evaluations[place] if evaluations else None
         cells.append(Cell(arm if equals else path.name, path, evaluation))
-    if all(cell.kind == "frozen" for cell in cells):
+    if all(cell.kind == "frozen" or cell.is_random for cell in cells):
         raise UserError(
-            "--cells: the head of a frozen encoder has no class in transformers; give a fine-tuned "
-            "folder or one of TF-IDF too"
+            "--cells: the head of a frozen encoder has no class in transformers, and random "
+            "weights are no candidate; give a fine-tuned encoder or TF-IDF too"
         )
     return cells
 
@@ -168,7 +175,8 @@ def load_dev(cell: Cell, task: Task, data: Path) -> list[Example]:
     """Return the dev examples of the cell's training."""
     told = json.loads((cell.folder / "run.json").read_text())
     settings = FinetuningSettings.from_run(told)
-    return load_examples(task, data, "dev", choose_sampling(settings, "dev", told["seed"]))
+    sampling = choose_sampling(settings, "dev", told["seed"])
+    return load_examples(task, data, "dev", sampling, fold=settings.fold)
 
 
 def write_network(
@@ -378,6 +386,13 @@ def read_metrics(cell: Cell) -> dict[str, dict[str, float]]:
     return dict(json.loads((cell.evaluation / "metrics.json").read_text())["metrics"])
 
 
+def read_folds(cell: Cell) -> int:
+    """Return the folds of the cross-validation that measured a cell; 1: it was measured on test."""
+    if not cell.evaluation:
+        return 1
+    return int(json.loads((cell.evaluation / "metrics.json").read_text()).get("folds", 1))
+
+
 def compare_with_simple_models(
     best: Cell, cells: Sequence[Cell], dev: Predictions, test: Predictions | None, metric: str
 ) -> dict[str, dict[str, float]]:
@@ -459,13 +474,21 @@ def describe_results(
     yield Heading("Results")
     chosen = f"This is seed {results['seed']} of {results['arm']}, the best arm by {metric} on dev."
     if results["best_arm"] != results["arm"]:
+        why = results["best_is_random"]
         chosen = (
-            f"On dev {results['best_arm']} was best, whose head no class of transformers has; this "
+            f"On dev {results['best_arm']} was best, "
+            f"{'which is untrained' if why else 'whose head no class of transformers has'}; this "
             f"is seed {results['seed']} of {results['arm']}, the best of the others."
         )
     yield Paragraph(f"{chosen} Each row is the mean over the seeds of an arm.")
     splits = [split for split in ("dev", "test") if all(split in row for row in results["arms"])]
     names = list(results["arms"][0]["dev"])
+    if results["folds"] > 1:
+        yield Paragraph(
+            f"What is called test here is a cross-validation with {results['folds']} folds: each "
+            "labelled review is answered by a model that was trained on the other folds. This "
+            "model was trained on the train split alone."
+        )
     yield Table(
         ["arm", "seeds", *(f"{METRICS[name].title}, {s}" for s in splits for name in names)],
         [

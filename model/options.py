@@ -190,6 +190,11 @@ class EvaluateOptions(Settings):
     task: str = Field(description=TASK)
     data: Path = Field(description="the task's data")
     output: Path = Field(description="folder of predictions and metrics")
+    folds: tuple[Path, ...] = Field(
+        default=(),
+        description="evaluations of the folds of a cross-validation (model.finetune --set fold=K/N "
+        "--evaluation DIR), which are joined; the model is the one that is kept",
+    )
     split: Literal["train", "dev", "test", "submission"] = Field(
         default="test",
         description="`submission` (GLUE) writes the file the official site takes, from the test "

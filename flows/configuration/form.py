@@ -401,6 +401,14 @@ class Finetuning(Settings):
         description="Each is a fine-tuning of its own; `amazon-electra run` uses one seed for real "
         "reviews unless you name some",
     )
+    folds: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="Folds of a cross-validation, which measures the arms on all labelled reviews; "
+        "the model that is kept is trained on the splits as they are. 1: none, arms are measured "
+        "on test; 0: 5 below 1,000 labelled reviews and 3 below 2,000, if they are real ones",
+    )
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         default=[], description="Each is tried and the best on dev kept; empty: as the recipe says"
     )

@@ -5,6 +5,7 @@ and their cells.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Arm, Parameters
@@ -12,6 +13,7 @@ from flows.stages.finetuning import (
     Cell,
     Finetuning,
     Start,
+    build_cross_validation,
     build_evaluation_stage,
     build_finetuning_stage,
     find_vocabulary,
@@ -20,11 +22,15 @@ from flows.stages.origin import build_external_stage, get_name
 from flows.stages.pretraining import describe_training, shares_cores
 from flows.store.store import Stage, Store
 from model.baselines import TFIDF_ARM
+from model.finetuning.tasks.corpus import LABEL, POLARITY, STARS
 from model.recipes import RECIPES
 
 ADAPTED, AS_PUBLISHED = "adapted", " as published"
 """How reports call the new encoder of a run with a published start, and end the name of that one.
 """
+AUTOMATIC_FOLDS = ((100, 1_000, 5), (1_000, 2_000, 3))
+"""From how many labelled reviews on, below how many, how many folds. Each is a fine-tuning more:
+with 2,000 labels those of a MiniLM take twenty minutes on two cores, of five folds 35."""
 CONFIG = "config.json"
 WEIGHTS = [
     f"{name}{index}"
@@ -157,6 +163,7 @@ def list_cells(
     settings = choose_settings(parameters, origin)
     arms = list_arms(parameters, store, encoder, champion, base, origin)
     for task in parameters.finetuning.tasks:
+        folds = choose_folds(parameters, task, corpus, store)
         for seed in parameters.finetuning.seeds:
             for arm, source in arms.items():
                 chosen = Finetuning(
@@ -173,7 +180,40 @@ def list_cells(
                 title = f"{name} · {task} · seed {seed}"
                 finetuned = build_finetuning_stage(chosen, title, labels)
                 evaluated = build_evaluation_stage(chosen, finetuned)
-                yield Cell(name, task, seed, finetuned, evaluated)
+                if folds > 1:
+                    own = evaluated
+                    of_folds, evaluated = build_cross_validation(chosen, finetuned, folds)
+                    yield Cell(name, task, seed, finetuned, evaluated, (own, *of_folds))
+                else:
+                    yield Cell(name, task, seed, finetuned, evaluated)
+
+
+def choose_folds(parameters: Parameters, task: str, corpus: Stage, store: Store) -> int:
+    """Return the folds of the cross-validation that measures a task; 1: none.
+
+    Unless the form says so it is for real reviews with few labels, of which a test split has too
+    few to compare arms on. Folds are by text, so a corpus that is split by something else has none.
+    """
+    made, asked = store.manifest(corpus), parameters.finetuning.folds
+    by = made["result"].get("split_by", {}).get("by", "text") if made else "text"
+    if asked > 1 and by != "text":
+        raise UserError(
+            f"finetuning.folds: {asked}; folds are by text, and the corpus is split by {by}: use 1"
+        )
+    if asked or not made or parameters.recipe == "sample" or by != "text":
+        return asked or 1
+    labelled = count_labelled(task, made["result"])
+    return next((n for least, most, n in AUTOMATIC_FOLDS if least <= labelled < most), 1)
+
+
+def count_labelled(task: str, result: Mapping[str, Any]) -> int:
+    """Return how many reviews of a corpus have a label of a task."""
+    if task.startswith(LABEL):
+        found = result.get("labels", {}).get(task.removeprefix(LABEL), {})
+        return sum(found.get("counts", {}).values())
+    classes = {str(stars) for stars in (POLARITY if task == "polarity" else STARS)}
+    counts: Mapping[str, int] = result.get("stars", {})
+    return sum(n for name, n in counts.items() if name.partition(".")[2] in classes)
 
 
 def name_arm(arm: Arm, origin: Stage | None) -> str:
@@ -209,9 +249,9 @@ def list_early_cells(parameters: Parameters, cells: Iterable[Cell], encoder: Sta
     return [cell for cell in cells if is_cpu and not cell.is_made_of(encoder)]
 
 
-def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, Stage]]:
+def list_chains(cells: Iterable[Cell]) -> list[tuple[Stage, ...]]:
     """Return what is made of the cells, equal ones once: baselines are the same for each seed."""
-    chains: dict[str, tuple[Stage, Stage]] = {}
+    chains: dict[str, tuple[Stage, ...]] = {}
     for cell in cells:
         chains.setdefault(cell.finetuned.fingerprint, cell.chain)
     return list(chains.values())

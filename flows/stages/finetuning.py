@@ -4,7 +4,7 @@ encoder, one task, one seed.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Start:
 
 BASELINES = ("tfidf", "frozen")
 OF_BASELINES = (
-    *("n_train", "n_dev", "n_test", "sampling", "balanced_test", "sample_seed"),
+    *("n_train", "n_dev", "n_test", "fold", "sampling", "balanced_test", "sample_seed"),
     *("max_length", "precision", "clean"),
 )
 """The settings that a baseline reads."""
@@ -95,10 +95,12 @@ class Cell:
     seed: int
     finetuned: Stage
     evaluated: Stage
+    folds: tuple[Stage, ...] = ()
+    """What the evaluation of a cross-validation is joined from, in the order it is made."""
 
     @property
-    def chain(self) -> tuple[Stage, Stage]:
-        return self.finetuned, self.evaluated
+    def chain(self) -> tuple[Stage, ...]:
+        return self.finetuned, *self.folds, self.evaluated
 
     def is_made_of(self, encoder: Stage) -> bool:
         sources = {stage.fingerprint for stage in self.finetuned.inputs.values()}
@@ -297,6 +299,45 @@ def build_evaluation_stage(chosen: Finetuning, finetuned: Stage) -> Stage:
         written_last="metrics.json",
         environment=ONE_THREAD,
     )
+
+
+def build_cross_validation(
+    chosen: Finetuning, finetuned: Stage, folds: int
+) -> tuple[list[Stage], Stage]:
+    """Return the fine-tunings and evaluations of the folds of a cell, and their joined evaluation,
+    which stands for the cell in the report.
+    """
+    made, evaluated = [], []
+    for number in range(1, folds + 1):
+        one = replace(chosen, settings={**chosen.settings, "fold": f"{number}/{folds}"})
+        labels = {**finetuned.labels, "fold": str(number)}
+        stage = build_finetuning_stage(one, f"{finetuned.title} · fold {number}", labels)
+        evaluated.append(build_evaluation_stage(one, stage))
+        made += [stage, evaluated[-1]]
+    joined = Stage(
+        "evaluation",
+        VERSIONS["evaluation"],
+        {"task": chosen.task, "split": "test", "folds": folds},
+        {
+            "data": chosen.data,
+            "model": finetuned,
+            **{f"fold {number}": stage for number, stage in enumerate(evaluated, 1)},
+        },
+        "model.evaluate",
+        partial(format_joining_arguments, chosen, finetuned, evaluated),
+        title=f"{finetuned.title} · {folds} folds",
+        written_last="metrics.json",
+        environment=ONE_THREAD,
+    )
+    return made, joined
+
+
+def format_joining_arguments(
+    chosen: Finetuning, finetuned: Stage, folds: list[Stage], store: Store, folder: Path
+) -> list[str]:
+    """Return the command line that joins the evaluations of folds."""
+    joined = [str(store.fetch(fold)) for fold in folds]
+    return [*format_evaluation_arguments(chosen, finetuned, store, folder), "--folds", *joined]
 
 
 def format_evaluation_arguments(

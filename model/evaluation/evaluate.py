@@ -20,7 +20,12 @@ from model.config import FinetuningSettings
 from model.evaluation import spans
 from model.evaluation.metrics import METRICS, count_confusions
 from model.evaluation.predict import predict_examples
-from model.evaluation.predictions import Predictions, write_predictions
+from model.evaluation.predictions import (
+    Predictions,
+    join_predictions,
+    read_predictions,
+    write_predictions,
+)
 from model.evaluation.significance import compute_interval
 from model.finetuning import network
 from model.finetuning.examples import Example, Split, Task, load_examples
@@ -53,9 +58,8 @@ def evaluate_model(
     result = json.loads((folder / "result.json").read_text())
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
-    examples = load_examples(
-        task, data, split, choose_sampling(settings, split, finetuning_run["seed"]), left_out
-    )
+    sampling = choose_sampling(settings, split, finetuning_run["seed"])
+    examples = load_examples(task, data, split, sampling, left_out, settings.fold)
     predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
     predictions = add_common_slices(predictions, examples, task)
     measured = summarize_predictions(predictions, task, split) | {
@@ -73,6 +77,39 @@ def evaluate_model(
     if task.shape == "span":
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
         write_json(output / "answers.json", answers)
+    write_json(output / "metrics.json", measured)
+    return measured
+
+
+def join_folds(
+    folder: Path, task: Task, data: Path, folds: Sequence[Path], output: Path
+) -> dict[str, Any]:
+    """Write the evaluation of a cross-validation from those of its folds: the predictions of every
+    labelled example by the one model that was not trained on it. Return the metrics.
+
+    `folder` is the model of the same arm and seed that is kept, which was trained on the splits as
+    they are.
+    """
+    every = [json.loads((fold / "metrics.json").read_text()) for fold in folds]
+    predictions = join_predictions(
+        [read_predictions(fold / "predictions.parquet") for fold in folds]
+    )
+    result = json.loads((folder / "result.json").read_text())
+    measured = summarize_predictions(predictions, task, "test") | {
+        "folds": len(folds),
+        "left_out": every[0]["left_out"],
+        "model": str(folder),
+        "data": str(data),
+        **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
+        "seed": every[0]["seed"],
+        "encoder": every[0]["encoder"],
+        "seconds": round(sum(one["seconds"] for one in every), 3),
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    write_predictions(predictions, output / "predictions.parquet")
+    lines = [line for fold in folds for line in (fold / "mistakes.jsonl").read_text().splitlines()]
+    lines.sort(key=lambda line: -json.loads(line)["loss"])
+    (output / "mistakes.jsonl").write_text("".join(f"{one}\n" for one in lines[:MISTAKES_KEPT]))
     write_json(output / "metrics.json", measured)
     return measured
 

@@ -178,7 +178,8 @@ def load_split(request: Request, split: Split) -> tuple[list[Example], Counter[s
     """Return the examples of a split, and by reason how many are left out."""
     left_out: Counter[str] = Counter()
     sampling = choose_sampling(request.settings, split, request.seed)
-    return load_examples(request.task, request.data, split, sampling, left_out), left_out
+    fold = request.settings.fold
+    return load_examples(request.task, request.data, split, sampling, left_out, fold), left_out
 
 
 def is_part_of_teacher(encoder: str) -> bool:

@@ -92,6 +92,12 @@ def describe_best_arms(results: Results) -> list[str]:
         sentences.append(
             f"{task}: {won} is best on dev; on test {reached[best]} ({'; '.join(others)})."
         )
+        if best in results.untrained and best != TFIDF_ARM:
+            other = results.find_best_arm(task, without=best) or "none"
+            sentences[-1] += (
+                f" The encoder of {best} was not pre-trained, so it is no model to keep: the best "
+                f"of the others on dev is {other}."
+            )
     return sentences
 
 
@@ -160,7 +166,7 @@ def _build_blocks(
         *_describe_single_seeds(results),
         Heading("Results"),
         build_result_table(results),
-        *describe_labels(study),
+        *describe_labels(study, results),
         *build_difference_blocks(differences, results),
         *build_cost_blocks(study, results),
         *build_curve_blocks(study, base, results),
@@ -236,9 +242,15 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
             )
 
 
-def describe_labels(study: ReportInput) -> list[Block]:
+def describe_labels(study: ReportInput, results: Results) -> list[Block]:
     """Say which labels were read besides those that arms are fine-tuned on, and by which arms."""
     text = "Beside its training labels each fine-tuning reads dev labels, to choose its state."
+    for task, (folds, count) in results.list_folds().items():
+        text += (
+            f" {task} is measured by cross-validation with {folds} folds: each of the {count:,} "
+            "labelled reviews is answered by a model that was trained on the other folds, a tenth "
+            "of them as dev. The models that are kept are trained on the splits as they are."
+        )
     if probed := [arm.name for arm in study.arms if arm.written_steps]:
         text += (
             f" {join_names(probed)} read more labels than the other arms: by a probe, of 400 "

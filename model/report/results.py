@@ -144,6 +144,14 @@ class Results:
         """Return a task's name for a table."""
         return task if self.find_exposure(task) is None else task + MARK
 
+    def list_folds(self) -> dict[str, tuple[int, int]]:
+        """Return the folds and the examples of each task that was measured by cross-validation."""
+        return {
+            cell.task: (cell.about["folds"], cell.about["n"])
+            for cell in self.cells
+            if "folds" in cell.about
+        }
+
     def get_main_metric(self, task: str) -> str:
         """Return the metric by which arms are compared."""
         return next(c for c in self.cells if c.task == task).about["main_metric"]
@@ -160,10 +168,14 @@ class Results:
             }
         return self._pooled[arm, task]
 
-    def find_best_arm(self, task: str) -> str:
-        """Return the arm that is best on dev, mean over its cells; empty where no cell tells."""
+    def find_best_arm(self, task: str, without: str = "") -> str:
+        """Return the arm that is best on dev, mean over its cells, of all but one; empty where no
+        cell tells.
+        """
         ranks = {}
         for arm in self.arms:
+            if arm == without:
+                continue
             told = [cell.dev for cell in self.list_cells(arm, task)]
             if told and all(told):
                 ranks[arm] = rank_arm(told)

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from beam_jobs.core.errors import UserError
 from flows.cli.main import build_parser
 from flows.cli.run_commands import build_form
 from flows.cli.study_command import read_choice
@@ -15,7 +16,7 @@ from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.stages import report
-from flows.stages.arms import list_cells
+from flows.stages.arms import choose_folds, list_cells
 from flows.stages.finetuning import Cell
 from flows.store.store import ExistingStage, Stage, Store
 from flows.studies.study_reading import load_study
@@ -144,6 +145,53 @@ def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
     told = report.describe_study(store, "T", "command", every, encoder, cells)
     told.write(tmp_path / "study.json")
     assert read_report_input(tmp_path / "study.json") == told
+
+
+@pytest.mark.parametrize(
+    ("recipe", "labelled", "asked", "by", "folds"),
+    [
+        ("published", 99, 0, "text", 1),
+        ("published", 999, 0, "text", 5),
+        ("published", 1999, 0, "text", 3),
+        ("published", 2000, 0, "text", 1),
+        ("published", 999, 1, "text", 1),
+        ("published", 999, 0, "product", 1),
+        ("sample", 999, 0, "text", 1),
+        ("sample", 999, 2, "text", 2),
+    ],
+)
+def test_few_labels_are_cross_validated(tmp_path, recipe, labelled, asked, by, folds):
+    place = write_encoder(tmp_path / "published")
+    given = {"dump": {"paths": ["sample:50"]}, "store": str(tmp_path / "store"), "recipe": recipe}
+    settings = [f"pretraining.start_from={place}", "finetuning.tasks=polarity"]
+    settings += ["finetuning.seeds=0", f"finetuning.folds={asked}"]
+    p = fill_parameters(settings, **given)
+    plan = Plan(Store(tmp_path / "store"))
+    corpus, encoder = Stage("corpus", 1, {}), Stage("origin", 1, {"name": "bert"})
+    stars = {"train.1": 40, "test.5": labelled - 40, "dev.3": 5000}
+    plan.store.publish(corpus, {"stars": stars, "split_by": {"by": by}})
+    cells = list(list_cells(p, plan.store, corpus, encoder, None, origin=encoder))
+    tfidf = next(cell for cell in cells if cell.arm == "TF-IDF")
+    names = [stage.name for stage in tfidf.chain]
+    if folds == 1:
+        assert names == ["finetuning", "evaluation"]
+        return
+    assert names == ["finetuning", "evaluation"] * (1 + folds) + ["evaluation"]
+    told = [stage.parameters["settings"]["fold"] for stage in tfidf.chain if stage.name[0] == "f"]
+    assert told == ["", *(f"{n}/{folds}" for n in range(1, folds + 1))]
+    assert len({stage.fingerprint for stage in tfidf.chain}) == len(names)
+    assert [stage.name for stage in tfidf.evaluated.inputs.values()].count("evaluation") == folds
+
+
+def test_folds_by_text_are_no_folds_of_a_corpus_split_by_product(tmp_path):
+    p = fill_parameters(
+        ["finetuning.folds=5", "finetuning.tasks=polarity"],
+        dump={"paths": ["sample:50"]}, store=str(tmp_path),
+    )  # fmt: skip
+    store, corpus = Store(tmp_path), Stage("corpus", 1, {})
+    store.publish(corpus, {"split_by": {"by": "product"}})
+    with pytest.raises(UserError, match=r"finetuning.folds: 5; .* split by product"):
+        choose_folds(p, "polarity", corpus, store)
 
 
 def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(tmp_path):

@@ -1,6 +1,7 @@
 """The exported folder gives everybody the labels of our own evaluation."""
 
 import json
+import shutil
 from pathlib import Path
 
 import mlflow.pyfunc
@@ -132,6 +133,20 @@ def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
     assert export.choose_best(cells).folder.name == "b-1"
     cells += [cell("c", 0, 0.8, 0.1), cell("c", 1, 0.9, 0.2)]
     assert export.choose_best(cells).folder.name == "c-1", "the loss decides"
+
+
+def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
+    shutil.copytree(made / "bert-cell", made / "random-cell")
+    shutil.copytree(made / "bert-cell-test", made / "random-cell-test")
+    told = json.loads((made / "random-cell" / "result.json").read_text())
+    told |= {"encoder": "random", "dev": {"accuracy": 1.0, "macro_f1": 1.0, "ece": 0, "loss": 0.0}}
+    write_json(made / "random-cell" / "result.json", told)
+    results = run_export(made, tmp_path / "folder", "random", "tfidf")
+    assert (results["arm"], results["best_arm"]) == ("tfidf", "random")
+    card = (tmp_path / "folder" / "README.md").read_text()
+    assert "On dev random was best, which is untrained; this is seed" in card
+    with pytest.raises(UserError, match="random weights are no candidate"):
+        run_export(made, tmp_path / "alone", "random")
 
 
 def test_the_temperature_is_found_that_the_logits_were_multiplied_with():

@@ -132,6 +132,18 @@ def test_learning_curves_are_of_the_learning_rate_that_was_kept(study, tmp_path)
     assert curve == [(20, pytest.approx(8.0)), (40, pytest.approx(12.0))]
 
 
+def test_the_first_line_says_that_the_best_arm_is_no_model_to_keep(tmp_path):
+    cells = write_cells(tmp_path, {n: lambda _, seed: said(0.8, seed) for n in ("bert", "random")})
+    for cell in cells:
+        cell["finetuned"] = cell["evaluation"]
+        dev = {"accuracy": 0.9 if cell["arm"] == "random" else 0.8, "loss": 0.5}
+        (tmp_path / cell["evaluation"] / "result.json").write_text(json.dumps({"dev": dev}))
+    arms = [{"name": "bert", "data_known": False}, {"name": "random"}]
+    _, text = render(tmp_path, cells, arms=arms)
+    assert "random was not pre-trained, so it is no model to keep" in text
+    assert "the best of the others on dev is bert" in text
+
+
 def test_the_report_says_what_the_split_is_by_and_how_many_products_are_on_both_sides():
     split = {"by": "text", "without": 0}
     split |= {"test_with_product": 200, "test_with_product_in_training": 150}

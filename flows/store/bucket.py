@@ -85,6 +85,10 @@ class Bucket:
     def upload(self, file: Path, name: str) -> None:
         self._ask_bucket(self._there.put_file, str(file), self._join(name))
 
+    def copy(self, name: str, other: str) -> None:
+        """Copy an object within the server; raise FileNotFoundError where it is gone."""
+        self._ask(self._there.cp_file, self._join(name), self._join(other))
+
     def download(self, name: str, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._ask(self._there.get_file, self._join(name), str(file))

@@ -1,11 +1,20 @@
-"""What a store asks of the place where its stages stay: a local folder, or a bucket."""
+"""Where the stage folders of a store lie: a local folder, in which stages stay where they are made.
+A bucket (flows/store/remote.py) has a local folder too, for the copies.
+"""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+from beam_jobs.core.errors import UserError
+from beam_jobs.core.files import atomic_path, hash_file, stat_files, write_json
+from beam_jobs.core.locks import exclusive_lock, try_lock
 
 MANIFEST = "manifest.json"
+MLFLOW = "mlflow"
 
 
 class StoredFile(NamedTuple):
@@ -18,65 +27,166 @@ class StoredFile(NamedTuple):
     """How many names the bytes have."""
 
 
-class Place(Protocol):
-    """Where the stage folders of a store lie. A folder is named `<stage>/<fingerprint>`.
-
-    Jobs read and write below `root`, a local folder; what a place does beyond that is to bring
-    files there and to keep what was made.
+class Place:
+    """A folder of this machine, or one that is mounted. A stage's folder is `<stage>/<fingerprint>`
+    there: its name.
     """
 
-    root: Path
-    address: str
+    def __init__(self, given: str | Path):
+        self.root = Path(given).expanduser().resolve()
+        """Where jobs read and write, on this machine."""
+        self.address = str(self.root)
+        self._checked: dict[Path, tuple[int, ...]] = {}
+        """Files of this process's reading that are whole, as they were then."""
+        parents = (self.root, *self.root.parents)
+        if file := next((p for p in parents if p.exists() and not p.is_dir()), None):
+            raise UserError(f"store: {given}: {file} is a file; give the folder of the results")
 
     def check_access(self) -> None:
-        """Raise UserError or TransientError, in one line, if nothing could be made here."""
+        """Raise UserError or TransientError, in one line, if nothing could be made here; who makes
+        a local folder finds out (flows/servers/access.py).
+        """
 
     def check_presence(self) -> None:
         """Raise UserError or TransientError, in one line, if nothing can be read here."""
+        if not self.root.is_dir():
+            raise UserError(f"--store {self.root}: no such folder")
+
+    def locate(self, name: str) -> str:
+        """Return the folder or address of the files of a stage that is complete or held."""
+        return f"{self.address}/{name}"
 
     def read_manifest(self, name: str) -> bytes | None:
         """Return the content of a folder's manifest, None if it has none."""
+        return self.read(f"{name}/{MANIFEST}")
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file that is part of no stage, None if there is none."""
+        try:
+            return (self.root / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file that is part of no stage, whole or not at all."""
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(self.root / name) as part:
+            part.write_bytes(content)
 
     def list_manifests(self) -> Mapping[str, bytes]:
         """Return the contents of all manifests by the names of their folders."""
+        found = self.root.glob(f"*/*/{MANIFEST}")
+        return {str(path.parent.relative_to(self.root)): path.read_bytes() for path in found}
 
     def fetch(self, name: str, parts: Sequence[str] = ()) -> None:
-        """Bring a complete folder below `root`; only the files or folders in `parts` if given."""
+        """Bring a complete folder below `root`, or only the files or folders in `parts`; compare
+        what is there with its manifest, unless this process has.
+        """
+        text = self.read_manifest(name)
+        for file in json.loads(text)["files"] if text else ():
+            if is_part(file["path"], parts) and (why := self.find_damage(name, file)):
+                raise UserError(
+                    f"{self.root / name / file['path']} {why}; remove {self.root / name} and it is "
+                    "made again"
+                )
 
-    def hold(self, name: str, on_wait: Callable[[], None]) -> AbstractContextManager[None]:
-        """Let one maker at a time, on all hosts, make a folder; keep what it writes meanwhile."""
+    def find_damage(self, name: str, file: Mapping[str, Any]) -> str:
+        """Return how a file is other than its manifest lists it, or an empty text."""
+        path = self.root / name / file["path"]
+        try:
+            known = describe(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return "is not there"
+        if self._checked.get(path) == known:
+            return ""
+        if known[0] != file["size"]:
+            return f"has {known[0]:,} bytes instead of {file['size']:,}"
+        if hash_file(path) != file["sha256"]:
+            return "has another SHA-256 than its manifest"
+        self._checked[path] = known
+        return ""
+
+    def mark_checked(self, name: str, files: Iterable[Mapping[str, Any]]) -> None:
+        """Take files for those that a manifest lists: they have just been read."""
+        paths = [self.root / name / file["path"] for file in files]
+        self._checked |= {path: describe(path) for path in paths}
+
+    @contextmanager
+    def hold(self, name: str, on_wait: Callable[[], None]) -> Iterator[None]:
+        """Let one maker at a time make a folder, which keeps what it writes; a lock dies with the
+        process that holds it.
+        """
+        folder = self.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(folder.with_suffix(".lock"), on_wait):
+            yield
 
     def collect(self, name: str) -> None:
         """Bring what others wrote to a held folder below `root`."""
 
-    def complete(self, name: str, manifest: Mapping[str, Any], extras: Iterable[str]) -> None:
-        """Keep all files of the manifest, and `extras` where they are there; then the manifest."""
+    def complete(
+        self, name: str, manifest: Mapping[str, Any], extras: Iterable[str]
+    ) -> Mapping[str, Any]:
+        """Keep all files of the manifest, and `extras` where they are there; then the manifest.
+
+        Return the one that counts: another host's where that came first.
+        """
+        self.rewrite_manifest(name, manifest)
+        self.mark_checked(name, manifest["files"])
+        return manifest
 
     def rewrite_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest of a complete folder."""
+        write_json(self.root / name / MANIFEST, manifest)
 
     def list_kinds(self) -> list[str]:
-        """Return the names of the top folders, those of stages first."""
+        """Return the top folders, in order.
+
+        MLflow's comes last: a file that it has a second name of counts where it was made.
+        """
+        folders = [path.name for path in self.root.iterdir() if path.is_dir()]
+        return sorted(folders, key=lambda name: (name == MLFLOW, name))
 
     def list_folders(self) -> list[str]:
         """Return the names of all stage folders, complete or not, in order."""
+        found = (path for path in self.root.glob("*/*") if path.is_dir())
+        return sorted(n for p in found if is_stage_folder(n := str(p.relative_to(self.root))))
 
     def list_files(self, name: str) -> list[StoredFile]:
-        """Return what takes room below a name."""
+        """Return what takes room below a name, also of a folder in a stage's."""
+        states = (state for _, state in stat_files(self.root / name, follow_links=False))
+        return [StoredFile(s.st_ino, s.st_size, s.st_nlink) for s in states]
 
     def list_held(self, names: Sequence[str]) -> set[str]:
         """Return those of the folders that are being made."""
+        return {name for name in names if is_locked(self.root / name)}
 
     def remove(self, name: str) -> bool:
-        """Remove all that lies below a name, unless a stage is made there; return whether it is
-        gone. A complete folder loses its manifest first.
+        """Remove all that lies below a name, a manifest first, unless a stage is made there; return
+        whether it is gone. The lock's file stays: a maker may be waiting for it.
         """
+        path, stage = self.root / name, "/".join(name.split("/")[:2])
+        with open((self.root / stage).with_suffix(".lock"), "a+") as lock:
+            if not try_lock(lock):
+                return False
+            (path / MANIFEST).unlink(missing_ok=True)  # what is half removed is not complete
+            shutil.rmtree(path)
+        return True
+
+
+def describe(path: Path) -> tuple[int, ...]:
+    """Return by what one sees that a file has not changed: bytes, times, inode."""
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process of this machine holds a stage folder."""
+    lock = folder.with_suffix(".lock")
+    if not lock.exists():
+        return False
+    with open(lock, "a+") as file:
+        return not try_lock(file)
 
 
 def check_path(path: str) -> None:

@@ -1,8 +1,8 @@
 """A bucket as the place of a store. What jobs read is copied to this machine, what they make is
-uploaded while they make it, and the manifest last.
+uploaded while they make it, below a prefix of the attempt, and the manifest, which names it, last.
 
 `root` is this machine's part of the store: the copies, and what only this machine needs (the
-servers' databases, logs, digests of dumps). Bucket and `root` have the same folders.
+servers' databases, logs, digests of dumps).
 """
 
 import json
@@ -24,11 +24,10 @@ from beam_jobs.core.files import atomic_path, hash_bytes, hash_file, write_json
 from beam_jobs.core.hosts import check_host
 from beam_jobs.core.locks import exclusive_lock
 from flows.configuration.addresses import has_secret
+from flows.store.attempt import AT_ONCE, RENEWALS, Attempt, Sign, read_lease_seconds, read_signs
 from flows.store.bucket import Bucket
-from flows.store.cache import MAKER, Cache, Copies, remove_copy
-from flows.store.lease import RENEWALS, Lease, read_lease_seconds
-from flows.store.place import MANIFEST, StoredFile, check_path, is_part, is_stage_folder
-from flows.store.uploader import AT_ONCE, Uploader
+from flows.store.cache import MAKER, remove_copy, shrink, use_copy
+from flows.store.place import MANIFEST, Place, StoredFile, check_path, is_part, is_stage_folder
 
 log = logging.getLogger("amazon_electra")
 
@@ -37,18 +36,20 @@ HOME = "remote.json"
 STATE_VARIABLE = "AMAZON_ELECTRA_STATE"
 STATE = "~/.amazon-electra"
 SCHEMES = ("s3", "gs")
+LOOKS = 20
+"""How often, in the seconds of a lease, a maker's sign is looked at by who waits."""
 RENEWALS_TO_SEE = 3
 
 
-class RemotePlace:
+class RemotePlace(Place):
     """The objects below an address, and this machine's copies of them."""
 
     def __init__(self, address: str, root: Path):
-        self.address, self.root = address, root
-        self._cache = Cache(root)
+        super().__init__(root)
+        self.address = address
         self._pins = threading.local()
-        self._uploaders: dict[str, Uploader] = {}
-        self._leases: dict[str, Lease] = {}
+        self._attempts: dict[str, Attempt] = {}
+        """Of this process, by the folders that they are to make."""
 
     @cached_property
     def _bucket(self) -> Bucket:
@@ -66,13 +67,12 @@ class RemotePlace:
         """Write, read, list and remove an object: whoever cannot do so could make nothing.
 
         Creating it twice tells whether the server has conditional writes, without which two hosts
-        could make the same stage at once.
+        could both complete a stage.
         """
         check_host(self.address, "--store")
         there, name = self._bucket.with_patience(0), f".access-{uuid4().hex}"
-        content = self._home.encode()
         there.list_sizes(name)
-        is_first = there.create(name, content)
+        is_first = there.create(name, self._home.encode())
         is_second = there.create(name, b"again")
         there.remove(name)
         if not is_first or is_second:
@@ -85,8 +85,11 @@ class RemotePlace:
         check_host(self.address, "--store")
         self._bucket.with_patience(0).list_sizes(".access-")
 
-    def read_manifest(self, name: str) -> bytes | None:
-        return self.read(f"{name}/{MANIFEST}")
+    def locate(self, name: str) -> str:
+        if name in self._attempts:
+            return f"{self.address}/{self._attempts[name].path}"
+        text = self.read_manifest(name)
+        return f"{self.address}/{name}" + (f"/{json.loads(text)['attempt']}" if text else "")
 
     def read(self, name: str) -> bytes | None:
         return self._bucket.read(name)
@@ -106,66 +109,124 @@ class RemotePlace:
         end.
         """
         text, folder = self.read_manifest(name), self.root / name
-        if text is None or name in self._uploaders:
+        if text is None or name in self._attempts:
             return
-        self._cache.mark_used(folder)
-        if (pins := getattr(self._pins, "stack", None)) is not None:
-            self._cache.pin(folder, pins)
-        listed = [f for f in json.loads(text)["files"] if is_part(f["path"], parts)]
-        for file in listed:
-            try:
-                check_path(file["path"])
-            except ValueError as error:
-                raise damage_error(self.address, name, str(error)) from None
-        copies = Copies(folder)
-        missing = [file for file in listed if not copies.is_whole(file)]
-        self._cache.shrink(sum(file["size"] for file in missing))
+        use_copy(folder, getattr(self._pins, "stack", None))
+        manifest = json.loads(text)
+        listed = [file for file in manifest["files"] if is_part(file["path"], parts)]
+        try:
+            for path in (manifest["attempt"], *(file["path"] for file in listed)):
+                check_path(path)
+        except (KeyError, ValueError) as error:
+            raise damage_error(self.address, name, str(error)) from None
+        damage = {file["path"]: self.find_damage(name, file) for file in listed}
+        for path, why in damage.items():
+            if why and (folder / path).exists():
+                log.warning("%s is damaged (it %s): it is fetched again", folder / path, why)
+        missing = [file for file in listed if damage[file["path"]]]
+        shrink(self.root, sum(file["size"] for file in missing))
+        source = f"{name}/{manifest['attempt']}"
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda file: self._download(name, file), missing))
+            list(pool.map(lambda file: self._download(name, source, file), missing))
         (folder / MANIFEST).write_bytes(text)
-        copies.remember(listed)
+        self.mark_checked(name, missing)
+
+    def _download(self, name: str, source: str, file: Mapping[str, Any]) -> None:
+        """Copy one file here; one that is not what the manifest says is never seen by a job."""
+        with atomic_path(self.root / name / file["path"]) as part:
+            try:
+                self._bucket.download(f"{source}/{file['path']}", part)
+            except FileNotFoundError:
+                raise damage_error(self.address, name, f"{file['path']} is not there") from None
+            if hash_file(part) != file["sha256"]:
+                raise damage_error(self.address, name, f"{file['path']} has another SHA-256")
 
     @contextmanager
     def hold(self, name: str, on_wait: Callable[[], None]) -> Iterator[None]:
-        """Let one maker at a time, on all hosts, make a folder; upload what it writes meanwhile.
+        """Let one process of this machine make a folder, and wait for one on another host as long
+        as it gives signs of life. Nobody holds a folder that is complete.
 
-        What an earlier maker on another host has uploaded is here when the block begins. Nobody
-        holds a folder that is complete.
+        What the newest attempt has uploaded is here when the block begins.
         """
-        folder, waits = self.root / name, call_once(on_wait)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive_lock(folder.with_suffix(".lock"), waits):
-            lease = Lease(self._bucket, name, self._home)
-            while self.read_manifest(name) is None and not lease.try_take():
-                waits()
-                time.sleep(lease.pause)
+        folder = self.root / name
+        with exclusive_lock(folder.with_suffix(".lock"), on_wait):
             try:
                 with ExitStack() as self._pins.stack:
-                    if self.read_manifest(name) is None:
-                        self._begin(name, folder, lease)
+                    self._begin(name, folder, on_wait)
                     yield
             finally:
                 self._pins.stack = None
-                self._leases.pop(name, None)
-                if uploader := self._uploaders.pop(name, None):
-                    uploader.stop()
-                lease.release()
+                if attempt := self._attempts.pop(name, None):
+                    attempt.end()
+
+    def _begin(self, name: str, folder: Path, on_wait: Callable[[], None]) -> None:
+        """Begin an attempt once no other host gives signs of life; none of a complete folder."""
+        seconds, seen, looks = read_lease_seconds(), None, 0
+        while self.read_manifest(name) is None:
+            signs = read_signs(self._bucket, name)
+            number, last = max(signs.items(), default=(0, Sign(is_over=True)))
+            is_ours, mark = last.home == self._home, folder / MAKER
+            if not last.is_over and not is_ours and looks < LOOKS:
+                if seen is None:
+                    on_wait()
+                # counted, not timed: while the server is away neither side can do anything
+                seen, looks = last, looks + 1 if last == seen else 0
+                time.sleep(seconds / LOOKS)
+                continue
+            goes_on = is_ours and mark.exists() and mark.read_text() == last.files
+            if goes_on:
+                attempt = Attempt(self._bucket, name, number, last, folder)
+            else:
+                attempt = Attempt(self._bucket, name, number + 1, Sign(self._home), folder)
+                if not attempt.claim():
+                    continue
+            self._attempts[name] = attempt
+            if not goes_on:
+                remove_copy(folder)
+                if whole := [sign.files for sign in signs.values() if sign.is_whole]:
+                    attempt.copy(f"{name}/{whole[-1]}")
+                folder.mkdir(parents=True, exist_ok=True)
+                mark.write_text(attempt.sign.files)
+            attempt.start()
+            return
 
     def collect(self, name: str) -> None:
         """Copy what the workers of an engine wrote to a held folder; it is not uploaded again."""
-        self._uploaders[name].stop()
-        self._uploaders[name].mark_sent(self._restore(name, self.root / name))
+        self._attempts[name].stop_following()
+        self._attempts[name].download()
 
-    def complete(self, name: str, manifest: Mapping[str, Any], extras: Iterable[str]) -> None:
-        """Upload what is left, then the manifest: the first one that comes stays."""
-        files = [file["path"] for file in manifest["files"]]
-        self._uploaders[name].finish([*files, *extras])
-        self._leases[name].demand()
-        if not self._bucket.create(f"{name}/{MANIFEST}", encode_manifest(manifest)):
-            raise TransientError(f"{name}: another host has made it meanwhile")
-        write_json(self.root / name / MANIFEST, manifest)
-        Copies(self.root / name).remember(manifest["files"])
-        self._cache.shrink()
+    def complete(
+        self, name: str, manifest: Mapping[str, Any], extras: Iterable[str]
+    ) -> Mapping[str, Any]:
+        """Upload what is left, then create the manifest, unless another attempt's is there.
+
+        From then on nobody reads what it does not name: the files of the other attempts go, or
+        those of this one if it came too late.
+        """
+        attempt, folder = self._attempts[name], self.root / name
+        if self.read_manifest(name) is None:
+            attempt.finish(manifest["files"], extras)
+        named: Mapping[str, Any] = {**manifest, "attempt": attempt.sign.files}
+        is_first = self._bucket.create(f"{name}/{MANIFEST}", encode_manifest(named))
+        del self._attempts[name]
+        attempt.stop()
+        if is_first:
+            write_json(folder / MANIFEST, named)
+            (folder / MAKER).unlink()
+            self.mark_checked(name, manifest["files"])
+        else:
+            log.warning("%s: another host was faster; what it made is used", name)
+            remove_copy(folder)
+            text = self.read_manifest(name)
+            if text is None:
+                raise TransientError(f"{name}: another host made it, and it was removed since")
+            named = json.loads(text)
+        kept = f"{name}/{named['attempt']}/"
+        for there in self._bucket.list_sizes(f"{name}/"):
+            if there != f"{name}/{MANIFEST}" and not there.startswith(kept):
+                self._bucket.remove(there)
+        shrink(self.root)
+        return named
 
     def rewrite_manifest(self, name: str, manifest: Mapping[str, Any]) -> None:
         self._bucket.write(f"{name}/{MANIFEST}", encode_manifest(manifest))
@@ -174,27 +235,25 @@ class RemotePlace:
         return sorted({name.split("/")[0] for name in self._listing if "/" in name})
 
     def list_folders(self) -> list[str]:
-        """Return the names of all stage folders, complete or not, in order."""
         folders = {"/".join(name.split("/")[:2]) for name in self._listing if name.count("/") > 1}
         return sorted(filter(is_stage_folder, folders))
 
     def list_files(self, name: str) -> list[StoredFile]:
-        start = f"{name}/"
-        return [StoredFile(n, s) for n, s in self._listing.items() if n.startswith(start)]
+        return [StoredFile(n, size) for n, size in self._listing.items() if is_below(n, name)]
 
     def list_held(self, names: Sequence[str]) -> set[str]:
-        """Return the folders whose lease is renewed while we look; a dead maker's stands still."""
-        leases = self._read_leases(names)
-        if leases:
+        """Return the folders of which a sign is renewed while we look; a dead maker's is not."""
+        before = {name: signs for name in names if (signs := read_signs(self._bucket, name))}
+        if before:
             time.sleep(RENEWALS_TO_SEE * read_lease_seconds() / RENEWALS)
-        later = self._read_leases([lease.split(".lease-")[0] for lease in leases])
-        return {lease.split(".lease-")[0] for lease in leases if later.get(lease) != leases[lease]}
+        return {name for name, signs in before.items() if read_signs(self._bucket, name) != signs}
 
     def remove(self, name: str) -> bool:
-        self._bucket.remove(f"{name}/{MANIFEST}")  # what is half removed is not complete
-        for prefix in (f"{name}/", f"{name}.lease-"):
-            for found in self._bucket.list_sizes(prefix):
-                self._bucket.remove(found)
+        self._bucket.remove(f"{name}/{MANIFEST}")
+        stage, _, fingerprint = name.partition("/")
+        for there in self._bucket.list_sizes(f"{stage}/{fingerprint[:16]}/"):
+            if is_below(there, name):
+                self._bucket.remove(there)
         remove_copy(self.root / name)
         return True
 
@@ -202,46 +261,6 @@ class RemotePlace:
     def _listing(self) -> dict[str, int]:
         """Return the bytes of every object, listed once: a command looks at one moment."""
         return self._bucket.list_sizes()
-
-    def _read_leases(self, names: Sequence[str]) -> dict[str, bytes]:
-        leases = [name for name in self._bucket.list_sizes() if ".lease-" in name]
-        return self._bucket.read_all([n for n in leases if n.split(".lease-")[0] in names])
-
-    def _begin(self, name: str, folder: Path, lease: Lease) -> None:
-        """Get the folder ready for its job, and start to upload what the job writes."""
-        there = self._bucket.read(f"{name}/{MAKER}")
-        is_ours = there == self._home.encode() and (folder / MAKER).exists()
-        restored: list[str] = []
-        if (folder / MANIFEST).exists() or (there is not None and not is_ours):
-            remove_copy(folder)
-            restored = self._restore(name, folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MAKER).write_text(self._home)
-        self._bucket.write(f"{name}/{MAKER}", self._home.encode())
-        self._leases[name] = lease
-        self._uploaders[name] = Uploader(self._bucket, folder, name, lease.demand)
-        self._uploaders[name].start(restored)
-        self._cache.mark_used(folder)
-
-    def _restore(self, name: str, folder: Path) -> list[str]:
-        """Copy what others have written, unless it is here; return the names of the files."""
-        start = len(name) + 1
-        found = [n[start:] for n in self._bucket.list_sizes(f"{name}/")]
-        known = (path for path in found if path not in (MAKER, MANIFEST))
-        left = [path for path in known if not (folder / path).exists()]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda p: self._bucket.download(f"{name}/{p}", folder / p), left))
-        return left
-
-    def _download(self, name: str, file: Mapping[str, Any]) -> None:
-        """Copy one file here; one that is not what the manifest says is never seen by a job."""
-        with atomic_path(self.root / name / file["path"]) as part:
-            try:
-                self._bucket.download(f"{name}/{file['path']}", part)
-            except FileNotFoundError:
-                raise damage_error(self.address, name, f"{file['path']} is not there") from None
-            if hash_file(part) != file["sha256"]:
-                raise damage_error(self.address, name, f"{file['path']} has another SHA-256")
 
 
 def open_remote_place(address: str, root: Path | None = None) -> RemotePlace:
@@ -277,6 +296,17 @@ def read_remote_address(folder: Path) -> str:
         return ""
 
 
+def is_below(there: str, name: str) -> bool:
+    """Return whether an object lies below `<stage>`, `<stage>/<fingerprint>`, or
+    `<stage>/<fingerprint>/<folder>` of whatever attempt.
+    """
+    stage_folder, of_attempt = "/".join(name.split("/")[:2]), name.split("/")[2:]
+    return (
+        there.startswith(f"{stage_folder}/")
+        and there.split("/")[3:-1][: len(of_attempt)] == of_attempt
+    )
+
+
 def encode_manifest(manifest: Mapping[str, Any]) -> bytes:
     """Return a manifest as a local place writes it."""
     return json.dumps(manifest, indent=1, ensure_ascii=False).encode()
@@ -288,15 +318,3 @@ def damage_error(address: str, name: str, what: str) -> UserError:
         f"--store {address}: {name} is damaged: {what}; remove {name}/{MANIFEST} there and it is "
         "made again"
     )
-
-
-def call_once(function: Callable[[], None]) -> Callable[[], None]:
-    """Return the function, made to do nothing from its second call on."""
-    called = threading.Event()
-
-    def call() -> None:
-        if not called.is_set():
-            called.set()
-            function()
-
-    return call

@@ -30,8 +30,7 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
 from flows.runner.references import Referred
-from flows.store.cache import CHECKED, MAKER
-from flows.store.local import LocalPlace
+from flows.store.cache import MAKER
 from flows.store.place import MANIFEST, Place, check_path
 
 log = logging.getLogger("amazon_electra")
@@ -40,9 +39,8 @@ PARTS = {"stage", "version", "fingerprint", "title", "parameters", "inputs", "re
 """Of a manifest, without which nobody can use it."""
 ACCELERATOR = "accelerator"
 """Tag of the stages that need the machine's one GPU, TPU or all its cores."""
-OF_ONE_MACHINE = {MAKER, CHECKED}
-"""Files by which a machine knows its copy of a stage that stays in a bucket."""
-NOT_PUBLISHED = {MANIFEST, "log.txt", *OF_ONE_MACHINE}
+LOG = "log.txt"
+NOT_PUBLISHED = {MANIFEST, LOG, MAKER}
 """Files of a stage folder that say how it came about, not what it holds; a manifest does not list
 them.
 """
@@ -180,8 +178,8 @@ class Store:
         return self.folder(stage)
 
     def locate(self, stage: Stage) -> str:
-        """Return where a stage stays: its folder, or its address."""
-        return f"{self.address}/{stage.path}"
+        """Return where a stage stays: its folder, or the address of its files."""
+        return self.place.locate(stage.path)
 
     def open_input(self, stage: Stage, on_engine: bool) -> str:
         """Return what a job reads of a stage: a folder of this machine, or for an engine's workers
@@ -191,8 +189,8 @@ class Store:
 
     def open_output(self, folder: Path, on_engine: bool) -> str:
         """Return what a job writes to: a folder of this machine, or where the stage stays."""
-        where = f"{self.address}/{folder.parent.name}/{folder.name}"
-        return where if on_engine else str(folder)
+        name = f"{folder.parent.name}/{folder.name}"
+        return self.place.locate(name) if on_engine else str(folder)
 
     def collect_output(self, stage: Stage) -> None:
         """Bring what an engine's workers wrote to this machine, so that it can be published."""
@@ -213,7 +211,7 @@ class Store:
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
         """Declare a stage folder complete: all files in it are listed with size and SHA-256 in the
-        manifest.
+        manifest. Return the manifest that counts: another host's where that came first.
         """
         folder = self.folder(stage)
         files = sorted(
@@ -247,10 +245,10 @@ class Store:
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **cost,
         }
-        self.place.complete(stage.path, manifest, NOT_PUBLISHED - {MANIFEST, *OF_ONE_MACHINE})
+        published = dict(self.place.complete(stage.path, manifest, [LOG]))
         for name in stage.scratch:
             shutil.rmtree(folder / name, ignore_errors=True)
-        return manifest
+        return published
 
     @contextmanager
     def lock_stage(
@@ -319,7 +317,7 @@ def open_place(given: str) -> Place:
 
     if "://" in given:
         return open_remote_place(given)
-    place = LocalPlace(given)
+    place = Place(given)
     address = read_remote_address(place.root)
     return open_remote_place(address, place.root) if address else place
 

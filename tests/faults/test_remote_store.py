@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from flows.store.lease import VARIABLE
+from flows.store.attempt import VARIABLE
 from flows.store.store import Store
 from tests.patience import eventually
 from tests.s3_server import BUCKET, connect, serve_s3
@@ -61,7 +61,7 @@ def test_a_lost_host_and_a_lost_server_change_nothing(tmp_path, s3, monkeypatch)
     )
     there = connect(s3)
     eventually(
-        lambda: there.glob(f"{ADDRESS}/pretraining/*/checkpoints/step-*/state.json"),
+        lambda: there.glob(f"{ADDRESS}/pretraining/*/*/checkpoints/step-*/state.json"),
         lambda: first.poll() is not None and first.stderr.read(),
     )
     os.killpg(first.pid, signal.SIGKILL)

@@ -78,7 +78,7 @@ def make_opener(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Store]:
     """Return a function that opens the store as the host of this name."""
-    monkeypatch.setattr("flows.store.uploader.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("flows.store.attempt.LOOK_SECONDS", 0.1)
     monkeypatch.setenv("AMAZON_ELECTRA_LEASE_SECONDS", "2")
 
     def open_store(name: str) -> Store:

@@ -2,18 +2,21 @@
 hosts, one after the other.
 """
 
+import hashlib
 import json
+import shutil
 import threading
 import time
 from dataclasses import replace
 
 import pytest
 
-from beam_jobs.core.errors import TransientError, UserError
+from beam_jobs.core.errors import UserError
 from flows.cli import main
 from flows.configuration.form import fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
+from flows.store import cache
 from flows.store.store import Stage, Store
 from tests.patience import eventually
 from tests.s3_server import connect
@@ -49,11 +52,9 @@ def test_what_one_host_makes_another_reads(open_host, s3):
     folder = there.fetch(CORPUS)
     assert (folder / "part" / "b.txt").read_text() == "b" * 500
     start = f"corpus/{CORPUS.fingerprint}"
-    assert list_objects(s3, here) == [
-        f"{start}/a.txt",
-        f"{start}/manifest.json",
-        f"{start}/part/b.txt",
-    ]
+    files = f"{start}/{manifest['attempt']}"
+    names = [f"{files}/a.txt", f"{files}/part/b.txt", f"{start}/manifest.json"]
+    assert list_objects(s3, here) == names
     assert [m["fingerprint"] for m in there.list_manifests()] == [CORPUS.fingerprint]
 
 
@@ -85,7 +86,7 @@ def test_a_manifest_writes_nothing_beside_the_copy(open_host, s3):
 def test_a_stage_whose_object_is_damaged_is_not_used(open_host, s3):
     make(open_host("here"))
     there = open_host("there")
-    connect(s3).pipe_file(f"{there.address}/corpus/{CORPUS.fingerprint}/a.txt", b"z" * 1000)
+    connect(s3).pipe_file(f"{there.locate(CORPUS)}/a.txt", b"z" * 1000)
     with pytest.raises(UserError, match=r"a\.txt has another SHA-256"):
         there.fetch(CORPUS)
     assert not (there.folder(CORPUS) / "a.txt").exists()
@@ -117,15 +118,15 @@ def test_what_a_job_reads_stays_however_small_the_bound(open_host, monkeypatch):
     there = open_host("there")
     with there.lock_stage(SHARDS):
         folder = there.fetch(CORPUS)
-        there.place._cache.shrink()
+        cache.shrink(there.root)
         assert (folder / "a.txt").exists()
         there.publish(SHARDS, {})
-    there.place._cache.shrink()
+    cache.shrink(there.root)
     assert not (folder / "a.txt").exists()
 
 
 def test_another_host_continues_from_what_was_uploaded(open_host, s3):
-    """The first one is lost: its folder stays as it was, its lease stands still."""
+    """The first one is lost: its folder stays as it was, its sign stands still."""
     here, there = open_host("here"), open_host("there")
     first = here.lock_stage(CORPUS)
     folder = first.__enter__()
@@ -143,15 +144,92 @@ def test_another_host_continues_from_what_was_uploaded(open_host, s3):
         assert (found / "metrics.jsonl").read_text() == "1\n2\n"
         write(found / "a.txt", "a")
         (found / "checkpoints/step-2/state").unlink()
-        there.publish(CORPUS, {})
+        manifest = there.publish(CORPUS, {})
     start = f"corpus/{CORPUS.fingerprint}"
-    assert list_objects(s3, there) == [
-        f"{start}/a.txt",
-        f"{start}/manifest.json",
-        f"{start}/metrics.jsonl",
+    files = f"{start}/{manifest['attempt']}"
+    names = [f"{files}/a.txt", f"{files}/metrics.jsonl", f"{start}/manifest.json"]
+    assert list_objects(s3, there) == names
+
+
+def test_a_maker_that_comes_back_changes_nothing_that_readers_see(open_host, s3):
+    """A gives no sign, B makes the stage, A goes on all the while and ends last: with other bytes
+    under the same names.
+    """
+    late, other, reader = map(open_host, ("late", "other", "reader"))
+    held = late.lock_stage(CORPUS)
+    folder = held.__enter__()
+    write(folder / "a.txt", "late")
+    lose_host(late)
+    with other.lock_stage(CORPUS) as found:
+        write(found / "a.txt", "whole")
+        manifest = other.publish(CORPUS, {"kept": 1})
+    before = {n: connect(s3).cat_file(f"{other.address}/{n}") for n in list_objects(s3, other)}
+    write(folder / "a.txt", "changed again")
+    write(folder / "b.txt", "of its own")
+    assert late.publish(CORPUS, {"kept": 2}) == manifest
+    held.__exit__(None, None, None)
+    after = {n: connect(s3).cat_file(f"{other.address}/{n}") for n in list_objects(s3, other)}
+    assert after == before
+    for store in (late, other, reader):
+        assert (store.fetch(CORPUS) / "a.txt").read_text() == "whole"
+        assert store.manifest(CORPUS) == manifest
+
+
+def test_no_reader_ever_sees_a_file_that_its_manifest_does_not_list(open_host, s3):
+    """A checker reads the bucket all the while; hosts are lost, come back and finish in any order.
+
+    Each writes bytes of its own, so that files of two makers under one manifest would show.
+    """
+    stages = [Stage("corpus", 1, {"seed": seed}) for seed in range(4)]
+    over, seen, wrong = threading.Event(), set(), []
+    there, address = connect(s3), open_host("reader").address
+
+    def check():
+        while not over.is_set():
+            for path in there.glob(f"{address}/*/*/manifest.json"):
+                manifest = json.loads(there.cat_file(path))
+                start = path.removesuffix("manifest.json") + manifest["attempt"]
+                for file in manifest["files"]:
+                    content = there.cat_file(f"{start}/{file['path']}")
+                    if hashlib.sha256(content).hexdigest() != file["sha256"]:
+                        wrong.append((path, file))
+                seen.add(manifest["fingerprint"])
+
+    def work(store, stage, text):
+        with store.lock_stage(stage) as folder:
+            if store.manifest(stage) is None:
+                write(folder / "a.txt", text * 500)
+                write(folder / "b.txt", text)
+                store.publish(stage, {})
+
+    checker = threading.Thread(target=check)
+    checker.start()
+    late = []
+    for number, stage in enumerate(stages):
+        store = open_host(f"late-{number}")
+        held = store.lock_stage(stage)
+        write(held.__enter__() / "a.txt", "late" * 500)
+        lose_host(store)
+        late.append((store, stage, held))
+    makers = [
+        threading.Thread(target=work, args=(open_host(host), stage, host))
+        for stage in stages
+        for host in ("one", "two")
     ]
-    with pytest.raises(TransientError):
-        here.publish(CORPUS, {})
+    for thread in makers:
+        thread.start()
+    for number, (store, stage, held) in enumerate(late):
+        if number % 2:  # comes back when another has made it; the others are faster
+            eventually(lambda store=store, stage=stage: store.manifest(stage))
+        write(store.folder(stage) / "b.txt", "late")
+        store.publish(stage, {})
+        held.__exit__(None, None, None)
+    for thread in makers:
+        thread.join()
+    eventually(lambda: len(seen) == len(stages) or wrong)
+    over.set()
+    checker.join()
+    assert not wrong
 
 
 def call(*words):
@@ -161,9 +239,8 @@ def call(*words):
 
 def lose_host(store):
     """Stop what a host does in the background, as its loss does."""
-    [lease], [uploader] = store.place._leases.values(), store.place._uploaders.values()
-    lease._over.set()
-    uploader._over.set()
+    [attempt] = store.place._attempts.values()
+    attempt.stop()
 
 
 def test_a_host_that_comes_back_goes_on_with_what_it_has(open_host):
@@ -172,6 +249,18 @@ def test_a_host_that_comes_back_goes_on_with_what_it_has(open_host):
         write(folder / "a.txt", "last word")
     with open_host("here").lock_stage(SHARDS) as folder:
         assert (folder / "a.txt").read_text() == "last word"
+
+
+def test_what_its_maker_removed_is_not_continued_from(open_host, s3):
+    """As a stage's runner does where a dump changed while it was read."""
+    here = open_host("here")
+    with here.lock_stage(SHARDS) as folder:
+        write(folder / "a.txt", "of another dump")
+        eventually(lambda: any(name.endswith("/a.txt") for name in list_objects(s3, here)))
+        shutil.rmtree(folder)
+    for host in ("here", "there"):
+        with open_host(host).lock_stage(SHARDS) as folder:
+            assert not (folder / "a.txt").exists()
 
 
 def test_an_engines_workers_write_to_the_bucket_and_what_they_made_is_published(open_host, s3):

@@ -6,6 +6,7 @@ beam_jobs/core/guard.py.
 """
 
 import json
+import math
 import os
 import resource
 import signal
@@ -20,8 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import psutil
+
 from beam_jobs.core.errors import NETWORK_ERRORS, UserError
 from beam_jobs.core.guard import GRACE_SECONDS, guard_command
+from beam_jobs.core.variables import read_number_variable
+from flows.runner.logs import find_run_logger
 
 POLL_SECONDS = 0.1
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
@@ -32,12 +37,21 @@ TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
 """Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and
 ends so again.
 """
+HANG_VARIABLE, HANG_MINUTES = "AMAZON_ELECTRA_HANG_MINUTES", 30.0
+HANG_LOOKS = 10
+"""How often in that time the CPU time of a job's processes is looked at."""
+IDLE_SHARE = 0.001
+"""Of a core: what threads that wait may use in a job that hangs."""
 Progress = dict[str, Any]
 
 _living: set["Child"] = set()
 _ending = threading.Event()
 _blocks: list[None] = []
 """One entry for each `end_children_on_error` block that is open: they may lie in one another."""
+
+
+class JobHangs(RuntimeError):
+    """A job has written nothing and used no CPU time for as long as the message says."""
 
 
 class JobFailed(RuntimeError):
@@ -76,21 +90,33 @@ def run_job(
     environment: Mapping[str, str] | None = None,
     follow: Callable[[Progress], None] = lambda progress: None,
     name: str = "",
+    hang_seconds: float = math.inf,
 ) -> FinishedJob:
     """Run `python -m module arguments…` to its end; stderr is appended to `log`, PROGRESS lines go
-    to `follow`.
+    to `follow`. A job that hangs for `hang_seconds` is ended, and has failed.
 
     `name` stands for the job in the message of a failure; empty: the module does.
     """
-    command = [sys.executable, "-m", module, *arguments]
+    command, name = [sys.executable, "-m", module, *arguments], name or module
     with start_child(command, log, build_job_environment(environment)) as child:
         try:
-            for progress in child.follow_progress():
+            for progress in child.follow_progress(hang_seconds):
                 follow(progress)
+        except JobHangs as hangs:
+            find_run_logger().warning("%s hangs: %s; it is ended", name, hangs)
+            child.end()
+            raise JobFailed(
+                name, 128 + signal.SIGKILL, f"{hangs}: it was ended", log, True
+            ) from None
         except BaseException:
             child.end()
             raise
-    return child.collect_result(name or module)
+    return child.collect_result(name)
+
+
+def read_hang_seconds() -> float:
+    """Return after how long without output and CPU time a job hangs; 0 minutes: never."""
+    return read_number_variable(HANG_VARIABLE, HANG_MINUTES, 0, "minutes") * 60 or math.inf
 
 
 @contextmanager
@@ -213,14 +239,27 @@ class Child:
             while not self.has_ended():
                 time.sleep(POLL_SECONDS)
 
-    def follow_progress(self) -> Iterator[Progress]:
-        """Yield what the job reports of its progress, as it reports it, until it is over."""
+    def follow_progress(self, hang_seconds: float = math.inf) -> Iterator[Progress]:
+        """Yield what the job reports of its progress, as it reports it, until it is over; raise
+        JobHangs where it neither writes nor uses CPU time for so long.
+        """
         with open(self.log, "rb") as log:
             log.seek(self._log_start)
-            rest = b""
+            rest, used, active = b"", 0.0, time.monotonic()
+            looked = active
             while True:
                 ended = self.has_ended()
-                rest += log.read()
+                written, now = log.read(), time.monotonic()
+                if written:
+                    active = now
+                if now - looked > hang_seconds / HANG_LOOKS:
+                    looked, cpu_seconds = now, self.measure_cpu()
+                    if abs(cpu_seconds - used) > IDLE_SHARE * hang_seconds:
+                        used, active = cpu_seconds, now
+                if now - active > hang_seconds and not ended:
+                    minutes = f"{hang_seconds / 60:g} minutes"
+                    raise JobHangs(f"no output and no CPU time for {minutes}")
+                rest += written
                 *lines, rest = rest.split(b"\n")
                 for line in lines:
                     if line.startswith(b"PROGRESS "):
@@ -231,6 +270,15 @@ class Child:
                 if ended:
                     return
                 time.sleep(POLL_SECONDS)
+
+    def measure_cpu(self) -> float:
+        """Return the CPU seconds of the processes that the guard has started, however deep."""
+        seconds = 0.0
+        with suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    seconds += sum(process.cpu_times()[:4])
+        return seconds
 
     def collect_result(self, name: str) -> FinishedJob:
         """Return the result of a job that is over; raise UserError or JobFailed where it failed."""

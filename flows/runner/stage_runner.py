@@ -4,6 +4,7 @@ goes.
 
 import json
 import logging
+import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from beam_jobs.core import storage
 from beam_jobs.core.errors import TransientError, UserError
-from flows.runner.processes import JobFailed, run_job
+from flows.runner.processes import JobFailed, read_hang_seconds, run_job
 from flows.store.store import Manifest, Stage, Store, read_result_of_earlier_job
 from model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
 
@@ -193,7 +194,11 @@ class StageRunner:
                 self._notify("on_progress", stage, progress)
 
         def run() -> dict[str, Any]:
-            done = run_job(stage.module, arguments, log, stage.environment, follow, stage.label)
+            # an engine's job waits for hours
+            hang = math.inf if stage.on_engine else read_hang_seconds()
+            done = run_job(
+                stage.module, arguments, log, stage.environment, follow, stage.label, hang
+            )
             self.store.collect_output(stage)
             return dict(vars(done))
 

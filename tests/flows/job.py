@@ -15,6 +15,9 @@ from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.progress import track_progress
 
+BUSY_SECONDS = 3.0
+"""CPU time of a job that says nothing meanwhile."""
+
 
 def run(argv: list[str] | None = None) -> dict[str, object]:
     parser = argparse.ArgumentParser()
@@ -36,6 +39,8 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
             "network",
             "once",
             "stubborn",
+            "stopped once",
+            "busy",
         ],
     )
     chosen = parser.parse_args(argv)
@@ -81,6 +86,10 @@ def misbehave(how: str, attempt: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "crashed":
         os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "stopped once" and attempt == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while how == "busy" and time.process_time() < BUSY_SECONDS:
+        pass
     if how == "exit 255":
         os._exit(255)
     if how == "network" or (how == "once" and attempt == 1):

@@ -61,6 +61,23 @@ def test_a_failure_names_cause_and_log_and_whether_it_may_pass(tmp_path, how, ca
     assert str(tmp_path / "log.txt") in str(caught.value)
 
 
+def test_a_job_that_hangs_is_told_ended_and_may_be_tried_again(tmp_path, monkeypatch, heard):
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
+    words = ["--output", str(tmp_path), "--how", "stopped once"]
+    with pytest.raises(JobFailed, match=r"no output and no CPU time for 0\.05 minutes") as caught:
+        run_job(JOB, words, tmp_path / "log.txt", hang_seconds=3)
+    assert caught.value.transient
+    assert not alive(read_pid(tmp_path / "pid"))
+    assert any("hangs" in record.getMessage() for record in heard.records)
+    assert run_job(JOB, words, tmp_path / "log.txt", hang_seconds=60).result["steps"] == 3
+
+
+def test_a_job_that_says_nothing_while_it_computes_does_not_hang(tmp_path):
+    words = ["--output", str(tmp_path), "--how", "busy"]
+    done = run_job(JOB, words, tmp_path / "log.txt", hang_seconds=2)
+    assert done.cpu_seconds > 3
+
+
 def test_a_job_that_ignores_sigterm_and_its_children_are_killed_after_the_grace(
     tmp_path, monkeypatch
 ):

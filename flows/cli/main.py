@@ -6,15 +6,21 @@ Everything heavy is imported by the command that needs it: `--help` answers at o
 
 import argparse
 import os
+import shutil
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from beam_jobs.core.errors import TransientError, UserError
 from beam_jobs.core.settings import OptionParser
 from flows.cli import dumps_command, run_commands, server_commands, store_commands, study_command
 from flows.cli.options import find_store_root
 from model.recipes import RECIPES
+
+FULL_BYTES = 1_000_000
+"""With less room than this on its disk SQLite and others fail, each in its own words."""
 
 
 def build_parser() -> OptionParser:
@@ -69,13 +75,29 @@ def attempt(arguments: argparse.Namespace) -> int:
     except TransientError as failure:
         print(f"failed: {failure}", file=sys.stderr)
         return os.EX_TEMPFAIL
-    except (JobFailed, ServerFailed, OSError) as failure:
+    except JobFailed as failure:
         print(f"failed: {failure}", file=sys.stderr)
         return 1
-    except Exception:
-        traceback.print_exc()
+    except Exception as failure:
+        full = find_full_disk(arguments)  # the server's database is there too: it fails somehow
+        if full or isinstance(failure, ServerFailed | OSError):
+            print(f"failed: {full or failure}", file=sys.stderr)
+        else:
+            traceback.print_exc()
         return 1
     return 0
+
+
+def find_full_disk(arguments: argparse.Namespace) -> str:
+    """Return in one line that the disk of the store or of temporary files is full, or nothing."""
+    folders = [Path(tempfile.gettempdir())]
+    if hasattr(arguments, "store"):
+        folders.append(find_store_root(arguments))
+    for folder in folders:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        if shutil.disk_usage(there).free < FULL_BYTES:
+            return f"the disk of {folder} is full; make room, then the same command continues"
+    return ""
 
 
 if __name__ == "__main__":

@@ -25,15 +25,25 @@ from prefect.states import Cancelled, Crashed
 from beam_jobs.core.locks import exclusive_lock, try_lock
 from flows.runner.logs import find_run_logger, log_failure
 from flows.runner.processes import end_children_on_error
+from flows.servers.health import count_signals
 from flows.store.store import Store
 from flows.store.usage import RUN_MARK, list_run_marks
 
 
 @contextmanager
 def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
-    """Mark a run while the block lasts, watch for its cancellation, end its jobs on an error."""
+    """Mark a run while the block lasts, watch for its cancellation, end its jobs on an error, and
+    the process at a second signal: Prefect has taken the handler of SIGTERM, and waits for a server
+    that is away for minutes.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    before = {number: signal.getsignal(number) for number in signals}
+    count_signals(*signals)
     with mark_run(store, run, name), end_children_on_error(), watch_for_cancellation(run):
         yield
+    for number, handler in before.items():  # not where it is ending by a signal
+        signal.signal(number, handler)
 
 
 @contextmanager

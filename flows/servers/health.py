@@ -8,6 +8,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from flows.runner.processes import Child
 from flows.servers.settings import HOST
@@ -26,22 +28,33 @@ class ServerFailed(RuntimeError):
 
 def interrupt_on_signals(*signals: int) -> None:
     """Raise KeyboardInterrupt in this process for these signals, as Ctrl-C does; a second one ends
-    it within `LAST_SECONDS`, whatever it waits for. Its jobs end with it.
+    it (`count_signals`).
 
     SIGINT itself is restored too: a shell that starts a command in the background has it ignored.
     """
+    for number in (signal.SIGINT, *signals):
+        signal.signal(number, signal.default_int_handler)
+    count_signals(signal.SIGINT, *signals)
+
+
+def count_signals(*signals: int) -> None:
+    """Let a second one of these signals end this process within `LAST_SECONDS`, whatever it waits
+    for; its jobs end with it. The handlers that there are go on to be called.
+    """
     received: list[int] = []
 
-    def interrupt(number: int, frame: object) -> None:
+    def count(handler: Callable[[int, Any], Any], number: int, frame: Any) -> None:
         received.append(number)
         if len(received) == 2:
             last = threading.Timer(LAST_SECONDS, os._exit, [128 + number])
             last.daemon = True
             last.start()
-        raise KeyboardInterrupt
+        handler(number, frame)
 
-    for number in (signal.SIGINT, *signals):
-        signal.signal(number, interrupt)
+    for number in signals:
+        handler = signal.getsignal(number)
+        if callable(handler):
+            signal.signal(number, partial(count, handler))
 
 
 def find_free_port() -> int:

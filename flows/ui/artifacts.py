@@ -3,9 +3,12 @@
 A listener hears what happens to a stage. None can stop a run: what it cannot show it drops.
 """
 
+import contextvars
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from prefect.artifacts import (
@@ -27,10 +30,15 @@ UPDATE_SECONDS = 2.0
 
 
 class PrefectRun:
-    """Artifacts and log lines of the task run that this thread is in."""
+    """Artifacts and log lines of the task run that this thread is in.
+
+    Progress is posted by a thread, one post at a time: while the server is away its client waits
+    for minutes, and what is reported meanwhile is lost.
+    """
 
     def __init__(self) -> None:
         self._artifacts: dict[str, tuple[Any, float]] = {}
+        self._poster = threading.Thread()
 
     def on_plan(self, line: str, page: str) -> None:
         find_run_logger().info("plan: %s", line)
@@ -44,11 +52,15 @@ class PrefectRun:
 
     def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None:
         artifact, updated_at = self._artifacts.get(stage.fingerprint, (None, 0.0))
-        if artifact is None or time.monotonic() - updated_at < UPDATE_SECONDS:
+        is_early = time.monotonic() - updated_at < UPDATE_SECONDS
+        if artifact is None or is_early or self._poster.is_alive():
             return
         percent = min(100 * progress["done"] / (progress["total"] or float("inf")), 100.0)
         text = f"{stage.label}: {format_report(progress)}"
-        publish(update_progress_artifact, artifact, progress=percent, description=text)
+        post = partial(publish, update_progress_artifact, artifact, percent, text)
+        context = contextvars.copy_context()
+        self._poster = threading.Thread(target=context.run, args=[post], daemon=True)
+        self._poster.start()
         self._artifacts[stage.fingerprint] = (artifact, time.monotonic())
 
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
@@ -60,6 +72,8 @@ class PrefectRun:
             return
         artifact, _ = self._artifacts.pop(stage.fingerprint, (None, 0.0))
         if artifact:
+            if self._poster.is_alive():
+                self._poster.join(UPDATE_SECONDS)
             text = f"{stage.label}: done"
             publish(update_progress_artifact, artifact, progress=100.0, description=text)
         numbers = flatten_numbers(manifest["result"])

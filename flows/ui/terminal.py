@@ -143,7 +143,8 @@ def run_in_terminal(
     from flows.servers import health, prefect_server
 
     store = Store(form.store)
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # what fails is told here, once
+        os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
     health.interrupt_on_signals(signal.SIGTERM)
     prefect_server.connect_prefect(store.root)
 

@@ -1,19 +1,23 @@
 """Both servers away in the middle of a training: it goes on, and what they missed is told later."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 
-from flows.servers import mlflow_server, prefect_server
+import psutil
+
+from flows.servers import health, mlflow_server, prefect_server
 from flows.servers.health import find_free_port, is_healthy
 from flows.servers.settings import HOST
-from tests.flows.test_processes import read_pid
+from tests.flows.test_processes import alive, read_pid
 from tests.patience import eventually
 from tests.served import CLEAN
 
 AWAY_SECONDS = 10
+SLOW = json.dumps({"corpus": {"seconds_a_step": 1000}})
 
 
 class Server:
@@ -97,3 +101,20 @@ def test_both_servers_away_for_a_while(tmp_path):
         seen, run = losses(mlflow)
         assert seen == list(range(1, steps + 1))
         assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)
+
+
+def test_a_second_signal_ends_a_run_whose_server_died(tmp_path):
+    """Prefect's client goes on asking the server for minutes; SIGTERM has Prefect's handler."""
+    store = tmp_path / "store"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "tests.flows.toy_graph", str(store), SLOW], env=CLEAN
+    )
+    [pid] = eventually(lambda: list(store.glob("corpus/*/pid")))
+    job = read_pid(pid)
+    [server] = [p for p in psutil.Process(run.pid).children() if "prefect" in str(p.cmdline())]
+    for process in (server, *server.children(recursive=True)):
+        process.kill()
+    run.terminate()
+    eventually(lambda: not alive(job))
+    run.terminate()
+    assert run.wait(health.LAST_SECONDS + 5) == 128 + signal.SIGTERM

@@ -7,6 +7,7 @@ store and tracking.
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,9 @@ def be_patient_with_mlflow(store: Path) -> None:
 
 
 def main() -> None:
-    from flows.servers import prefect_server
+    from flows.servers import health, prefect_server
 
+    health.interrupt_on_signals(signal.SIGTERM)
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     prefect_server.connect_prefect(store)

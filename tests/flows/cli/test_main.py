@@ -1,0 +1,33 @@
+"""How a command ends."""
+
+import argparse
+import os
+import subprocess
+
+import pytest
+
+from flows.cli import main
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A folder on a disk of its own, which is full."""
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "none", tmp_path]).returncode:
+        pytest.skip("needs the right to mount")
+    subprocess.run(["mount", "-o", "remount,size=64k", tmp_path], check=True)
+    try:
+        (tmp_path / "file").write_bytes(b"x" * 60_000)
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_whatever_fails_for_want_of_room_is_one_line(full_disk, capsys):
+    """Prefect's client only says that its server answered 500."""
+
+    def fail(arguments):
+        raise RuntimeError("Server error '500 Internal Server Error'\nFor more information check …")
+
+    assert main.attempt(argparse.Namespace(command="runs", store=str(full_disk), do=fail)) == 1
+    told = f"failed: the disk of {full_disk} is full; make room, then the same command continues\n"
+    assert capsys.readouterr().err == told

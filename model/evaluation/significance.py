@@ -37,8 +37,9 @@ LEVEL = 0.95
 PROPORTIONS = ("accuracy", "exact_match")
 QUANTILES = 22
 """Logit of the outermost quantiles of chi-squared: 3e-10 are left out on either side."""
-LARGEST_BLOCK = 4_000_000
-"""Weights (samples × examples) held at once, 32 MB."""
+LARGEST_BLOCK = 100_000
+"""Weights (samples × examples) held at once: 0.8 MB stay in a core's cache, which is twice as fast
+as 32 MB."""
 SeedPair = tuple[int | None, int]
 """Pre-training seed, None where there was one pre-training, and fine-tuning seed."""
 
@@ -288,9 +289,8 @@ def _resample_sums(columns: Sequence[np.ndarray], seed: int, samples: int) -> np
     block = max(1, min(samples, LARGEST_BLOCK // n))
     for start in range(0, samples, block):
         size = min(block, samples - start)
-        weights = np.stack(
-            [np.bincount(generator.integers(0, n, n), minlength=n) for _ in range(size)]
-        ).astype(float)
+        drawn = generator.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
+        weights = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(float)
         for i, column in enumerate(columns):
             sums[i, start : start + size] = weights @ column
     return sums

@@ -40,10 +40,11 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     command, at_once = report.format_command(p), p.finetuning.at_once
     if origin and not is_worth_adapting(p, corpus, make.store):
         cells = list(arms.list_cells(p, make.store, corpus, origin, make.champion, origin=origin))
-        make.make_side_by_side(arms.list_chains(cells), at_once)
+        curve = list(arms.list_curve_cells(p, make.store, corpus, origin, origin))
+        make.make_side_by_side(arms.list_chains([*cells, *curve]), at_once)
         make(build_model_stage(cells, corpus))
         made = [dump, corpus, origin]
-        return make(report.build_report_stage(command, p.recipe, dump, made, origin, cells))
+        return make(report.build_report_stage(command, p.recipe, dump, made, origin, cells, curve))
     vocabulary = make(build_vocabulary_stage(p, corpus, origin))
     shards = make(build_shards_stage(p, corpus, vocabulary))
     dev_shards = make(build_dev_stage(p, corpus, vocabulary))
@@ -60,12 +61,13 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     make.make_side_by_side([(encoder,), *zip(fits), *arms.list_chains(early)], at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
-    make.make_side_by_side(arms.list_chains(late), at_once)
+    curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
+    make.make_side_by_side(arms.list_chains([*late, *curve]), at_once)
 
     optional = [origin if origin is not vocabulary else None, general_shards]
     made = [dump, corpus, vocabulary, *fits, shards, dev_shards, *filter(None, optional), encoder]
     make(build_model_stage(cells, corpus))
-    return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells))
+    return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells, curve))
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run_by_recipe, **FAILURE_HOOKS)

@@ -409,6 +409,12 @@ class Finetuning(Settings):
         "the model that is kept is trained on the splits as they are. 1: none, arms are measured "
         "on test; 0: 5 below 1,000 labelled reviews and 3 below 2,000, if they are real ones",
     )
+    curve: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[],
+        description="Numbers of labels with which the arms are trained too, for a curve in the "
+        "report. Empty: 50, 200 and 800 for tfidf and frozen, where real reviews have more than "
+        "1,600 labels; 0: no curve",
+    )
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         default=[], description="Each is tried and the best on dev kept; empty: as the recipe says"
     )
@@ -419,7 +425,7 @@ class Finetuning(Settings):
         description="Fine-tunings that run side by side and share the cores",
     )
 
-    @field_validator("arms", "tasks", "seeds", "learning_rates")
+    @field_validator("arms", "tasks", "seeds", "learning_rates", "curve")
     @classmethod
     def _refuse_duplicates(cls, chosen: list[Any]) -> list[Any]:
         """Refuse what is named twice: a seed counted twice would make intervals narrower than they

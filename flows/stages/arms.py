@@ -2,6 +2,7 @@
 and their cells.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Arm, Parameters
 from flows.stages.finetuning import (
+    BASELINES,
     Cell,
     Finetuning,
     Start,
@@ -31,6 +33,11 @@ ADAPTED, AS_PUBLISHED = "adapted", " as published"
 AUTOMATIC_FOLDS = ((100, 1_000, 5), (1_000, 2_000, 3))
 """From how many labelled reviews on, below how many, how many folds. Each is a fine-tuning more:
 with 2,000 labels those of a MiniLM take twenty minutes on two cores, of five folds 35."""
+CURVE = (50, 200, 800)
+"""Labels of the curve, where there are more than twice as many as its last point has."""
+CURVE_TESTS = 1_000
+CURVE_STEPS = 2_000
+"""Examples that a fine-tuning of the curve goes through at least, in 20 epochs at most."""
 CONFIG = "config.json"
 WEIGHTS = [
     f"{name}{index}"
@@ -186,6 +193,41 @@ def list_cells(
                     yield Cell(name, task, seed, finetuned, evaluated, (own, *of_folds))
                 else:
                     yield Cell(name, task, seed, finetuned, evaluated)
+
+
+def list_curve_cells(
+    parameters: Parameters, store: Store, corpus: Stage, encoder: Stage, origin: Stage | None = None
+) -> Iterator[Cell]:
+    """Yield the cells of the label curve: arms that are trained with fewer labels than there are,
+    evaluated on CURVE_TESTS test examples at most.
+
+    Unless the form names numbers of labels only the arms that cost seconds are.
+    """
+    asked, settings = parameters.finetuning.curve, choose_settings(parameters, origin)
+    arms = list_arms(parameters, store, encoder, None, None, origin)
+    made = store.manifest(corpus)
+    for task in parameters.finetuning.tasks:
+        labelled = count_labelled(task, made["result"]) if made else 0
+        has_curve = labelled > 2 * max(CURVE) and parameters.recipe != "sample"
+        for labels in asked or (CURVE if has_curve else ()):
+            for arm, seed in itertools.product(arms, parameters.finetuning.seeds):
+                start = START_OF.get(arm, partial(Start, kind="trained"))(arms[arm])
+                if not labels or not (asked or start.kind in BASELINES):
+                    continue
+                few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
+                if start.kind not in BASELINES:
+                    epochs = RECIPES[parameters.recipe].finetuning.epochs
+                    few["epochs"] = str(max(epochs, min(20, CURVE_STEPS / labels)))
+                chosen = Finetuning(
+                    start, task, seed, corpus, few, parameters.recipe,
+                    parameters.pretraining.finetuning_device,
+                )  # fmt: skip
+                name = name_arm(arm, origin)
+                about = {"arm": name, "task": task, "seed": str(seed), "labels": str(labels)}
+                title = f"{name} · {task} · seed {seed} · {labels} labels"
+                finetuned = build_finetuning_stage(chosen, title, about)
+                evaluated = build_evaluation_stage(chosen, finetuned)
+                yield Cell(name, task, seed, finetuned, evaluated, labels=labels)
 
 
 def choose_folds(parameters: Parameters, task: str, corpus: Stage, store: Store) -> int:

@@ -97,6 +97,8 @@ class Cell:
     evaluated: Stage
     folds: tuple[Stage, ...] = ()
     """What the evaluation of a cross-validation is joined from, in the order it is made."""
+    labels: int = 0
+    """Labels it is trained with, a point of the label curve; 0: all."""
 
     @property
     def chain(self) -> tuple[Stage, ...]:

@@ -23,18 +23,19 @@ def build_report_stage(
     made: Sequence[Stage],
     encoder: Stage,
     cells: Sequence[Cell],
+    curve: Sequence[Cell] = (),
 ) -> Stage:
     """Return the stage of the report; `command` gives it again, `made` are the stages whose counts
-    it shows, in the order of the graph.
+    it shows, in the order of the graph, `curve` the cells with fewer labels.
     """
-    inputs = {cell.finetuned.title: cell.evaluated for cell in cells}
+    inputs = {cell.finetuned.title: cell.evaluated for cell in (*cells, *curve)}
     origin = find_origin(made)
     title = f"{dump.result['name']} with recipe {recipe}"
     title += f" from {get_name(origin)}" if origin else ""
 
     def prepare_arguments(store: Store, folder: Path) -> list[str]:
         study = folder / "study.json"
-        describe_study(store, title, command, made, encoder, cells).write(study)
+        describe_study(store, title, command, made, encoder, cells, curve).write(study)
         return ["--study", str(study), "--output", str(folder)]
 
     return Stage(
@@ -54,6 +55,7 @@ def describe_study(
     made: Sequence[Stage],
     encoder: Stage,
     cells: Sequence[Cell],
+    curve: Sequence[Cell] = (),
 ) -> ReportInput:
     """Return the study as the report's job reads it."""
     origin = find_origin(made)
@@ -72,16 +74,20 @@ def describe_study(
         else [],
         encoder=Path(locate_encoder(store, encoder)),
         origins=describe_origins(store, [origin] if origin else []),
-        cells=[
-            CellFacts(
-                arm=c.arm,
-                task=c.task,
-                seed=c.seed,
-                evaluation=store.fetch(c.evaluated),
-                finetuned=store.fetch(c.finetuned, "result.json", "metrics.jsonl"),
-            )
-            for c in cells
-        ],
+        cells=[describe_cell(store, cell) for cell in cells],
+        curve=[describe_cell(store, cell) for cell in curve],
+    )
+
+
+def describe_cell(store: Store, cell: Cell) -> CellFacts:
+    """Return what the report reads of a cell."""
+    return CellFacts(
+        arm=cell.arm,
+        task=cell.task,
+        seed=cell.seed,
+        labels=cell.labels,
+        evaluation=store.fetch(cell.evaluated),
+        finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
     )
 
 

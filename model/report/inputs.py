@@ -70,6 +70,8 @@ class CellFacts(Facts):
     """Fine-tuned folder, where it is not the one that metrics.json names."""
     fingerprint: str = ""
     pretraining_seed: int | None = None
+    labels: int = 0
+    """Training examples of a point of the label curve; 0: all."""
 
 
 class ReportInput(Facts):
@@ -97,6 +99,8 @@ class ReportInput(Facts):
     store: Path | None = None
     """Files below it never change, so they are linked instead of copied."""
     cells: list[CellFacts] = Field(min_length=1)
+    curve: list[CellFacts] = []
+    """The same arms trained with fewer labels."""
 
     def write(self, file: Path) -> None:
         file.write_text(self.model_dump_json(indent=1, exclude_defaults=True), encoding="utf-8")

@@ -18,11 +18,12 @@ from model.options import ReportOptions
 from model.report import card
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
 from model.report.inputs import ArmFacts, ReportInput, read_report_input
-from model.report.results import MARK, Difference, Results, load_results
+from model.report.results import MARK, Difference, Results, load_curve, load_results
 from model.report.sections import (
     build_cost_blocks,
     build_curve_blocks,
     build_difference_blocks,
+    build_label_curve,
     build_result_table,
     build_run_blocks,
     build_vocabulary_blocks,
@@ -167,6 +168,7 @@ def _build_blocks(
         Heading("Results"),
         build_result_table(results),
         *describe_labels(study, results),
+        *build_label_curve(results, load_curve(study, base)),
         *build_difference_blocks(differences, results),
         *build_cost_blocks(study, results),
         *build_curve_blocks(study, base, results),

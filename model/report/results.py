@@ -61,6 +61,12 @@ class Cell:
         return found
 
     @property
+    def trained_with(self) -> int:
+        """The labels that it was trained with; 0 where the folder does not tell."""
+        file = self.finetuned / "result.json"
+        return int(json.loads(file.read_text()).get("n_train", 0)) if file.is_file() else 0
+
+    @property
     def seed_pair(self) -> SeedPair:
         return self.pretraining_seed, self.seed
 
@@ -309,6 +315,17 @@ def load_results(study: ReportInput, base: Path) -> Results:
     told = (str(origin.get("training_data", "")) for origin in study.origins.values())
     untrained = frozenset(arm.name for arm in study.arms if arm.is_random)
     return Results(loaded, untrained, ", ".join(told))
+
+
+def load_curve(study: ReportInput, base: Path) -> dict[int, Results]:
+    """Return the results of the label curve by their number of labels, the fewest first."""
+    counts = sorted({cell.labels for cell in study.curve})
+    return {
+        n: load_results(
+            study.model_copy(update={"cells": [c for c in study.curve if c.labels == n]}), base
+        )
+        for n in counts
+    }
 
 
 def _load_cell(cell: CellFacts, base: Path) -> Cell:

@@ -32,6 +32,8 @@ class Panel:
     """(x, y) by name."""
     points: Sequence[tuple[str, float, Interval]] = ()
     """(name, x, (y, low, high)), over the logarithm of x."""
+    is_logarithmic: bool = False
+    """Whether the x of lines is drawn so."""
     levels: Sequence[tuple[str, float]] = ()
     """(name, y) of what has no x: dashed lines across."""
 
@@ -73,6 +75,8 @@ def draw_panels(panels: Sequence[Panel]) -> str | None:
                 fontsize=8,
                 color=color,
             )
+        if panel.is_logarithmic:
+            axes.set_xscale("log")
         if panel.points:
             axes.set_xscale("log")
             axes.margins(x=0.15)
@@ -194,6 +198,39 @@ def describe_mark(results: Results) -> str:
     if all(results.find_exposure(task) is None for task in results.tasks):
         return ""
     return f".{MARK}: a published encoder of this study was trained on texts of this source"
+
+
+def build_label_curve(results: Results, curve: Mapping[int, Results]) -> list[Block]:
+    """Return a figure and a table of each task's main metric against the number of labels; `curve`
+    has the results with fewer labels than all.
+    """
+    if not curve:
+        return []
+    panels, rows, points = [], [], [*curve.items(), (0, results)]
+    for task in results.tasks:
+        metric, lines = results.get_main_metric(task), {}
+        for arm in results.arms:
+            pooled = [
+                (n, of.list_cells(arm, task), of.pool_metrics(arm, task)[metric])
+                for n, of in points
+                if of.list_cells(arm, task)
+            ]
+            if len(pooled) < 2:
+                continue
+            every = [(n or cells[0].trained_with, v["value"]) for n, cells, v in pooled]
+            lines[arm] = [(n, value) for n, value in every if n]
+            found = {n: format_with_interval(metric, values) for n, _, values in pooled}
+            rows.append((task, arm, get_title(metric), *(found.get(n, "–") for n, _ in points)))
+        title = f"{get_title(metric)} on test of {task} by the number of labels"
+        panels.append(Panel(title, "labels", get_title(metric), lines, is_logarithmic=True))
+    svg = draw_panels(panels)
+    header = ("task", "arm", "metric", *(f"{n:,} labels" for n in curve), "all")
+    caption = "Means over seeds with their 95% intervals; with fewer labels on fewer test examples"
+    return [
+        Heading("With fewer labels"),
+        *([Figure(svg, "Learning curve by labels")] if svg else []),
+        Table(header, rows, caption),
+    ]
 
 
 def build_difference_blocks(differences: Sequence[Difference], results: Results) -> list[Block]:

@@ -16,7 +16,7 @@ from flows.configuration.study_file import StudyChoice
 from flows.domain_adaptation import graph
 from flows.runner.stage_runner import Plan
 from flows.stages import report
-from flows.stages.arms import choose_folds, list_cells
+from flows.stages.arms import choose_folds, list_cells, list_curve_cells
 from flows.stages.finetuning import Cell
 from flows.store.store import ExistingStage, Stage, Store
 from flows.studies.study_reading import load_study
@@ -181,6 +181,34 @@ def test_few_labels_are_cross_validated(tmp_path, recipe, labelled, asked, by, f
     assert told == ["", *(f"{n}/{folds}" for n in range(1, folds + 1))]
     assert len({stage.fingerprint for stage in tfidf.chain}) == len(names)
     assert [stage.name for stage in tfidf.evaluated.inputs.values()].count("evaluation") == folds
+
+
+@pytest.mark.parametrize(
+    ("labelled", "asked", "points"),
+    [
+        (1601, [], [("TF-IDF", 50), ("TF-IDF", 200), ("TF-IDF", 800)]),
+        (1600, [], []),
+        (9000, [0], []),
+        (90, [40], [("TF-IDF", 40), ("adapted", 40)]),
+    ],
+)
+def test_many_labels_give_a_curve(tmp_path, labelled, asked, points):
+    place = write_encoder(tmp_path / "published")
+    given = {"dump": {"paths": ["sample:50"]}, "store": str(tmp_path / "store")}
+    settings = [f"pretraining.start_from={place}", "finetuning.tasks=polarity"]
+    settings += ["finetuning.arms=tfidf,pre-trained", "finetuning.seeds=0"]
+    settings += [f"finetuning.curve={','.join(map(str, asked))}"] if asked else []
+    p = fill_parameters(settings, recipe="published", **given)
+    plan = Plan(Store(tmp_path / "store"))
+    corpus, encoder = Stage("corpus", 1, {}), Stage("pretraining", 1, {"recipe": "published"})
+    origin = Stage("origin", 1, {"name": "bert"})
+    plan.store.publish(corpus, {"stars": {"train.1": labelled}})
+    cells = list(list_curve_cells(p, plan.store, corpus, encoder, origin))
+    assert [(cell.arm, cell.labels) for cell in cells] == points
+    for cell in cells:
+        settings = cell.finetuned.parameters["settings"]
+        assert (settings["n_train"], settings["n_test"]) == (cell.labels, 1000)
+        assert settings.get("epochs", 20) == 20
 
 
 def test_folds_by_text_are_no_folds_of_a_corpus_split_by_product(tmp_path):

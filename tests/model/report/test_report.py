@@ -144,6 +144,19 @@ def test_the_first_line_says_that_the_best_arm_is_no_model_to_keep(tmp_path):
     assert "the best of the others on dev is bert" in text
 
 
+def test_the_label_curve_has_a_column_for_each_number_of_labels(tmp_path):
+    arms = {n: lambda _, seed: said(0.8, seed) for n in ("bert", "TF-IDF")}
+    cells, curve = write_cells(tmp_path, arms), []
+    for n in (50, 200):
+        of = write_cells(tmp_path / str(n), {"TF-IDF": lambda _, seed: said(0.6, seed)})
+        curve += [c | {"labels": n, "evaluation": f"{n}/{c['evaluation']}"} for c in of]
+    _, text = render(tmp_path, cells, curve=curve)
+    [row] = [line for line in text.splitlines() if "polarity | TF-IDF | accuracy | 5" in line]
+    assert "50 labels | 200 labels | all" in text
+    assert [cell.split()[0] for cell in row.split("|")[4:7]] == ["58.3%", "58.3%", "80.8%"]
+    assert "With fewer labels" in text
+
+
 def test_the_report_says_what_the_split_is_by_and_how_many_products_are_on_both_sides():
     split = {"by": "text", "without": 0}
     split |= {"test_with_product": 200, "test_with_product_in_training": 150}

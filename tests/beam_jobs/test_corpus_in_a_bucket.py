@@ -21,8 +21,7 @@ def s3(tmp_path, monkeypatch):
         yield server
 
 
-@pytest.mark.parametrize("parts", [2, 128])
-def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, monkeypatch, parts):
+def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, monkeypatch):
     """Buckets of duplicates and of runs are read as stretches of the units' files, each by itself
     or several at once.
     """
@@ -36,14 +35,16 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
             near.write(re.sub(r'("reviewText": "[^"\\]*)"', rf'\1{end}"', line))
     given = ["--input", str(tmp_path / "*.json.gz"), *OPTIONS]
     whole = corpus_job.run([*given, "--output", str(tmp_path / "whole")])
-    monkeypatch.setattr(buckets, "SHARED_REVIEWS", 50)
-    monkeypatch.setattr(buckets, "MAX_PARTS", parts)
-    in_parts = corpus_job.run([*given, "--output", f"s3://{BUCKET}/corpus"])
-    assert in_parts["units"] == whole["units"] == 3
     assert whole["dropped"]["duplicate"] > 10
     assert whole["dropped"]["withheld (own)"] > 10
-    there, folder = connect(s3), tmp_path / "whole"
-    names = {path.removeprefix(f"{BUCKET}/corpus/") for path in there.find(f"{BUCKET}/corpus")}
-    assert names == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-    for name in names - {"corpus.json"}:
-        assert there.cat_file(f"{BUCKET}/corpus/{name}") == (folder / name).read_bytes()
+    monkeypatch.setattr(buckets, "SHARED_REVIEWS", 50)
+    for parts in (2, 128):
+        monkeypatch.setattr(buckets, "MAX_PARTS", parts)
+        place = f"{BUCKET}/corpus{parts}/"
+        in_parts = corpus_job.run([*given, "--output", f"s3://{place}"])
+        assert in_parts["units"] == whole["units"] == 3
+        there, folder = connect(s3), tmp_path / "whole"
+        names = {path.removeprefix(place) for path in there.find(place)}
+        assert names == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+        for name in names - {"corpus.json"}:
+            assert there.cat_file(place + name) == (folder / name).read_bytes()

@@ -26,13 +26,7 @@ from model.evaluation.predictions import Predictions, read_predictions
 from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.tasks import find_task
 from model.tracking.served_model import write_served_model
-from tests.model.corpora import (
-    write_bert,
-    write_corpus,
-    write_distilbert,
-    write_electra,
-    write_tokenizer,
-)
+from tests.model.corpora import write_corpus, write_distilbert, write_electra, write_tokenizer
 from tests.model.finetuning.few_steps import LEARN, tune
 
 TASK = find_task("polarity")
@@ -55,7 +49,7 @@ def made(tmp_path_factory):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     write_corpus(folder / "corpus")
-    for write in (write_electra, write_bert, write_distilbert, write_roberta):
+    for write in (write_electra, write_distilbert, write_roberta):
         name = write.__name__.removeprefix("write_")
         write(folder / name)
         more = ["--evaluation", str(folder / f"{name}-cell-test")]
@@ -72,7 +66,7 @@ def run_export(made, output, *arms, **more):
     return export.run(["--cells", *cells, "--evaluations", *tests, *places])
 
 
-@pytest.mark.parametrize("arm", ["electra", "bert", "distilbert", "roberta", "tfidf"])
+@pytest.mark.parametrize("arm", ["electra", "distilbert", "roberta", "tfidf"])
 def test_everybody_gets_the_labels_of_our_own_evaluation(made, tmp_path, arm):
     examples = load_examples(TASK, made / "corpus", "test", Sampling())
     texts = [example.text for example in examples]
@@ -136,8 +130,8 @@ def test_the_best_arm_by_dev_is_exported_not_its_luckiest_seed(tmp_path):
 
 
 def test_random_weights_are_no_candidate_however_well_they_do(made, tmp_path):
-    shutil.copytree(made / "bert-cell", made / "random-cell")
-    shutil.copytree(made / "bert-cell-test", made / "random-cell-test")
+    shutil.copytree(made / "distilbert-cell", made / "random-cell")
+    shutil.copytree(made / "distilbert-cell-test", made / "random-cell-test")
     told = json.loads((made / "random-cell" / "result.json").read_text())
     told |= {"encoder": "random", "dev": {"accuracy": 1.0, "macro_f1": 1.0, "ece": 0, "loss": 0.0}}
     write_json(made / "random-cell" / "result.json", told)
@@ -169,8 +163,8 @@ def test_mistakes_are_named(made, tmp_path):
     with pytest.raises(UserError, match=r"--cells x=/nowhere: no task.json"):
         export.read_cells(["x=/nowhere"], [])
     with pytest.raises(UserError, match="one for each of the 1 --cells"):
-        export.read_cells([str(made / "bert-cell")], [Path("a"), Path("b")])
-    write_json(made / "bert-cell" / "task.json", json.loads(
-        (made / "bert-cell" / "task.json").read_text()) | {"kind": "frozen"})  # fmt: skip
+        export.read_cells([str(made / "distilbert-cell")], [Path("a"), Path("b")])
+    write_json(made / "distilbert-cell" / "task.json", json.loads(
+        (made / "distilbert-cell" / "task.json").read_text()) | {"kind": "frozen"})  # fmt: skip
     with pytest.raises(UserError, match="the head of a frozen encoder has no class"):
-        export.read_cells([str(made / "bert-cell")], [])
+        export.read_cells([str(made / "distilbert-cell")], [])

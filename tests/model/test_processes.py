@@ -121,6 +121,7 @@ def find_second(ranks):
     return max(ranks, key=lambda p: (p.create_time(), p.pid))
 
 
+@pytest.mark.slow
 def test_when_one_process_is_killed_all_end_and_one_line_says_why(endless):
     process, ranks, _ = endless
     find_second(ranks).kill()

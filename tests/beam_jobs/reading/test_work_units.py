@@ -157,16 +157,14 @@ def test_a_re_cut_file_keeps_its_damage(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("packed", "error"),
     [
-        ConnectionResetError(104, "reset by peer"),
-        OSError(5, "Input/output error"),
-        FileNotFoundError("The specified key does not exist."),  # 404 of s3fs
-        FileExistsError("At least one of the pre-conditions did not hold"),  # 412 of s3fs
+        ("d.json", ConnectionResetError(104, "reset by peer")),
+        ("d.json.gz", OSError(5, "Input/output error")),
+        ("d.json", FileNotFoundError("The specified key does not exist.")),  # 404 of s3fs
+        ("d.json.gz", FileExistsError("At least one of the pre-conditions did not hold")),  # 412
     ],
-    ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("packed", ["d.json", "d.json.gz"])
 def test_a_disk_or_network_that_fails_ends_the_job_with_nothing_lost(
     tmp_path, monkeypatch, packed, error
 ):
@@ -295,7 +293,7 @@ def test_pieces_in_a_bucket_are_packed_and_hold_the_same(tmp_path):
 def test_a_stretch_without_boundaries_is_not_searched_again_and_again(
     tmp_path, monkeypatch, packed
 ):
-    content = '{"reviewText": "ok"}\n\n{"a": "' + "x" * 3_000_000 + '"}'
+    content = '{"reviewText": "ok"}\n\n{"a": "' + "x" * 300_000 + '"}'
     path = write(tmp_path / "d.json", content, packed)
     file = replace(look_at(path), layout=Layout("json_objects"))
     searched = []
@@ -347,7 +345,7 @@ def test_all_that_comes_before_damage_is_read(tmp_path, compression, how):
     ) as stream:
         read = b"".join(iter(stream.read, b""))
     assert stream.damage
-    right = next(
-        (i for i, (a, b) in enumerate(zip(read, content, strict=False)) if a != b), len(read)
-    )
+    found, expected = (np.frombuffer(some[: len(read)], np.uint8) for some in (read, content))
+    wrong = np.flatnonzero(found[: len(expected)] != expected)
+    right = wrong[0] if len(wrong) else len(expected)
     assert right > len(content) * 0.6 - LOST[compression]

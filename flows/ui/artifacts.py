@@ -28,6 +28,13 @@ from flows.ui.terminal import summarize_manifest
 UPDATE_SECONDS = 2.0
 """Time between two updates of a progress artifact: each is a request to the server."""
 
+LONG_SECONDS, LONG_AFTER = 3600, 10
+"""A training that after ten steps has more than an hour to go is told, once."""
+SHORTER = {
+    "finetuning": "--set finetuning.labels=2000 takes fewer labels (in a study n_train)",
+    "pretraining": "--set pretraining.steps takes fewer steps",
+}
+
 
 class PrefectRun:
     """Artifacts and log lines of the task run that this thread is in.
@@ -38,6 +45,7 @@ class PrefectRun:
 
     def __init__(self) -> None:
         self._artifacts: dict[str, tuple[Any, float]] = {}
+        self._long: set[str] = set()  # fingerprints of what was told to be long
         self._poster = threading.Thread()
 
     def on_plan(self, line: str, page: str) -> None:
@@ -51,6 +59,10 @@ class PrefectRun:
             self._artifacts[stage.fingerprint] = (artifact, time.monotonic())
 
     def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None:
+        hours = describe_hours(stage.name, progress)
+        if hours and stage.fingerprint not in self._long:
+            self._long.add(stage.fingerprint)
+            find_run_logger().warning("%s: %s", stage.label, hours)
         artifact, updated_at = self._artifacts.get(stage.fingerprint, (None, 0.0))
         is_early = time.monotonic() - updated_at < UPDATE_SECONDS
         if artifact is None or is_early or self._poster.is_alive():
@@ -96,6 +108,17 @@ class PrefectRun:
     def on_link(self, stage: Stage, address: str) -> None:
         find_run_logger().info("%s: %s", stage.label, address)
         publish_link(address, f"{stage.label}-job", f"{stage.label}: the job on its engine")
+
+
+def describe_hours(stage: str, progress: Mapping[str, Any]) -> str:
+    """Return how many hours a training of this stage has to go and what makes it shorter; empty
+    where it is no training, has begun just now, or is over soon.
+    """
+    left = progress["seconds_left"] or 0
+    if stage not in SHORTER or progress["done"] < LONG_AFTER or left < LONG_SECONDS:
+        return ""
+    steps = f"{progress['total']:,} {progress['unit']}"
+    return f"about {left / 3600:.1f} hours left of {steps}; {SHORTER[stage]}; a GPU is faster"
 
 
 def publish_link(url: str, name: str, description: str) -> None:

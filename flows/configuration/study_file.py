@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import Settings, format_value
 from flows.configuration.addresses import Address
-from model.finetuning.request import is_part_of_teacher
+from model.finetuning.request import FROZEN, is_part_of_teacher
+from model.finetuning.tasks import TASKS
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 MOST_AT_ONCE = 64
@@ -70,7 +71,9 @@ class Arm(Part):
     encoder: str = Field(
         default="",
         description="Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, "
-        "or `half` or `layers:N` of the teacher; empty where the study pre-trains it",
+        "`half` or `layers:N` of the teacher, `tfidf` (logistic regression on n-grams), or "
+        "`frozen:` before a folder, hub name or ${origin} (on its states); empty where the study "
+        "pre-trains it",
     )
     architecture: str = Field(
         default="", description="For `random`: a folder, or `arm:NAME` for the one of another arm"
@@ -181,8 +184,21 @@ def _read_reference(reference: str) -> str:
 
 
 def is_without_folder(encoder: str) -> bool:
-    """Return whether an arm's encoder is made anew: random, or of layers of its teacher."""
-    return encoder == "random" or is_part_of_teacher(encoder)
+    """Return whether an arm's encoder is made anew: random, or of layers of its teacher; or it has
+    none, as TF-IDF.
+    """
+    return encoder in ("random", "tfidf") or is_part_of_teacher(encoder)
+
+
+def is_baseline(encoder: str) -> bool:
+    """Return whether an arm is logistic regression, on n-grams or on the states of an encoder."""
+    return encoder == "tfidf" or encoder.startswith(FROZEN)
+
+
+def suits_task(arm: Arm, task: StudyTask) -> bool:
+    """Return whether an arm is run on a task: baselines are for classes alone."""
+    known = TASKS.get(task.task)
+    return not is_baseline(arm.encoder) or known is None or known.shape == "classification"
 
 
 def find_teacher(arm: Arm) -> str:

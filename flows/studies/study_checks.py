@@ -19,14 +19,16 @@ from flows.configuration.study_file import (
     expand_grid,
     find_architecture,
     find_teacher,
+    is_baseline,
     is_without_folder,
     list_combinations,
+    suits_task,
 )
 from model.config import FinetuningSettings
 from model.encoders.places import FORMS, find_kind
 from model.finetuning import search
 from model.finetuning.examples import Task
-from model.finetuning.request import change_settings, check_for_task, is_part_of_teacher
+from model.finetuning.request import FROZEN, change_settings, check_for_task, is_part_of_teacher
 from model.finetuning.splits import check_data
 from model.finetuning.tasks import TASKS, corpus, find_task, table
 from model.recipes import (
@@ -83,7 +85,7 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
     """Yield what an arm names and is not there: a bare name of an encoder may be one on the hub,
     everything else is a folder.
     """
-    own, encoders = arm.pretraining, [("encoder", arm.encoder)]
+    own, encoders = arm.pretraining, [("encoder", arm.encoder.removeprefix(FROZEN))]
     encoders += [(f"pretraining.{n}", getattr(own, n)) for n in ("start_from", GENERATOR)]
     folders = [
         *((f"pretraining.{n}", getattr(own, n), "shards.json") for n in ("shards", "replay")),
@@ -155,6 +157,11 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
             known = ", ".join(arm.name for arm in study.arms)
             yield f"{field}: no arm {other!r}; its arms are {known}"
             return
+    if is_baseline(arm.encoder):
+        if arm.teacher:
+            yield f"teacher: has no effect on `{arm.encoder}`; leave it out"
+        if not any(suits_task(arm, task) for task in study.tasks):
+            yield f"encoder: `{arm.encoder}` is for classification, and no task of the study is"
     if is_part_of_teacher(arm.encoder) and not arm.teacher:
         yield f"encoder: `{arm.encoder}` is a part of a teacher: give `teacher`"
     if (arm.encoder == "random") != bool(arm.architecture):
@@ -262,6 +269,8 @@ def _check_settings(study: Study) -> Iterator[str]:
         cells = []
         for arm in expand_grid(study):
             together = {**study.settings, **task.settings, **arm.settings}
+            if not suits_task(arm, task):
+                continue
             about = f"{arm.name} on {task.name}"
             yield from _check_values(base, about, together, TASKS.get(task.task), arm)
             with suppress(UserError):  # which was told just now

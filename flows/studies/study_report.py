@@ -125,7 +125,7 @@ def place_study(stages: StudyStages) -> Study:
             }
             update["pretraining"] = own.model_copy(update=placed)
         elif not is_without_folder(arm.encoder):
-            update["encoder"] = locate_encoder(store, stages.find_source(arm.encoder))
+            update["encoder"] = locate_encoder(store, stages.find_encoder(arm, None))
         return arm.model_copy(update=update)
 
     tasks = [

@@ -21,7 +21,9 @@ from flows.configuration.study_file import (
     expand_grid,
     find_architecture,
     find_teacher,
+    is_baseline,
     is_without_folder,
+    suits_task,
 )
 from flows.stages.finetuning import (
     Finetuning,
@@ -42,7 +44,7 @@ from flows.store.store import Stage, Store
 from flows.studies.study_reading import LoadedStudy
 from model.encoders.places import find_kind
 from model.finetuning import search
-from model.finetuning.request import is_part_of_teacher
+from model.finetuning.request import FROZEN, is_part_of_teacher
 from model.recipes import Recipe, apply_settings
 
 DEV = "dev_shards"
@@ -115,7 +117,7 @@ class StudyStages:
         if is_without_folder(arm.encoder):
             teacher = find_teacher(arm)
             return self.find_arm_origin(self.arms[teacher]) if teacher else None
-        source = self.find_source(arm.encoder)
+        source = self.find_source(arm.encoder.removeprefix(FROZEN))
         return source if source.name == "origin" else None
 
     @property
@@ -186,7 +188,7 @@ class StudyStages:
             return self.build_pretraining(
                 arm, self.study.pretraining_seeds[0] if seed is None else seed
             )
-        return self.find_source(arm.encoder)
+        return self.find_source(arm.encoder.removeprefix(FROZEN))
 
     def build_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Start:
         """Return what the arm's fine-tuning starts from; a teacher's is of the same task and
@@ -201,6 +203,8 @@ class StudyStages:
             teacher = self.build_finetuning(name, task, seed, of_teacher)
         elif arm.teacher:
             teacher = self.find_source(arm.teacher)
+        if arm.encoder == "tfidf":
+            return Start(kind="tfidf")
         if is_part_of_teacher(arm.encoder):
             return Start(None, arm.encoder, teacher)
         if arm.encoder == "random":
@@ -210,7 +214,8 @@ class StudyStages:
                 self.find_encoder(shaped, None) if shaped else self.find_source(arm.architecture)
             )
             return Start(encoder, "random", teacher, arm.initializer_range)
-        return Start(self.find_encoder(arm, pretraining), "trained", teacher)
+        kind = "frozen" if arm.encoder.startswith(FROZEN) else "trained"
+        return Start(self.find_encoder(arm, pretraining), kind, teacher)
 
     def describe_finetuning(
         self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
@@ -251,7 +256,7 @@ class StudyStages:
         space = self.study.search.space
         if not arm.teacher:
             space = search.drop_teacher_settings(space)
-        if not space:
+        if not space or is_baseline(arm.encoder):
             return None
         seeds = self.study.seeds[0], self.list_pretraining_seeds(arm)[0]
         chosen = self.describe_finetuning(arm, self.study.tasks[0], *seeds)
@@ -285,6 +290,8 @@ class StudyStages:
         """Every cell, in the order of the report."""
         found = []
         for task, arm in itertools.product(self.study.tasks, self.arms.values()):
+            if not suits_task(arm, task):
+                continue
             for pretraining in self.list_pretraining_seeds(arm):
                 for seed in self.study.seeds:
                     cell = arm, task, seed, pretraining
@@ -321,7 +328,7 @@ class StudyStages:
             return {}
         found: dict[str, Stage] = {}
         for cell in self.cells:
-            if cell.arm.name not in found:
+            if cell.arm.name not in found and not is_baseline(cell.arm.encoder):
                 chosen = self.describe_finetuning(
                     cell.arm, cell.task, cell.seed, cell.pretraining_seed
                 )

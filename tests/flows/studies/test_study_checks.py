@@ -103,6 +103,7 @@ def test_mistakes_are_named(changes, words):
             {"pretraining": {**SHARDS, "same_flops_as": "x", "same_tokens_as": "x"}},
             "or same_tokens_as, not both",
         ),
+        ({"encoder": "tfidf", "teacher": "arm:one"}, "teacher: has no effect on `tfidf`"),
         ({"encoder": "half"}, "encoder: `half` is a part of a teacher: give `teacher`"),
         ({"encoder": "half", "teacher": "arm:y"}, "teacher: no arm 'y'; its arms are one, x"),
         ({"encoder": "half", "teacher": "arm:x"}, "teacher: the arm is taught by itself: x ← x"),

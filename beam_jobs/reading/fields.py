@@ -6,6 +6,7 @@ the names for any format. README.md beside this file has the tables of formats, 
 reasons, and says which values are stars.
 """
 
+import csv
 import difflib
 import re
 from collections import Counter
@@ -190,13 +191,21 @@ def describe_unused_columns(unused: Mapping[str, str]) -> list[str]:
 
 
 def parse_column_overrides(text: str | None) -> dict[str, str]:
-    """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}."""
+    """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}.
+
+    A name with a comma is in quotes, as in a CSV: `"text=good, bad",stars=score`.
+    """
     if not text:
         return {}
-    pairs = [part.partition("=") for part in text.split(",")]
+    try:
+        [parts] = csv.reader([text], strict=True)
+    except (csv.Error, ValueError):
+        parts = [text]
+    pairs = [part.partition("=") for part in parts]
     if wrong := [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]:
         raise UserError(
-            f"--columns {','.join(wrong)}: write FIELD=NAME,…; the fields are {', '.join(FIELDS)}"
+            f"--columns {','.join(wrong)}: write FIELD=NAME,…, with a comma in the name "
+            f'"FIELD=NAME, MORE",…; the fields are {", ".join(FIELDS)}'
         )
     return {key: name for key, _, name in pairs}
 

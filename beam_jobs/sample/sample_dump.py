@@ -23,6 +23,7 @@ How opinions agree with the stars (`_OPINIONS`): 5 and 1 stars are unanimous, 4 
 import gzip
 import json
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -333,6 +334,20 @@ def _open_output(path: Path) -> Iterator[IO[bytes]]:
                 yield cast(IO[bytes], stream)
         else:
             yield file
+
+
+def is_sample(path: str | Path) -> bool:
+    """Return whether a local file is the synthetic sample: whether it begins with the first line
+    that one of the first ten seeds writes.
+    """
+    try:
+        with open(path, "rb") as file:
+            is_packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if is_packed else open(path, "rb") as file:
+            first = file.readline(1 << 16)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return any(first.rstrip() == next(generate_lines(1, s)).encode() for s in range(10))
 
 
 def write_sample(path: str | Path, reviews: int, seed: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.hosts import check_host
+from beam_jobs.sample.sample_dump import is_sample, write_sample
 from flows.configuration.form import Dump
 from flows.runner.stage_runner import StageMaker
 from flows.stages.versions import VERSIONS
@@ -52,6 +53,7 @@ def build_dump_stage(chosen: Dump, store: Store) -> Stage:
         "bytes": sum(file["size"] for file in listing),
         "paths": paths,
         "name": name_dump(chosen.paths),
+        "synthetic": not far and all(map(is_sample, near)),
     }
     return Stage("dump", VERSIONS["dump"], {"files": listing}, result=result)
 
@@ -129,8 +131,6 @@ def write_sample_dump(reviews: int, store: Store) -> Path:
     """Write the synthetic dump, once, and return where it is."""
     path = store.root / "samples" / f"sample-{reviews}.json.gz"
     if not path.exists():
-        from beam_jobs.sample.sample_dump import write_sample
-
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sample(path, reviews, 0)
     return path

@@ -67,6 +67,7 @@ def describe_study(
         store=store.root,
         command=command,
         dump=describe_dump(dump) if dump else {},
+        synthetic=bool(dump and dump.result.get("synthetic")),
         stages=describe_stages(store, made),
         arms=_describe_arms(store, cells, encoder),
         pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")]

@@ -83,6 +83,7 @@ def describe_study(
         arms=[describe_arm(stages, arm, placed) for arm in stages.arms.values()],
         left_out=dict(stages.loaded.left_out),
         dump=describe_dump(dump) if dump else {},
+        synthetic=bool(dump and dump.result.get("synthetic")),
         stages=describe_stages(store, counted) if counted else describe_corpora(stages),
         pretraining=[
             TrainingFacts(

@@ -87,6 +87,8 @@ class ReportInput(Facts):
     left_out: dict[str, str] = {}
     """Reason by arm or task that was left out."""
     dump: dict[str, Any] = {}
+    synthetic: bool = False
+    """Whether the dump is the synthetic sample."""
     stages: list[StageFacts] = []
     pretraining: list[TrainingFacts] = []
     searched: dict[str, dict[str, Any]] = {}

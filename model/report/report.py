@@ -35,6 +35,10 @@ from model.report.sections import (
     get_title,
 )
 
+OF_SAMPLE = (
+    "The dump is the synthetic sample, which shows that the path works: its results say nothing of "
+    "real reviews."
+)
 FEW = 4
 """Comparisons up to which the answer has every effect; of more, only those that differ."""
 MANY = 10
@@ -158,6 +162,7 @@ def _build_blocks(
         )
     command: list[Block] = [Heading("To make it again"), Code(study.command)]
     return [
+        *([Paragraph(OF_SAMPLE, "warning")] if study.synthetic else []),
         *(Paragraph(text, "answer") for text in describe_best_arms(results)),
         Heading("Question"),
         Paragraph(study.question or question),

@@ -41,6 +41,17 @@ def test_parquet_with_named_columns(tmp_path):
     assert sorted(row["stars"] for row in rows_of(tmp_path / "corpus")) == [1, 3, 5]
 
 
+def test_a_name_with_a_comma_is_in_quotes(tmp_path):
+    rows = ['"good, or bad?",points', '"It works, all of it",5', '"It broke, all of it",1']
+    dump = write_lines(tmp_path / "d.csv", rows)
+    columns = '"text=good, or bad?",stars=points'
+    run_job(tmp_path / "corpus", "--input", dump, "--columns", columns)
+    assert sorted(texts_in(tmp_path / "corpus")) == ["It broke, all of it", "It works, all of it"]
+    for mistake in ("text=good, or bad?", '"text=good, or', 'text="good, or bad?"'):
+        with pytest.raises(UserError, match="with a comma in the name"):
+            fields.parse_column_overrides(mistake)
+
+
 def test_a_file_without_a_text_column_is_the_users_mistake(tmp_path):
     (tmp_path / "d.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match="--columns text="):

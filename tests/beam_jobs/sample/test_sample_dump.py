@@ -18,6 +18,7 @@ from beam_jobs.sample.sample_dump import (
     LONG_TEXT,
     count_mess,
     generate_lines,
+    is_sample,
     run,
     write_sample,
 )
@@ -162,6 +163,17 @@ def test_every_opinion_word_is_of_one_family_and_of_no_other_part_of_a_sentence(
     ):
         neutral.update(re.findall("[a-z]+", " ".join(words).lower()))
     assert not neutral & set(opinions)
+
+
+def test_a_file_of_the_sample_is_known_by_its_first_line(tmp_path: Path) -> None:
+    for name, seed in (("a.json.gz", 0), ("b.json", 7)):
+        write_sample(tmp_path / name, 5, seed)
+        assert is_sample(tmp_path / name)
+    own = tmp_path / "own.json"
+    own.write_text((tmp_path / "b.json").read_text().replace("overall", "stars"))
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes((tmp_path / "a.json.gz").read_bytes()[:40])
+    assert not any(map(is_sample, (own, cut, tmp_path / "none.json")))
 
 
 def test_the_command_writes_the_file_and_says_what_is_in_it(tmp_path: Path) -> None:

@@ -144,6 +144,13 @@ def test_the_first_line_says_that_the_best_arm_is_no_model_to_keep(tmp_path):
     assert "the best of the others on dev is bert" in text
 
 
+def test_the_report_of_the_sample_says_so_first(tmp_path):
+    cells = write_cells(tmp_path, {"bert": lambda _, seed: said(0.8, seed)})
+    for synthetic in (False, True):
+        _, text = render(tmp_path, cells, synthetic=synthetic)
+        assert ("The dump is the synthetic sample" in text.partition("##")[0]) == synthetic
+
+
 def test_the_label_curve_has_a_column_for_each_number_of_labels(tmp_path):
     arms = {n: lambda _, seed: said(0.8, seed) for n in ("bert", "TF-IDF")}
     cells, curve = write_cells(tmp_path, arms), []

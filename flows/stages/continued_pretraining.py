@@ -13,7 +13,7 @@ from flows.stages.pretraining import (
     locate_exported_folder,
 )
 from flows.store.store import Manifest, Stage, Store
-from model.pretraining.adaptation.defaults import OLD_HEAD_SETTINGS
+from model.recipes import OLD_HEAD_SETTINGS
 
 OF_A_NEW_HEAD = ("head_steps", "head_tokens", "trunk_learning_rate")
 

@@ -18,12 +18,14 @@ from flows.stages.versions import VERSIONS
 from flows.store.store import ACCELERATOR, Stage, Store
 from model.finetuning.examples import Split
 from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
-from model.pretraining.adaptation.defaults import (
+from model.recipes import (
     GENERATOR_DEPTH,
     NEW_HEAD_SETTINGS,
     OLD_HEAD_SETTINGS,
+    RECIPES,
+    Recipe,
+    apply_settings,
 )
-from model.recipes import RECIPES, Recipe, apply_settings
 
 OF_A_PROBE = ("probe_train", "probe_dev", "write_last")
 UNPROTECTED = (

@@ -71,6 +71,10 @@ class Recipe:
 
 
 RECIPES: Mapping[str, Recipe] = {name: Recipe.read(name) for name in get_args(RecipeName)}
+_ADAPTATION = read_yaml("adaptation")
+NEW_HEAD_SETTINGS: Mapping[str, str] = _ADAPTATION["new_head"]
+OLD_HEAD_SETTINGS: Mapping[str, str] = _ADAPTATION["old_head"]
+GENERATOR_DEPTH: float = _ADAPTATION["generator_depth"]
 
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:

@@ -79,9 +79,9 @@ def test_the_base_decides_and_its_vocabulary_and_test_set_are_kept(store, new):
 def test_the_steps_are_in_proportion_to_the_new_dump(store, new):
     made_run(store.root)
     for settings, steps in (
-        ((), 75),
-        (["increment.replay_ratio=0"], 38),
-        (["increment.epochs=1"], 19),
+        ((), 150),
+        (["increment.replay_ratio=0"], 75),
+        (["increment.epochs=1"], 38),
     ):
         _, stages = planned(store, new, *settings)
         [shards] = [stage for stage in stages if stage.name == "shards"]
@@ -89,7 +89,7 @@ def test_the_steps_are_in_proportion_to_the_new_dump(store, new):
         store.publish(shards, {"sequences": 150, "tokens": 19_000})
         words = encoder.arguments(store, store.folder(encoder))
         assert words[words.index("--steps") + 1] == str(steps), (
-            "4 epochs of 150 sequences, 16 a step, half of them old"
+            "4 epochs of 150 sequences, 8 a step, half of them old"
         )
         assert ("--replay" in words) == ("increment.replay_ratio=0" not in settings)
 

@@ -9,12 +9,8 @@ from model.config import Architecture
 from model.encoders.config import START, TRAINED_LENGTH, read_architecture, read_config
 from model.encoders.origin import ABOUT
 from model.encoders.weights import has_mlm_head, read_weights
-from model.recipes import read_yaml
+from model.recipes import GENERATOR_DEPTH, NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
 
-_MEASURED = read_yaml("adaptation")
-NEW_HEAD_SETTINGS: Mapping[str, str] = _MEASURED["new_head"]
-OLD_HEAD_SETTINGS: Mapping[str, str] = _MEASURED["old_head"]
-GENERATOR_DEPTH: float = _MEASURED["generator_depth"]
 TEN_PROBES = {"validate_every": "0"}
 """Where a probe is taken: a tenth of the steps lies between two."""
 

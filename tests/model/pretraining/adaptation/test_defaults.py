@@ -7,11 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from model.pretrain import run
-from model.pretraining.adaptation.defaults import (
-    NEW_HEAD_SETTINGS,
-    OLD_HEAD_SETTINGS,
-    choose_settings,
-)
+from model.pretraining.adaptation.defaults import choose_settings
+from model.recipes import NEW_HEAD_SETTINGS, OLD_HEAD_SETTINGS
 from model.tracking.metrics_log import read_metrics
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.adaptation.published import train

@@ -7,11 +7,14 @@ keeps its data in the store and opens no connection to another machine.
 """
 
 import atexit
+import logging
 import os
 import re
 import resource
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from beam_jobs.core.errors import UserError
@@ -21,6 +24,8 @@ from flows.servers.access import use_passwords
 from flows.servers.health import find_free_port, is_healthy, wait_until_healthy
 from flows.servers.settings import HOST, build_admin_environment, build_client_environment
 
+log = logging.getLogger("amazon_electra")
+
 SERVER = {
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage"
     ".filesystem",
@@ -29,6 +34,7 @@ SERVER = {
 """Leases in files outlive the server: kept in its memory, a restart in the middle of a training
 would leave the accelerator taken for ever.
 """
+WATCH_SECONDS = 2.0
 LONGEST_PATH = 500
 """SQLite opens no file whose path is longer than 512 bytes; it adds -journal."""
 LEAST_FILE_BYTES = 100_000_000
@@ -105,10 +111,33 @@ def find_running_servers(store: Path) -> dict[str, str]:
     return {}
 
 
+def keep_running(start: Callable[[], Child], server: Child) -> Callable[[], None]:
+    """Start a server again whenever it has ended; return what ends it for good."""
+    over = threading.Event()
+
+    def watch() -> None:
+        running = server
+        while not over.wait(WATCH_SECONDS):
+            if running.has_ended():
+                log.warning("the Prefect server ended (%s): started again", running.find_cause())
+                running = start()
+        running.end()
+
+    watcher = threading.Thread(target=watch, name="server", daemon=True)
+    watcher.start()
+
+    def end() -> None:
+        over.set()
+        watcher.join()
+
+    return end
+
+
 def connect_prefect(store: Path) -> None:
     """Set this process's environment up for a Prefect server; start one if there is none.
 
-    It ends last of all with this process: Prefect's own end sends it what still waits.
+    It is started again if it ends, and ends last of all with this process: Prefect's own end sends
+    it what still waits.
     """
     url = os.environ.get("PREFECT_API_URL")
     if not url and (servers := find_running_servers(store)):
@@ -118,7 +147,8 @@ def connect_prefect(store: Path) -> None:
         url = f"http://{HOST}:{port}/api"
         os.environ.update(build_admin_environment())
         without = {"PREFECT_SERVER_UI_ENABLED": "false", **WITHOUT_SERVICES}
-        process = start_prefect_server(store, port, without)
-        atexit.register(process.end)
-        wait_until_healthy("the Prefect server", process, lambda: is_healthy(f"{url}/health"))
+        start = partial(start_prefect_server, store, port, without)
+        server = start()
+        atexit.register(keep_running(start, server))
+        wait_until_healthy("the Prefect server", server, lambda: is_healthy(f"{url}/health"))
     os.environ.update(build_client_environment(store, url))

@@ -13,7 +13,7 @@ from flows.servers import health, mlflow_server, prefect_server
 from flows.servers.health import find_free_port, is_healthy
 from flows.servers.settings import HOST
 from tests.flows.test_processes import alive, read_pid
-from tests.patience import eventually
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.served import CLEAN
 
 AWAY_SECONDS = 10
@@ -106,15 +106,30 @@ def test_both_servers_away_for_a_while(tmp_path):
 def test_a_second_signal_ends_a_run_whose_server_died(tmp_path):
     """Prefect's client goes on asking the server for minutes; SIGTERM has Prefect's handler."""
     store = tmp_path / "store"
+    server = Server(lambda port: prefect_server.start_prefect_server(store, port), "/api/health")
     run = subprocess.Popen(
-        [sys.executable, "-m", "tests.flows.toy_graph", str(store), SLOW], env=CLEAN
+        [sys.executable, "-m", "tests.flows.toy_graph", str(store), SLOW],
+        env={**CLEAN, "PREFECT_API_URL": f"{server.url}/api"},
     )
     [pid] = eventually(lambda: list(store.glob("corpus/*/pid")))
     job = read_pid(pid)
-    [server] = [p for p in psutil.Process(run.pid).children() if "prefect" in str(p.cmdline())]
-    for process in (server, *server.children(recursive=True)):
-        process.kill()
+    server.end()
     run.terminate()
     eventually(lambda: not alive(job))
     run.terminate()
     assert run.wait(health.LAST_SECONDS + 5) == 128 + signal.SIGTERM
+
+
+def test_a_run_starts_its_own_server_again(tmp_path):
+    store, gate = tmp_path / "store", tmp_path / "gate"
+    slow = json.dumps({"corpus": {"gate": str(gate)}})
+    run = subprocess.Popen(
+        [sys.executable, "-m", "tests.flows.toy_graph", str(store), slow], env=CLEAN
+    )
+    eventually(lambda: list(store.glob("corpus/*/pid")))
+    [server] = [p for p in psutil.Process(run.pid).children() if "prefect" in str(p.cmdline())]
+    for process in (server, *server.children(recursive=True)):
+        process.kill()
+    gate.touch()
+    assert run.wait(PATIENCE_SECONDS) == 0
+    assert flow_states(store) == ["Completed"]

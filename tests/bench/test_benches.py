@@ -115,6 +115,14 @@ def test_orchestration():
     assert found.keys() >= {"added_seconds_a_stage", "repeated_run_seconds"}
 
 
+@pytest.mark.slow
+def test_kills():
+    found = figures("kills.py", "--kills", 2, "--reviews", 200)
+    assert (found["killed"], found["times"]) == ("all", 2)
+    assert found["rounds"] > 0
+    assert 0 < found["median_seconds"] <= found["worst_seconds"]
+
+
 def test_adaptation_has_a_row_for_each_number_of_tokens(made):
     words = ["--encoder", made / "electra" / "discriminator", "--corpus", made / "corpus"]
     words += ["--shards", made / "shards", "--tokens", 2000, "--seeds", 0, "--tasks", "polarity"]

@@ -396,18 +396,21 @@ def read_folds(cell: Cell) -> int:
 def compare_with_simple_models(
     best: Cell, cells: Sequence[Cell], dev: Predictions, test: Predictions | None, metric: str
 ) -> dict[str, dict[str, float]]:
-    """Return the difference on test to the class that is most frequent on dev, and to TF-IDF."""
+    """Return the difference on test to the class that is most frequent on dev, to TF-IDF, and to
+    the arm of the registry's champion.
+    """
     if test is None:
         return {}
     [(majority, _)] = Counter(dev.labels).most_common(1)
     one_class = replace(test, predictions=[majority] * len(test))
     others = {"majority class": one_class}
-    if best.kind != "tfidf":
-        others |= {
-            cell.arm: read_predictions(cell.evaluation / "predictions.parquet")
-            for cell in cells
-            if cell.kind == "tfidf" and cell.evaluation
-        }
+    others |= {
+        cell.arm: read_predictions(cell.evaluation / "predictions.parquet")
+        for cell in cells
+        if cell.evaluation
+        and cell.arm != best.arm
+        and (cell.kind == "tfidf" or cell.arm == "champion")
+    }
     found = {name: compare_arms(METRICS[metric], [test], [other]) for name, other in others.items()}
     return {name: describe_difference(comparison) for name, comparison in found.items()}
 

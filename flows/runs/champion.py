@@ -29,6 +29,7 @@ from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from flows.stages.arms import AS_PUBLISHED
 from flows.store.store import ExistingStage, Stage, Store
+from model.baselines import TFIDF_ARM
 from model.report.document import escape_markdown
 from model.tracking.mlflow_client import hide_credentials
 from model.tracking.mlflow_run import Tracking
@@ -59,9 +60,11 @@ class Champion:
     version: str = ""
     """Empty where there is none."""
     encoder: Stage | None = None
-    """Where this store has it; TF-IDF has none."""
+    """Where this store has it; of TF-IDF the stage of the model, which has none."""
     is_here: bool = True
-    """Whether it was made in this store, so that a run can be compared with it."""
+    """Whether it was made in this store, so that a run can be compared with it; TF-IDF, which a run
+    fits anew, always can.
+    """
 
 
 def read_champion(uri: str, store: Store) -> Champion:
@@ -69,9 +72,9 @@ def read_champion(uri: str, store: Store) -> Champion:
     tags = Registry(uri).get_by_alias("champion")
     version, fingerprint = tags.get("version", ""), tags.get("encoder", "")
     if not fingerprint:
-        model = ExistingStage("model", 0, {}, known=tags.get("model", ""))
-        is_here = "model" in tags and store.manifest(model) is not None
-        return Champion(version, None, is_here or not version)
+        is_tfidf = tags.get("kind") == "tfidf"
+        model = ExistingStage("model", 0, {}, known=tags.get("model", ""), title="champion")
+        return Champion(version, model if is_tfidf else None, is_tfidf or not version)
     for name in ("pretraining", "origin"):
         encoder = ExistingStage(name, 0, {}, known=fingerprint, title="champion")
         if store.manifest(encoder) is not None:
@@ -136,10 +139,14 @@ def register_model(
         tags["encoder"] = encoder.fingerprint
     if champion.version:
         arms = [row["arm"] for row in results["arms"]]
-        rival = "champion" if "champion" in arms else find_rival(arms)
+        is_tfidf = champion.encoder is not None and champion.encoder.name == "model"
+        rival = TFIDF_ARM if is_tfidf else "champion" if "champion" in arms else find_rival(arms)
         tasks = parameters.promotion.tasks or [results["task"]]
         margin = parameters.promotion.margin
-        decision = decide_promotion(report["differences"], tasks, margin, rival, results["arm"])
+        own = {"task": results["task"], "a": results["arm"]}  # the report may lack this pair
+        found = [own | {"b": other} | against for other, against in results["against"].items()]
+        differences = [*report["differences"], *found]
+        decision = decide_promotion(differences, tasks, margin, rival, results["arm"])
     else:
         decision = decide_first(results["against"])
     with TemporaryDirectory(dir=store.root / "runs") as scratch:
@@ -198,6 +205,8 @@ def decide_promotion(
     of the 95% interval of the paired difference, never of the difference alone.
     """
     reasons, promote = [], True
+    if own == rival:
+        return Decision(False, f"{own}, as the champion: nothing shows that it is better")
     for task in tasks:
         difference = find_difference(own, rival, task, differences)
         if difference is None:

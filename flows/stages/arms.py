@@ -120,12 +120,15 @@ def list_arms(
 ) -> dict[Arm, Stage]:
     """Return each arm's encoder, in the order chosen; none is compared with itself.
 
-    A model that wants to be champion is compared with the one that is. Where there is none, a model
-    that goes on from another is compared with that one.
+    A model that wants to be champion is compared with the one that is: with its encoder, fine-tuned
+    on this corpus as all are, or with TF-IDF. Where there is none, a model that goes on from
+    another is compared with that one.
     """
     chosen = parameters.chosen_arms
     if parameters.promotion.mode != "off" and "champion" not in chosen:
         chosen.append("champion")
+    if champion and champion.name == "model":  # of TF-IDF, which is fitted anew
+        chosen = list(dict.fromkeys("tfidf" if arm == "champion" else arm for arm in chosen))
     if champion is None or champion.fingerprint == encoder.fingerprint:
         chosen = ["base" if arm == "champion" else arm for arm in chosen]
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted

@@ -4,7 +4,7 @@ back.
 
 import pytest
 
-from flows.configuration.form import Promotion
+from flows.configuration.form import Promotion, fill_parameters
 from flows.runs.champion import (
     PrefectUnavailable,
     approve_version,
@@ -14,7 +14,8 @@ from flows.runs.champion import (
     read_champion,
 )
 from flows.servers.health import find_free_port
-from flows.store.store import ExistingStage, Store
+from flows.stages.arms import list_arms
+from flows.store.store import ExistingStage, Stage, Store
 from model.tracking.mlflow_run import Tracking
 from model.tracking.registry import Registry, RegistryAway
 
@@ -60,6 +61,31 @@ def test_every_named_task_has_to_be_better():
     assert not decision.promote
     assert "polarity: better than champion (+3.0 points, +1.0 to +5.0)" in decision.reason
     assert "stars: not shown to be better" in decision.reason
+
+
+def test_another_of_the_champions_kind_is_not_shown_to_be_better():
+    decision = decide_promotion([], ["polarity"], 0, "TF-IDF", "TF-IDF")
+    assert not decision.promote
+    assert "TF-IDF, as the champion" in decision.reason
+
+
+def test_a_champion_of_tfidf_is_the_rival_of_the_next_run(tmp_path, mlflow_uri):
+    store, uri = Store(tmp_path / "store"), mlflow_uri
+    tracking = Tracking(uri, f"file://{tmp_path}/artifacts")
+    tracking.start("first", {}, {})
+    tracking.finish("FINISHED")
+    registry = Registry(uri)
+    tags = {"model": "0123", "kind": "tfidf", "arm": "TF-IDF", "report": "4567"}
+    version = registry.add_version(tracking.parent.id, "model", tags)
+    registry.promote(version, "the first")
+    champion = read_champion(uri, store)
+    assert (champion.version, champion.is_here) == (version, True)
+    given = {"dump": {"paths": ["sample:50"]}, "store": str(store.root)}
+    p = fill_parameters(["finetuning.arms=pre-trained,random"], **given)
+    encoder = Stage("pretraining", 1, {"recipe": "sample"})
+    assert list(list_arms(p, store, encoder, champion.encoder)) == [
+        "pre-trained", "random", "tfidf"
+    ]  # fmt: skip
 
 
 @pytest.fixture

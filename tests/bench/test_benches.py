@@ -95,6 +95,20 @@ def test_pretraining_step():
     assert figures("pretrain_step.py", *words)["ratio_positions"] > 0
 
 
+@pytest.mark.slow
+def test_every_row_of_a_gpu_is_measured_at_toy_size_without_one(tmp_path):
+    output = tmp_path / "gpu.json"
+    run(BENCHES / "gpu.py", "--output", output)
+    rows = json.loads(output.read_text())["rows"]
+    assert not [row for row in rows.values() if "error" in row or "warnings" in row]
+    assert rows["losses"]["largest_difference"] < 1e-3
+    assert rows["losses"]["resumed_losses_are_equal"]
+    assert all(rows[name]["times_plain"] > 0 for name in ("small", "amazon-base", "base-512"))
+    late = tmp_path / "late.json"
+    run(BENCHES / "gpu.py", "--output", late, "--seconds", 0, "--rows", "small")
+    assert json.loads(late.read_text())["rows"] == {"small": {"error": "no time left"}}
+
+
 @pytest.mark.smoke
 def test_fine_tuning_compares_with_the_plain_loop():
     printed = run(BENCHES / "finetune_batches.py", "--examples", 16, "--rounds", 1, "--longest", 64)

@@ -1,0 +1,364 @@
+"""Everything a GPU is to be measured for, in one command that installs nothing and ends in time.
+
+    python tests/bench/gpu.py [--output gpu.json] [--seconds 520] [--rows small minilm …]
+
+Each row is a process of its own, in order of worth, and its numbers are in the file once it ends: a
+run that is cut off keeps what it has, and one that fails costs its row alone. Texts are synthetic,
+of the lengths of reviews; so are the weights. The plain step is that of transformers' two models as
+they come (pretrain_step.py), in the precision of ours, in the same process. On a machine without a
+GPU the same rows run at toy sizes on the CPU.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from model.config import FinetuningSettings
+from model.device import Device, open_device
+from model.finetuning.features import Feature, collate_features
+from model.finetuning.network import open_autocast, predict_logits
+from model.finetuning.training import Training, train
+from model.pretraining import loop
+from model.pretraining.assembly import build_training
+from model.pretraining.input.batches import prefetch
+from model.pretraining.input.sequences import Shards
+from model.recipes import RECIPES, apply_settings
+from tests.bench.finetune_batches import features, lengths
+from tests.bench.pretrain_step import Plain
+from tests.model.synthetic_shards import write_shards
+
+Numbers = dict[str, Any]
+MINILM = {"layers": "6", "hidden": "384", "intermediate": "1536", "heads": "12", "embedding": "384"}
+TOY = {"layers": "1", "hidden": "64", "intermediate": "128", "heads": "1", "embedding": "32"}
+TOY |= {"generator_multiplier": "1"}
+TOY_LENGTH = 32  # tokens
+ON_GPU = torch.cuda.is_available()
+STEPS, WARM_UP = (30, 6) if ON_GPU else (2, 1)
+"""Timed steps, and those before them: torch.compile compiles in the first, a graph is recorded in
+the second and third.
+"""
+SECONDS_LEFT = 20.0
+"""A row is not begun with less."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A pre-training that is measured."""
+
+    recipe: str
+    batch: int  # sequences
+    length: int  # tokens
+    plain_batch: int  # what the plain step's logits of every position leave room for
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+SIZES = {
+    "small": Size("small", 1024, 128, 128),
+    "small-128": Size("small", 128, 128, 128),
+    "minilm": Size("small", 1024, 128, 0, MINILM | {"objective": "mlm"}),
+    "amazon-base": Size("amazon-base", 512, 128, 128),
+    "base-512": Size("base", 128, 512, 32),
+}
+
+
+@contextmanager
+def open_training(size: Size, **settings: str) -> Iterator[loop.Training]:
+    """Open a training on synthetic shards, at toy size where there is no GPU."""
+    recipe = RECIPES[size.recipe]
+    vocabulary, batch, length = recipe.vocabulary_size, size.batch, size.length
+    chosen = size.settings | settings
+    if not ON_GPU:
+        chosen, vocabulary, batch, length = chosen | TOY, 200, 4, TOY_LENGTH
+    recipe = apply_settings(recipe, chosen | {"batch": str(batch), "steps": "10000"})
+    device = open_device("auto", recipe.pretraining.precision)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = max(2000, batch) if ON_GPU else 64
+        made = write_shards(Path(folder), rows, vocabulary, length, words=length // 3)
+        yield build_training(recipe, Shards.open(made), device, Path(folder) / "output")
+
+
+def time_steps(step: Callable[[], Any], device: Device) -> float:
+    """Return the median seconds of a step, by the clock; five times as many as are timed apart."""
+    for _ in range(WARM_UP):
+        step()
+    took = []
+    for _ in range(5):
+        device.wait()
+        started = time.perf_counter()
+        for _ in range(max(1, STEPS // 5)):
+            step()
+        device.wait()
+        took.append((time.perf_counter() - started) / max(1, STEPS // 5))
+    return statistics.median(took)
+
+
+def measure_pretraining(name: str) -> Numbers:
+    """Measure the steps of a training as it takes them, its input too, and the plain step."""
+    size, numbers = SIZES[name], Numbers()
+    started = time.perf_counter()
+    with open_training(size) as training:
+        device, batches = training.device, prefetch(training.batches.iterate_steps(0))
+        training.model.train()
+        tokens, products = [], []
+
+        def step() -> None:
+            arrays = next(batches)
+            loop.run_step(training, arrays)
+            training.totals.step += 1
+            tokens.append(float(arrays["real_total"]))
+            products.append(training.count_matrix_flops(arrays))
+
+        joules = device.read_joules()
+        seconds = time_steps(step, device)
+        joules, steps = device.read_joules() - joules, len(tokens)
+        numbers |= {
+            "batch": training.config.batch,
+            "device_batch": training.count_sequences_at_once(),
+            "compiled": training.compiled,
+            "tokens_per_second": statistics.mean(tokens) / seconds,
+            "flops_utilization": statistics.mean(products) / seconds / device.measure_peak_flops(),
+            "step_seconds": seconds,
+            "peak_memory_mb": device.measure_memory_mb(),
+            "tokens_per_joule": sum(tokens) / joules,
+            "seconds_with_start": time.perf_counter() - started,
+            "profile": profile_steps(step, device),
+        }
+        training.stop_compiling()
+        numbers["uncompiled_step_seconds"] = time_steps(step, device)
+        batches.close()
+        if size.plain_batch:
+            vocabulary = len(training.model.embeddings.word)
+            numbers |= measure_plain(size, device, vocabulary)
+            positions = training.config.batch * (size.length if ON_GPU else TOY_LENGTH) / seconds
+            numbers["times_plain"] = positions / numbers["plain_positions_per_second"]
+    print(f"{name}: {steps} steps", file=sys.stderr)
+    return numbers
+
+
+def measure_plain(size: Size, device: Device, vocabulary: int) -> Numbers:
+    """Measure the plain step, its rows full."""
+    rows, length = (size.plain_batch, size.length) if ON_GPU else (4, TOY_LENGTH)
+    recipe = apply_settings(RECIPES[size.recipe], size.settings if ON_GPU else TOY)
+    plain = Plain(recipe, vocabulary, device)
+    ids = torch.randint(5, vocabulary, (rows, length), device=device.torch)
+
+    def step() -> None:
+        with open_autocast(device):
+            plain.step(ids, torch.ones_like(ids), 4)
+
+    seconds = time_steps(step, device)
+    return {
+        "plain_batch": rows,
+        "plain_step_seconds": seconds,
+        "plain_positions_per_second": ids.numel() / seconds,
+    }
+
+
+def profile_steps(step: Callable[[], Any], device: Device) -> Numbers:
+    """Return the share of the time in which the GPU computes, and its longest kernels in percent of
+    it; nothing without a GPU.
+    """
+    if not ON_GPU:
+        return {}
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profiler:
+        started = time.perf_counter()
+        for _ in range(5):
+            step()
+        device.wait()
+        seconds = time.perf_counter() - started
+    kernels = {event.key: event.self_device_time_total / 1e6 for event in profiler.key_averages()}
+    busy = sum(kernels.values())
+    longest = sorted(kernels.items(), key=lambda kernel: -kernel[1])[:12]
+    return {
+        "busy": busy / seconds,
+        "kernels": {name[:80]: round(100 * took / busy, 1) for name, took in longest},
+    }
+
+
+def compare_losses() -> Numbers:
+    """Compare the losses of compiled steps with the others', and a resumed run with a whole one."""
+    size = Size("small", 64, 128, 0, {"dropout": "0"})
+    losses: dict[str, list[float]] = {}
+    for compiles in ("off", "on"):
+        with open_training(size, compile=compiles, objective="electra") as training:
+            losses[compiles] = take_steps(training, 5)
+    with open_training(size, compile="on" if ON_GPU else "off", dropout="0.1") as whole:
+        take_steps(whole, 4)
+        state = loop.copy_state(whole)
+        expected = take_steps(whole, 4)
+        loop.restore_state(whole, state)
+        again = take_steps(whole, 4)
+    pairs = zip(losses["off"], losses["on"], strict=True)
+    return {
+        "losses": losses,
+        "largest_difference": max(abs(a - b) / a for a, b in pairs),
+        "resumed_losses_are_equal": expected == again,
+    }
+
+
+def take_steps(training: loop.Training, steps: int) -> list[float]:
+    """Return the losses of the next steps."""
+    training.model.train()
+    losses = []
+    for arrays in islice(training.batches.iterate_steps(training.totals.step), steps):
+        taken = loop.run_step(training, arrays)
+        assert taken
+        sums = {name: float(value) for name, value in taken[0].items()}
+        losses.append(training.model.compute_means(sums)["loss"])
+        training.totals.step += 1
+    return losses
+
+
+def build_classifier() -> nn.Module:
+    from transformers import AutoModelForSequenceClassification, BertConfig
+
+    torch.manual_seed(0)
+    shape = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12}
+    shape |= {"intermediate_size": 1536}
+    if not ON_GPU:
+        shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return AutoModelForSequenceClassification.from_config(BertConfig(**shape))
+
+
+def measure_finetuning() -> Numbers:
+    """Measure one epoch of MiniLM's shape, and the loop that pads to the maximum on a tenth."""
+    device, longest = open_device("auto", "auto"), 128
+    examples = 22_000 if ON_GPU else 64
+    texts = features(lengths(None, None, examples).clip(5, longest).astype(int))
+    model = build_classifier().to(device.torch)
+    settings = FinetuningSettings(epochs=1, batch=32, max_length=longest)
+    training = Training(
+        features=texts,
+        shape="classification",
+        settings=settings,
+        seed=0,
+        device=device,
+        score_dev=lambda model: score_dev(model, texts[:1000], device),
+        report=lambda step, numbers: None,
+    )
+    started = time.perf_counter()
+    train(model, training, 1e-4)
+    seconds = time.perf_counter() - started
+    plain = build_classifier().to(device.torch)
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-4)
+    batches = iter(range(0, examples, 32))
+
+    def step() -> None:
+        first = next(batches)
+        inputs, targets = collate_features(texts[first : first + 32], "classification", longest)
+        inputs = {name: tensor.to(device.torch) for name, tensor in inputs.items()}
+        with open_autocast(device):
+            loss = plain(**inputs, labels=targets.to(device.torch)).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    device.wait()
+    started, steps = time.perf_counter(), max(1, examples // 320)
+    for _ in range(steps):
+        step()
+    device.wait()
+    rate, theirs = examples / seconds, steps * 32 / (time.perf_counter() - started)
+    return {
+        "examples": examples,
+        "epoch_seconds": seconds,
+        "examples_per_second": rate,
+        "plain_examples_per_second": theirs,
+        "times_plain": rate / theirs,
+        "peak_memory_mb": device.measure_memory_mb(),
+    }
+
+
+def score_dev(model: nn.Module, texts: list[Feature], device: Device) -> dict[str, float]:
+    logits = predict_logits(model, texts, "classification", device)
+    hits = [row.argmax() == text.target for row, text in zip(logits, texts, strict=True)]
+    return {"accuracy": sum(hits) / len(hits)}
+
+
+def measure_scoring() -> Numbers:
+    """Measure the logits of texts of like tokens, from token ids to arrays."""
+    device = open_device("auto", "auto")
+    texts = features(lengths(None, None, 60_000 if ON_GPU else 64).clip(5, 128).astype(int))
+    model = build_classifier().to(device.torch).eval()
+    predict_logits(model, texts[:2000], "classification", device)
+    started = time.perf_counter()
+    predict_logits(model, texts, "classification", device)
+    return {
+        "reviews_per_second": len(texts) / (time.perf_counter() - started),
+        "peak_memory_mb": device.measure_memory_mb(),
+    }
+
+
+ROWS: dict[str, Callable[[], Numbers]] = {
+    "losses": compare_losses,
+    "small": lambda: measure_pretraining("small"),
+    "minilm": lambda: measure_pretraining("minilm"),
+    "amazon-base": lambda: measure_pretraining("amazon-base"),
+    "finetuning": measure_finetuning,
+    "scoring": measure_scoring,
+    "base-512": lambda: measure_pretraining("base-512"),
+    "small-128": lambda: measure_pretraining("small-128"),
+}
+"""In order of worth."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, default=Path("gpu.json"))
+    parser.add_argument("--seconds", type=float, default=520.0, help="begin nothing after so many")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.row:
+        print(json.dumps(ROWS[chosen.row]()))
+        return
+    ends = time.monotonic() + chosen.seconds
+    name = torch.cuda.get_device_name() if ON_GPU else "cpu, toy sizes"
+    found: Numbers = {"device": name, "torch": torch.__version__, "rows": {}}
+    for row in chosen.rows:
+        left = ends - time.monotonic()
+        is_late = left < SECONDS_LEFT
+        found["rows"][row] = {"error": "no time left"} if is_late else run_row(row, left)
+        partial = chosen.output.with_suffix(".partial")
+        partial.write_text(json.dumps(found, indent=2) + "\n")
+        os.replace(partial, chosen.output)
+        print(row, json.dumps(found["rows"][row]), flush=True)
+
+
+def run_row(row: str, seconds: float) -> Numbers:
+    """Return what a row's process prints, or its error."""
+    command = [sys.executable, __file__, "--row", row]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired as late:
+        return {"error": f"not done after {seconds:.0f} s", "told": str(late.stderr or "")[-500:]}
+    told = done.stderr.splitlines()
+    warnings = {"warnings": kept} if (kept := [t for t in told if "warning:" in t]) else {}
+    if done.returncode:
+        return {"error": "\n".join(told[-8:])[-1500:], **warnings}
+    numbers: Numbers = json.loads(done.stdout.splitlines()[-1])
+    return {name: number for name, number in numbers.items() if number == number} | warnings
+
+
+if __name__ == "__main__":
+    main()

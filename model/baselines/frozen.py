@@ -25,6 +25,7 @@ from model.finetuning.examples import Task
 from model.finetuning.features import Feature, collate_features, cut_prediction_batches
 from model.finetuning.network import (
     PREDICTION_BATCH,
+    PREDICTION_TOKENS,
     Head,
     load_encoder,
     open_autocast,
@@ -51,11 +52,11 @@ def compute_states(encoder: nn.Module, features: Sequence[Feature], device: Devi
     config: Any = encoder.config
     layers = min(LAYERS, config.num_hidden_layers)
     states = np.empty((len(features), layers * config.hidden_size), np.float32)
-    done = 0
+    tokens, done = PREDICTION_TOKENS.get(device.kind, 0), 0
     with track_progress(len(features), "examples", "states") as shown:
-        for members in cut_prediction_batches(features, PREDICTION_BATCH):
+        for members in cut_prediction_batches(features, PREDICTION_BATCH, tokens):
             inputs, _ = collate_features([features[i] for i in members], "classification")
-            inputs = {name: tensor.to(device.torch) for name, tensor in inputs.items()}
+            inputs = device.put(inputs)
             with open_autocast(device):
                 output = encoder(**select_inputs(encoder, inputs), output_hidden_states=True)
             last = torch.cat(output.hidden_states[-layers:], -1).float()

@@ -290,10 +290,19 @@ def draw_training_batches(
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
-def cut_prediction_batches(features: Sequence[Feature], size: int) -> Iterator[np.ndarray]:
-    """Yield the indices of batches sorted by length, which is the least padding."""
-    order = np.argsort([feature.length for feature in features], kind="stable")
-    yield from (order[i : i + size] for i in range(0, len(order), size))
+def cut_prediction_batches(
+    features: Sequence[Feature], size: int, tokens: int = 0
+) -> Iterator[np.ndarray]:
+    """Yield the indices of batches sorted by length, which is the least padding; of `size` texts,
+    or of more that are no more than `tokens` together, padding included.
+    """
+    lengths = np.array([feature.length for feature in features], dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")
+    while len(order):
+        padded = lengths[order] * np.arange(1, len(order) + 1)
+        taken = max(size, int(np.searchsorted(padded, tokens, side="right")))
+        yield order[:taken]
+        order = order[taken:]
 
 
 def collate_features(

@@ -136,8 +136,8 @@ def _train_step(
     inputs, targets = collate_features(
         [training.features[i] for i in members], training.shape, pad_to, training.pad_id
     )
-    inputs = {name: tensor.to(training.device.torch) for name, tensor in inputs.items()}
-    targets = targets.to(training.device.torch)
+    inputs = training.device.put(inputs)
+    targets = training.device.put({"targets": targets})["targets"]
     with open_autocast(training.device):
         if training.loss is not None:
             loss = training.loss(model, inputs, targets, members)

@@ -10,6 +10,7 @@ import torch
 
 from beam_jobs.core.errors import UserError
 from model.config import FinetuningSettings
+from model.finetuning.features import Feature, cut_prediction_batches
 from model.finetuning.fit import finetune, prepare_data
 from model.finetuning.network import choose_max_length
 from model.finetuning.request import Request, Start
@@ -111,3 +112,17 @@ def test_windows_without_an_answer_are_sampled(encoder, tmp_path, share):
     assert empty[False] == of_all[False]
     assert empty[True] == round(share * of_all[False])
     assert len(prepared.dev_features) == len(everything.dev_features)
+
+
+def test_a_batch_of_short_texts_has_more_of_them_where_a_device_is_filled_by_tokens():
+    lengths = [40, 3, 10, 3, 90, 3, 12, 3]
+    features = [Feature(i, [[7] * length], [[0] * length]) for i, length in enumerate(lengths)]
+
+    def cut(*size):
+        return [batch.tolist() for batch in cut_prediction_batches(features, *size)]
+
+    assert cut(3) == [[1, 3, 5], [7, 2, 6], [0, 4]]
+    assert cut(2, 12) == [[1, 3, 5, 7], [2, 6], [0, 4]]
+    assert cut(1, 24) == [[1, 3, 5, 7], [2, 6], [0], [4]]
+    assert len(cut(1, 10_000)) == 1
+    assert list(cut_prediction_batches([], 3, 12)) == []

@@ -95,16 +95,17 @@ def test_twenty_steps_are_those_of_the_cpu_and_resume_is_exact(shards, tmp_path)
     assert all(torch.equal(again[name], tensor) for name, tensor in whole.items())
 
 
-def test_one_compilation_for_all_steps_and_no_operator_falls_back(shards):
-    counts = child("-m", "tests.xla.count_compilations", str(shards))
-    assert counts["compiled_after_step_2"] == 0
-    assert counts["fallbacks"] == []
+def test_two_hundred_steps_compile_no_more_and_stay_on_the_device(shards):
+    counts = child("-m", "tests.xla.count_steps", str(shards))
+    assert counts == {"compiled_after_step_2": 0, "read_after_step_2": 0, "fallbacks": []}
 
 
-def test_two_virtual_devices_by_spmd_equal_one(shards):
-    flags = f"{QUICK} --xla_force_host_platform_device_count=2"
-    numbers = child("-m", "tests.xla.spmd", str(shards), XLA_FLAGS=flags, CPU_NUM_DEVICES="2")
-    assert numbers["devices"] == 2
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_virtual_devices_by_spmd_equal_one(shards, devices):
+    flags = f"{QUICK} --xla_force_host_platform_device_count={devices}"
+    environment = {"XLA_FLAGS": flags, "CPU_NUM_DEVICES": str(devices)}
+    numbers = child("-m", "tests.xla.spmd", str(shards), **environment)
+    assert numbers["devices"] == devices
     torch.testing.assert_close(
         torch.tensor(numbers["spmd"]), torch.tensor(numbers["one"]), atol=1e-4, rtol=0
     )

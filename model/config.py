@@ -10,13 +10,18 @@ Sources, by their short names below:
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.settings import LARGEST_SEED, Settings
 
 Objective = Literal["electra", "mlm", "mlm+nsp"]
 Precision = Literal["auto", "fp32", "bf16"]
+Switch = Annotated[
+    Literal["auto", "on", "off"],
+    BeforeValidator(lambda given: YAML_SWITCHES.get(str(given).lower(), given)),
+]
+YAML_SWITCHES = {"true": "on", "false": "off"}  # so YAML reads these words
 RecipeName = Literal["sample", "published", "small", "base", "large", "amazon-base"]
 RecipeChoice = Literal["auto", RecipeName]
 
@@ -182,8 +187,11 @@ class PretrainingConfig(Settings):
         description="the newest ones, besides the best; a stage keeps none once it is complete, "
         "unless this is set",
     )
-    compile: bool = Field(
-        default=True, description="torch.compile, on the devices where it pays (CUDA)"
+    compile: Switch = Field(
+        default="auto",
+        description="torch.compile, and CUDA graphs where a device takes its whole share of a "
+        "batch at once; auto: on CUDA, and without it where it fails; on: also on a CPU, which it "
+        "makes slower",
     )
 
     @property

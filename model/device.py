@@ -10,7 +10,9 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Callable, Mapping
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,15 +25,15 @@ from beam_jobs.core.command import keep_freed_memory, main
 from beam_jobs.core.errors import UserError
 from model.processes import Rank
 
-CUDA_PEAK_FLOPS = {  # dense bf16, NVIDIA's data sheets; the first name that fits counts
-    "B200": 2.25e15,
-    "H200": 989e12,
-    "H100 PCIe": 756e12,
-    "H100 NVL": 835e12,
-    "H100": 989e12,  # SXM
-    "A100": 312e12,
-    "L40S": 362e12,
-    "A10": 125e12,
+CUDA_PEAK_FLOPS = {  # dense bf16 and fp32, NVIDIA's data sheets; the first name that fits counts
+    "B200": (2.25e15, 75e12),
+    "H200": (989e12, 67e12),
+    "H100 PCIe": (756e12, 51e12),
+    "H100 NVL": (835e12, 60e12),
+    "H100": (989e12, 67e12),  # SXM
+    "A100": (312e12, 19.5e12),
+    "L40S": (362e12, 91.6e12),
+    "A10": (125e12, 31.2e12),
 }
 
 LARGEST_FP32_ERROR = 1e-5
@@ -76,7 +78,7 @@ class Device(Rank):
         """Return whether torch has a fused kernel for documents of different lengths."""
         return False
 
-    def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+    def put(self, arrays: Mapping[str, NDArray[np.generic] | Tensor]) -> dict[str, Tensor]:
         """Return the arrays as tensors on the device; of a batch it is this process's share."""
         return {name: torch.as_tensor(array, device=self.torch) for name, array in arrays.items()}
 
@@ -114,6 +116,10 @@ class Device(Rank):
         self._peak = 2 * 1024**3 / best * torch.get_num_threads()
         return self._peak
 
+    def read_joules(self) -> float:
+        """Return the energy this process's device has used since some moment; NaN if untold."""
+        return math.nan
+
     def measure_memory_mb(self) -> float:
         """Return the peak memory of this process in MiB; on a GPU that of the GPU."""
         peak = resource.getrusage(
@@ -131,6 +137,7 @@ class Cuda(Device):
         super().__init__(precision)
         self.torch = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(self.torch)
+        self._read_millijoules = open_energy_counter(self.torch)
 
     def _has_bf16(self) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -139,7 +146,7 @@ class Cuda(Device):
     def has_document_attention(self) -> bool:
         return self.bf16
 
-    def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+    def put(self, arrays: Mapping[str, NDArray[np.generic] | Tensor]) -> dict[str, Tensor]:
         """Copy the arrays from pinned memory while the device computes."""
         pinned = {name: torch.as_tensor(array).pin_memory() for name, array in arrays.items()}
         return {name: tensor.to(self.torch, non_blocking=True) for name, tensor in pinned.items()}
@@ -151,7 +158,10 @@ class Cuda(Device):
         return torch.cuda.max_memory_allocated(self.torch) / 2**20
 
     def measure_peak_flops(self) -> float:
-        return find_peak_flops(torch.cuda.get_device_name(self.torch))
+        return find_peak_flops(torch.cuda.get_device_name(self.torch), self.bf16)
+
+    def read_joules(self) -> float:
+        return self._read_millijoules() / 1000
 
 
 @cache
@@ -186,9 +196,30 @@ def are_products_fp32() -> bool:
     return bool(((left @ right - exact).norm() / exact.norm()) < LARGEST_FP32_ERROR)
 
 
-def find_peak_flops(name: str) -> float:
-    """Return the dense bf16 operations per second of a GPU by its name; NaN if unknown."""
-    return next((flops for part, flops in CUDA_PEAK_FLOPS.items() if part in name), math.nan)
+def find_peak_flops(name: str, bf16: bool) -> float:
+    """Return the dense operations per second of a GPU by its name, in bf16 or fp32; NaN if
+    unknown.
+    """
+    unknown = (math.nan, math.nan)
+    peaks = next((peaks for part, peaks in CUDA_PEAK_FLOPS.items() if part in name), unknown)
+    return peaks[0 if bf16 else 1]
+
+
+def open_energy_counter(gpu: torch.device) -> Callable[[], float]:
+    """Return what reads a GPU's millijoules from NVML, where the package nvidia-ml-py is installed
+    and the GPU counts them (since Volta), else NaN.
+    """
+    if find_spec("pynvml") is None:
+        return lambda: math.nan
+    nvml = import_module("pynvml")
+    try:
+        nvml.nvmlInit()
+        uuid = f"GPU-{torch.cuda.get_device_properties(gpu).uuid}"
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        nvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+    except nvml.NVMLError:
+        return lambda: math.nan
+    return lambda: float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
 
 
 class Xla(Device):
@@ -261,7 +292,7 @@ class XlaSpmd(Xla):
 
         return self._xla.runtime.process_index(), self._xla.runtime.process_count()
 
-    def put(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
+    def put(self, arrays: Mapping[str, NDArray[np.generic] | Tensor]) -> dict[str, Tensor]:
         from torch_xla.core import xla_model
 
         batch = {}

@@ -13,7 +13,7 @@ VERSIONS = {
     "vocabulary-fit": 1,
     "shards": 4,
     "dev-shards": 1,
-    "pretraining": 9,
+    "pretraining": 10,
     "search": 8,
     "finetuning": 9,
     "evaluation": 3,

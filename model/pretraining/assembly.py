@@ -69,7 +69,6 @@ def build_training(
             set_output_bias(getattr(model, head).bias, shards)
         if device.is_rank0:
             print(describe_origin(model, shape, origin, initial), file=sys.stderr)
-    model.noise.pooled = device.kind == "cpu"
     device.move_model(model)
     identity = identify_run(recipe, shards) | {"budget_seconds": budget.seconds if budget else None}
     batches = build_batches(config, shards, device.rank, device.world_size)

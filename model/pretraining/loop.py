@@ -25,6 +25,7 @@ from model.pretraining import checkpoint
 from model.pretraining import optimizer as optimizers
 from model.pretraining.adaptation.anchor import ACCURACY, Anchor, Probe
 from model.pretraining.input.batches import Arrays, Batches, prefetch, split_batch
+from model.pretraining.input.masking import count_slots
 from model.pretraining.network.dropout import Place
 from model.pretraining.network.encoder import Layer, put_batch
 from model.pretraining.network.flops import MatrixFlops
@@ -54,6 +55,7 @@ class Totals:
     seconds: float = 0.0
     cpu_seconds: float = 0.0  # of training alone
     measuring_cpu_seconds: float = 0.0  # of validations and probes
+    joules: float = 0.0  # of the devices, training alone; 0 where they do not count them
     first_loss: float = 0.0
     best_loss: float = math.inf  # of the validations
     best_step: int = -1  # of that loss
@@ -93,19 +95,37 @@ class Training:
         """
         self.shares_batches = self.device.world_size > 1 and not self.device.moves_together
         self.summed: list[bool] = []  # which parameters DistributedDataParallel was told to sum
+        self.mask: Callable[[Batch], Batch] = self.batches.mask
         self.forward: Callable[[Batch], Step] = self.model
-        if self.config.compile and self.device.compiles:
-            # Where processes share batches, layer by layer: a model compiled whole has none of its
-            # gradients before it has all, and nothing could be sent meanwhile.
-            layers = [part for part in self.model.modules() if isinstance(part, Layer)]
-            for layer in layers if self.shares_batches else ():
-                layer.compile()
-            if not self.shares_batches:
-                self.forward = torch.compile(self.model)
+        self.compiled = False
+        compiles = {"auto": self.device.compiles, "on": True, "off": False}[self.config.compile]
+        self.model.noise.pooled = self.device.kind == "cpu" and not compiles
+        if compiles:
+            self.compile()
         self.writer = checkpoint.CheckpointWriter(
             self.folder / "checkpoints", self.config.keep_checkpoints
         )
         self.clock_started, self.seconds_before = time.monotonic(), 0.0
+
+    def compile(self) -> None:
+        """Let torch.compile make the step faster, with CUDA graphs where a batch is one part: the
+        gradients of a graph lie where its next run puts its own.
+
+        Where processes share batches, it compiles layer by layer: a model compiled whole has none
+        of its gradients before it has all, and nothing could be sent meanwhile.
+        """
+        if self.shares_batches:
+            for part in self.model.modules():
+                if isinstance(part, Layer):
+                    part.compile()
+            return
+        share = self.config.batch // self.device.world_size
+        is_whole = self.count_sequences_at_once() == share
+        self.compiled, self.mask = True, torch.compile(self.batches.mask)
+        self.forward = torch.compile(self.model, mode="reduce-overhead" if is_whole else "default")
+
+    def stop_compiling(self) -> None:
+        self.compiled, self.mask, self.forward = False, self.batches.mask, self.model
 
     def measure_elapsed(self) -> float:
         """Return the seconds of all runs so far, the same in every process."""
@@ -118,8 +138,8 @@ class Training:
 
     def count_matrix_flops(self, arrays: Arrays) -> float:
         """Return the operations of one step, over all processes, as this device computes it."""
-        length, slots = (arrays[name].shape[1] for name in ("input_ids", "masked_positions"))
-        sequences = self.config.batch
+        length, sequences = arrays["input_ids"].shape[1], self.config.batch
+        slots = count_slots(length, self.config.mask_probability)
         within = float(arrays["squared_total"])
         pairs = within if self.device.has_document_attention else sequences * length**2
         return self.matrix_flops.count(sequences * length, pairs, sequences * slots)
@@ -165,12 +185,22 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
     """
     optimizers.begin_step(training.optimizer, training.compute_progress())
     while True:
-        with contextlib.suppress(torch.OutOfMemoryError):
+        failure = ""
+        try:
             if training.shares_batches:
                 _share_gradients(training, arrays)
             sums = _add_gradients(training, arrays)
             break
-        _halve_device_batch(training)  # after the block: the error holds the tensors
+        except torch.OutOfMemoryError:
+            pass  # what follows is after the block: the error holds the tensors
+        except Exception as error:  # of TorchDynamo, Inductor, Triton or gcc
+            if not training.compiled or training.config.compile == "on":
+                raise
+            failure = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if failure:
+            _go_on_uncompiled(training, failure)
+        else:
+            _halve_device_batch(training)
     if sums is None:
         return None
     norm = nn.utils.clip_grad_norm_(training.parameters, training.config.clip).detach()
@@ -213,7 +243,7 @@ def _add_gradients(training: Training, arrays: Arrays) -> Sums | None:
         which, start = divmod(first + i * size, training.part)
         place = Place(start, size, training.part)
         training.model.noise.begin_step(config.seed, number, which, place)
-        batch = put_batch(device, part)
+        batch = training.mask(put_batch(device, part))
         if isinstance(training.forward, DistributedDataParallel):
             sends = i == len(parts) - 1
             with name_losses(), contextlib.nullcontext() if sends else training.forward.no_sync():
@@ -221,10 +251,21 @@ def _add_gradients(training: Training, arrays: Arrays) -> Sums | None:
                 # it averages over the processes; a loss is a share of the whole batch's already
                 (result.loss * device.world_size).backward()
         else:
+            torch.compiler.cudagraph_mark_step_begin()  # what the last step gave may be overwritten
             result = training.forward(batch)
             result.loss.backward()
-        sums = {name: v + sums[name] if name in sums else v for name, v in result.sums.items()}
+        of_part = result.sums.items()  # a CUDA graph's, which its next run overwrites: copied
+        sums = {name: v + sums[name] if name in sums else v.clone() for name, v in of_part}
     return sums
+
+
+def _go_on_uncompiled(training: Training, failure: str) -> None:
+    training.optimizer.zero_grad(set_to_none=True)
+    training.stop_compiling()
+    print(
+        f"warning: torch.compile failed ({failure[:300]}); the training goes on without it, slower",
+        file=sys.stderr,
+    )
 
 
 def _halve_device_batch(training: Training) -> None:
@@ -246,6 +287,8 @@ def _halve_device_batch(training: Training) -> None:
     training.optimizer.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
     training.config = training.config.replace(device_batch=half)
+    if training.compiled:
+        training.compile()
     print(
         f"warning: {sequences} sequences at once do not fit into the memory of the device; "
         f"device_batch is {half} from here",
@@ -268,6 +311,7 @@ class Window:
         self.matrix_flops = 0.0  # over all processes
         self._started, self._paused = time.monotonic(), 0.0
         self._cpu_started, self._cpu_paused = time.process_time(), 0.0
+        self._joules = self._device.read_joules()
 
     @property
     def steps(self) -> int:
@@ -279,10 +323,11 @@ class Window:
         self._norms.append(gradient_norm)
         self.matrix_flops += matrix_flops
 
-    def pause(self, seconds: float, cpu_seconds: float) -> None:
-        """Leave out time that was spent on something else than training."""
+    def pause(self, seconds: float, cpu_seconds: float, joules: float) -> None:
+        """Leave out what was spent on something else than training."""
         self._paused += seconds
         self._cpu_paused += cpu_seconds
+        self._joules += joules
 
     def measure_seconds(self) -> float:
         """Return the wall-clock seconds of training, after the device has caught up."""
@@ -292,6 +337,10 @@ class Window:
     def measure_cpu_seconds(self) -> float:
         """Return the CPU seconds of training in this process, all threads."""
         return max(time.process_time() - self._cpu_started - self._cpu_paused, 0.0)
+
+    def measure_joules(self) -> float:
+        """Return the energy of training on this process's device; NaN if it does not count it."""
+        return self._device.read_joules() - self._joules
 
     def read_sums(self) -> tuple[dict[str, float], float]:
         """Return sums over all processes and the mean gradient norm; begin a new window."""
@@ -366,6 +415,7 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
     totals, config, device = training.totals, training.config, training.device
     steps, seconds = window.steps, window.measure_seconds()
     cpu = device.add_numbers(window.measure_cpu_seconds())[0]
+    joules = device.add_numbers(window.measure_joules())[0]
     flops = window.matrix_flops
     sums, norm = window.read_sums()
     totals.cpu_seconds += cpu
@@ -390,10 +440,15 @@ def _log_window(training: Training, log: MetricsLog | None, bar: Progress, windo
         "flops": totals.flops,
         "matrix_flops": totals.matrix_flops,
     }
+    if math.isfinite(joules):
+        totals.joules += joules
+        numbers["tokens_per_joule"] = sums["real"] / joules
     if log:
         log.log(totals.step, **numbers)
     done = totals.step if training.budget_seconds is None else round(totals.seconds)
     shown = {name: numbers[name] for name in SHOWN if name in numbers}
+    if math.isfinite(utilization := numbers["flops_utilization"]):
+        shown["flops_utilization"] = round(utilization, 3)
     bar.update(done, **shown, tokens_per_second=round(numbers["tokens_per_second"]))
 
 
@@ -409,14 +464,14 @@ def _build_divergence(training: Training, loss: str) -> Diverged:
 
 def _validate_and_save(
     training: Training, log: MetricsLog | None, validating: bool, keeping: bool
-) -> tuple[float, float]:
-    """Validate and begin to write a checkpoint, as asked; return the seconds it took, and the CPU
-    seconds of this process.
+) -> tuple[float, float, float]:
+    """Validate and begin to write a checkpoint, as asked; return the seconds it took, the CPU
+    seconds of this process and the joules of its device.
 
     A state that validates better than all before is kept even if no checkpoint was due.
     """
     started, cpu_started = time.monotonic(), time.process_time()
-    totals = training.totals
+    totals, joules = training.totals, training.device.read_joules()
     if validating:
         numbers = _measure_state(training)
         if log and numbers:
@@ -431,7 +486,8 @@ def _validate_and_save(
         totals.measuring_cpu_seconds += took
     if keeping and training.device.is_rank0:
         training.writer.write(copy_state(training), totals.best_step)
-    return time.monotonic() - started, time.process_time() - cpu_started
+    spent = training.device.read_joules() - joules
+    return time.monotonic() - started, time.process_time() - cpu_started, spent
 
 
 def _measure_state(training: Training) -> dict[str, float]:

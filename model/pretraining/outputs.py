@@ -69,6 +69,8 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
     last: dict[str, float] = {}
     for line in read_metrics(training.folder):
         last |= {n: v for n, v in line.items() if any(part in n for part in MEASURES)}
+    peak = training.device.measure_peak_flops() * training.device.world_size
+    utilization = totals.matrix_flops / max(totals.seconds, 1e-9) / peak
     return {
         "steps": totals.step,
         "sequences": totals.sequences,
@@ -81,6 +83,9 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         "measuring_cpu_seconds": round(totals.measuring_cpu_seconds, 3),
         "tokens_per_cpu_second": round(totals.tokens / max(totals.cpu_seconds, 1e-9)),
         "tokens_per_second": round(totals.tokens / max(totals.seconds, 1e-9)),
+        **({"flops_utilization": round(utilization, 4)} if utilization == utilization else {}),
+        **({"joules": round(totals.joules)} if totals.joules else {}),
+        "peak_memory_mb": round(training.device.measure_memory_mb()),
         "trained_length": training.trained_length,
         "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
         "device": training.device.kind,

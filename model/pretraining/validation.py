@@ -155,12 +155,18 @@ class Validation:
             if stopping():
                 return None
             arrays = next(batches)
-            batch = put_whole_batch(device, arrays)
+            batch = self.batches.mask(put_whole_batch(device, arrays))
             sums = {name: float(value.item()) for name, value in model(batch).sums.items()}
             now, fixed = Scores(), Scores()
             if isinstance(model, Electra):
+                slots = batch["masked_positions"].numel()
                 _score_replacements(
-                    model, batch, self._draw_replacements(arrays, step), now, fixed, part.spread
+                    model,
+                    batch,
+                    self._draw_replacements(arrays, slots, step),
+                    now,
+                    fixed,
+                    part.spread,
                 )
             else:
                 _add_trunk_states(model, batch, part.spread)
@@ -186,14 +192,14 @@ class Validation:
             numbers |= fixed.compute_measures("validation_fixed")
         return numbers
 
-    def _draw_replacements(self, arrays: Arrays, step: int) -> NDArray[np.int64]:
-        """Draw [sequences · slots] ids from this batch's own tokens, so by their frequency."""
+    def _draw_replacements(self, arrays: Arrays, slots: int, step: int) -> NDArray[np.int64]:
+        """Draw [slots] ids from this batch's own tokens, so by their frequency."""
         rng = np.random.default_rng([self.seed, FIXED_REPLACEMENTS, step])
         documents: NDArray[Any] = arrays["documents"]
         ids: NDArray[Any] = arrays["input_ids"][documents > 0]
         special = self.batches.special
         words = ids[(ids != special.cls) & (ids != special.sep)]
-        return rng.choice(words, size=arrays["masked_positions"].size).astype(np.int64)
+        return rng.choice(words, size=slots).astype(np.int64)
 
 
 def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:

@@ -1,17 +1,19 @@
 """Prepares the batch of each optimizer step, in a thread while the step before runs.
 
 Everything random here comes from the seed and the step, for the whole batch over all processes;
-each process then takes its own rows. So one process, two, or a resumed run see the same masks.
+each process then takes its own rows. So one process, two, or a resumed run see the same masks. The
+host draws a key for each sequence; the device masks it (masking.py).
 """
 
 import queue
 import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from model.pretraining.input import masking
 from model.pretraining.input.mixture import Mixture
@@ -19,6 +21,7 @@ from model.pretraining.input.next_sentence import make_pairs
 from model.pretraining.input.sequences import Rows, Stream
 
 Arrays = dict[str, NDArray[np.generic]]
+T = TypeVar("T", NDArray[Any], Tensor)
 PREFETCH_DEPTH = 4  # batches
 MASKING, SEGMENTS = 1, 3  # tell their random numbers from those of the stream's order
 
@@ -62,26 +65,39 @@ class Batches:
         rng = np.random.default_rng([self.seed, MASKING, step])
         arrays = self._make_pairs(rng, rows) if self.pairs else self._lay_out(rows, step)
         input_ids, documents = arrays["input_ids"], arrays["documents"]
-        maskable = (
-            (documents > 0) & (input_ids != self.special.cls) & (input_ids != self.special.sep)
+        counts = masking.draw_counts(
+            rng, self._find_maskable(input_ids, documents).sum(axis=1), self.fraction
         )
+        counts = np.minimum(counts, masking.count_slots(input_ids.shape[1], self.fraction))
+        arrays["masked_counts"] = counts  # [sequences]
+        arrays["masking_keys"] = rng.integers(0, 2**31, size=len(counts))  # [sequences]
         share = len(input_ids) // self.world_size
         mine = slice(self.rank * share, (self.rank + 1) * share)
-        masked = masking.mask_tokens(
-            rng, input_ids, maskable, self.fraction, self.replacement, mine
-        )
         shares = {name: array[mine] if array.ndim else array for name, array in arrays.items()}
-        return shares | {
-            "masked_ids": masked.input_ids,
-            "masked_positions": masked.positions,  # [sequences, slots]
-            "masked_weights": masked.weights,  # [sequences, slots]
-            "keys": masked.keys,  # [sequences, slots]
-            "masked_total": np.asarray(
-                max(1.0, masked.total), dtype=np.float32
-            ),  # over all processes
-            "real_total": np.asarray((documents > 0).sum(), dtype=np.float32),  # over all processes
-            "squared_total": np.asarray(sum_squared_lengths(documents), dtype=np.float32),  # too
+        totals = {  # over all processes
+            "masked_total": max(1, counts.sum()),
+            "real_total": (documents > 0).sum(),
+            "squared_total": sum_squared_lengths(documents),
         }
+        return shares | {
+            name: np.asarray(total, dtype=np.float32) for name, total in totals.items()
+        }
+
+    def mask(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return a batch on a device with its masks, as `masking.mask_tokens` has them."""
+        maskable = self._find_maskable(batch["input_ids"], batch["documents"])
+        return batch | masking.mask_tokens(
+            batch["input_ids"],
+            maskable,
+            batch["masked_counts"],
+            batch["masking_keys"],
+            self.fraction,
+            self.replacement,
+        )
+
+    def _find_maskable(self, input_ids: T, documents: T) -> T:
+        is_word: T = (input_ids != self.special.cls) & (input_ids != self.special.sep)
+        return is_word & (documents > 0)
 
     def _make_pairs(self, rng: np.random.Generator, rows: Rows) -> dict[str, NDArray[Any]]:
         pairs = make_pairs(rng, rows, self.special.cls, self.special.sep)
@@ -144,21 +160,22 @@ def draw_types(
     """
     sequences, length = documents.shape
     numbers = documents + np.arange(sequences)[:, None] * (length + 1)
-    cuts = rows.sentence_starts & (positions > 1) & (documents > 0)
-    places = rng.permutation(np.flatnonzero(cuts))
-    cut_documents, first = np.unique(numbers.ravel()[places], return_index=True)
-    is_cut = rng.random(len(cut_documents)) < probability
+    places = np.flatnonzero(rows.sentence_starts & (positions > 1) & (documents > 0))
+    first = np.flatnonzero(np.diff(numbers.ravel()[places], prepend=-1))  # of each document's
+    cuts = places[first + rng.integers(0, np.diff(first, append=len(places)))]
+    cuts = cuts[rng.random(len(cuts)) < probability]
     second_starts = np.full(sequences * (length + 1), length)
-    second_starts[cut_documents[is_cut]] = places[first][is_cut] % length
+    second_starts[numbers.ravel()[cuts]] = cuts % length
     in_second = np.arange(length) >= second_starts[numbers]
     return (in_second & (documents > 0)).astype(np.int64)
 
 
 def sum_squared_lengths(documents: NDArray[np.int64]) -> int:
     """Return the sum of length² over the documents, from their numbers [sequences, length]."""
-    width = documents.shape[1] + 1
-    flat = (documents + np.arange(len(documents))[:, None] * width)[documents > 0]
-    return int((np.bincount(flat) ** 2).sum())
+    flat = (documents + np.arange(len(documents))[:, None] * (documents.shape[1] + 1)).ravel()
+    starts = np.flatnonzero(np.diff(flat, prepend=-1))
+    lengths = np.diff(starts, append=flat.size)
+    return int((lengths[documents.ravel()[starts] > 0] ** 2).sum())
 
 
 def split_batch(arrays: Arrays, size: int) -> list[Arrays]:

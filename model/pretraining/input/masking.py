@@ -1,4 +1,7 @@
-"""Chooses which tokens are masked, on the host, so that every device masks the same ones.
+"""Chooses which tokens are masked, on the device, by random numbers that every device counts alike.
+
+The host gives each sequence a key and the number of its masked tokens; all else is a hash of the
+key (random_bits.py), in shapes that depend on nothing but the length.
 
 Where this differs from google-research/electra, and why:
   - positions are drawn without replacement: google draws with replacement, so that about 14.2%
@@ -14,20 +17,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-ALL = slice(None)
+from model.pretraining.random_bits import draw_bits, to_uniform
 
-
-@dataclass(frozen=True)
-class Masked:
-    """A fixed number of slots per sequence; those with weight 0 are not used and change nothing."""
-
-    positions: NDArray[np.int64]  # [sequences, slots], distinct in each row
-    weights: NDArray[np.float32]  # [sequences, slots], 1 where the slot is used
-    input_ids: NDArray[np.int64]  # [sequences, length], with [MASK] put in
-    keys: NDArray[np.int64]  # [sequences, slots], 31 random bits: the seed of the token sampled
-    total: int  # tokens masked in the whole batch
+POSITION_BITS = 16  # of a sort key: random bits above, the position below, so that no two are equal
+NOT_MASKABLE = 1 << 60  # added to a sort key
 
 
 @dataclass(frozen=True)
@@ -46,49 +43,6 @@ def count_slots(length: int, fraction: float) -> int:
     return max(1, math.ceil(length * fraction))
 
 
-def mask_tokens(
-    rng: np.random.Generator,
-    input_ids: NDArray[np.int64],
-    maskable: NDArray[np.bool_],
-    fraction: float,
-    replacement: Replacement,
-    mine: slice = ALL,
-) -> Masked:
-    """Mask `fraction` of the maskable tokens of a batch; both arrays are [sequences, length].
-
-    Random numbers are drawn for the whole batch, and of it the rows `mine` are masked.
-    """
-    numbers = draw_counts(rng, maskable.sum(axis=1), fraction)
-    width = count_slots(maskable.shape[1], fraction)
-    positions, weights = choose_positions(rng, maskable, numbers, width, mine)
-    input_ids, slots = input_ids[mine], (len(maskable), width)
-    chosen = np.take_along_axis(input_ids, positions, axis=1)
-    put = replace_tokens(rng, chosen, weights > 0, replacement, slots, mine)
-    masked_ids = input_ids.copy()
-    np.put_along_axis(masked_ids, positions, put, axis=1)
-    keys = rng.integers(0, 2**31, size=slots, dtype=np.int64)[mine]
-    return Masked(positions, weights, masked_ids, keys, int(np.minimum(numbers, width).sum()))
-
-
-def choose_positions(
-    rng: np.random.Generator,
-    maskable: NDArray[np.bool_],
-    numbers: NDArray[np.int64],
-    width: int,
-    mine: slice = ALL,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return positions and weights, [sequences, width], of distinct tokens of each row of `mine`.
-
-    Weight 1 marks those that are masked, `numbers` of each row.
-    """
-    order = rng.random(maskable.shape, dtype=np.float32)[mine]
-    order[~maskable[mine]] = 2.0
-    nearest = np.argpartition(order, width - 1, axis=1)[:, :width]
-    by_order = np.argsort(np.take_along_axis(order, nearest, axis=1), axis=1)
-    positions = np.take_along_axis(nearest, by_order, axis=1).astype(np.int64)
-    return positions, (np.arange(width) < numbers[mine][:, None]).astype(np.float32)
-
-
 def draw_counts(
     rng: np.random.Generator, maskable: NDArray[np.int64], fraction: float
 ) -> NDArray[np.int64]:
@@ -100,21 +54,37 @@ def draw_counts(
     return np.diff(ends, prepend=0)
 
 
-def replace_tokens(
-    rng: np.random.Generator,
-    chosen: NDArray[np.int64],
-    used: NDArray[np.bool_],
+def mask_tokens(
+    input_ids: Tensor,
+    maskable: Tensor,
+    counts: Tensor,
+    keys: Tensor,
+    fraction: float,
     how: Replacement,
-    slots: tuple[int, int],
-    mine: slice = ALL,
-) -> NDArray[np.int64]:
-    """Return the ids for the chosen positions of the rows `mine`; unused slots keep their token.
+) -> dict[str, Tensor]:
+    """Mask `counts` [sequences] of the maskable tokens; ids and maskable are [sequences, length].
 
-    `slots` is the shape of the whole batch.
+    Return the ids with what stands at masked positions, [sequences, length], and of each slot
+    [sequences, slots] its position, distinct in each row, its weight, 1 where the slot is used, and
+    a key of 31 random bits that seeds the token sampled there.
     """
-    draw = rng.random(slots, dtype=np.float32)[mine]
-    random_ids = rng.integers(how.first_random_id, how.vocabulary_size, size=slots, dtype=np.int64)
-    random_ids = random_ids[mine]
-    put = np.where(draw < how.mask_fraction, how.mask_id, chosen)
-    in_random = (draw >= how.mask_fraction) & (draw < how.mask_fraction + how.random_fraction)
-    return np.where(used, np.where(in_random, random_ids, put), chosen)
+    length = input_ids.shape[1]
+    slots = count_slots(length, fraction)
+    bits = draw_bits(keys, length + 3 * slots)
+    order, what, which, sampling = bits.split([length, slots, slots, slots], dim=1)
+    places = torch.arange(length, device=input_ids.device)
+    order = (order << POSITION_BITS) + places + torch.where(maskable, 0, NOT_MASKABLE)
+    positions = order.topk(slots, dim=1, largest=False, sorted=True).indices
+    used = torch.arange(slots, device=input_ids.device) < counts[:, None]
+    chosen = input_ids.gather(1, positions)
+    draw = to_uniform(what)
+    random_ids = how.first_random_id + which % (how.vocabulary_size - how.first_random_id)
+    is_random = draw < how.mask_fraction + how.random_fraction
+    put = torch.where(is_random, random_ids, chosen)
+    put = torch.where(draw < how.mask_fraction, how.mask_id, put)
+    return {
+        "masked_ids": input_ids.scatter(1, positions, torch.where(used, put, chosen)),
+        "masked_positions": positions,
+        "masked_weights": used.float(),
+        "keys": sampling >> 1,
+    }

@@ -8,9 +8,9 @@ logits, kept in the type of the matrix products for the backward pass.
 Sampling: the plain trick adds one Gumbel number to every logit and takes the maximum; at 30,522
 entries that costs more than the exponentials. Here a block of entries is drawn first, by its
 log-sum-exp, then an entry within it: by the chain rule the same distribution, with about 2 ·
-sqrt(entries) random numbers per token instead of one per entry. They come from an integer hash of
-one key per token, drawn on the host, so that every device, and every number of processes, draws the
-same tokens from the same logits.
+sqrt(entries) random numbers per token instead of one per entry. They are a hash of one key
+per token (random_bits.py), so that every device, and every number of processes, draws the same
+tokens from the same logits.
 """
 
 import math
@@ -20,15 +20,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from model.pretraining.random_bits import draw_bits, to_uniform
+
 # 32 rows of 30,522 fp32 logits are 4 MB; on other devices all rows at once
 ROWS_AT_ONCE = {"cpu": 32, "cuda": 4096}
 # Entries are filled up to a multiple of this for the product alone: tensor cores want rows of whole
 # 16 bytes, and 30,522 is no multiple of 8. What is filled up has the bias −∞, so the odds 0.
 ENTRIES_MULTIPLE = {"cuda": 256}
-_MASK32 = 0xFFFFFFFF
-# 0x9E3779B9 modulo 2^32, as an int32: torch.compile makes an index of a range times a constant, and
-# Triton takes no larger number for one (torch 2.11 on an H100).
-_GOLDEN_RATIO = 0x9E3779B9 - (1 << 32)
 
 
 class VocabularyLoss(torch.autograd.Function):
@@ -130,14 +128,4 @@ def draw_ids(odds: Tensor, keys: Tensor, entries: int = 0) -> Tensor:
 
 def draw_gumbel(keys: Tensor, numbers: int) -> Tensor:
     """Return [tokens, numbers] standard Gumbel numbers for keys [tokens] of 31 random bits."""
-    steps = torch.arange(1, numbers + 1, device=keys.device, dtype=torch.int64) * _GOLDEN_RATIO
-    uniform = (_hash_bits(_hash_bits(keys)[:, None] + steps) >> 8).float().add_(0.5) / (1 << 24)
-    return -torch.log(-torch.log(uniform.clamp(max=1 - 2**-24)))
-
-
-def _hash_bits(bits: Tensor) -> Tensor:
-    """Hash 32-bit integers (lowbias32 by C. Wellons: each input bit flips half of the output)."""
-    bits = bits & _MASK32
-    bits = ((bits ^ (bits >> 16)) * 0x7FEB352D) & _MASK32
-    bits = ((bits ^ (bits >> 15)) * 0x846CA68B) & _MASK32
-    return bits ^ (bits >> 16)
+    return -torch.log(-torch.log(to_uniform(draw_bits(keys, numbers))))

@@ -1,9 +1,21 @@
 import numpy as np
 import pytest
+import torch
 
 from model.pretraining.input import masking
 
 MASK = 4
+
+
+def mask(rng, maskable, fraction, *shares, ids=None):
+    """Mask a batch as the host asks the device to; return what it gives, as arrays."""
+    counts = masking.draw_counts(rng, maskable.sum(axis=1), fraction)
+    keys = rng.integers(0, 2**31, size=len(maskable))
+    ids = np.full(maskable.shape, 7) if ids is None else ids
+    tensors = [torch.as_tensor(array) for array in (ids, maskable, counts, keys)]
+    replacement = masking.Replacement(MASK, *(shares or (0.85, 0.0)), 1000)
+    masked = masking.mask_tokens(*tensors, fraction, replacement)
+    return {name: tensor.numpy() for name, tensor in masked.items()}
 
 
 def batch(rng, sequences=64, length=128):
@@ -13,18 +25,13 @@ def batch(rng, sequences=64, length=128):
     return ids, maskable
 
 
-def choose(rng, maskable, fraction):
-    numbers = masking.draw_counts(rng, maskable.sum(axis=1), fraction)
-    width = masking.count_slots(maskable.shape[1], fraction)
-    return masking.choose_positions(rng, maskable, numbers, width)
-
-
 @pytest.mark.parametrize("fraction", [0.15, 0.4])
 def test_exactly_the_fraction_and_never_a_token_twice(fraction):
     rng = np.random.default_rng(0)
     for _ in range(20):
         _, maskable = batch(rng)
-        positions, weights = choose(rng, maskable, fraction)
+        masked = mask(rng, maskable, fraction)
+        positions, weights = masked["masked_positions"], masked["masked_weights"]
         assert abs(weights.sum() - fraction * maskable.sum()) < 1
         assert (np.abs(weights.sum(1) - fraction * maskable.sum(1)) < 1).all()
         assert all(len(set(row)) == len(row) for row in positions)
@@ -35,34 +42,50 @@ def test_exactly_the_fraction_and_never_a_token_twice(fraction):
 def test_every_token_is_as_likely():
     rng = np.random.default_rng(1)
     maskable = np.ones((200, 40), dtype=bool)
-    seen = np.zeros(40)
+    seen, pairs = np.zeros(40), np.zeros((40, 40))
     for _ in range(100):
-        positions, weights = choose(rng, maskable, 0.15)
-        seen += np.bincount(positions[weights > 0], minlength=40)
+        masked = mask(rng, maskable, 0.15)
+        chosen = np.zeros(maskable.shape)
+        np.put_along_axis(chosen, masked["masked_positions"], masked["masked_weights"], axis=1)
+        seen += chosen.sum(axis=0)
+        pairs += chosen.T @ chosen
     assert seen / 20_000 == pytest.approx(np.full(40, 0.15), abs=0.015)
+    apart = pairs[~np.eye(40, dtype=bool)] / 20_000
+    assert apart == pytest.approx(np.full(apart.shape, 6 * 5 / (40 * 39)), abs=0.008)
 
 
 def test_every_position_has_random_numbers_of_its_own():
     """The generator's draws are seeded by the keys: equal ones would draw alike."""
     rng = np.random.default_rng(3)
-    ids, maskable = batch(rng)
-    replacement = masking.Replacement(MASK, 0.85, 0.0, 1000)
-    keys = masking.mask_tokens(rng, ids, maskable, 0.15, replacement).keys
+    keys = mask(rng, batch(rng)[1], 0.15)["keys"]
     assert len(np.unique(keys)) == keys.size
     assert 2**30 < keys.max() < 2**31
+
+
+def test_a_row_is_masked_alike_in_every_batch():
+    rng = np.random.default_rng(4)
+    ids, maskable = (torch.as_tensor(array) for array in batch(rng))
+    counts, keys = torch.full((64,), 9), torch.as_tensor(rng.integers(0, 2**31, size=64))
+    how = masking.Replacement(MASK, 0.8, 0.1, 1000)
+    whole = masking.mask_tokens(ids, maskable, counts, keys, 0.15, how)
+    part = slice(5, 8)
+    rows = (tensor[part] for tensor in (ids, maskable, counts, keys))
+    for name, tensor in masking.mask_tokens(*rows, 0.15, how).items():
+        assert torch.equal(tensor, whole[name][part]), name
 
 
 def test_what_is_put_there():
     rng = np.random.default_rng(2)
     ids, maskable = batch(rng, sequences=500)
-    masked = masking.mask_tokens(
-        rng, ids, maskable, 0.15, masking.Replacement(MASK, 0.8, 0.1, 1000)
-    )
-    used = masked.weights > 0
-    before = np.take_along_axis(ids, masked.positions, axis=1)[used]
-    after = np.take_along_axis(masked.input_ids, masked.positions, axis=1)[used]
+    masked = mask(rng, maskable, 0.15, 0.8, 0.1, ids=ids)
+    used, positions = masked["masked_weights"] > 0, masked["masked_positions"]
+    before = np.take_along_axis(ids, positions, axis=1)[used]
+    after = np.take_along_axis(masked["masked_ids"], positions, axis=1)[used]
     assert (after == MASK).mean() == pytest.approx(0.8, abs=0.02)
     assert (after == before).mean() == pytest.approx(0.1, abs=0.02)
-    assert ((after != before) & (after != MASK)).mean() == pytest.approx(0.1, abs=0.02)
-    changed = masked.input_ids != ids
+    is_random = (after != before) & (after != MASK)
+    assert is_random.mean() == pytest.approx(0.1, abs=0.02)
+    assert after[is_random].min() >= 5
+    assert after[is_random].mean() == pytest.approx(502, abs=25)
+    changed = masked["masked_ids"] != ids
     assert changed.sum() <= used.sum()

@@ -48,6 +48,13 @@ def start(shards, output, *more, **settings):
     return run(["--shards", str(shards), *fixed, *more, *sets])
 
 
+def iterate_masked(recipe, shards):
+    """Yield the batches of a run with their masks."""
+    batches = build_batches(recipe.pretraining, Shards.open(shards))
+    for arrays in batches.iterate_steps(0):
+        yield batches.mask(open_device("cpu", "fp32").put(arrays))
+
+
 def test_the_control_trains_and_exports(shards, tmp_path):
     result = start(shards, tmp_path, "--steps", "40", objective="mlm+nsp", learning_rate="1e-2")
     lines = read_metrics(tmp_path)
@@ -63,11 +70,11 @@ def test_a_batch_without_a_masked_token_is_no_loss_and_no_nan(shards, objective)
     recipe = apply_settings(
         RECIPES["sample"], SETTINGS | {"objective": objective, "mask_probability": "1e-9"}
     )
-    arrays = next(build_batches(recipe.pretraining, Shards.open(shards)).iterate_steps(0))
-    assert not arrays["masked_weights"].any()
+    batch = next(iterate_masked(recipe, shards))
+    assert not batch["masked_weights"].any()
     model = build_model(recipe, 100, torch.float32)
     initialize_weights(model, seed=0)
-    result = model(open_device("cpu", "fp32").put(arrays))
+    result = model(batch)
     result.loss.backward()
     assert result.loss.isfinite()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
@@ -173,23 +180,19 @@ def test_batches_of_pairs_have_constant_shapes(shards):
 )
 def test_masked_tokens_are_replaced_as_published(shards, objective, expected):
     """google's 85% [MASK] for ELECTRA, bert's 80/10/10 for MLM, in the batches of a run."""
-    config = apply_settings(RECIPES["sample"], SETTINGS | {"objective": objective}).pretraining
-    batches = build_batches(config, Shards.open(shards)).iterate_steps(0)
+    recipe = apply_settings(RECIPES["sample"], SETTINGS | {"objective": objective})
     before, after = [], []
-    for _ in range(30):
-        arrays = next(batches)
-        used = arrays["masked_weights"] > 0
-        for ids, kept in ((arrays["input_ids"], before), (arrays["masked_ids"], after)):
-            kept.append(np.take_along_axis(ids, arrays["masked_positions"], axis=1)[used])
+    for batch in itertools.islice(iterate_masked(recipe, shards), 30):
+        used = batch["masked_weights"] > 0
+        for ids, kept in ((batch["input_ids"], before), (batch["masked_ids"], after)):
+            kept.append(ids.gather(1, batch["masked_positions"])[used].numpy())
     old, new = np.concatenate(before), np.concatenate(after)
     shares = (new == 4).mean(), ((new != 4) & (new != old)).mean(), (new == old).mean()
     assert shares == pytest.approx(expected, abs=0.02)
 
 
 def test_a_sampled_token_that_equals_the_original_is_not_replaced(shards):
-    config = apply_settings(RECIPES["sample"], SETTINGS).pretraining
-    arrays = next(build_batches(config, Shards.open(shards)).iterate_steps(0))
-    batch = {name: torch.as_tensor(array) for name, array in arrays.items()}
+    batch = next(iterate_masked(apply_settings(RECIPES["sample"], SETTINGS), shards))
     originals = batch["input_ids"].gather(1, batch["masked_positions"])
     corrupted, replaced = corrupt_batch(batch, originals.flatten())
     assert torch.equal(corrupted, batch["input_ids"])

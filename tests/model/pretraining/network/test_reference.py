@@ -42,7 +42,8 @@ def batch(recipe, tmp_path_factory):
     special = read_special_tokens(shards.vocabulary)
     replacement = Replacement(special.mask, 0.85, 0.0, SIZE)
     batches = Batches(Stream(shards, 0), BATCH, special, 0.15, replacement, seed=0)
-    return {name: torch.as_tensor(array) for name, array in next(batches.iterate_steps(0)).items()}
+    arrays = next(batches.iterate_steps(0))
+    return batches.mask({name: torch.as_tensor(array) for name, array in arrays.items()})
 
 
 @pytest.fixture(scope="module")

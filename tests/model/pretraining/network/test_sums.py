@@ -18,7 +18,7 @@ WEIGHTS = {"generator_weight": "2", "discriminator_weight": "30"}
 ENTRIES = 60
 
 
-def build(objective) -> tuple[torch.nn.Module, dict[str, np.ndarray]]:
+def build(objective) -> tuple[torch.nn.Module, Batch]:
     """A model with its initial weights, and a batch of four sequences."""
     rng = np.random.default_rng(0)
     documents = [
@@ -39,18 +39,15 @@ def build(objective) -> tuple[torch.nn.Module, dict[str, np.ndarray]]:
         seed=0,
         pairs=objective == "mlm+nsp",
     )
-    return model.eval(), batches.prepare_batch(rows, 0)
-
-
-def to_tensors(arrays) -> Batch:
-    return {name: torch.as_tensor(array) for name, array in arrays.items()}
+    arrays = batches.prepare_batch(rows, 0)
+    return model.eval(), batches.mask({n: torch.as_tensor(array) for n, array in arrays.items()})
 
 
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
 def test_the_parts_of_a_batch_add_up_to_it(objective):
-    model, arrays = build(objective)
-    whole = model(to_tensors(arrays))
-    parts = [model(to_tensors(part)) for part in split_batch(arrays, 3)]
+    model, batch = build(objective)
+    whole = model(batch)
+    parts = [model(part) for part in split_batch(batch, 3)]
     assert sum(part.loss.item() for part in parts) == pytest.approx(whole.loss.item(), rel=1e-5)
     for name, total in whole.sums.items():
         added = sum(float(part.sums[name]) for part in parts)
@@ -58,8 +55,8 @@ def test_the_parts_of_a_batch_add_up_to_it(objective):
     sums = {name: float(total) for name, total in whole.sums.items()}
     means = model.compute_means(sums)
     assert means["loss"] == pytest.approx(whole.loss.item(), rel=1e-5)
-    assert sums["real"] == (arrays["documents"] > 0).sum()
-    assert sums["masked"] == arrays["masked_weights"].sum()
+    assert sums["real"] == (batch["documents"] > 0).sum()
+    assert sums["masked"] == batch["masked_weights"].sum()
     doubled = model.compute_means({name: 2 * total for name, total in sums.items()})
     assert doubled == pytest.approx(means), "means of two equal steps"
 
@@ -106,22 +103,21 @@ def test_means_of_pairs_are_of_pairs():
 
 @pytest.mark.parametrize("objective", ["electra", "mlm+nsp"])
 def test_nothing_seen_gives_means_of_zero(objective):
-    model, arrays = build(objective)
-    nothing = dict.fromkeys(model(to_tensors(arrays)).sums, 0.0)
+    model, batch = build(objective)
+    nothing = dict.fromkeys(model(batch).sums, 0.0)
     assert set(model.compute_means(nothing).values()) == {0.0}
 
 
 def test_the_pair_loss_is_cross_entropy_over_the_pairs_there_are():
-    model, arrays = build("mlm+nsp")
-    batch = to_tensors(arrays)
+    model, batch = build("mlm+nsp")
     states = torch.randn(*batch["input_ids"].shape, 32, generator=torch.Generator().manual_seed(0))
     loss, sums = model._score_pairs(model.pair_head, states, batch)
     expected, right = 0.0, 0
     for i in range(len(states)):
-        for slot, weight in enumerate(arrays["pair_weights"][i]):
+        for slot, weight in enumerate(batch["pair_weights"][i]):
             if weight:
-                logits = model.pair_head(states[i, arrays["pair_places"][i, slot]][None])[0]
-                label = int(arrays["pair_not_next"][i, slot])
+                logits = model.pair_head(states[i, batch["pair_places"][i, slot]][None])[0]
+                label = int(batch["pair_not_next"][i, slot])
                 expected -= float(torch.log_softmax(logits, 0)[label])
                 right += int(logits.argmax()) == label
     assert float(loss) == pytest.approx(expected, rel=1e-5)

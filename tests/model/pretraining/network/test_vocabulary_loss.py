@@ -8,10 +8,10 @@ from model.device import open_device
 from model.pretraining.network import vocabulary_loss
 from model.pretraining.network.vocabulary_loss import (
     VocabularyLoss,
-    _hash_bits,
     draw_gumbel,
     draw_ids,
 )
+from model.pretraining.random_bits import hash_bits
 
 
 @pytest.mark.parametrize("entries", [7, 1000])
@@ -86,7 +86,7 @@ def unhash(x: int) -> int:
 
 def test_bits_are_hashed_as_their_author_does():
     numbers = [0, 1, 15, 16, 2**16, 2**31, 2**32 - 1, *range(10**6, 2**32, 10**8)]
-    hashed = _hash_bits(torch.tensor(numbers)).tolist()
+    hashed = hash_bits(torch.tensor(numbers)).tolist()
     assert hashed == [hash_plainly(number) for number in numbers]
     assert [unhash(number) for number in hashed] == numbers
 

@@ -17,8 +17,8 @@ SETTINGS = ["layers=1", "hidden=32", "intermediate=64", "embedding=32", "batch=8
     [
         ({}, True),
         ({"objective": "mlm"}, True),
-        ({"steps": "32000"}, False),
-        ({"steps": "31000"}, True),
+        ({"steps": "64000"}, False),
+        ({"steps": "62000"}, True),
         ({"steps": "16000", "batch": "32"}, False),
     ],
 )

@@ -11,6 +11,7 @@ starts, and the vocabulary is the same on every run, for any number of threads a
 files.
 """
 
+import json
 import sys
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer, models, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
@@ -184,12 +185,16 @@ def compare_vocabularies(
     same words.
     """
     tokens, unknown, words = (dict.fromkeys(tokenizers, 0) for _ in range(3))
+    unknown_ids = {name: _find_unknown_id(tokenizer) for name, tokenizer in tokenizers.items()}
     for sentences in batches:
         for name, tokenizer in tokenizers.items():
-            for encoding in tokenizer.encode_batch(sentences, add_special_tokens=False):
+            is_berts = isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+            for text, encoding in zip(
+                sentences, tokenizer.encode_batch(sentences, add_special_tokens=False), strict=True
+            ):
                 tokens[name] += len(encoding.ids)
-                words[name] += len(set(encoding.word_ids))
-                unknown[name] += encoding.tokens.count(UNKNOWN)
+                words[name] += len(set(encoding.word_ids)) if is_berts else _count_words(text)
+                unknown[name] += encoding.ids.count(unknown_ids[name])
     return [
         {
             "vocabulary": name,
@@ -200,6 +205,21 @@ def compare_vocabularies(
         }
         for name, tokenizer in tokenizers.items()
     ]
+
+
+def _find_unknown_id(tokenizer: Tokenizer) -> int:
+    """Return the id that stands for what the tokenizer has no entry for; -1 where all has one."""
+    told = json.loads(tokenizer.to_str())["model"]
+    found = told.get("unk_id")
+    if found is None and told.get("unk_token"):
+        found = tokenizer.token_to_id(told["unk_token"])
+    return -1 if found is None else int(found)
+
+
+def _count_words(text: str) -> int:
+    """Return the words of a text as BERT's tokenizer has them: each CJK character is one."""
+    normalized = normalizers.BertNormalizer(lowercase=False).normalize_str(text)
+    return len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normalized))
 
 
 def read_vocabulary(path: str, like: Tokenizer) -> Tokenizer:

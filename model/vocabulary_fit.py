@@ -43,7 +43,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
     tokenizers = {KEPT: own}
     if options.new_size:
         text = ReviewSample(options.corpus, "pretrain", OTHERS_REVIEWS)
-        folds_case = own.normalizer.lowercase
+        folds_case = getattr(own.normalizer, "lowercase", False)
         new = train_tokenizer(text, options.new_size, folds_case, folds_case, unused=0)
         tokenizers["new"] = new
     choices = compare_vocabularies(tokenizers, sample)

@@ -11,12 +11,13 @@ from beam_jobs.config import ShardsOptions
 from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
+from beam_jobs.core.special_tokens import count_rows
 from beam_jobs.deduplication import evaluation_texts
 from beam_jobs.engine import beam_options
 from beam_jobs.packing import corpus_units, general_text
 from beam_jobs.packing.corpus_units import CorpusUnit
 from beam_jobs.packing.general_text import TextUnit
-from beam_jobs.packing.tokenization import count_rows, load_tokenizer
+from beam_jobs.packing.tokenization import load_tokenizer
 
 FOOTER_VERSION = 1
 PACKING_VERSION = 4

@@ -16,9 +16,10 @@ from beam_jobs.core import storage
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.parquet import read_footer, write_tables
 from beam_jobs.core.progress import Progress
+from beam_jobs.core.special_tokens import find_specials
 from beam_jobs.packing.packing import SPECIALS, Counts, Tokens, build_shard_schema, pack_documents
 from beam_jobs.packing.plan import Packing, ShardsPlan, Unit
-from beam_jobs.packing.tokenization import TextIds, WordIds, find_specials, load_tokenizer
+from beam_jobs.packing.tokenization import TextIds, WordIds, load_tokenizer
 
 SHARD_NAME = r"shard-\d{5,}\.parquet"
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
 
+from beam_jobs.core.special_tokens import find_specials
 from beam_jobs.text.spans import expand_spans
 
 PLAIN = r"^[!-Z\\\]^-~]+$"
@@ -79,24 +80,6 @@ def is_word_piece(tokenizer: Tokenizer) -> bool:
         and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         and not any(" " in t.content for t in tokenizer.get_added_tokens_decoder().values())
     )
-
-
-def find_specials(tokenizer: Tokenizer) -> tuple[int, int]:
-    """Return the ids that the tokenizer puts before and after a text, [CLS] and [SEP] or what they
-    are called here. ValueError unless it is one of each.
-    """
-    text, whole = (tokenizer.encode("a", add_special_tokens=added).ids for added in (False, True))
-    if whole[1:-1] != text or len(whole) != len(text) + 2:
-        raise ValueError(
-            "it does not put one special token before a text and one after it, as encoders need; "
-            "its post_processor should"
-        )
-    return whole[0], whole[-1]
-
-
-def count_rows(tokenizer: Tokenizer) -> int:
-    """Return how many rows a table of vectors needs: one for each id up to the last."""
-    return max(tokenizer.get_vocab().values()) + 1
 
 
 def load_tokenizer(content: str) -> "WordIds | TextIds":

@@ -20,6 +20,7 @@ from model.finetuning.examples import Split
 from model.finetuning.tasks.corpus import CORPUS_SPLITS, POLARITY
 from model.recipes import (
     GENERATOR_DEPTH,
+    MASK_PROBABILITIES,
     NEW_HEAD_SETTINGS,
     OLD_HEAD_SETTINGS,
     RECIPES,
@@ -288,6 +289,8 @@ def list_start_defaults(origin: Stage, settings: Mapping[str, str]) -> list[dict
     of ELECTRAs too where it may be one, or is to become one.
     """
     defaults = [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]
+    if share := MASK_PROBABILITIES.get(origin.result.get(MODEL_TYPE, "")):
+        defaults.append({"mask_probability": str(share)})
     if "electra" in (origin.result.get(MODEL_TYPE, "electra"), settings.get("objective")):
         defaults.append({**OLD_HEAD_SETTINGS, "generator_depth": f"{GENERATOR_DEPTH:.2f}"})
     return defaults

@@ -7,7 +7,7 @@ not part of the fingerprint, since most changes of it change no byte of what it 
 VERSIONS = {
     "dump": 1,
     "external": 1,
-    "origin": 2,
+    "origin": 3,
     "corpus": 13,
     "vocabulary": 1,
     "vocabulary-fit": 1,

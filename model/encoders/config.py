@@ -1,4 +1,5 @@
-"""Reads and writes config.json, which has an encoder's shape; refuses what has no place here.
+"""Reads and writes config.json, which has an encoder's shape; refuses what no masked language model
+can be made of.
 
 Imports no torch.
 """
@@ -14,9 +15,9 @@ from beam_jobs.core.files import link_path, write_json
 from beam_jobs.core.nesting import load_json
 from beam_jobs.core.settings import format_mistakes
 from model.config import Architecture
-from model.encoders.names import DEFAULTS, KINDS, OTHER_KINDS, Kind, Role
+from model.encoders.names import DEFAULTS, KINDS, Kind, Role
 from model.encoders.places import Fail
-from model.encoders.vocabulary import read_words
+from model.encoders.vocabulary import find_special
 from model.pretraining.input.sequences import Shards
 from model.recipes import Recipe
 
@@ -32,7 +33,6 @@ DROPOUT = 0.1
 """Of whoever trains an exported encoder further, as the architecture has it (google); pre-training
 has a setting of its own.
 """
-PADDING = "[PAD]"
 EXACT_GELU = ("gelu", "gelu_python")  # gelu_new and others are approximations: other numbers
 LEAST_TYPES = 2
 """Rows of token types; an encoder with fewer gets copies of its first."""
@@ -44,8 +44,9 @@ _REFUSED = {
     "is_encoder_decoder": "an encoder with a decoder (is_encoder_decoder)",
     "add_cross_attention": "cross-attention (add_cross_attention)",
     "quantization_config": "quantized weights (quantization_config)",
-    "pruned_heads": "layers with fewer heads than others (pruned_heads)",
 }
+COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
+"""Architectures whose first position is the one after the padding's index."""
 
 
 def read_config(folder: Path, fail: Fail) -> Config:
@@ -68,44 +69,102 @@ def read_config(folder: Path, fail: Fail) -> Config:
     return config
 
 
-def find_kind(config: Config, fail: Fail) -> Kind:
-    """Return the kind of a published encoder; UserError names what has no place in ours."""
+def find_kind(config: Config, fail: Fail) -> Kind | None:
+    """Return the kind of a published encoder that ours holds; None for one that is trained in
+    transformers' own module. UserError names what is no masked language model.
+    """
     name = config.get("model_type", "")
     for field, what in _REFUSED.items():
         if config.get(field):
-            raise fail(f"this model has {what}, for which our encoder has no place")
-    if name not in KINDS:
-        what = f", {OTHER_KINDS[name]}" if name in OTHER_KINDS else ""
-        raise fail(
-            f"config.json says model_type={name or '(none)'}{what}; give one of {', '.join(KINDS)}"
-        )
-    kind = KINDS[name]
-    activation = config.get(kind.activation, "gelu")
-    if activation not in EXACT_GELU:
-        raise fail(f"its activation is {activation} ({kind.activation}), our encoder has gelu only")
-    positions = config.get("position_embedding_type", "absolute")
-    if positions != "absolute":
-        raise fail(
-            f"it has relative positions (position_embedding_type={positions}), our encoder has "
-            "absolute ones only"
-        )
-    return kind
+            raise fail(f"this model has {what}; give an encoder that predicts masked tokens")
+    kind = KINDS.get(name)
+    if (
+        kind
+        and config.get(kind.activation, "gelu") in EXACT_GELU
+        and config.get("position_embedding_type", "absolute") == "absolute"
+        and not config.get("pruned_heads")
+    ):
+        return kind
+    _read_foreign(config, fail)
+    return None
+
+
+def _read_foreign(config: Config, fail: Fail) -> Any:
+    """Return the configuration of transformers for a config.json; UserError unless
+    AutoModelForMaskedLM has a module for it, with an encoder alone.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers import (
+        CONFIG_MAPPING,
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_MASKED_LM_MAPPING,
+        MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    )
+
+    name = config.get("model_type", "")
+    told = f"config.json says model_type={name or '(none)'}"
+    if name not in CONFIG_MAPPING:
+        raise fail(f"{told}, which transformers does not have; give one that it has")
+    kind = CONFIG_MAPPING[name]
+    if kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING or config.get("is_encoder_decoder"):
+        raise fail(f"{told}, an encoder with a decoder; give an encoder")
+    if kind not in MODEL_FOR_MASKED_LM_MAPPING:
+        is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING
+        what = "a decoder" if is_decoder else "which predicts no masked tokens"
+        raise fail(f"{told}, {what}; give an encoder")
+    try:
+        return kind.from_dict(dict(config))
+    except (TypeError, ValueError, AttributeError, StrictDataclassError) as error:
+        why = " ".join(str(error).split())[:160]
+        raise fail(f"config.json: {why}; copy it again") from None
 
 
 def read_architecture(
     config: Config, fail: Fail, generator_multiplier: float = 1.0
 ) -> Architecture:
-    """Return the shape that config.json describes; `generator_multiplier` is not in it."""
+    """Return the shape that config.json describes; `generator_multiplier` is not in it.
+
+    Of an encoder that ours does not hold it is told, and its cost is estimated by it.
+    """
     kind = find_kind(config, fail)
-    values = {ours: config.get(theirs, DEFAULTS.get(ours)) for ours, theirs in kind.fields.items()}
-    missing = [theirs for ours, theirs in kind.fields.items() if values[ours] is None]
-    if missing:
-        raise fail(f"config.json lacks {', '.join(missing)}; copy it again")
+    if kind:
+        values = {ours: config.get(them, DEFAULTS.get(ours)) for ours, them in kind.fields.items()}
+        missing = [them for ours, them in kind.fields.items() if values[ours] is None]
+        if missing:
+            raise fail(f"config.json lacks {', '.join(missing)}; copy it again")
+    else:
+        foreign = _read_foreign(config, fail)
+        values = {ours: getattr(foreign, them, None) for ours, them in _FOREIGN_FIELDS.items()}
+        values["embedding"] = getattr(foreign, "embedding_size", values["hidden"])
+        values["max_positions"] = count_positions(foreign) or DEFAULTS["max_positions"]
+        values["layer_norm_eps"] = values["layer_norm_eps"] or DEFAULTS["layer_norm_eps"]
     values["type_vocabulary_size"] = max(LEAST_TYPES, values.get("type_vocabulary_size") or 0)
     try:
         return Architecture(**values, generator_multiplier=generator_multiplier)
     except ValidationError as invalid:
         raise fail(f"config.json: {format_mistakes(invalid)}") from None
+
+
+_FOREIGN_FIELDS = {
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "hidden": "hidden_size",
+    "intermediate": "intermediate_size",
+    "type_vocabulary_size": "type_vocab_size",
+    "layer_norm_eps": "layer_norm_eps",
+}
+
+
+def count_positions(config: Any) -> int | None:
+    """Return the tokens for which an encoder of this configuration of transformers has positions;
+    None where positions are relative.
+    """
+    positions: int | None = getattr(config, "max_position_embeddings", None)
+    if positions is None or getattr(config, "position_embedding_type", "absolute") != "absolute":
+        return None
+    if config.model_type in COUNTED_FROM_PADDING:
+        return positions - (config.pad_token_id + 1)
+    return positions
 
 
 def build_transformers_config(
@@ -182,11 +241,10 @@ def describe_start(recipe: Recipe, trunk: str) -> dict[str, Any]:
 
 
 def read_padding_id(vocabulary: Path) -> int | None:
-    """Return the id of [PAD] in a folder's vocab.txt; a published one may have it anywhere, or not
-    at all.
+    """Return the id of the padding in a vocabulary's folder, which may have it anywhere, or not at
+    all.
     """
-    entries = read_words(vocabulary / "vocab.txt")
-    return entries.index(PADDING) if PADDING in entries else None
+    return find_special(vocabulary, "pad")
 
 
 def read_trained_length(folder: Path) -> int | None:

@@ -1,9 +1,9 @@
 """Converts weights to and from transformers' ELECTRA; writes the folders that AutoModel loads."""
 
-import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from beam_jobs.core.files import write_json
+from beam_jobs.core.nesting import load_json
 from model.encoders.config import TRAINED_LENGTH
 from model.encoders.names import EMBEDDINGS
 
-TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+"""The last one where it is WordPiece."""
 SENTENCE_TRANSFORMERS = "sentence_transformers.models"
 
 
@@ -55,18 +57,39 @@ def write_model_folder(
     folder: Path, config: dict[str, Any], weights: dict[str, Tensor], vocabulary: Path, card: str
 ) -> Path:
     """Write a transformers folder, whole or not at all, and return it."""
+    with _write_whole(folder, vocabulary, card) as temporary:
+        write_json(temporary / "config.json", config)
+        save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def write_module_folder(
+    folder: Path, network: Any, config: Mapping[str, Any], vocabulary: Path, card: str
+) -> Path:
+    """Write a transformers folder of a module of transformers, whole or not at all, and return it;
+    `config` wins over the module's own.
+    """
+    with _write_whole(folder, vocabulary, card) as temporary:
+        network.save_pretrained(temporary)
+        file = temporary / "config.json"
+        write_json(file, load_json(file.read_text("utf-8")) | config)
+    return folder
+
+
+@contextmanager
+def _write_whole(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
+    """Give a folder for config.json and weights; add tokenizer, pooling and card, and rename it."""
     temporary = folder.with_name(f"writing-{folder.name}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    (temporary / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
+    yield temporary
     for name in TOKENIZER_FILES:
-        shutil.copyfile(vocabulary / name, temporary / name)
-    _write_pooling(temporary, config)
+        if (vocabulary / name).exists():
+            shutil.copyfile(vocabulary / name, temporary / name)
+    _write_pooling(temporary, load_json((temporary / "config.json").read_text("utf-8")))
     (temporary / "README.md").write_text(card)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(temporary, folder)
-    return folder
 
 
 def _write_pooling(folder: Path, config: Mapping[str, Any]) -> None:
@@ -75,7 +98,10 @@ def _write_pooling(folder: Path, config: Mapping[str, Any]) -> None:
         {"idx": 0, "name": "0", "path": "", "type": f"{SENTENCE_TRANSFORMERS}.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{SENTENCE_TRANSFORMERS}.Pooling"},
     ]
-    pooling = {"word_embedding_dimension": config["hidden_size"], "pooling_mode_mean_tokens": True}
+    pooling = {
+        "word_embedding_dimension": config.get("hidden_size", config.get("dim")),
+        "pooling_mode_mean_tokens": True,
+    }
     write_json(folder / "modules.json", modules)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": config[TRAINED_LENGTH]})
     (folder / "1_Pooling").mkdir()

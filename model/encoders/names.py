@@ -83,25 +83,6 @@ KINDS: Mapping[str, Kind] = {
         activation="activation",
     ),
 }
-OTHER_KINDS = {
-    "roberta": "positions that count from the padding, and a tokenizer of byte pairs",
-    "xlm-roberta": "positions that count from the padding, and a tokenizer of byte pairs",
-    "camembert": "positions that count from the padding, and a tokenizer of byte pairs",
-    "albert": "shares one layer's weights among all",
-    "deberta": "relative positions",
-    "deberta-v2": "relative positions",
-    "mpnet": "relative positions",
-    "convbert": "convolutions in its attention",
-    "modernbert": "pre-norm and rotary positions",
-    "roberta-prelayernorm": "pre-norm",
-    "nomic_bert": "rotary positions",
-    "gpt2": "a decoder",
-    "llama": "a decoder",
-    "bert-generation": "a decoder",
-    "t5": "an encoder with a decoder",
-    "bart": "an encoder with a decoder",
-}
-"""Kinds with what has no place in our encoder."""
 
 
 def rename_weight(name: str, kind: Kind) -> str:

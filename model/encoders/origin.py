@@ -16,12 +16,24 @@ from tokenizers import Tokenizer
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
 from beam_jobs.core.nesting import load_json
+from beam_jobs.core.special_tokens import count_rows
 from model.config import Architecture
 from model.encoders import weights as encoder_weights
-from model.encoders.config import TRAINED_LENGTH, Config, read_architecture, read_config
+from model.encoders.config import (
+    TRAINED_LENGTH,
+    Config,
+    find_kind,
+    read_architecture,
+    read_config,
+)
+from model.encoders.masked_lm import check_size, load_masked_lm
 from model.encoders.places import Fail, Found, find_published
-from model.encoders.vocabulary import check_entries, load_published_tokenizer
-from model.wordpiece import list_entries, write_tokenizer
+from model.encoders.vocabulary import (
+    check_entries,
+    list_all_entries,
+    load_published_tokenizer,
+    write_published_tokenizer,
+)
 from model.yaml_text import load_yaml
 
 ABOUT = "origin.json"
@@ -79,7 +91,7 @@ def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
     other = _write_network(place, "--generator", folder / GENERATOR)
     if about["kind"] != "electra" or other["kind"] != "electra" or not other["has_mlm_head"]:
         raise fail("give the generator of a published ELECTRA, and its discriminator as --place")
-    files = [part / "vocab.txt" for part in (folder, folder / GENERATOR)]
+    files = [part / "tokenizer.json" for part in (folder, folder / GENERATOR)]
     if files[0].read_bytes() != files[1].read_bytes():
         raise fail(f"its vocabulary is not that of {about['place']}")
     write_json(folder / GENERATOR / ABOUT, other)
@@ -101,10 +113,9 @@ def _copy_network(place: str, found: Found, folder: Path, fail: Fail) -> dict[st
     config = read_config(found.folder, fail)
     shape = read_architecture(config, fail)
     tokenizer = load_published_tokenizer(found.folder, fail)
-    weights = encoder_weights.read_weights(found.folder, config, fail)
-    _check_weights(weights, shape, config, tokenizer, fail)
+    parameters, has_head = _check_network(found.folder, config, shape, tokenizer, fail)
     length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
-    write_tokenizer(folder, tokenizer, length)
+    write_published_tokenizer(folder, tokenizer, found.folder, length, fail)
     write_json(folder / "config.json", config)
     _copy_tensors(found.folder, folder / WEIGHTS, fail)
     if (found.folder / "README.md").is_file():
@@ -114,11 +125,9 @@ def _copy_network(place: str, found: Found, folder: Path, fail: Fail) -> dict[st
         **_describe_source(found, config),
         **_describe_shape(shape, config, tokenizer),
         "trained_length": length,
-        "parameters": sum(
-            tensor.numel() for name, tensor in weights.items() if name.startswith("electra.")
-        ),
+        "parameters": parameters,
         "has_generator": False,
-        "has_mlm_head": encoder_weights.has_mlm_head(weights),
+        "has_mlm_head": has_head,
         "sha256": hash_file(folder / WEIGHTS),
     }
 
@@ -138,9 +147,26 @@ def _describe_shape(shape: Architecture, config: Config, tokenizer: Tokenizer) -
     return {
         **{name: getattr(shape, name) for name in named},
         "layer_norm_eps": shape.layer_norm_eps,
-        "vocabulary_size": tokenizer.get_vocab_size(),
-        "lower_case": tokenizer.normalizer.lowercase,
+        "vocabulary_size": count_rows(tokenizer),
+        "lower_case": getattr(tokenizer.normalizer, "lowercase", None),
     }
+
+
+def _check_network(
+    folder: Path, config: Config, shape: Architecture, tokenizer: Tokenizer, fail: Fail
+) -> tuple[int, bool]:
+    """Return how many parameters the trunk has, and whether there is a head that predicts masked
+    tokens; UserError where weights, config.json and tokenizer are not of one network.
+    """
+    if find_kind(config, fail) is None:
+        network, lost = load_masked_lm(folder, fail)
+        check_size(network, count_rows(tokenizer), fail)
+        trunk = network.base_model.parameters()
+        return sum(tensor.numel() for tensor in trunk), not lost
+    weights = encoder_weights.read_weights(folder, config, fail)
+    _check_weights(weights, shape, config, tokenizer, fail)
+    trunk = (tensor for name, tensor in weights.items() if name.startswith("electra."))
+    return sum(tensor.numel() for tensor in trunk), encoder_weights.has_mlm_head(weights)
 
 
 def _check_weights(
@@ -157,7 +183,7 @@ def _check_weights(
             f"config.json says vocab_size={config['vocab_size']}, the weights have {rows} rows; "
             "copy both again"
         )
-    check_entries(list_entries(tokenizer), rows, fail)
+    check_entries(list_all_entries(tokenizer, fail), rows, fail)
     layers = encoder_weights.count_layers(weights)
     if layers != shape.layers:
         raise fail(
@@ -219,8 +245,8 @@ def _read_json(file: Path) -> Any:
 
 
 def read_card(folder: Path) -> dict[str, str]:
-    """Return `license` and `training_data` of a published encoder, each "unknown" where nothing
-    says it.
+    """Return `license`, `training_data` and `languages` of a published encoder, each "unknown"
+    where nothing says it.
 
     They stand in the YAML at the beginning of README.md, as on the hub. sentence-transformers lists
     what it trained on in data_config.json besides, which may name more; of many files in one folder
@@ -236,6 +262,7 @@ def read_card(folder: Path) -> dict[str, str]:
     return {
         "license": _join(told.get("license") or told.get("license_name")),
         "training_data": _join(list(dict.fromkeys(named))),
+        "languages": _join(told.get("language")),
     }
 
 

@@ -8,11 +8,13 @@ the old vocabulary would have cut it.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, normalizers
 
+from beam_jobs.core.files import write_json
 from beam_jobs.core.nesting import load_json
+from beam_jobs.core.special_tokens import find_specials
 from model.encoders.places import Fail
-from model.wordpiece import build_tokenizer_of
+from model.wordpiece import build_tokenizer_of, list_entries, write_tokenizer
 
 if TYPE_CHECKING:  # the flows, which read entries, load no torch
     from torch import Tensor
@@ -23,12 +25,6 @@ BY_ENTRY = {  # weights with one row per vocabulary entry
     "electra.embeddings.word_embeddings.weight",
     "generator_lm_head.bias",
 }
-BERT_PARTS = {
-    "model": (models.WordPiece, "WordPiece"),
-    "normalizer": (normalizers.BertNormalizer, "BertNormalizer"),
-    "pre_tokenizer": (pre_tokenizers.BertPreTokenizer, "BertPreTokenizer"),
-}
-"""What the ids of words can be remembered for (beam_jobs/packing/tokenization.py)."""
 PADDED_TO = 128
 """Rows of a table are at most filled up to a multiple of this, for the speed of matrix products."""
 
@@ -38,7 +34,7 @@ def read_entries(folder: Path, fail: Fail) -> list[str]:
     if (folder / "vocab.txt").is_file():
         return read_words(folder / "vocab.txt")
     if not (folder / "tokenizer.json").is_file():
-        raise fail("put its vocab.txt beside the weights")
+        raise fail("put its tokenizer.json (or vocab.txt) beside the weights")
     return read_tokenizer_entries(folder / "tokenizer.json", fail)
 
 
@@ -48,34 +44,38 @@ def read_words(path: Path) -> list[str]:
 
 
 def read_tokenizer_entries(path: Path, fail: Fail) -> list[str]:
-    """Return the entries of a tokenizer.json by id; UserError unless it is WordPiece."""
-    try:
-        told = load_json(path.read_text(encoding="utf-8"))
-        model, added = told["model"], told.get("added_tokens") or []
-        kind = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
-        ids = {**model["vocab"]} if kind == "WordPiece" else {}
-        ids |= {token["content"]: token["id"] for token in added}
-        entries = sorted(ids, key=lambda entry: int(ids[entry]))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        why = " ".join(str(error).split())
-        raise fail(f"tokenizer.json is damaged ({why}); copy it again") from None
-    if kind != "WordPiece":
-        raise fail(f"its tokenizer is {kind}; shards are made with WordPiece only")
+    """Return the entries of a tokenizer.json by id; UserError where ids are left out."""
+    return list_all_entries(_read_tokenizer(path, fail), fail)
+
+
+def list_all_entries(tokenizer: Tokenizer, fail: Fail) -> list[str]:
+    """Return the entries by id; UserError where ids are left out."""
+    entries, ids = list_entries(tokenizer), tokenizer.get_vocab()
     if [ids[entry] for entry in entries] != list(range(len(entries))):
         raise fail("tokenizer.json leaves out ids, or gives one twice; copy it again")
     return entries
 
 
+def _read_tokenizer(path: Path, fail: Fail) -> Tokenizer:
+    """Return the tokenizer of a tokenizer.json without truncation and padding."""
+    try:
+        load_json(path.read_text(encoding="utf-8"))
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises no class of its own
+        why = " ".join(str(error).split())
+        raise fail(f"tokenizer.json is damaged ({why}); copy it again") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
 def check_entries(entries: list[str], rows: int, fail: Fail) -> None:
     """Raise UserError where a table of word vectors is not that of these entries."""
-    missing = [token for token in NEEDED if token not in entries]
     surplus = rows - len(entries)
-    if surplus < 0 or surplus >= PADDED_TO or UNKNOWN in missing:
+    if surplus < 0 or surplus >= PADDED_TO:
         raise fail(
             f"its vocabulary ({len(entries)} entries) is not that of the weights ({rows} rows)"
         )
-    if missing:
-        raise fail(f"its vocabulary lacks {', '.join(missing)}; give a WordPiece tokenizer")
 
 
 def fit_vocabulary(
@@ -86,6 +86,11 @@ def fit_vocabulary(
     check_entries(old, rows, fail)
     if old == new:
         return {name: t[: len(new)] if name in BY_ENTRY else t for name, t in weights.items()}
+    if UNKNOWN not in old:
+        raise fail(
+            f"its tokenizer is not WordPiece (no {UNKNOWN}), so that a new vocabulary cannot begin "
+            "with its vectors: keep its own (vocabulary.source=keep)"
+        )
     mapping = map_vocabulary(old, new)
     return {
         name: _average_rows(tensor, mapping) if name in BY_ENTRY else tensor
@@ -128,35 +133,114 @@ def load_published_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
     """Return the folder's tokenizer without truncation and padding.
 
     An old folder has only a vocab.txt: then it is BERT's, which folds case unless
-    tokenizer_config.json says otherwise. Raise UserError unless it is one of BERT's.
+    tokenizer_config.json says otherwise. Other files without tokenizer.json (SentencePiece,
+    merges.txt) are converted by transformers where it can.
     """
-    file = folder / "tokenizer.json"
-    entries = read_tokenizer_entries(file, fail) if file.is_file() else read_entries(folder, fail)
-    missing = [token for token in NEEDED if token not in entries]
-    if missing:
-        raise fail(f"its vocabulary lacks {', '.join(missing)}; shards need BERT's tokenizer")
-    if not file.is_file():
-        told = _read_tokenizer_config(folder, fail)
+    told = read_tokenizer_config(folder, fail)
+    if (folder / "tokenizer.json").is_file():
+        return _read_tokenizer(folder / "tokenizer.json", fail)
+    if (folder / "vocab.txt").is_file():
+        entries = read_words(folder / "vocab.txt")
+        if missing := [token for token in NEEDED if token not in entries]:
+            raise fail(f"vocab.txt lacks {', '.join(missing)}; put its tokenizer.json beside it")
         return build_tokenizer_of(
             entries, bool(told.get("do_lower_case", True)), told.get("strip_accents")
         )
+    return _convert_tokenizer(folder, fail)
+
+
+def _convert_tokenizer(folder: Path, fail: Fail) -> Tokenizer:
+    """Return what transformers makes of tokenizer files that are not tokenizer.json."""
+    if not any((folder / name).is_file() for name in SLOW_FILES):
+        raise fail("put its tokenizer.json (or vocab.txt) beside the weights")
+    from transformers import AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
     try:
-        tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # tokenizers raises no class of its own
-        raise fail(f"tokenizer.json is damaged ({error}); copy it again") from None
-    for part, (kind, name) in BERT_PARTS.items():
-        if not isinstance(getattr(tokenizer, part), kind):
-            other = type(getattr(tokenizer, part)).__name__
-            raise fail(f"the {part} of its tokenizer is {other}; shards need BERT's, {name}")
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+        made = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
+    except Exception as error:  # of every kind: the converters' packages may be missing
+        why = " ".join(str(error).split())[:200]
+        raise fail(
+            f"it has a slow tokenizer only, which cannot be converted here ({why}); where "
+            "`sentencepiece` is installed AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) "
+            "writes its tokenizer.json"
+        ) from None
+    made.no_truncation()
+    made.no_padding()
+    return made
 
 
-def _read_tokenizer_config(folder: Path, fail: Fail) -> dict[str, Any]:
+SLOW_FILES = (
+    *("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model"),
+    *("merges.txt", "vocab.json"),
+)
+ROLES = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
+
+
+def write_published_tokenizer(
+    folder: Path, tokenizer: Tokenizer, source: Path, max_length: int, fail: Fail
+) -> None:
+    """Write a published encoder's tokenizer so that the shards job and AutoTokenizer take it as it
+    is; `source` is its own folder.
+
+    UserError where it names no mask token, or puts other special tokens around a text than one
+    before and one after it.
+    """
+    if all(token in tokenizer.get_vocab() for token in NEEDED) and isinstance(
+        tokenizer.normalizer, normalizers.BertNormalizer
+    ):
+        return write_tokenizer(folder, tokenizer, max_length)
+    told = read_tokenizer_config(source, fail)
+    if (source / "special_tokens_map.json").is_file():
+        told = {**load_json((source / "special_tokens_map.json").read_text("utf-8")), **told}
+    entries = tokenizer.get_vocab()
+    roles = {f"{role}_token": _name_token(told.get(f"{role}_token")) for role in ROLES}
+    roles = {role: token for role, token in roles.items() if token in entries}
+    if "mask_token" not in roles:
+        found = next((token for token in ("<mask>", "[MASK]") if token in entries), None)
+        if found is None:
+            raise fail("its tokenizer has no mask token; give an encoder that was trained with one")
+        roles["mask_token"] = found
+    try:
+        find_specials(tokenizer)
+    except ValueError as error:
+        raise fail(f"tokenizer.json: {error}") from None
+    tokenizer.save(str(folder / "tokenizer.json"))
+    lengths = [told.get("model_max_length") or max_length, max_length]
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": int(min(lengths)),
+            **roles,
+        },
+    )
+
+
+def _name_token(told: Any) -> str | None:
+    """Return a token that is told by its name or as an AddedToken."""
+    return told.get("content") if isinstance(told, dict) else told
+
+
+def find_special(vocabulary: Path, role: str) -> int | None:
+    """Return the id of the special token of a role, such as "mask", in a vocabulary's folder; None
+    where it has none.
+    """
+    file = vocabulary / "tokenizer_config.json"
+    told = load_json(file.read_text("utf-8")) if file.is_file() else {}
+    token = _name_token(told.get(f"{role}_token")) or f"[{role.upper()}]"
+    found: int | None = Tokenizer.from_file(str(vocabulary / "tokenizer.json")).token_to_id(token)
+    return found
+
+
+def read_tokenizer_config(folder: Path, fail: Fail) -> dict[str, Any]:
+    """Return tokenizer_config.json, {} where there is none; one that names code is refused."""
     file = folder / "tokenizer_config.json"
     try:
         told: dict[str, Any] = load_json(file.read_text("utf-8")) if file.is_file() else {}
     except ValueError as error:
         raise fail(f"tokenizer_config.json is damaged ({error}); copy it again") from None
+    if told.get("auto_map"):
+        raise fail("tokenizer_config.json names code of its own (auto_map), which is never run")
     return told

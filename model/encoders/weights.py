@@ -32,6 +32,7 @@ def read_weights(folder: Path, config: Config, fail: Fail) -> Weights:
     another than the word embeddings has no place here, and is left out.
     """
     kind = find_kind(config, fail)
+    assert kind, "transformers' own module loads this one (masked_lm.py)"
     weights = {
         rename_weight(name, kind): tensor for name, tensor in read_tensors(folder, fail).items()
     }

@@ -22,7 +22,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from model.config import FinetuningSettings
 from model.device import Device
-from model.encoders.config import START, TRAINED_LENGTH
+from model.encoders.config import START, TRAINED_LENGTH, count_positions
 from model.finetuning.examples import Shape, Task
 from model.finetuning.features import Feature, Featurizer, collate_features, cut_prediction_batches
 from model.finetuning.heads import replace_last_layer
@@ -30,8 +30,6 @@ from model.pretraining.network.initial_weights import draw_start_weights
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names architectures give dropout rates in config.json."""
-COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
-"""Architectures whose first position is the one after the padding's index."""
 DEFAULT_TOKENS = {"span": 384}
 """Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384): at 128 tokens 76% of
 SubjQA's windows have no answer, at 384 43%.
@@ -282,7 +280,7 @@ def choose_max_length(
     """
     config = _load_config(folder, task)
     wanted = settings.max_length or DEFAULT_TOKENS.get(task.shape, 128)
-    positions, trained = _count_positions(config), getattr(config, TRAINED_LENGTH, None)
+    positions, trained = count_positions(config), getattr(config, TRAINED_LENGTH, None)
     if settings.max_length is not None:
         _check_positions(config, wanted, folder)
     limits = [positions, None if settings.untrained_positions else trained]
@@ -306,22 +304,12 @@ def check_length(model: nn.Module, max_length: int, folder: str) -> None:
 
 
 def _check_positions(config: Any, max_length: int, folder: str) -> None:
-    positions = _count_positions(config)
+    positions = count_positions(config)
     if positions is not None and max_length > positions:
         raise UserError(
             f"max_length is {max_length}, but {folder} has {positions} positions: give at most so "
             "many"
         )
-
-
-def _count_positions(config: Any) -> int | None:
-    """Return the tokens an encoder has positions for; None where positions are relative."""
-    positions: int | None = getattr(config, "max_position_embeddings", None)
-    if positions is None or getattr(config, "position_embedding_type", "absolute") != "absolute":
-        return None
-    if config.model_type in COUNTED_FROM_PADDING:
-        return positions - (config.pad_token_id + 1)
-    return positions
 
 
 def load_encoder(folder: str, task: Task) -> nn.Module:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from torch import nn
 
 from beam_jobs.core.errors import UserError
+from beam_jobs.core.special_tokens import find_specials
 from model.config import PretrainingConfig
 from model.device import Device
+from model.encoders.masked_lm import find_bias
 from model.encoders.origin import describe_start
-from model.encoders.vocabulary import read_words
+from model.encoders.vocabulary import find_special
 from model.pretraining import loop
 from model.pretraining.adaptation.anchor import Anchor, Probe
 from model.pretraining.budget import Budget, count_affordable_steps
@@ -30,7 +33,7 @@ from model.pretraining.network import flops
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
 from model.pretraining.network.initial_weights import Origin, describe_origin, load_weights
-from model.pretraining.network.masked_prediction import PretrainingModel
+from model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
 from model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
 from model.recipes import Recipe
@@ -60,15 +63,9 @@ def build_training(
     _check_recipe(recipe, shards, device)
     config = recipe.pretraining
     shape, size = recipe.architecture, shards.vocabulary_size
-    model = build_model(recipe, size, device.dtype)
-    initialize_weights(model, config.seed, config.initializer_range)
-    if origin:
-        initial = load_weights(model, shape, origin, shards.vocabulary)
-        head = "generator_head" if isinstance(model, Electra) else "encoder_head"
-        if f"{head}.bias" in initial:
-            set_output_bias(getattr(model, head).bias, shards)
-        if device.is_rank0:
-            print(describe_origin(model, shape, origin, initial), file=sys.stderr)
+    model, initial = load_model(recipe, shards, device.dtype, origin)
+    if origin and device.is_rank0:
+        print(describe_origin(model, shape, origin, initial), file=sys.stderr)
     device.move_model(model)
     identity = identify_run(recipe, shards) | {"budget_seconds": budget.seconds if budget else None}
     batches = build_batches(config, shards, device.rank, device.world_size)
@@ -104,7 +101,31 @@ def build_training(
     return training
 
 
-def build_model(recipe: Recipe, vocabulary_size: int, dtype: torch.dtype) -> PretrainingModel:
+def load_model(
+    recipe: Recipe, shards: Shards, dtype: torch.dtype, origin: Origin | None
+) -> tuple[PretrainingModel, list[str]]:
+    """Return the model with its start weights, and the names of those that were loaded from
+    nowhere.
+    """
+    config = recipe.pretraining
+    if origin and not origin.is_ours:
+        module, new = origin.load_module(config, dtype, shards)
+        bias = find_bias(module.network)
+        if new and bias is not None:
+            set_output_bias(bias, shards)
+        return module, new
+    model = build_model(recipe, shards.vocabulary_size, dtype)
+    initialize_weights(model, config.seed, config.initializer_range)
+    if origin is None:
+        return model, []
+    initial = load_weights(model, recipe.architecture, origin, shards.vocabulary)
+    head = "generator_head" if isinstance(model, Electra) else "encoder_head"
+    if f"{head}.bias" in initial:
+        set_output_bias(getattr(model, head).bias, shards)
+    return model, initial
+
+
+def build_model(recipe: Recipe, vocabulary_size: int, dtype: torch.dtype) -> OwnModel:
     """Return the model of the recipe's objective, its weights not yet initialized."""
     kind = Electra if recipe.pretraining.objective == "electra" else MaskedLanguageModel
     return kind(vocabulary_size, recipe.architecture, recipe.pretraining, dtype)
@@ -196,12 +217,12 @@ def estimate_sequence_flops(recipe: Recipe, shards: Shards, has_document_attenti
 
 
 def read_special_tokens(vocabulary: Path) -> SpecialTokens:
-    """Return the ids of the special tokens; UserError names those that vocab.txt lacks."""
-    ids = {token: i for i, token in enumerate(read_words(vocabulary / "vocab.txt"))}
-    missing = [token for token in ("[CLS]", "[SEP]", "[MASK]") if token not in ids]
-    if missing:
-        raise UserError(f"{vocabulary / 'vocab.txt'} has no {', '.join(missing)}")
-    return SpecialTokens(ids["[CLS]"], ids["[SEP]"], ids["[MASK]"])
+    """Return the ids of the special tokens; UserError where there is no mask."""
+    cls, sep = find_specials(Tokenizer.from_file(str(vocabulary / "tokenizer.json")))
+    mask = find_special(vocabulary, "mask")
+    if mask is None:
+        raise UserError(f"{vocabulary}: its tokenizer has no mask token; give an encoder's")
+    return SpecialTokens(cls, sep, mask)
 
 
 def check_batch(batch: int, processes: int) -> None:

@@ -29,7 +29,13 @@ from model.pretraining.input.masking import count_slots
 from model.pretraining.network.dropout import Place
 from model.pretraining.network.encoder import Layer, put_batch
 from model.pretraining.network.flops import MatrixFlops
-from model.pretraining.network.masked_prediction import Batch, PretrainingModel, Step, Sums
+from model.pretraining.network.masked_prediction import (
+    Batch,
+    OwnModel,
+    PretrainingModel,
+    Step,
+    Sums,
+)
 from model.pretraining.validation import VALIDATIONS, Validation, describe_collapse
 from model.processes import name_losses
 from model.tracking.metrics_log import MetricsLog
@@ -99,6 +105,7 @@ class Training:
         self.forward: Callable[[Batch], Step] = self.model
         self.compiled = False
         compiles = {"auto": self.device.compiles, "on": True, "off": False}[self.config.compile]
+        compiles = compiles and isinstance(self.model, OwnModel)  # else it calls hooks
         self.model.noise.pooled = self.device.kind == "cpu" and not compiles
         if compiles:
             self.compile()

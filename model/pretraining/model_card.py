@@ -21,6 +21,7 @@ ORIGIN_FIELDS = {
     "sha256": "SHA-256",
     "license": "licence",
     "training_data": "training data",
+    "languages": "languages",
 }
 """What the lineage says of the encoder that training began with (origin.json)."""
 ALWAYS_TOLD = ("name", "license", "training_data")
@@ -56,11 +57,14 @@ def render_model_card(
     metrics: list[dict[str, float]],
     identity: dict[str, Any],
     start: Mapping[str, Any],
+    module: str | None = None,
 ) -> str:
-    """Return the card as Markdown; `start` is what is known of the weights it began with
+    """Return the card as Markdown; `module` is the class that loads it where it is none of ours;
+    `start` is what is known of the weights it began with
     (model/encoders/card.py), empty where they were random.
     """
     head, purpose = _ROLES[role]
+    head = module or head
     ratio = float(Fraction(identity.get("replay_ratio", "0")))
     epochs = result["tokens"] * (1 - ratio) / max(shards.tokens, 1)
     origin = start.get("name", "")

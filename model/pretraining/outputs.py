@@ -21,6 +21,7 @@ from model.pretraining.budget import describe_small_budget
 from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.initial_weights import Origin
+from model.pretraining.network.transformers_mlm import TransformersMlm
 from model.pretraining.validation import describe_collapse
 from model.recipes import Recipe
 from model.tracking.metrics_log import read_metrics
@@ -130,10 +131,46 @@ def write_models(
 ) -> dict[str, str]:
     """Write one folder per network; return their paths, `encoder` is the one to fine-tune."""
     write = partial(_write_network, training, recipe, shards, result, origin)
+    if isinstance(training.model, TransformersMlm):
+        return {"encoder": _write_module(training, training.model, recipe, shards, result)}
     if not isinstance(training.model, Electra):
         return {"encoder": write("encoder")}
     discriminator, generator = write("discriminator"), write("generator")
     return {"encoder": discriminator, "discriminator": discriminator, "generator": generator}
+
+
+def _write_module(
+    training: loop.Training,
+    model: TransformersMlm,
+    recipe: Recipe,
+    shards: Shards,
+    result: dict[str, Any],
+) -> str:
+    """Write the folder of transformers' own module, with the dropout it was published with."""
+    config = {encoder_config.TRAINED_LENGTH: training.trained_length, **model.published_dropout}
+    card = _render_card("encoder", training, recipe, shards, result, type(model.network).__name__)
+    folder = training.folder / "encoder"
+    return str(export.write_module_folder(folder, model.network, config, shards.vocabulary, card))
+
+
+def _render_card(
+    trunk: str,
+    training: loop.Training,
+    recipe: Recipe,
+    shards: Shards,
+    result: dict[str, Any],
+    head: str | None = None,
+) -> str:
+    return model_card.render_model_card(
+        trunk,
+        recipe,
+        shards,
+        result,
+        read_metrics(training.folder),
+        training.identity,
+        training.start,
+        head,
+    )
 
 
 def _write_network(
@@ -160,15 +197,7 @@ def _write_network(
     tensors = export.convert_to_transformers(weights, mapping)
     if not (recipe.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
-    card = model_card.render_model_card(
-        trunk,
-        recipe,
-        shards,
-        result,
-        read_metrics(training.folder),
-        training.identity,
-        training.start,
-    )
+    card = _render_card(trunk, training, recipe, shards, result)
     return str(
         export.write_model_folder(training.folder / trunk, config, tensors, shards.vocabulary, card)
     )

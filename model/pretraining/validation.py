@@ -219,9 +219,7 @@ def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
 
 def _add_trunk_states(model: PretrainingModel, batch: Batch, spread: StateSpread) -> None:
     """Add the states of the tokens that the network sees in training, [MASK] among them."""
-    embedded = model.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
-    states = model.trunk(embedded, build_attention(batch, model.dtype))
-    spread.add(states, batch["documents"] > 0)
+    spread.add(model.encode(batch["masked_ids"], batch)[-1], batch["documents"] > 0)
 
 
 def _score_replacements(

@@ -75,6 +75,7 @@ _ADAPTATION = read_yaml("adaptation")
 NEW_HEAD_SETTINGS: Mapping[str, str] = _ADAPTATION["new_head"]
 OLD_HEAD_SETTINGS: Mapping[str, str] = _ADAPTATION["old_head"]
 GENERATOR_DEPTH: float = _ADAPTATION["generator_depth"]
+MASK_PROBABILITIES: Mapping[str, float] = _ADAPTATION["mask_probability"]
 
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:

@@ -34,7 +34,7 @@ from model.device import Device
 from model.finetuning.examples import Sampling, Split
 from model.finetuning.features import Feature, Featurizer, cut_prediction_batches
 from model.finetuning.tasks.corpus import read_polarity
-from model.pretraining.network.encoder import build_attention, put_whole_batch
+from model.pretraining.network.encoder import put_whole_batch
 from model.pretraining.network.masked_prediction import Batch, PretrainingModel
 
 if TYPE_CHECKING:
@@ -142,14 +142,10 @@ def encode_reviews(
 
 def _average_states(model: PretrainingModel, batch: Batch) -> Tensor:
     """Return the mean over a review's tokens in each upper layer, [reviews, layers · hidden]."""
-    attention, trunk = build_attention(batch, model.dtype), model.trunk
-    states = trunk.project(model.embeddings(batch["input_ids"], batch["positions"]))
+    layers = model.encode(batch["input_ids"], batch)
     real = batch["documents"].bool().float()[:, :, None]
-    means = []
-    for i, layer in enumerate(trunk.layers, start=1):
-        states = layer(states, attention)
-        if i >= len(trunk.layers) / 2:
-            means.append((states.float() * real).sum(dim=1) / real.sum(dim=1))
+    upper = layers[math.ceil(len(layers) / 2) - 1 :]
+    means = [(states.float() * real).sum(dim=1) / real.sum(dim=1) for states in upper]
     return torch.cat(means, dim=1)
 
 
@@ -176,7 +172,8 @@ class Anchor:
     """A copy of a model's trunk at the moment it is made."""
 
     def __init__(self, model: PretrainingModel) -> None:
-        self._trained = [*model.embeddings.parameters(), *model.trunk.parameters()]
+        trunk = model.list_trunk_names()
+        self._trained = [tensor for name, tensor in model.named_parameters() if name in trunk]
         self._loaded = [parameter.detach().clone() for parameter in self._trained]
 
     @torch.no_grad()

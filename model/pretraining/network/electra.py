@@ -14,7 +14,7 @@ from model.config import Architecture
 from model.pretraining.network.encoder import Attention, Encoder, Linear, build_attention
 from model.pretraining.network.masked_prediction import (
     Batch,
-    PretrainingModel,
+    OwnModel,
     Step,
     Sums,
     TokenHead,
@@ -37,7 +37,7 @@ class ReplacedHead(nn.Module):
         return logits
 
 
-class Electra(PretrainingModel):
+class Electra(OwnModel):
     """Both networks on one table of embeddings; input/batches.py says what a batch holds."""
 
     trunk_name = "discriminator"

@@ -11,21 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file
+from beam_jobs.core.special_tokens import count_rows
 from model.config import Architecture, PretrainingConfig
 from model.encoders import config as encoder_config
 from model.encoders import export
 from model.encoders.config import START, Role, read_own_architecture
+from model.encoders.masked_lm import check_size, load_masked_lm
 from model.encoders.names import map_names
-from model.encoders.vocabulary import fit_vocabulary, read_entries, read_words
+from model.encoders.vocabulary import fit_vocabulary, load_published_tokenizer, read_entries
 from model.encoders.weights import Weights, count_layers, list_tensor_files, read_weights
+from model.pretraining.input.sequences import Shards
 from model.pretraining.network.electra import Electra
 from model.pretraining.network.encoder import initialize_weights
-from model.pretraining.network.masked_prediction import PretrainingModel
+from model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
 from model.pretraining.network.mlm import MaskedLanguageModel
+from model.pretraining.network.transformers_mlm import TransformersMlm
 
 COMPARED = ("layers", "heads", "hidden", "intermediate", "embedding", "layer_norm_eps")
 """Fields of Architecture in which two networks must agree."""
@@ -60,6 +65,34 @@ class Origin:
     def _read_shape(self, option: str, folder: Path) -> Architecture:
         fail = partial(_make_error, option, folder)
         return encoder_config.read_architecture(encoder_config.read_config(folder, fail), fail)
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether our encoder holds the network, rather than transformers' own module."""
+        fail = partial(_make_error, "--start-from", self.main)
+        return (
+            encoder_config.find_kind(encoder_config.read_config(self.main, fail), fail) is not None
+        )
+
+    def load_module(
+        self, config: PretrainingConfig, dtype: torch.dtype, shards: Shards
+    ) -> tuple[TransformersMlm, list[str]]:
+        """Return transformers' module with the loaded weights, and the names of those of its head
+        that are new; UserError where the shards were made with another tokenizer.
+        """
+        fail = partial(_make_error, "--start-from", self.main)
+        if config.objective != "mlm" or config.has_segments:
+            raise fail("transformers' own module is trained with objective=mlm, without segments")
+        network, lost = load_masked_lm(self.main, fail, config.seed)
+        tokenizer = load_published_tokenizer(self.main, fail)
+        check_size(network, count_rows(tokenizer), fail)
+        of_shards = Tokenizer.from_file(str(shards.vocabulary / "tokenizer.json"))
+        if of_shards.get_vocab() != tokenizer.get_vocab():
+            raise fail(
+                "the shards were made with another tokenizer, and its vectors are those of its own "
+                "(vocabulary.source=keep)"
+            )
+        return TransformersMlm(network, config, dtype, shards.max_length), lost
 
     def read_trained_length(self, shape: Architecture) -> int:
         """Return how many positions were trained; a folder that does not say trained all."""
@@ -97,7 +130,7 @@ class Source:
 
 
 def load_weights(
-    model: PretrainingModel, shape: Architecture, origin: Origin, vocabulary: Path
+    model: OwnModel, shape: Architecture, origin: Origin, vocabulary: Path
 ) -> list[str]:
     """Copy start weights into the model; return the names of those that keep their initial values.
 
@@ -108,7 +141,7 @@ def load_weights(
         fail = source.make_error
         config = encoder_config.read_config(source.folder, fail)
         weights = read_weights(source.folder, config, fail)
-        old, new = read_entries(source.folder, fail), read_words(vocabulary / "vocab.txt")
+        old, new = read_entries(source.folder, fail), read_entries(vocabulary, fail)
         encoder = getattr(model, source.trunk)
         has_project = hasattr(encoder.project, "weight")
         names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
@@ -170,7 +203,7 @@ def _check_shape(source: Source, shape: Architecture, weights: Weights) -> None:
         )
 
 
-def _check_trunk(model: PretrainingModel, source: Source, weights: Weights) -> None:
+def _check_trunk(model: OwnModel, source: Source, weights: Weights) -> None:
     """Raise UserError if a weight of the embeddings or the encoder is missing."""
     needed = [
         n for n, _ in model.named_parameters() if n.startswith(("embeddings.", f"{source.trunk}."))
@@ -182,7 +215,7 @@ def _check_trunk(model: PretrainingModel, source: Source, weights: Weights) -> N
         )
 
 
-def _copy_weights(model: PretrainingModel, weights: Weights, source: Source) -> None:
+def _copy_weights(model: OwnModel, weights: Weights, source: Source) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name not in weights:

@@ -14,6 +14,7 @@ from model.pretraining.network.encoder import (
     Encoder,
     LayerNorm,
     Linear,
+    build_attention,
     set_product_type,
 )
 from model.pretraining.network.vocabulary_loss import VocabularyLoss
@@ -31,10 +32,34 @@ class Step:
 
 
 class PretrainingModel(nn.Module):
-    """The base of both objectives."""
+    """The base of every network that is pre-trained here."""
 
     trunk_name = ""
     """Of the network that is fine-tuned later."""
+
+    def __init__(self, config: PretrainingConfig, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.config = config
+        self.dtype = dtype
+        self.noise = Noise(config.dropout)
+
+    def list_trunk_names(self) -> set[str]:
+        """Return the names of the parameters of embeddings and trunk."""
+        raise NotImplementedError
+
+    def encode(self, input_ids: Tensor, batch: Batch) -> list[Tensor]:
+        """Return the trunk's states after each layer, [sequences, length, hidden]; of a batch its
+        layout is read, not its ids.
+        """
+        raise NotImplementedError
+
+    def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
+        """Return the means that are logged, `loss` among them, from the sums of some steps."""
+        raise NotImplementedError
+
+
+class OwnModel(PretrainingModel):
+    """The base of both objectives on our own encoder."""
 
     def __init__(
         self,
@@ -43,10 +68,7 @@ class PretrainingModel(nn.Module):
         config: PretrainingConfig,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__()
-        self.config = config
-        self.dtype = dtype
-        self.noise = Noise(config.dropout)
+        super().__init__(config, dtype)
         self.embeddings = Embeddings(vocabulary_size, architecture, self.noise)
         self.add_networks(vocabulary_size, architecture)
         set_product_type(self, dtype)
@@ -58,16 +80,18 @@ class PretrainingModel(nn.Module):
         return trunk
 
     def list_trunk_names(self) -> set[str]:
-        """Return the names of the parameters of embeddings and trunk."""
         beginnings = ("embeddings.", f"{self.trunk_name}.")
         return {name for name, _ in self.named_parameters() if name.startswith(beginnings)}
 
+    def encode(self, input_ids: Tensor, batch: Batch) -> list[Tensor]:
+        embedded = self.embeddings(input_ids, batch["positions"], batch.get("types"))
+        attention, states = build_attention(batch, self.dtype), [self.trunk.project(embedded)]
+        for layer in self.trunk.layers:
+            states.append(layer(states[-1], attention))
+        return states[1:]
+
     def add_networks(self, vocabulary_size: int, architecture: Architecture) -> None:
         """Add the encoders and heads of the objective."""
-        raise NotImplementedError
-
-    def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
-        """Return the means that are logged, `loss` among them, from the sums of some steps."""
         raise NotImplementedError
 
 

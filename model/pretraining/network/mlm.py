@@ -12,7 +12,7 @@ from model.config import Architecture
 from model.pretraining.network.encoder import Encoder, Linear, build_attention
 from model.pretraining.network.masked_prediction import (
     Batch,
-    PretrainingModel,
+    OwnModel,
     Step,
     Sums,
     TokenHead,
@@ -35,7 +35,7 @@ class PairHead(nn.Module):
         return logits
 
 
-class MaskedLanguageModel(PretrainingModel):
+class MaskedLanguageModel(OwnModel):
     """One network; with objective `mlm+nsp` it also predicts whether two texts belong together."""
 
     trunk_name = "encoder"

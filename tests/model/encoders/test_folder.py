@@ -188,7 +188,7 @@ def drop_layer(folder):
         (lambda folder: (folder / "model.safetensors").unlink(), "put its model.safetensors"),
         (leave_tensorflow, "TensorFlow checkpoints are not read; convert it with transformers"),
         (lambda folder: change_ids(folder, 4_000_000_000), "leaves out ids, or gives one twice"),
-        (lambda folder: change_ids(folder, -1), "leaves out ids, or gives one twice"),
+        (lambda folder: change_ids(folder, -1), "tokenizer.json is damaged"),
         (lambda folder: change_ids(folder, 1), "leaves out ids, or gives one twice"),
         (lambda folder: change_ids(folder, float("inf")), "tokenizer.json is damaged"),
         (
@@ -204,13 +204,16 @@ def drop_layer(folder):
         (lambda folder: change_ids(folder, "x"), "tokenizer.json is damaged"),
         (lambda folder: change_ids(folder, None), "tokenizer.json is damaged"),
         (lambda folder: (folder / "tokenizer.json").write_text("[]"), "tokenizer.json is damaged"),
-        (lambda folder: change_config(folder, model_type="roberta"), "a tokenizer of byte pairs"),
+        (
+            lambda folder: change_config(folder, model_type="modernbert"),
+            "config.json: Validation error",
+        ),
         (cut_weights, "model.safetensors is damaged"),
         (spoil_with_code, "pytorch_model.bin is damaged"),
         (drop_words, r"its vocabulary \(60 entries\) is not that of the weights \(300 rows\)"),
         (drop_layer, "config.json says 3 layers, the weights have 2"),
-        (give_byte_pairs, "its tokenizer is BPE"),
-        (drop_tokenizer, "put its vocab.txt beside"),
+        (give_byte_pairs, "its tokenizer has no mask token"),
+        (drop_tokenizer, r"put its tokenizer.json \(or vocab.txt\) beside"),
         (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer.json is damaged"),
     ],
 )

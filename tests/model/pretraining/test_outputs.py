@@ -45,16 +45,16 @@ def test_the_card_tells_data_counts_curve_and_lineage(shards, tmp_path):
             assert told in card, told
 
 
-def test_padding_is_the_entry_that_the_vocabulary_has_for_it(shards, tmp_path):
+def test_padding_is_the_token_that_the_tokenizer_has_for_it(shards, tmp_path):
     own = shutil.copytree(shards, tmp_path / "shards")
-    words = own / "vocabulary" / "vocab.txt"
-    words.write_text(words.read_text().replace("[PAD]\n[UNK]\n", "[UNK]\n[PAD]\n"))
+    told = own / "vocabulary" / "tokenizer_config.json"
+    told.write_text(told.read_text().replace('"[PAD]"', '"word0"'))
     result = run(arguments(own, tmp_path / "out"))
     for role in ("discriminator", "generator"):
         config = json.loads((Path(result[role]) / "config.json").read_text())
-        assert config["pad_token_id"] == 1
-    words.write_text(words.read_text().replace("[PAD]", "<pad>"))
-    assert read_padding_id(words.parent) is None
+        assert config["pad_token_id"] == 5
+    told.write_text(told.read_text().replace('"word0"', '"<pad>"'))
+    assert read_padding_id(told.parent) is None
 
 
 def test_tensorboard_files(shards, tmp_path):

@@ -1,0 +1,124 @@
+"""Each kind of published encoder is loaded, adapted, stopped and resumed, averaged, fine-tuned,
+exported, and loaded by others.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
+
+from beam_jobs.core.errors import UserError
+from model import export, pretrain
+from model.config import PretrainingConfig
+from model.encoders.masked_lm import load_masked_lm
+from model.encoders.origin import write_origin
+from model.pretraining.network.transformers_mlm import TransformersMlm
+from tests.beam_jobs.dumps import run_shard_steps
+from tests.model.corpora import write_corpus
+from tests.model.encoders.published_kinds import KINDS, OURS, write_kind
+from tests.model.finetuning.few_steps import tune
+from tests.model.pretraining.termination import terminated_at
+
+STEPS, STOPPED = 12, 6
+TEXTS = ["The lamp is great.", "Der Kessel ist kaputt! awful"]
+SETTINGS = ("batch=8", "log_every=3", "precision=fp32", "origin_average=0.25", "dropout=0.1")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    folder = write_corpus(tmp_path_factory.mktemp("kinds") / "corpus", reviews=500)
+    (folder / "corpus.json").write_text(json.dumps({"read": 500, "kept": 500, "dropped": {}}))
+    return folder
+
+
+def adapt(folder: Path, name: str) -> dict:
+    more = [word for setting in SETTINGS for word in ("--set", setting)]
+    return pretrain.run(
+        [
+            *["--shards", str(folder / "shards"), "--output", str(folder / name)],
+            *["--start-from", str(folder / "origin"), "--recipe", "published"],
+            *["--steps", str(STEPS), "--device", "cpu", "--threads", "1", *more],
+        ]
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_goes_all_the_way(kind, corpus, tmp_path):
+    published = write_kind(tmp_path / "published", kind)
+    about = write_origin(str(published), tmp_path / "origin")
+    assert about["vocabulary_size"] == len(AutoTokenizer.from_pretrained(published))
+    run_shard_steps(
+        [
+            *["--corpus", str(corpus), "--vocabulary", str(tmp_path / "origin")],
+            *["--output", str(tmp_path / "shards"), "--max_length", "64"],
+        ]
+    )
+    whole = adapt(tmp_path, "whole")
+    with pytest.raises(SystemExit), terminated_at(STOPPED):
+        adapt(tmp_path, "stopped")
+    resumed = adapt(tmp_path, "stopped")
+    encoder = Path(whole["encoder"])
+    weights = "model.safetensors"
+    assert (encoder / weights).read_bytes() == (Path(resumed["encoder"]) / weights).read_bytes()
+    settings = json.loads((tmp_path / "whole" / "config.json").read_text())["pretraining"]
+    assert settings["mask_probability"] == (0.3 if kind == "ModernBERT" else 0.15)
+    assert settings["objective"] == ("electra" if kind == "ELECTRA" else "mlm")
+    if kind not in OURS:
+        check_module(published, encoder)
+
+    (tmp_path / "corpus").symlink_to(corpus)
+    tuned = tune(tmp_path, "cell", encoder=str(encoder.relative_to(tmp_path)))
+    assert 0 <= tuned["dev"]["accuracy"] <= 1
+    classify = pipeline("text-classification", model=str(tmp_path / "cell"))
+    assert {one["label"] for one in classify(TEXTS)} <= {"negative", "positive"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["XLM-R", "MPNet, a bare trunk", "ModernBERT", "DeBERTa-v3"])
+def test_a_kind_scores_by_onnx_as_in_a_pipeline(kind, corpus, tmp_path):
+    """The others are in tests/model/test_export.py."""
+    write_kind(tmp_path / "published", kind)
+    (tmp_path / "corpus").symlink_to(corpus)
+    tune(tmp_path, "cell", encoder="published")
+    exported = tmp_path / "exported"
+    result = export.run(
+        [
+            *["--cells", f"arm={tmp_path / 'cell'}", "--data", str(corpus)],
+            *["--task", "polarity", "--output", str(exported)],
+        ]
+    )
+    assert result["onnx"]["largest_difference"] < export.LARGEST_DIFFERENCE
+    classify = pipeline("text-classification", model=str(exported), top_k=None)
+    pairs = [(text, None) for text in TEXTS]
+    logits = export.run_onnx(exported / export.ONNX, exported / "tokenizer.json", pairs)
+    for row, told in zip(logits, classify(TEXTS), strict=True):
+        scores = {one["label"]: one["score"] for one in told}
+        expected = np.exp(row) / np.exp(row).sum()
+        assert [scores["negative"], scores["positive"]] == pytest.approx(expected, abs=1e-4)
+
+
+def check_module(published: Path, encoder: Path) -> None:
+    """The adapted folder is of the published class and has its tokenizer; all of it has learned."""
+    before, after = (AutoModelForMaskedLM.from_pretrained(f) for f in (published, encoder))
+    assert type(before) is type(after)
+    assert before.config.to_dict().keys() <= after.config.to_dict().keys()
+    text = "The lamp is great. Überhaupt nicht! 蓋がすぐに壊れました。"
+    ids = [AutoTokenizer.from_pretrained(f)(text)["input_ids"] for f in (published, encoder)]
+    assert ids[0] == ids[1]
+    others = before.base_model.state_dict()
+    same = [n for n, w in after.base_model.named_parameters() if torch.equal(w, others[n])]
+    assert not [name for name in same if "token_type" not in name], same
+
+
+def test_trunk_and_head_learn_at_their_own_rates_whichever_names_what_they_share(tmp_path):
+    """XLM-R's word vectors are listed as its head's, RoBERTa's as its trunk's."""
+    for kind in ("XLM-R", "RoBERTa"):
+        network, _ = load_masked_lm(write_kind(tmp_path / kind, kind), UserError)
+        config = PretrainingConfig(steps=1, batch=2, learning_rate=1.0, objective="mlm")
+        model = TransformersMlm(network, config, longest=64)
+        trunk = dict(model.named_parameters())
+        sizes = sum(trunk[name].numel() for name in model.list_trunk_names())
+        assert sizes == sum(weight.numel() for weight in network.base_model.parameters())

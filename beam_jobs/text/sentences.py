@@ -7,12 +7,15 @@ NLTK is asked once for each word or, where that does not decide, for each pair o
 answers are remembered (`Breaks`). numpy finds the stops of all texts of a batch in their UTF-8
 bytes. How candidates are found, which of them are skipped and how closing quotes move to the
 sentence before follow nltk/tokenize/punkt.py step by step. A text that is not printable, or has
-more spaces than one between two words, goes to NLTK as a whole; cleaned texts rarely do.
+more spaces than one between two words, goes to NLTK as a whole; cleaned texts rarely do. Nor does
+NLTK know the stops of Chinese and Japanese, after which no space follows: texts with any are cut
+there first.
 
 10,000 reviews of 640 characters take 0.13 CPU seconds, NLTK 5.8; that is 4% against two thirds of
 the corpus job.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -175,6 +178,11 @@ ROOM = 3
 """Bytes added to a batch, so that the character after each stop can be looked at."""
 
 
+WIDE_STOP = re.compile("[。！？]")
+WIDE_SENTENCE = re.compile(r"[^。！？]*+(?:[。！？]++[」』）”’\"')\]]*+\s*+|$)")
+"""A text up to a stop of Chinese or Japanese with its closing marks, or to its end."""
+
+
 class CharacterSet:
     """Tells which characters of a set begin at given bytes of UTF-8 text."""
 
@@ -228,15 +236,17 @@ class Texts:
         return self.strings.take(pa.array(rows)).to_pylist()
 
     def find_uneven_rows(self) -> np.ndarray:
-        """Return, per text, whether it is empty, not printable, or has a space too many."""
+        """Return, per text, whether it is empty, not printable, or has a space too many or a stop
+        of Chinese or Japanese.
+        """
         bounds, data, spaces = self.bounds, self.data, self.spaces
         uneven = bounds[1:] == bounds[:-1]
         uneven |= (data[bounds[:-1]] == SPACE) | (data[bounds[1:] - 1] == SPACE)
         uneven[self.find_rows(spaces[1:][np.diff(spaces) == 1])] = True
         text = data[: self.size]
         rows = drop_repeats(self.find_rows(np.flatnonzero((text < SPACE) | (text > ord("~")))))
-        unprintable = [not text.isprintable() for text in self.take(rows)]
-        uneven[rows[np.array(unprintable, dtype=bool)]] = True
+        apart = [not text.isprintable() or bool(WIDE_STOP.search(text)) for text in self.take(rows)]
+        uneven[rows[np.array(apart, dtype=bool)]] = True
         return uneven
 
     def find_stops(self) -> Stops:
@@ -319,9 +329,11 @@ class SentenceSplitter:
 
     def _split_apart(self, texts: Texts, rows: np.ndarray) -> Iterator[tuple[int, int]]:
         """Yield where each sentence of some texts begins and ends, by NLTK itself."""
+        tokenize = self._breaks.punkt.tokenize
         for row, text in zip(rows.tolist(), texts.take(rows), strict=True):
             raw, first, at = text.encode(), int(texts.bounds[row]), 0
-            for sentence in map(str.encode, self._breaks.punkt.tokenize(text)):
+            pieces = WIDE_SENTENCE.findall(text)
+            for sentence in map(str.encode, itertools.chain.from_iterable(map(tokenize, pieces))):
                 at = raw.index(sentence, at)
                 yield first + at, first + at + len(sentence)
                 at += len(sentence)

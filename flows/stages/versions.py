@@ -8,7 +8,7 @@ VERSIONS = {
     "dump": 1,
     "external": 1,
     "origin": 3,
-    "corpus": 13,
+    "corpus": 14,
     "vocabulary": 1,
     "vocabulary-fit": 1,
     "shards": 4,

@@ -153,3 +153,18 @@ def test_real_reviews(count):
         theirs = PunktSentenceTokenizer(known)
         pairs = zip(texts, split(sentences.SentenceSplitter(known), texts), strict=True)
         assert [text for text, found in pairs if found != theirs.tokenize(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("とても良い。色もきれい！", ["とても良い。", "色もきれい！"]),
+        ("「壊れた。」と言う。", ["「壊れた。」", "と言う。"]),
+        ("质量很好。 物流快！！推荐", ["质量很好。", "物流快！！", "推荐"]),
+        ("Good kettle. 良い。It boils.", ["Good kettle.", "良い。", "It boils."]),
+        ("。", ["。"]),
+    ],
+)
+def test_stops_of_chinese_and_japanese_end_sentences(text, cut):
+    splitter = sentences.SentenceSplitter(PunktParameters())
+    assert split(splitter, [text]) == [cut]

@@ -173,7 +173,7 @@ def list_cells(
     settings = choose_settings(parameters, origin)
     arms = list_arms(parameters, store, encoder, champion, base, origin)
     for task in parameters.finetuning.tasks:
-        folds = choose_folds(parameters, task, corpus, store)
+        folds = choose_folds(parameters, task, corpus, store, "pre-trained" in arms)
         for seed in parameters.finetuning.seeds:
             for arm, source in arms.items():
                 chosen = Finetuning(
@@ -233,11 +233,14 @@ def list_curve_cells(
                 yield Cell(name, task, seed, finetuned, evaluated, labels=labels)
 
 
-def choose_folds(parameters: Parameters, task: str, corpus: Stage, store: Store) -> int:
+def choose_folds(
+    parameters: Parameters, task: str, corpus: Stage, store: Store, reads_dump: bool
+) -> int:
     """Return the folds of the cross-validation that measures a task; 1: none.
 
     Unless the form says so it is for real reviews with few labels, of which a test split has too
-    few to compare arms on. Folds are by text, so a corpus that is split by something else has none.
+    few to compare arms on. Folds are by text, so a corpus that is split by something else has none;
+    and an encoder that was trained on the dump (`reads_dump`) has read the texts of all folds.
     """
     made, asked = store.manifest(corpus), parameters.finetuning.folds
     by = made["result"].get("split_by", {}).get("by", "text") if made else "text"
@@ -245,7 +248,12 @@ def choose_folds(parameters: Parameters, task: str, corpus: Stage, store: Store)
         raise UserError(
             f"finetuning.folds: {asked}; folds are by text, and the corpus is split by {by}: use 1"
         )
-    if asked or not made or parameters.recipe == "sample" or by != "text":
+    if asked > 1 and reads_dump:
+        raise UserError(
+            f"finetuning.folds: {asked}; the encoder that is trained on this dump reads the texts "
+            "of all folds: leave out the arm pre-trained, or use 1"
+        )
+    if asked or not made or reads_dump or parameters.recipe == "sample" or by != "text":
         return asked or 1
     labelled = count_labelled(task, made["result"])
     return next((n for least, most, n in AUTOMATIC_FOLDS if least <= labelled < most), 1)

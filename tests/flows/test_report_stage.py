@@ -219,7 +219,22 @@ def test_folds_by_text_are_no_folds_of_a_corpus_split_by_product(tmp_path):
     store, corpus = Store(tmp_path), Stage("corpus", 1, {})
     store.publish(corpus, {"split_by": {"by": "product"}})
     with pytest.raises(UserError, match=r"finetuning.folds: 5; .* split by product"):
-        choose_folds(p, "polarity", corpus, store)
+        choose_folds(p, "polarity", corpus, store, reads_dump=False)
+
+
+def test_an_encoder_that_was_trained_on_the_dump_has_no_folds(tmp_path):
+    """It has read the texts of all of them."""
+    p = fill_parameters(
+        ["finetuning.tasks=polarity"], dump={"paths": ["x"]}, store=str(tmp_path),
+        recipe="published",
+    )  # fmt: skip
+    store, corpus = Store(tmp_path), Stage("corpus", 1, {})
+    store.publish(corpus, {"stars": {"train.1": 500}})
+    assert choose_folds(p, "polarity", corpus, store, reads_dump=False) == 5
+    assert choose_folds(p, "polarity", corpus, store, reads_dump=True) == 1
+    asked = p.model_copy(update={"finetuning": p.finetuning.model_copy(update={"folds": 5})})
+    with pytest.raises(UserError, match=r"finetuning.folds: 5; the encoder .* leave out the arm"):
+        choose_folds(asked, "polarity", corpus, store, reads_dump=True)
 
 
 def test_an_encoder_that_a_probe_had_kept_has_the_cells_of_the_published_one(tmp_path):

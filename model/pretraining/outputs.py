@@ -1,6 +1,7 @@
 """Writes what a run leaves: model folders, result.json, TensorBoard files, and runs in MLflow."""
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -72,6 +73,7 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         last |= {n: v for n, v in line.items() if any(part in n for part in MEASURES)}
     peak = training.device.measure_peak_flops() * training.device.world_size
     utilization = totals.matrix_flops / max(totals.seconds, 1e-9) / peak
+    has_peak = math.isfinite(peak) and training.device.kind != "cpu"  # a CPU's is measured
     return {
         "steps": totals.step,
         "sequences": totals.sequences,
@@ -84,7 +86,7 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         "measuring_cpu_seconds": round(totals.measuring_cpu_seconds, 3),
         "tokens_per_cpu_second": round(totals.tokens / max(totals.cpu_seconds, 1e-9)),
         "tokens_per_second": round(totals.tokens / max(totals.seconds, 1e-9)),
-        **({"flops_utilization": round(utilization, 4)} if utilization == utilization else {}),
+        **({"flops_utilization": round(utilization, 4)} if has_peak else {}),
         **({"joules": round(totals.joules)} if totals.joules else {}),
         "peak_memory_mb": round(training.device.measure_memory_mb()),
         "trained_length": training.trained_length,

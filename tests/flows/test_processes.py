@@ -67,7 +67,7 @@ def test_a_job_that_hangs_is_told_ended_and_may_be_tried_again(tmp_path, monkeyp
     with pytest.raises(JobFailed, match=r"no output and no CPU time for 0\.05 minutes") as caught:
         run_job(JOB, words, tmp_path / "log.txt", hang_seconds=3)
     assert caught.value.transient
-    assert not alive(read_pid(tmp_path / "pid"))
+    eventually(lambda: not alive(read_pid(tmp_path / "pid")))
     assert any("hangs" in record.getMessage() for record in heard.records)
     assert run_job(JOB, words, tmp_path / "log.txt", hang_seconds=60).result["steps"] == 3
 

@@ -54,7 +54,10 @@ def test_settings_reach_their_fields():
         ("models.size=3", "no such section"),
         ("recipe=huge", "recipe: must be 'auto', 'sample', 'published'"),
         ("dump.paths=sample:many", "sample:NUMBER"),
-        ("dump.columns=txt=body", "dump.columns: txt: write FIELD=NAME,…; the fields are text"),
+        (
+            "dump.columns=txt=body",
+            "dump.columns: txt: write FIELD=NAME,…, with a comma in the name",
+        ),
         ("dump.encoding=utf-9", "dump.encoding: not an encoding"),
         (
             "corpus.split=pretrain=80,train=80,dev=4,test=8",

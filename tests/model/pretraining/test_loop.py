@@ -11,8 +11,8 @@ def test_time_spent_on_something_else_counts_neither_by_the_clock_nor_by_the_pro
     now = SimpleNamespace(wall=100.0, cpu=10.0)
     clock = SimpleNamespace(monotonic=lambda: now.wall, process_time=lambda: now.cpu)
     monkeypatch.setattr(loop, "time", clock)
-    window = loop.Window(SimpleNamespace(wait=lambda: None))
+    window = loop.Window(SimpleNamespace(wait=lambda: None, read_joules=lambda: 0.0))
     now.wall, now.cpu = 107.0, 14.0
-    window.pause(5.0, 3.0)
+    window.pause(5.0, 3.0, 0.0)
     assert window.measure_seconds() == pytest.approx(2.0)
     assert window.measure_cpu_seconds() == pytest.approx(1.0)

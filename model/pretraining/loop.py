@@ -115,8 +115,8 @@ class Training:
         self.clock_started, self.seconds_before = time.monotonic(), 0.0
 
     def compile(self) -> None:
-        """Let torch.compile make the step faster, with CUDA graphs where a batch is one part: the
-        gradients of a graph lie where its next run puts its own.
+        """Let torch.compile make the step faster; with CUDA graphs where that is asked for and a
+        batch is one part: the gradients of a graph lie where its next run puts its own.
 
         Where processes share batches, it compiles layer by layer: a model compiled whole has none
         of its gradients before it has all, and nothing could be sent meanwhile.
@@ -127,9 +127,9 @@ class Training:
                     part.compile()
             return
         share = self.config.batch // self.device.world_size
-        is_whole = self.count_sequences_at_once() == share
+        is_graph = self.config.compile == "on" and self.count_sequences_at_once() == share
         self.compiled, self.mask = True, torch.compile(self.batches.mask)
-        self.forward = torch.compile(self.model, mode="reduce-overhead" if is_whole else "default")
+        self.forward = torch.compile(self.model, mode="reduce-overhead" if is_graph else "default")
 
     def stop_compiling(self) -> None:
         self.compiled, self.mask, self.forward = False, self.batches.mask, self.model

@@ -45,7 +45,7 @@ from tests.model.synthetic_shards import write_shards
 Numbers = dict[str, Any]
 MINILM = {"layers": "6", "hidden": "384", "intermediate": "1536", "heads": "12", "embedding": "384"}
 TOY = {"layers": "1", "hidden": "64", "intermediate": "128", "heads": "1", "embedding": "32"}
-TOY |= {"generator_multiplier": "1"}
+TOY |= {"generator_multiplier": "1", "compile": "auto"}
 TOY_LENGTH = 32  # tokens
 ON_GPU = torch.cuda.is_available()
 STEPS, WARM_UP = (30, 6) if ON_GPU else (2, 1)
@@ -69,6 +69,8 @@ class Size:
 
 SIZES = {
     "small": Size("small", 1024, 128, 128),
+    "small-graphs": Size("small", 1024, 128, 0, {"compile": "on"}),
+    "minilm-graphs": Size("small", 1024, 128, 0, MINILM | {"objective": "mlm", "compile": "on"}),
     "small-128": Size("small", 128, 128, 128),
     "minilm": Size("small", 1024, 128, 0, MINILM | {"objective": "mlm"}),
     "amazon-base": Size("amazon-base", 512, 128, 128),
@@ -312,6 +314,8 @@ ROWS: dict[str, Callable[[], Numbers]] = {
     "small": lambda: measure_pretraining("small"),
     "minilm": lambda: measure_pretraining("minilm"),
     "amazon-base": lambda: measure_pretraining("amazon-base"),
+    "small-graphs": lambda: measure_pretraining("small-graphs"),
+    "minilm-graphs": lambda: measure_pretraining("minilm-graphs"),
     "finetuning": measure_finetuning,
     "scoring": measure_scoring,
     "base-512": lambda: measure_pretraining("base-512"),

@@ -299,8 +299,12 @@ def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
     for column in labels:
         if not any(f"{LABEL}{column}" in dict(layout.mapping) for layout in layouts.values()):
             file, layout = next(iter(layouts.items()))
-            there = sorted({*dict(layout.mapping).values(), *dict(layout.unused)})
             raise UserError(
                 f"--label {column}: no file of the dump has this column; {file} has "
-                f"{', '.join(there) or 'no columns'}"
+                f"{list_columns(layout)}"
             )
+
+
+def list_columns(layout: Layout) -> str:
+    """Return the columns of a file for a message."""
+    return ", ".join(sorted({*dict(layout.mapping).values(), *dict(layout.unused)})) or "no columns"

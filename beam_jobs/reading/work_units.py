@@ -152,11 +152,9 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
     """Raise UserError where no file has the column that the split is by."""
     field = KEY_FIELDS.get(split_by)
     if field and not any(field in dict(file.layout.mapping) for file in files):
-        layout = files[0].layout
-        there = ", ".join(sorted({*dict(layout.mapping).values(), *dict(layout.unused)}))
         raise UserError(
             f"--split-by {split_by}: no file of the dump has a column for it; {files[0].name} has "
-            f"{there or 'no columns'}; name it with --columns {field}=NAME (--set "
+            f"{fields.list_columns(files[0].layout)}; name it with --columns {field}=NAME (--set "
             f"dump.columns={field}=NAME)"
         )
 

@@ -298,11 +298,14 @@ def cut_prediction_batches(
     """
     lengths = np.array([feature.length for feature in features], dtype=np.int64)
     order = np.argsort(lengths, kind="stable")
-    while len(order):
-        padded = lengths[order] * np.arange(1, len(order) + 1)
+    at = 0
+    while at < len(order):
+        most = max(size, tokens // max(1, int(lengths[order[at]])))
+        padded = lengths[order[at : at + most]]
+        padded = padded * np.arange(1, len(padded) + 1)
         taken = max(size, int(np.searchsorted(padded, tokens, side="right")))
-        yield order[:taken]
-        order = order[taken:]
+        yield order[at : at + taken]
+        at += taken
 
 
 def collate_features(

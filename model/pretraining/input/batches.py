@@ -172,10 +172,21 @@ def draw_types(
 
 def sum_squared_lengths(documents: NDArray[np.int64]) -> int:
     """Return the sum of length² over the documents, from their numbers [sequences, length]."""
-    flat = (documents + np.arange(len(documents))[:, None] * (documents.shape[1] + 1)).ravel()
-    starts = np.flatnonzero(np.diff(flat, prepend=-1))
-    lengths = np.diff(starts, append=flat.size)
-    return int((lengths[documents.ravel()[starts] > 0] ** 2).sum())
+    _, lengths = find_documents(documents)
+    return int((lengths**2).sum())
+
+
+def find_documents(
+    documents: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where each document begins in the flattened batch, and its length; `documents` are
+    their numbers [sequences, length], 0 of padding.
+    """
+    flat = documents + np.arange(len(documents))[:, None] * (documents.shape[1] + 1)
+    starts = np.flatnonzero(np.diff(flat.ravel(), prepend=-1))
+    lengths = np.diff(starts, append=documents.size)
+    is_text = documents.ravel()[starts] > 0
+    return starts[is_text], lengths[is_text]
 
 
 def split_batch(arrays: Arrays, size: int) -> list[Arrays]:

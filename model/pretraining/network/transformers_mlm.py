@@ -18,6 +18,7 @@ from torch.nn import functional
 from transformers.modeling_outputs import BaseModelOutput
 
 from model.config import PretrainingConfig
+from model.pretraining.input.batches import find_documents
 from model.pretraining.network.masked_prediction import (
     Batch,
     PretrainingModel,
@@ -165,17 +166,6 @@ def lay_out(network: Any, layout: Layout, input_ids: Tensor, batch: Batch) -> It
         places = torch.from_numpy(numbers).to(input_ids.device)
         ids = input_ids.flatten()[places.clamp(min=0)].masked_fill(places < 0, padding)
         yield {"input_ids": ids, "attention_mask": (places >= 0).long()}, places
-
-
-def find_documents(documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each document begins in the flattened batch, and its length; `documents` are
-    their numbers [sequences, length], 0 of padding.
-    """
-    flat = documents + np.arange(len(documents))[:, None] * (documents.shape[1] + 1)
-    starts = np.flatnonzero(np.diff(flat.ravel(), prepend=-1))
-    lengths = np.diff(starts, append=documents.size)
-    is_text = documents.ravel()[starts] > 0
-    return starts[is_text], lengths[is_text]
 
 
 def _put(states: Tensor, rows: Tensor, places: Tensor | None, like: Tensor) -> Tensor:

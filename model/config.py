@@ -189,9 +189,9 @@ class PretrainingConfig(Settings):
     )
     compile: Switch = Field(
         default="auto",
-        description="torch.compile; auto: on CUDA, and without it where it fails; on: with CUDA "
-        "graphs where a device takes its whole share of a batch at once, which nobody has run on "
-        "a GPU yet, and also on a CPU, which it makes slower",
+        description="torch.compile; auto: on CUDA, and without it where it fails; on: on a CPU "
+        "too, which it makes slower, and with CUDA graphs (untested) where a device takes its "
+        "whole share of a batch at once",
     )
 
     @property

@@ -91,6 +91,13 @@ class Cell:
         return self.result.get("encoder") == "random"
 
     @property
+    def is_candidate(self) -> bool:
+        """Whether it may become the model: transformers has no class for the head of a frozen
+        encoder.
+        """
+        return self.kind != "frozen" and not self.is_random
+
+    @property
     def seed(self) -> int:
         return int(self.result["seed"])
 
@@ -109,7 +116,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         raise UserError(f"--task {task.name}: is {task.shape}; only classifiers are exported")
     make_writable_folder("--output", options.output)
     metric = task.metrics[0]
-    best = choose_best([c for c in cells if c.kind != "frozen" and not c.is_random])
+    best = choose_best([cell for cell in cells if cell.is_candidate])
     examples = load_dev(best, task, options.data)
     write = write_pipeline if best.kind == "tfidf" else write_network
     dev, told = write(best, task, examples, options.output)
@@ -154,7 +161,7 @@ def read_cells(texts: Sequence[str], evaluations: Sequence[Path]) -> list[Cell]:
                 raise UserError(f"--cells {text}: no {name}; give a folder made by model.finetune")
         evaluation = evaluations[place] if evaluations else None
         cells.append(Cell(arm if equals else path.name, path, evaluation))
-    if all(cell.kind == "frozen" or cell.is_random for cell in cells):
+    if not any(cell.is_candidate for cell in cells):
         raise UserError(
             "--cells: the head of a frozen encoder has no class in transformers, and random "
             "weights are no candidate; give a fine-tuned encoder or TF-IDF too"

@@ -176,26 +176,46 @@ def list_cells(
         folds = choose_folds(parameters, task, corpus, store, "pre-trained" in arms)
         for seed in parameters.finetuning.seeds:
             for arm, source in arms.items():
-                chosen = Finetuning(
-                    START_OF.get(arm, partial(Start, kind="trained"))(source),
-                    task,
-                    seed,
-                    corpus,
-                    settings,
-                    parameters.recipe,
-                    parameters.pretraining.finetuning_device,
-                )
-                name = name_arm(arm, origin)
-                labels = {"arm": name, "task": task, "seed": str(seed)}
-                title = f"{name} · {task} · seed {seed}"
-                finetuned = build_finetuning_stage(chosen, title, labels)
-                evaluated = build_evaluation_stage(chosen, finetuned)
-                if folds > 1:
-                    own = evaluated
-                    of_folds, evaluated = build_cross_validation(chosen, finetuned, folds)
-                    yield Cell(name, task, seed, finetuned, evaluated, (own, *of_folds))
-                else:
-                    yield Cell(name, task, seed, finetuned, evaluated)
+                chosen = choose_finetuning(parameters, corpus, arm, source, task, seed, settings)
+                yield build_cell(chosen, name_arm(arm, origin), folds=folds)
+
+
+def choose_finetuning(
+    parameters: Parameters,
+    corpus: Stage,
+    arm: Arm,
+    source: Stage,
+    task: str,
+    seed: int,
+    settings: Mapping[str, str],
+) -> Finetuning:
+    """Return the fine-tuning of an arm, whose encoder `source` is, as a run asks for it."""
+    return Finetuning(
+        START_OF.get(arm, partial(Start, kind="trained"))(source),
+        task,
+        seed,
+        corpus,
+        settings,
+        parameters.recipe,
+        parameters.pretraining.finetuning_device,
+    )
+
+
+def build_cell(chosen: Finetuning, arm: str, folds: int = 1, labels: int = 0) -> Cell:
+    """Return a cell of the arm of this name; with several folds it is measured by their joined
+    evaluation. `labels` says of which point of the label curve it is.
+    """
+    task, seed = chosen.task, chosen.seed
+    about = {"arm": arm, "task": task, "seed": str(seed)}
+    title = f"{arm} · {task} · seed {seed}"
+    if labels:
+        about["labels"], title = str(labels), f"{title} · {labels} labels"
+    finetuned = build_finetuning_stage(chosen, title, about)
+    evaluated = build_evaluation_stage(chosen, finetuned)
+    if folds == 1:
+        return Cell(arm, task, seed, finetuned, evaluated, labels=labels)
+    of_folds, joined = build_cross_validation(chosen, finetuned, folds)
+    return Cell(arm, task, seed, finetuned, joined, (evaluated, *of_folds))
 
 
 def list_curve_cells(
@@ -212,25 +232,16 @@ def list_curve_cells(
     for task in parameters.finetuning.tasks:
         labelled = count_labelled(task, made["result"]) if made else 0
         has_curve = labelled > 2 * max(CURVE) and parameters.recipe != "sample"
-        for labels in asked or (CURVE if has_curve else ()):
-            for arm, seed in itertools.product(arms, parameters.finetuning.seeds):
-                start = START_OF.get(arm, partial(Start, kind="trained"))(arms[arm])
-                if not labels or not (asked or start.kind in BASELINES):
+        counts = filter(None, asked or (CURVE if has_curve else ()))
+        for labels, arm, seed in itertools.product(counts, arms, parameters.finetuning.seeds):
+            few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
+            if arm not in BASELINES:
+                if not asked:
                     continue
-                few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
-                if start.kind not in BASELINES:
-                    epochs = RECIPES[parameters.recipe].finetuning.epochs
-                    few["epochs"] = str(max(epochs, min(20, CURVE_STEPS / labels)))
-                chosen = Finetuning(
-                    start, task, seed, corpus, few, parameters.recipe,
-                    parameters.pretraining.finetuning_device,
-                )  # fmt: skip
-                name = name_arm(arm, origin)
-                about = {"arm": name, "task": task, "seed": str(seed), "labels": str(labels)}
-                title = f"{name} · {task} · seed {seed} · {labels} labels"
-                finetuned = build_finetuning_stage(chosen, title, about)
-                evaluated = build_evaluation_stage(chosen, finetuned)
-                yield Cell(name, task, seed, finetuned, evaluated, labels=labels)
+                epochs = RECIPES[parameters.recipe].finetuning.epochs
+                few["epochs"] = str(max(epochs, min(20, CURVE_STEPS / labels)))
+            chosen = choose_finetuning(parameters, corpus, arm, arms[arm], task, seed, few)
+            yield build_cell(chosen, name_arm(arm, origin), labels=labels)
 
 
 def choose_folds(

@@ -360,8 +360,10 @@ def describe_split(counts: Mapping[str, Any]) -> str:
     }[split["by"]]
     text = f"A review's side of the split is decided {way}."
     if split["without"]:
-        kind = "date" if split["by"] == "time" else split["by"]
-        text += f" {split['without']:,} reviews have no {kind}; their text decides."
+        by = split["by"]
+        where = "and are in none of dev and test" if by == "time" else "so their text decides"
+        kind = "date" if by == "time" else by
+        text += f" {split['without']:,} reviews have no {kind}, {where}."
     if not (tests := split["test_with_product"]):
         return f"{text} No test review names its product."
     shared = split["test_with_product_in_training"]

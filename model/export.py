@@ -46,7 +46,6 @@ from model.finetuning.features import ONLY_LETTERS
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import find_task
 from model.options import ExportOptions
-from model.report.card import METRIC_TYPES, NAME
 from model.report.document import Heading, Paragraph, Table, render_template
 from model.report.sections import format_change, format_number
 
@@ -59,6 +58,9 @@ MOST_CHANGED = 0.01
 TEMPERATURES = (0.2, 10.0)
 """Between which the best one is looked for: a dev set without a mistake would take none at all."""
 BATCH = 32
+NAME = "amazon-electra"
+METRIC_TYPES = {"macro_f1": "f1", "matthews": "matthews_correlation"}
+"""Names on the Hugging Face hub where they differ from ours."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 

@@ -228,8 +228,7 @@ def describe_dataset(parameters: Parameters, maker: StageMaker) -> dict[str, str
     }
 
 
-LINKED_ARTIFACTS = {"report.html": "The report as a page", "encoder": "The encoder"}
-"""What a person looks for among a run's artifacts in MLflow."""
+PAGE = "report.html"
 
 
 def publish_results(
@@ -258,18 +257,16 @@ def publish_results(
         text, about = report.read_text(), "What the adaptation was worth"
         artifacts.publish(create_markdown_artifact, text, key="report", description=about)
     publish_tags_and_metrics([manifest for manifest, _ in made], tracking)
-    for name in ("report.md", "report.html", "report.json", "model"):
-        if not (folder / name).exists():
-            continue
-        artifact = "encoder" if name == "model" else name
-        tracking.log_folder(folder / name, artifact if name == "model" else "")
-        if artifact in LINKED_ARTIFACTS and (page := tracking.build_address()):
-            about = f"{LINKED_ARTIFACTS[artifact]}, in MLflow; also {folder / name}"
-            artifacts.publish_link(f"{page}/artifacts/{artifact}", f"{artifact}-in-mlflow", about)
+    for name in ("report.md", PAGE, "report.json"):
+        if (folder / name).exists():
+            tracking.log_folder(folder / name, "")
+    if (folder / PAGE).exists() and (page := tracking.build_address()):
+        about = f"The report as a page, in MLflow; also {folder / PAGE}"
+        artifacts.publish_link(f"{page}/artifacts/{PAGE}", f"{PAGE}-in-mlflow", about)
     models = [stage for stage in stages if stage.name == "model"]
     return {
-        "report": str(folder / "report.html"),
-        "model": str(store.fetch(models[0]) if models else folder / "model"),
+        "report": str(folder / PAGE),
+        **({"model": str(store.fetch(models[0]))} if models else {}),
         "folder": str(folder),
     }
 

@@ -1,4 +1,4 @@
-"""The report: every comparison with its interval and test, the loss curves, the model card."""
+"""The report: every comparison with its interval and test, the loss curves, the cost."""
 
 import shlex
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from flows.configuration.form_tools import list_changes
 from flows.stages.arms import ADAPTED
 from flows.stages.finetuning import Cell
 from flows.stages.origin import get_name, read_origin
-from flows.stages.pretraining import locate_encoder
 from flows.stages.versions import VERSIONS
 from flows.store.store import Manifest, Stage, Store
 from model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts, TrainingFacts
@@ -64,7 +63,6 @@ def describe_study(
     dump = next((stage for stage in made if stage.name == "dump"), None)
     return ReportInput(
         title=title,
-        store=store.root,
         command=command,
         dump=describe_dump(dump) if dump else {},
         synthetic=bool(dump and dump.result.get("synthetic")),
@@ -73,7 +71,6 @@ def describe_study(
         pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")]
         if encoder.name == "pretraining"
         else [],
-        encoder=Path(locate_encoder(store, encoder)),
         origins=describe_origins(store, [origin] if origin else []),
         cells=[describe_cell(store, cell) for cell in cells],
         curve=[describe_cell(store, cell) for cell in curve],

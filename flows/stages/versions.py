@@ -19,7 +19,7 @@ VERSIONS = {
     "evaluation": 3,
     "latency": 3,
     "model": 1,
-    "report": 10,
-    "study": 13,
+    "report": 11,
+    "study": 14,
     "scores": 4,
 }

@@ -76,7 +76,6 @@ def describe_study(
     dump = next((stage for stage in counted if stage.name == "dump"), None)
     return ReportInput(
         title=study.title,
-        store=store.root,
         question=study.question,
         command=format_command(stages.loaded, parameters, folder / "study.yaml"),
         comparisons=list_pairs(study),
@@ -106,8 +105,6 @@ def describe_study(
             for cell in stages.cells
         ],
         origins=describe_origins(store, stages.origins),
-        encoder=find_encoder_folder(stages, placed),
-        encoder_arm=next(iter(stages.arms)),
     )
 
 
@@ -135,17 +132,6 @@ def place_study(stages: StudyStages) -> Study:
     ]
     arms = [place_arm(arm) for arm in stages.arms.values()]
     return stages.study.model_copy(update={"tasks": tasks, "arms": arms})
-
-
-def find_encoder_folder(stages: StudyStages, placed: Study) -> Path | None:
-    """Return the encoder of the first arm, which the model card is about, where it is a folder."""
-    first = next(iter(stages.arms.values()))
-    seed = stages.list_pretraining_seeds(first)[0]
-    if first.pretraining:
-        folder = Path(locate_encoder(stages.store, stages.find_encoder(first, seed)))
-    else:
-        folder = Path(placed.arms[0].encoder)
-    return folder.resolve() if (folder / "config.json").exists() else None
 
 
 def describe_corpora(stages: StudyStages) -> list[StageFacts]:

@@ -95,11 +95,6 @@ class ReportInput(Facts):
     """Settings that a search found, by arm."""
     origins: dict[str, dict[str, Any]] = {}
     """origin.json of each published encoder, by fingerprint."""
-    encoder: Path | None = None
-    """Folder that the model card is written for."""
-    encoder_arm: str = ""
-    store: Path | None = None
-    """Files below it never change, so they are linked instead of copied."""
     cells: list[CellFacts] = Field(min_length=1)
     curve: list[CellFacts] = []
     """The same arms trained with fewer labels."""

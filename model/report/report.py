@@ -1,8 +1,8 @@
 """The report of a study: `python -m model.report.report --study FILE --output DIR`.
 
 FILE is study.json, which a run writes after its evaluations (inputs.py). Everything printed is
-computed from the cells' predictions. Writes report.md, report.html (self-contained), report.json
-and model/, the encoder's folder with its model card.
+computed from the cells' predictions. Writes report.md, report.html (self-contained) and
+report.json.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,6 @@ from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import read_options
 from model.baselines import TFIDF_ARM
 from model.options import ReportOptions
-from model.report import card
 from model.report.document import Block, Code, Document, Heading, Paragraph, Table, join_names
 from model.report.inputs import ArmFacts, ReportInput, read_report_input
 from model.report.results import MARK, Difference, Results, load_curve, load_results
@@ -53,7 +52,7 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def write_report(study_file: Path, output: Path) -> dict[str, Any]:
-    """Write report.md, report.html, report.json and the model folder; return report.json."""
+    """Write report.md, report.html and report.json; return the last one's content."""
     study, base = read_report_input(study_file), study_file.parent
     results = load_results(study, base)
     differences = results.compare_pairs(study.comparisons)
@@ -62,8 +61,6 @@ def write_report(study_file: Path, output: Path) -> dict[str, Any]:
     document = Document(study.title, _build_blocks(study, base, results, differences, answer))
     (output / "report.md").write_text(document.render_markdown(), encoding="utf-8")
     (output / "report.html").write_text(document.render_html(), encoding="utf-8")
-    if study.encoder:
-        card.write_model_folder(base / study.encoder, output / "model", study, results, answer)
     summary = _build_summary(study, results, differences, answer, output)
     write_json(output / "report.json", summary)
     return summary
@@ -466,7 +463,6 @@ def _build_summary(
         ],
         "report": str(output / "report.html"),
         "markdown": str(output / "report.md"),
-        "model": str(output / "model") if study.encoder else None,
     }
 
 

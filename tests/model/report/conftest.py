@@ -9,7 +9,6 @@ from model.evaluation import predictions
 from model.evaluation.evaluate import summarize_predictions
 from model.finetuning.tasks import find_task
 from model.report import report
-from tests.model.corpora import write_electra
 from tests.model.report.evaluations import said
 
 COUNTS = {
@@ -56,7 +55,6 @@ def study(tmp_path_factory):
                 (place / "mistakes.jsonl").write_text("".join(lines))
                 cell = {"arm": arm, "task": task, "seed": seed, "evaluation": place.name}
                 cells.append(cell | {"fingerprint": "ce11"})
-    write_electra(folder / "discriminator")
     curve = [
         json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7})
         for i in range(50)
@@ -76,7 +74,6 @@ def study(tmp_path_factory):
             {"stage": "vocabulary choices", "fingerprint": "f17", "counts": FIT, "seconds": 1},
         ],
         "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
-        "encoder": "discriminator",
         "arms": [
             {"name": "random", "data_known": False, "cost": COST},
             {

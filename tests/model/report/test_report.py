@@ -1,4 +1,4 @@
-"""The report of a study: computed from predictions, complete in one file, loadable model folder."""
+"""The report of a study: computed from predictions, complete in one file."""
 
 import json
 import re

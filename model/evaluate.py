@@ -2,7 +2,7 @@
 --output DIR`.
 
 Writes predictions.parquet (one row per example), metrics.json (every metric with its bootstrap 95%
-interval, confusion matrix, slices) and mistakes.jsonl (the hundred worst, with their text).
+interval, confusion matrix) and mistakes.jsonl (the hundred worst, with their text).
 """
 
 from typing import Any

@@ -200,7 +200,6 @@ def describe_stages(store: Store, made: Sequence[Stage]) -> list[StageFacts]:
     return [
         StageFacts(
             stage=m["title"],
-            fingerprint=m["fingerprint"],
             counts=m["result"],
             seconds=m.get("seconds", 0.0),
             cpu_seconds=m.get("cpu_seconds", 0.0),

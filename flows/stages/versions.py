@@ -16,7 +16,7 @@ VERSIONS = {
     "pretraining": 10,
     "search": 8,
     "finetuning": 9,
-    "evaluation": 3,
+    "evaluation": 4,
     "latency": 3,
     "model": 1,
     "report": 11,

@@ -72,7 +72,6 @@ def describe_study(
     """Return study.json, as model/report/report.py reads it."""
     study, store = stages.study, stages.store
     placed = place_study(stages)
-    searched = {name: read_json(store, s, "best.json") for name, s in stages.searches.items()}
     dump = next((stage for stage in counted if stage.name == "dump"), None)
     return ReportInput(
         title=study.title,
@@ -91,14 +90,12 @@ def describe_study(
             )
             for _, _, stage in stages.pretrainings
         ],
-        searched={name: best["settings"] for name, best in searched.items()},
         cells=[
             CellFacts(
                 arm=cell.arm.name,
                 task=cell.task.name,
                 seed=cell.seed,
                 pretraining_seed=cell.pretraining_seed,
-                fingerprint=cell.finetuned.fingerprint,
                 evaluation=store.fetch(cell.evaluated),
                 finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
             )
@@ -144,7 +141,7 @@ def describe_corpora(stages: StudyStages) -> list[StageFacts]:
             counts = json.loads(file.read_text())
             counts.pop("files", None)
             name = f"corpus {file.parent.name}"
-            described.append(StageFacts(stage=name, fingerprint=stage.fingerprint, counts=counts))
+            described.append(StageFacts(stage=name, counts=counts))
     return described
 
 
@@ -163,7 +160,6 @@ def describe_arm(stages: StudyStages, arm: Arm, placed: Study) -> ArmFacts:
         held_out=[t.name for t in placed.tasks if is_held_out(t.data, seen)] if seen else None,
         withhold_own=not (seen and any(may_repeat_tests(one, seen) for one in data)),
         origin=origin.fingerprint if origin else "",
-        fingerprints={seed: stage.fingerprint for seed, stage in trained.items()},
         written_steps=list_written_steps(stages.store, list(trained.values())),
         tokens=result.get("tokens"),
         matrix_flops=result.get("matrix_flops"),

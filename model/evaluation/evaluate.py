@@ -1,14 +1,9 @@
-"""Evaluates a fine-tuned folder on a split, and writes predictions, metrics and worst mistakes.
+"""Evaluates a fine-tuned folder on a split, and writes predictions, metrics and worst mistakes."""
 
-Slices break the metrics down by length, stars, category, answer or none.
-"""
-
-import itertools
 import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +12,6 @@ import numpy as np
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from model.config import FinetuningSettings
-from model.evaluation import spans
 from model.evaluation.metrics import METRICS, count_confusions
 from model.evaluation.predict import predict_examples
 from model.evaluation.predictions import (
@@ -61,7 +55,6 @@ def evaluate_model(
     sampling = choose_sampling(settings, split, finetuning_run["seed"])
     examples = load_examples(task, data, split, sampling, left_out, settings.fold)
     predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
-    predictions = add_common_slices(predictions, examples, task)
     measured = summarize_predictions(predictions, task, split) | {
         "left_out": dict(left_out),
         "model": str(folder),
@@ -147,9 +140,8 @@ def _check_task(folder: Path, task: Task) -> None:
 
 
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:
-    """Return metrics.json of a split: every metric with its 95% interval, and the slices.
-
-    Classes also have their confusion matrix, answers the numbers of the official script.
+    """Return metrics.json of a split: every metric with its 95% interval; of classes also their
+    confusion matrix.
     """
     result: dict[str, Any] = {
         "task": task.name,
@@ -160,9 +152,6 @@ def summarize_predictions(predictions: Predictions, task: Task, split: str) -> d
     }
     if task.shape == "classification":
         result |= {"labels": list(task.labels), "confusion": count_confusions(predictions)}
-    if task.shape == "span":
-        result["official"] = spans.compute_official_scores(predictions, task.always_answered)
-    result["slices"] = measure_slices(predictions, task.metrics[:2])
     return result
 
 
@@ -204,69 +193,3 @@ def _format_answer(task: Task, example: Example, answer: Any) -> Any:
                 for word, tag in zip(example.words, answer, strict=False)
             )
     return answer
-
-
-SMALLEST_PART = 20
-"""Examples; parts with fewer are left out."""
-SLICE_SAMPLES = 400
-"""Bootstrap samples of a part: there are many parts, whose intervals may be coarser."""
-METRICS_OF_SEVERAL_CLASSES = ("macro_f1", "f1", "matthews")
-"""Metrics that say nothing about examples of one class."""
-
-
-def add_common_slices(
-    predictions: Predictions, examples: Sequence[Example], task: Task
-) -> Predictions:
-    """Add the slices that need no data of the task: number of words, and answer or none."""
-    own: dict[str, list[str | float | None]] = {
-        "words": [
-            sum(len(text.split()) for text in (e.text, e.pair or "", *e.choices)) for e in examples
-        ]
-    }
-    if task.shape == "span" and not task.always_answered:
-        own["answer"] = ["in the text" if example.answers else "none" for example in examples]
-    return replace(predictions, slices={**own, **predictions.slices})
-
-
-def measure_slices(predictions: Predictions, names: Sequence[str]) -> dict[str, list[dict]]:
-    """Return for each slice a row per part: part, n, and each metric's value, low and high.
-
-    Parts of fewer than SMALLEST_PART examples and slices of one part are left out.
-    """
-    rows_of: dict[str, list[dict]] = {}
-    for name, values in predictions.slices.items():
-        parts = np.array(_assign_parts(values))
-        groups = {p: predictions.take_rows(np.flatnonzero(parts == p)) for p in np.unique(parts)}
-        rows = [
-            {"part": str(part), "n": len(group)}
-            | {
-                metric: compute_interval(METRICS[metric], group, samples=SLICE_SAMPLES)
-                for metric in names
-                if metric not in METRICS_OF_SEVERAL_CLASSES or len(set(group.labels)) > 1
-            }
-            for part, group in groups.items()
-            if len(group) >= SMALLEST_PART
-        ]
-        if len(rows) > 1:
-            rows_of[name] = rows
-    return rows_of
-
-
-def _assign_parts(values: Sequence[str | float | None]) -> list[str]:
-    """Return the part of each value: numbers are cut at their quartiles, words are parts."""
-    numbers = [v for v in values if isinstance(v, int | float)]
-    if len(numbers) < len(values):
-        return ["unknown" if v is None else str(v) for v in values]
-    edges = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75]))
-    bounds = [-np.inf, *edges, np.inf]
-    names = [
-        f"{i + 1}: {_format_range(low, high)}"
-        for i, (low, high) in enumerate(itertools.pairwise(bounds))
-    ]
-    return [names[int(np.searchsorted(edges, v, side="left"))] for v in numbers]
-
-
-def _format_range(low: float, high: float) -> str:
-    if low == -np.inf:
-        return f"up to {high:g}"
-    return f"over {low:g}" if high == np.inf else f"{low:g} to {high:g}"

@@ -5,7 +5,6 @@ Named entities are counted as seqeval (and conlleval) do.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,18 +92,12 @@ def make_predictions(
 ) -> Predictions:
     """Return the predictions for logits; the features are read for spans and tokens alone."""
     if task.shape == "span":
-        predictions = spans.predict_answers(
-            logits, features, examples, threshold, task.always_answered
-        )
-    elif task.shape == "tokens":
-        predictions = predict_tags(logits, features, examples, task.labels)
-    elif task.shape == "regression":
-        predictions = _predict_numbers(logits, examples)
-    else:
-        predictions = _predict_classes(logits, examples)
-    names = dict.fromkeys(name for example in examples for name in example.slices)
-    slices = {name: [example.slices.get(name) for example in examples] for name in names}
-    return replace(predictions, slices=slices)
+        return spans.predict_answers(logits, features, examples, threshold, task.always_answered)
+    if task.shape == "tokens":
+        return predict_tags(logits, features, examples, task.labels)
+    if task.shape == "regression":
+        return _predict_numbers(logits, examples)
+    return _predict_classes(logits, examples)
 
 
 def _predict_classes(logits: list[np.ndarray], examples: Sequence[Example]) -> Predictions:

@@ -31,7 +31,6 @@ class Predictions:
     n_classes: int = 0
     scores: dict[str, np.ndarray] = field(default_factory=dict)
     """Numbers of each example that metrics are made of: exact, f1, right, predicted, labelled."""
-    slices: dict[str, list[str | float | None]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -76,7 +75,6 @@ class Predictions:
             loss=self.loss[rows],
             probabilities=None if self.probabilities is None else self.probabilities[rows],
             scores={name: values[rows] for name, values in self.scores.items()},
-            slices={name: [values[i] for i in rows] for name, values in self.slices.items()},
         )
 
 
@@ -95,17 +93,13 @@ def join_predictions(parts: Sequence[Predictions]) -> Predictions:
         if first.probabilities is None
         else np.concatenate([p.probabilities for p in parts if p.probabilities is not None]),
         scores={n: np.concatenate([part.scores[n] for part in parts]) for n in first.scores},
-        slices={
-            n: [one for part in parts for one in part.slices.get(n, [None] * len(part))]
-            for n in first.slices
-        },
     )
 
 
 def write_predictions(predictions: Predictions, path: Path) -> None:
     """Write a row per example.
 
-    The columns are example_id, label, prediction, probabilities, loss, score_* and slice_*; labels
+    The columns are example_id, label, prediction, probabilities, loss and score_*; labels
     and predictions that are lists or strings are written as JSON text.
     """
     columns: dict[str, Any] = {
@@ -118,7 +112,6 @@ def write_predictions(predictions: Predictions, path: Path) -> None:
         "loss": predictions.loss,
     }
     columns |= {f"score_{name}": values for name, values in predictions.scores.items()}
-    columns |= {f"slice_{name}": values for name, values in predictions.slices.items()}
     table = pa.table({name: values for name, values in columns.items() if values is not None})
     table = table.replace_schema_metadata(
         {"amazon_electra": json.dumps({"n_classes": predictions.n_classes})}
@@ -155,11 +148,6 @@ def read_predictions(path: Path) -> Predictions:
             n.removeprefix("score_"): c.to_numpy()
             for n, c in columns.items()
             if n.startswith("score_")
-        },
-        slices={
-            n.removeprefix("slice_"): c.to_pylist()
-            for n, c in columns.items()
-            if n.startswith("slice_")
         },
     )
 

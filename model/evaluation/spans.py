@@ -167,70 +167,23 @@ def apply_threshold(predictions: Predictions, threshold: float) -> Predictions:
     )
 
 
-def find_best_threshold(predictions: Predictions, name: str = "f1") -> tuple[float, float]:
-    """Return the threshold with the highest score, and that score.
+def find_best_threshold(predictions: Predictions) -> tuple[float, float]:
+    """Return the threshold with the highest F1, and that F1, as find_best_thresh of
+    evaluate-v2.0.py.
 
     A question is left unanswered where its `no_answer` is above the threshold; where answering
     never helps, the threshold is below them all. It lies in the middle of the gap above the last
     question answered, so that another rounding of the scores does not flip that question.
     """
-    best, threshold = _search_threshold(predictions, name)
-    gaps = predictions.scores["no_answer"]
-    if threshold is None:
-        return float(gaps.min()) - 1.0, best
-    above = gaps[gaps > threshold]
-    return (threshold + float(above.min())) / 2 if len(above) else threshold + 1.0, best
-
-
-def _search_threshold(predictions: Predictions, name: str) -> tuple[float, float | None]:
-    """Return the highest score and its threshold, None where answering never helps.
-
-    It is find_best_thresh of evaluate-v2.0.py.
-    """
+    gaps, scores = predictions.scores["no_answer"], predictions.scores
     without = np.array([not right for right in predictions.labels])
-    gained = np.where(
-        without, -predictions.scores["answered"], predictions.scores[f"answered_{name}"]
-    )
-    order = np.argsort(predictions.scores["no_answer"], kind="stable")
+    gained = np.where(without, -scores["answered"], scores["answered_f1"])
+    order = np.argsort(gaps, kind="stable")
     totals = without.sum() + np.cumsum(gained[order])
     best = int(np.argmax(totals))
     if totals[best] <= without.sum():
-        return float(without.mean()), None
-    return float(totals[best] / len(predictions)), float(
-        predictions.scores["no_answer"][order[best]]
-    )
-
-
-def compute_official_scores(predictions: Predictions, always_answered: bool) -> dict[str, float]:
-    """Return what the official script prints of these answers, in percent.
-
-    The script is evaluate-v1.1.py where every question has an answer, else evaluate-v2.0.py. The
-    latter finds best_* for the texts without a threshold, with `no_answer` as its --na-prob-file:
-    a best_*_thresh is a difference of scores, 0 where answering never helps.
-    """
-    if always_answered:
-        return {
-            "exact_match": _mean_percent(predictions.scores["exact"]),
-            "f1": _mean_percent(predictions.scores["f1"]),
-        }
-    has_answer = np.array([bool(right) for right in predictions.labels])
-    result: dict[str, float] = {}
-    for prefix, chosen in (
-        ("", np.ones(len(predictions), dtype=bool)),
-        ("HasAns_", has_answer),
-        ("NoAns_", ~has_answer),
-    ):
-        if chosen.any():
-            result |= {
-                f"{prefix}{name}": _mean_percent(predictions.scores[name][chosen])
-                for name in ("exact", "f1")
-            }
-            result[f"{prefix}total"] = int(chosen.sum())
-    for name in ("exact", "f1"):
-        best, threshold = _search_threshold(predictions, name)
-        result |= {f"best_{name}": 100 * best, f"best_{name}_thresh": threshold or 0.0}
-    return result
-
-
-def _mean_percent(scores: np.ndarray) -> float:
-    return 100 * float(scores.mean())
+        return float(gaps.min()) - 1.0, float(without.mean())
+    last = float(gaps[order[best]])
+    above = gaps[gaps > last]
+    threshold = (last + float(above.min())) / 2 if len(above) else last + 1.0
+    return threshold, float(totals[best] / len(predictions))

@@ -10,7 +10,7 @@ import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
@@ -41,8 +41,8 @@ class Example:
     """For `span`: (answer, offset in `pair` in characters); none: the question has no answer."""
     is_swapped: bool = False
     """A copy for training with `text` and `pair` exchanged, where they have no order."""
-    slices: Mapping[str, str | float] = field(default_factory=dict)
-    """Properties the report breaks results down by: stars, source, verified …"""
+    product: str = ""
+    """What the example is about, where examples of one product stay on one side of a split."""
 
 
 @dataclass(frozen=True, slots=True)

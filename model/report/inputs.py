@@ -26,8 +26,6 @@ class ArmFacts(Facts):
     """Whether near copies of the corpus's own test texts were removed from it."""
     origin: str = ""
     """Fingerprint of the published encoder it began with; a key of `ReportInput.origins`."""
-    fingerprints: dict[int, str] = {}
-    """Fingerprint of each pre-training, by its seed."""
     written_steps: list[int] = []
     """Step of the state that each pre-training wrote; 0 is the encoder it began with."""
     tokens: float | None = None
@@ -38,15 +36,13 @@ class ArmFacts(Facts):
 
     @property
     def is_random(self) -> bool:
-        is_pretrained = bool(self.fingerprints) or self.held_out is not None
-        return not is_pretrained and self.data_known is not False
+        return self.held_out is None and self.data_known is not False
 
 
 class StageFacts(Facts):
     """A stage of the graph, with what its manifest counts."""
 
     stage: str
-    fingerprint: str = ""
     counts: dict[str, Any] = {}
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -68,7 +64,6 @@ class CellFacts(Facts):
     evaluation: Path
     finetuned: Path | None = None
     """Fine-tuned folder, where it is not the one that metrics.json names."""
-    fingerprint: str = ""
     pretraining_seed: int | None = None
     labels: int = 0
     """Training examples of a point of the label curve; 0: all."""
@@ -91,8 +86,6 @@ class ReportInput(Facts):
     """Whether the dump is the synthetic sample."""
     stages: list[StageFacts] = []
     pretraining: list[TrainingFacts] = []
-    searched: dict[str, dict[str, Any]] = {}
-    """Settings that a search found, by arm."""
     origins: dict[str, dict[str, Any]] = {}
     """origin.json of each published encoder, by fingerprint."""
     cells: list[CellFacts] = Field(min_length=1)

@@ -23,9 +23,8 @@ from model.report.sections import (
     build_curve_blocks,
     build_difference_blocks,
     build_label_curve,
+    build_mistake_blocks,
     build_result_table,
-    build_run_blocks,
-    build_vocabulary_blocks,
     describe_only_answer,
     format_change,
     format_number,
@@ -175,7 +174,7 @@ def _build_blocks(
         *build_cost_blocks(study, results),
         *build_curve_blocks(study, base, results),
         *_build_data_blocks(study, results.tasks),
-        *build_run_blocks(study, results),
+        *build_mistake_blocks(results),
         *(command if study.command else []),
     ]
 
@@ -320,7 +319,7 @@ def _describe_single_seeds(results: Results) -> list[Block]:
 
 
 def _build_data_blocks(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
-    """Return the dump, what each stage counted, the statement on leaks, and the lineage."""
+    """Return the dump, what each stage counted, and the statement on leaks."""
     blocks: list[Block] = []
     if study.dump:
         about = [(name, _format_detail(value)) for name, value in study.dump.items()]
@@ -334,12 +333,7 @@ def _build_data_blocks(study: ReportInput, tasks: Sequence[str]) -> list[Block]:
         blocks += [Heading("Counts of each stage"), Table(header, rows)]
     blocks += [Paragraph(text) for s in study.stages if (text := describe_columns(s.counts))]
     blocks += [Paragraph(text) for s in study.stages if (text := describe_split(s.counts))]
-    blocks += [block for s in study.stages for block in build_vocabulary_blocks(s.counts)]
-    blocks += describe_withheld_texts(study, tasks)
-    if lineage := _list_lineage(study):
-        after = "Each fine-tuning's own is in the table of runs below."
-        blocks += [Heading("Lineage"), Table(("stage", "fingerprint"), lineage), Paragraph(after)]
-    return blocks
+    return blocks + describe_withheld_texts(study, tasks)
 
 
 def describe_split(counts: Mapping[str, Any]) -> str:
@@ -368,20 +362,6 @@ def describe_split(counts: Mapping[str, Any]) -> str:
         f"{text} Of the {tests:,} test reviews that name their product, {shared:,} "
         f"({shared / tests:.1%}) are of one that pretrain or train has too."
     )
-
-
-def _list_lineage(study: ReportInput) -> list[tuple[str, str]]:
-    """Return name and fingerprint of the dump, of each stage and of each arm's pre-trainings."""
-    dump = study.dump.get("fingerprint", "")
-    lineage = [("dump", dump)] if dump else []
-    lineage += [(s.stage, s.fingerprint) for s in study.stages if s.fingerprint != dump]
-    for arm in study.arms:
-        several = len(arm.fingerprints) > 1
-        lineage += [
-            (f"encoder of {arm.name}" + (f", pre-training seed {seed}" if several else ""), one)
-            for seed, one in arm.fingerprints.items()
-        ]
-    return lineage
 
 
 def describe_columns(counts: Mapping[str, Any]) -> str:

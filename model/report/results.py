@@ -23,8 +23,7 @@ EXPOSURES = (
     (r"squad", r"squad|qnli", ""),
     (r"all.?nli|multi.?nli|\bmnli", r"mnli", ""),
     (r"quora|qqp", r"qqp", ""),
-    (r"amazon.?(us.?)?(review|polarity)", r"polarity|stars|amazon|us-reviews|multi-domain", ""),
-    (r"multi.?domain.?sentiment", r"multi-domain", ""),
+    (r"amazon.?(us.?)?(review|polarity)", r"polarity|stars|amazon", ""),
     (r"imdb", r"imdb", ""),
     (r"\bsst|\bglue", r"sst", ""),
 )
@@ -48,8 +47,6 @@ class Cell:
     predictions: Predictions = field(repr=False)
     finetuned: Path = Path()
     """The model folder that was evaluated."""
-    fingerprint: str = ""
-    """A hash of the cell's inputs, empty where the study has none."""
     pretraining_seed: int | None = None
     """None where the arm has one pre-training, or none."""
 
@@ -341,6 +338,5 @@ def _load_cell(cell: CellFacts, base: Path) -> Cell:
         about,
         read_predictions(folder / "predictions.parquet"),
         base / cell.finetuned if cell.finetuned else Path(about.get("model", "")),
-        cell.fingerprint,
         cell.pretraining_seed,
     )

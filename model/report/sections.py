@@ -101,11 +101,8 @@ CURVES = (
     (r"(?!validation_).*loss", "loss", "Pre-training: losses"),
     (r"validation_(?!fixed_).*loss", "loss", "Pre-training: losses on dev reviews"),
     (r"probe_accuracy", "accuracy", "Pre-training: linear probe of polarity on dev reviews"),
-    (r"validation_.*_(auc|effective_rank|mean_cosine)", "", ""),
 )
-"""Pattern of the measures in metrics.jsonl, axis and title. One without a title is listed and
-not drawn: a collapsed encoder has an AUC of 0.5, a low effective rank and a mean cosine near 1.
-"""
+"""Pattern of the measures in metrics.jsonl, axis and title."""
 HOW_ARMS_ARE_COMPARED = (
     "Arms are compared on the same test examples, seed by seed. The interval and p count both the "
     "examples (paired bootstrap) and the seeds (two-way random effects, whose variance is pooled "
@@ -349,11 +346,10 @@ def _format_cost(cost: Mapping[str, Any]) -> list[str]:
 
 def build_curve_blocks(study: ReportInput, base: Path, results: Results) -> list[Block]:
     """Return one figure of the losses and the probe of pre-training and of the main metric on dev
-    while fine-tuning (first task, first seed), and the first and last value of each measure of
-    pre-training.
+    while fine-tuning (first task, first seed).
     """
     logs = {entry.name: _read_lines(base / entry.metrics) for entry in study.pretraining}
-    panels, rows = [], []
+    panels = []
     for pattern, axis, title in CURVES:
         lines = {
             f"{name}: {measure.replace('_', ' ')}": [
@@ -363,12 +359,8 @@ def build_curve_blocks(study: ReportInput, base: Path, results: Results) -> list
             for measure in sorted({measure for line in log for measure in line})
             if re.fullmatch(pattern, measure)
         }
-        if lines and title:
+        if lines:
             panels.append(Panel(title, "step", axis, lines))
-        rows += [
-            (name, f"{line[0][1]:.3f}", f"{line[-1][1]:.3f}", f"{line[-1][0]:,.0f}")
-            for name, line in lines.items()
-        ]
     task = results.tasks[0]
     metric = results.get_main_metric(task)
     learning = {
@@ -380,12 +372,9 @@ def build_curve_blocks(study: ReportInput, base: Path, results: Results) -> list
     if learning:
         title = f"Fine-tuning: {get_title(metric)} on dev of {task}, first seed"
         panels.append(Panel(title, "step", get_title(metric), learning))
-    svg = draw_panels(panels) if panels else None
-    blocks: list[Block] = [Figure(svg, "Curves of pre-training and fine-tuning")] if svg else []
-    if rows:
-        caption = "Measures of pre-training"
-        blocks.append(Table(("measure", "first", "last", "at step"), rows, caption))
-    return [Heading("Training"), *blocks] if blocks else []
+    if not panels or not (svg := draw_panels(panels)):
+        return []
+    return [Heading("Training"), Figure(svg, "Curves of pre-training and fine-tuning")]
 
 
 def read_learning_curve(cell: Cell, metric: str) -> list[tuple[float, float]]:
@@ -405,89 +394,24 @@ def _read_lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
 
 
-def build_vocabulary_blocks(counts: Mapping[str, Any]) -> list[Block]:
-    """Return how the vocabularies that a published start may have fit the dump (fit.json)."""
-    rows = [
-        (
-            one["vocabulary"],
-            f"{one['size']:,}",
-            f"{one['tokens_per_word']:.3f}",
-            f"{one['unknown_rate']:.3%}",
-        )
-        for one in counts.get("choices") or []
-    ]
-    header = ("vocabulary", "entries", "tokens per word", "unknown words")
-    caption = "Vocabularies that a published start may have, on the dump's dev reviews"
-    return [Table(header, rows, caption)] if rows else []
-
-
-def build_run_blocks(study: ReportInput, results: Results) -> list[Block]:
-    """Return a table of every cell, and confusion, slices and mistakes of each arm's first seed."""
-    rows = [
-        (
-            c.arm,
-            results.mark_task(c.task),
-            str(c.seed),
-            f"C={c.about['C']:g}" if "C" in c.about else f"{c.about.get('learning_rate', 0):g}",
-            f"{get_title(main)} {format_with_interval(main, c.about['metrics'][main])}",
-            c.fingerprint,
-        )
-        for c in results.cells
-        for main in [c.about["main_metric"]]
-    ]
-    header = ("arm", "task", "seed", "learning rate chosen on dev", "on test (95% interval)")
-    found = [
-        Paragraph(f"The search of {arm} chose {', '.join(f'{n}={v}' for n, v in chosen.items())}.")
-        for arm, chosen in study.searched.items()
-    ]
-    first = [
-        cells[0]
-        for task in results.tasks
-        for arm in results.arms
-        if (cells := results.list_cells(arm, task))
-    ]
-    return [
-        Heading("Each run"),
-        Table((*header, "cell"), rows),
-        *found,
-        *(Details(f"{c.arm}, {c.task}, seed {c.seed}", _build_cell_blocks(c)) for c in first),
-    ]
-
-
-def _build_cell_blocks(cell: Cell) -> list[Block]:
+def build_mistake_blocks(results: Results) -> list[Block]:
+    """Return the texts that the first seed of each arm answers worst, by task."""
     blocks: list[Block] = []
-    if "confusion" in cell.about and len(cell.about["labels"]) <= 20:
-        labels = cell.about["labels"]
-        rows = [
-            (label, *map(str, row))
-            for label, row in zip(labels, cell.about["confusion"], strict=True)
-        ]
-        blocks.append(Table(("label ↓ said →", *labels), rows, "Confusion matrix"))
-    for name, parts in cell.about.get("slices", {}).items():
-        metrics = [m for m in METRICS if any(m in part for part in parts)]
-        rows = [
-            (p["part"], f"{p['n']:,}", *(_format_part(m, p.get(m)) for m in metrics)) for p in parts
-        ]
-        blocks.append(Table((name, "n", *map(get_title, metrics)), rows, f"By {name}"))
-    mistakes = [
-        (
-            format_answer(m["label"]),
-            format_answer(m["prediction"]),
-            f"{m['loss']:.2f}",
-            " ¶ ".join(m[name][:TEXT_SHOWN] for name in ("text", "pair") if m.get(name)),
-        )
-        for m in _read_lines(cell.folder / "mistakes.jsonl")
-    ]
-    if mistakes:
-        header = ("label", "said", "loss", "text")
-        blocks.append(Table(header, mistakes, "Worst mistakes", MISTAKES_IN_MARKDOWN))
-    return blocks or [Paragraph("Nothing more is kept of this run.")]
-
-
-def _format_part(metric: str, value: Mapping[str, float] | float | None) -> str:
-    """Return a part's metric, with its interval where the evaluation has one, or a dash."""
-    if value is None:
-        return "–"
-    if isinstance(value, int | float):
-        return format_number(metric, value)
-    return format_with_interval(metric, value)
+    for task in results.tasks:
+        for arm in results.arms:
+            for cell in results.list_cells(arm, task)[:1]:
+                rows = [
+                    (
+                        format_answer(m["label"]),
+                        format_answer(m["prediction"]),
+                        f"{m['loss']:.2f}",
+                        " ¶ ".join(
+                            m[name][:TEXT_SHOWN] for name in ("text", "pair") if m.get(name)
+                        ),
+                    )
+                    for m in _read_lines(cell.folder / "mistakes.jsonl")
+                ]
+                table = Table(("label", "said", "loss", "text"), rows, "", MISTAKES_IN_MARKDOWN)
+                title = f"{arm}, {task}, seed {cell.seed}"
+                blocks += [Details(title, [table])] if rows else []
+    return [Heading("Worst mistakes"), *blocks] if blocks else []

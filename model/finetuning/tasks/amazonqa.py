@@ -32,7 +32,9 @@ SPANS = 5
 
 
 def read_amazonqa_questions(path: Path) -> Iterator[Example]:
-    """Yield the questions with their answers as written, at no place (-1)."""
+    """Yield the questions, labelled by whether they can be answered, with their answers as written,
+    at no place (-1).
+    """
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -47,16 +49,15 @@ def read_amazonqa_questions(path: Path) -> Iterator[Example]:
                 for a in _read_list(row, "answers", path, number)
                 if isinstance(a, dict)
             ]
-            slices = {
-                "asin": str(row.get("asin", "")),
-                "category": str(row.get("category", "unknown")),
-                "type": str(row.get("questionType", "unknown")),
-                "answerable": "yes" if row.get("is_answerable") else "no",
-            }
             answers = tuple((str(text), -1) for text in written if text)
             name = str(row.get("qid", f"{path.name}:{number}"))
             yield Example(
-                name, question, " ".join(filter(None, snippets)), answers=answers, slices=slices
+                name,
+                question,
+                " ".join(filter(None, snippets)),
+                label=int(bool(row.get("is_answerable"))),
+                answers=answers,
+                product=str(row.get("asin", "")),
             )
 
 
@@ -78,27 +79,16 @@ def _read_list(row: dict[str, Any], name: str, path: Path, number: int) -> list[
 
 def get_product(example: Example) -> str:
     """Return the asin: products stay on one side where the files are not split."""
-    return str(example.slices["asin"])
+    return example.product
 
 
 _plan = partial(plan_splits, leave_out=("*squad*",))
 
 
-def read_answerable(path: Path) -> Iterator[Example]:
-    for example in read_amazonqa_questions(path):
-        yield replace(example, label=int(example.slices["answerable"] == "yes"))
-
-
 def _attach_spans(example: Example) -> Example:
     """Return the example; an answerable question gets the best spans of its snippets."""
-    answerable = example.slices["answerable"] == "yes"
-    found = (
-        find_best_spans(str(example.pair), [text for text, _ in example.answers])
-        if answerable
-        else []
-    )
-    slices = {name: value for name, value in example.slices.items() if name != "asin"}
-    return replace(example, answers=tuple(found), slices=slices)
+    written = [text for text, _ in example.answers] if example.label else []
+    return replace(example, label=None, answers=tuple(find_best_spans(str(example.pair), written)))
 
 
 def find_best_spans(passage: str, answers: Sequence[str]) -> list[tuple[str, int]]:
@@ -190,7 +180,7 @@ TASKS = (
         shape="classification",
         labels=("not answerable", "answerable"),
         metrics=("accuracy", "macro_f1", "ece", "loss"),
-        read=SplitReader(read_answerable, _plan, key=get_product, key_is_input=False),
+        read=SplitReader(read_amazonqa_questions, _plan, key=get_product, key_is_input=False),
         source="AmazonQA: {train,val,test}-qar.jsonl, is_answerable",
         question="can a question about a product be answered from its reviews?",
     ),

@@ -28,7 +28,7 @@ from model.finetuning.examples import (
     sample_examples,
 )
 
-COLUMNS = ("review_id", "stars", "verified", "source", "split", "sentences")
+COLUMNS = ("review_id", "split", "sentences")
 LABEL = "label:"
 """What the name of a task of the user's own labels begins with; the name of the column follows."""
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
@@ -178,13 +178,7 @@ def _hash_review_ids(review_ids: pa.ChunkedArray, seed: int) -> np.ndarray:
 
 
 def _make_example(row: dict[str, Any], label: int) -> Example:
-    text = " ".join(row["sentences"])
-    slices: dict[str, str | float] = {"source": str(row["source"]), "words": len(text.split())}
-    if row["stars"] is not None:
-        slices["stars"] = str(row["stars"])
-    if row["verified"] is not None:
-        slices["verified"] = "verified" if row["verified"] else "not verified"
-    return Example(id=row["review_id"].hex(), text=text, label=label, slices=slices)
+    return Example(row["review_id"].hex(), " ".join(row["sentences"]), label=label)
 
 
 TASKS = (

@@ -22,11 +22,8 @@ def read_fasttext(path: Path) -> Iterator[Example]:
                     f"{path}, line {number}: expected `__label__N text`, found "
                     f"{line.strip()[:60]!r}"
                 )
-            words = len(text.split())
-            name = f"{path.name}:{number}"
-            yield Example(
-                name, text, label=find_class(label, LABELS, path, number), slices={"words": words}
-            )
+            index = find_class(label, LABELS, path, number)
+            yield Example(f"{path.name}:{number}", text, label=index)
 
 
 TASKS = (

@@ -31,9 +31,7 @@ def _read_rows(path: Path) -> Iterator[Example]:
     for number, row in read_table_rows(path):
         text = clean_html_breaks(str(get_column(row, "text", path, number)))
         label = find_class(get_column(row, "label", path, number), CLASSES, path, number)
-        yield Example(
-            f"{path.name}:{number}", text, label=label, slices={"words": len(text.split())}
-        )
+        yield Example(f"{path.name}:{number}", text, label=label)
 
 
 def _read_folder(path: Path) -> Iterator[Example]:
@@ -42,7 +40,7 @@ def _read_folder(path: Path) -> Iterator[Example]:
         for file in sorted((path / label).glob("*.txt")):
             text = clean_html_breaks(file.read_text(encoding="utf-8", errors="replace"))
             name = f"{path.name}/{label}/{file.stem}"
-            yield Example(name, text, label=CLASSES[label], slices={"words": len(text.split())})
+            yield Example(name, text, label=CLASSES[label])
 
 
 TASKS = (

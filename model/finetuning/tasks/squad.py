@@ -38,14 +38,8 @@ def _read_articles(articles: list[dict[str, Any]]) -> Iterator[Example]:
                 answers = tuple(
                     (a["text"], int(a["answer_start"])) for a in qa["answers"] if a["text"]
                 )
-                slices = {"question word": _find_question_word(qa["question"])}
-                yield Example(
-                    qa["id"],
-                    qa["question"].strip(),
-                    paragraph["context"],
-                    answers=answers,
-                    slices=slices,
-                )
+                question = qa["question"].strip()
+                yield Example(qa["id"], question, paragraph["context"], answers=answers)
 
 
 def read_answered_questions(path: Path) -> Iterator[Example]:
@@ -57,12 +51,6 @@ def read_answered_questions(path: Path) -> Iterator[Example]:
                 "--task squad2"
             )
         yield example
-
-
-def _find_question_word(question: str) -> str:
-    """Return the word that asks: who, what, when …, or `other`."""
-    word = question.split()[0].lower() if question.split() else ""
-    return word if word in ("who", "what", "when", "where", "which", "why", "how") else "other"
 
 
 TASKS = (

@@ -49,13 +49,8 @@ def read_subjqa_questions(path: Path) -> Iterator[Example | Omission]:
         name = str(get_column(row, "q_review_id", path, number))
         review = str(get_column(row, "review", path, number)).removesuffix(NO_ANSWER).rstrip()
         if name not in held:
-            slices = {"domain": str(row.get("domain") or path.parent.name)}
-            held[name] = (
-                Example(
-                    name, str(get_column(row, "question", path, number)), review, slices=slices
-                ),
-                [],
-            )
+            question = str(get_column(row, "question", path, number))
+            held[name] = Example(name, question, review), []
         answer = str(get_column(row, "human_ans_spans", path, number))
         start = _parse_start(row.get("human_ans_indices"), path, number)
         if answer != NO_ANSWER:

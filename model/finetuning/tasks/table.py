@@ -156,4 +156,4 @@ def read_table_examples(
             if "id" in columns
             else f"{path.name}:{number}"
         )
-        yield Example(name, text, pair, label, slices={"words": len(text.split())})
+        yield Example(name, text, pair, label)

@@ -23,7 +23,6 @@ def classes(n=300, k=4, seed=0) -> Predictions:
         loss=-np.log(probabilities[np.arange(n), labels]).astype(float),
         probabilities=probabilities,
         n_classes=k,
-        slices={"source": ["ab"[i % 2] for i in range(n)], "words": list(range(n))},
     )
 
 
@@ -156,7 +155,6 @@ def test_predictions_survive_the_file(tmp_path):
         4,
     )
     assert np.array_equal(back.probabilities, said.probabilities)
-    assert back.slices == said.slices
 
 
 def test_where_a_probability_is_no_number_neither_is_the_calibration_error():

@@ -18,13 +18,6 @@ COUNTS = {
     "dropped": {"withheld (exact)": 3},
     "columns": {"used": {"text": ["review_text"]}, "unused": {"grade": "", "strs": "stars"}},
 }
-FIT = {
-    "words": 900,
-    "choices": [
-        {"vocabulary": "kept", "size": 30_522, "unknown_rate": 1e-5, "tokens_per_word": 1.2345},
-        {"vocabulary": "new", "size": 4_000, "unknown_rate": 0.01, "tokens_per_word": 1.5},
-    ],
-}
 COST = {
     "device": "cpu", "threads": 1, "parameters": 123_456, "bytes": 5e6, "peak_bytes": 1e9,
     "reviews_per_second": 321.0,
@@ -54,7 +47,7 @@ def study(tmp_path_factory):
                 lines = [json.dumps(mistake | text) + "\n" for text in texts]
                 (place / "mistakes.jsonl").write_text("".join(lines))
                 cell = {"arm": arm, "task": task, "seed": seed, "evaluation": place.name}
-                cells.append(cell | {"fingerprint": "ce11"})
+                cells.append(cell)
     curve = [
         json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7})
         for i in range(50)
@@ -69,16 +62,12 @@ def study(tmp_path_factory):
         "title": "Adaptation <of> a model",
         "command": "amazon-electra run --dump x.json.gz",
         "dump": {"files": 1, "sha256": "abc"},
-        "stages": [
-            {"stage": "corpus", "fingerprint": "f00", "counts": COUNTS, "seconds": 1},
-            {"stage": "vocabulary choices", "fingerprint": "f17", "counts": FIT, "seconds": 1},
-        ],
+        "stages": [{"stage": "corpus", "counts": COUNTS, "seconds": 1}],
         "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
         "arms": [
             {"name": "random", "data_known": False, "cost": COST},
             {
                 "name": "in-domain",
-                "fingerprints": {0: "e9c0de"},
                 "held_out": ["polarity"],
                 "tokens": 4_000_000,
                 "matrix_flops": 1.25e13,
@@ -87,7 +76,6 @@ def study(tmp_path_factory):
                 "cost": COST | {"batch_1": {"p50_ms": 2.5, "p99_ms": 3.5}},
             },
         ],
-        "searched": {"in-domain": {"batch": 16}},
         "left_out": {"general text": "none was given", "task films": "no reviews"},
         "cells": cells,
     }

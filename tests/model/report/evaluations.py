@@ -28,7 +28,6 @@ def said(accuracy: float, seed: int, n: int = 400) -> Predictions:
         loss=-np.log(probabilities[np.arange(n), labels]).astype(float),
         probabilities=probabilities,
         n_classes=2,
-        slices={"stars": [str(1 + i % 5) for i in range(n)], "words": list(range(n))},
     )
 
 

@@ -97,16 +97,6 @@ def test_imdb_in_its_original_folders(tmp_path):
     assert len(read["train"]) + len(read["dev"]) == 40
 
 
-def test_customer_reviews_need_no_quotes_in_tsv(tmp_path):
-    header = "star_rating\treview_id\treview_body\tverified_purchase\tproduct_category"
-    rows = [f'{1 + i % 5}\tR{i}\tA 5" screen, "ok" {i}\tY\tBooks' for i in range(100)]
-    (tmp_path / "reviews.tsv").write_text("\n".join([header, *rows]))
-    stars, polarity = splits("us-reviews-stars", tmp_path), splits("us-reviews-polarity", tmp_path)
-    assert sum(map(len, stars.values())) == 100
-    assert sum(map(len, polarity.values())) == 80
-    assert stars["train"][0].slices["category"] == "Books"
-
-
 def test_a_character_cut_in_half_is_a_question_mark_and_a_whole_one_stays(tmp_path):
     texts = [r"a \ud83d\ude00 grin", r"cut \ud83d here"] * 20
     lines = [f'{{"text": "{text} {i}", "label": {i % 2}}}' for i, text in enumerate(texts)]
@@ -116,25 +106,6 @@ def test_a_character_cut_in_half_is_a_question_mark_and_a_whole_one_stays(tmp_pa
         e.text.rpartition(" ")[0] for part in splits(task.name, tmp_path).values() for e in part
     }
     assert read == {"a \U0001f600 grin", "cut ? here"}
-
-
-def test_multi_domain_reads_what_no_xml_parser_reads(tmp_path):
-    for label in ("positive", "negative"):
-        (tmp_path / "books").mkdir(exist_ok=True)
-        records = [
-            f"<review>\n<title>\n{label}\n</title>\n<rating>\n5.0\n</rating>\n<review_text>\n"
-            f"R & D <3 {label} {i}\nsecond line\n</review_text>\n</review>\n"
-            for i in range(60)
-        ]
-        (tmp_path / "books" / f"{label}.review").write_text("<data>\n" + "".join(records))
-    read = splits("multi-domain-sentiment", tmp_path)
-    assert sum(map(len, read.values())) == 120
-    example = next(e for e in read["train"] if e.label == 1)
-    assert example.text.startswith("R & D <3 positive")
-    assert example.text.endswith("second line")
-    assert example.slices == {"domain": "books", "words": 8, "stars": "5"} | {
-        "words": len(example.text.split())
-    }
 
 
 @pytest.mark.parametrize("name", list(glue.SPECS))
@@ -297,8 +268,6 @@ def test_mistakes_in_a_users_table_are_named(tmp_path, name, words):
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
-        ("us-reviews-stars", "reviews/customer_reviews"),
-        ("multi-domain-sentiment", "tasks/multi_domain_sentiment"),
         ("mrpc", "tasks/glue/MRPC"),
         ("squad2", "tasks/squad/dev-v2.0-custom.json"),
         ("subjqa", "tasks/subjqa"),

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.core.errors import UserError
-from model.finetuning.examples import SPLITS, Sampling, load_examples
+from model.finetuning.examples import Sampling, load_examples
 from model.finetuning.files import read_table_rows
 from model.finetuning.tasks import find_task, glue
 from tests.model.finetuning.tasks.test_formats import splits
@@ -131,32 +131,15 @@ def test_numbers_are_not_balanced(tmp_path):
 
 
 def test_short_lines_are_left_out_and_counted(tmp_path):
-    """Of published files that have some: QQP's and Amazon's."""
+    """Of published files that have some: QQP's."""
     good = "".join(f"{i}\twhat {i}\twhy\t{i % 2}\n" for i in range(60))
     questions = "id\tquestion1\tquestion2\tis_duplicate\n" + good + "77\twhat broken\n"
     for name in ("train", "dev"):
         (tmp_path / f"{name}.tsv").write_text(questions)
-    reviews = tmp_path / "reviews.tsv"
-    reviews.write_text("star_rating\treview_body\tdate\n5\tgood\t2010\n1\n1\tbad\t2011\n")
-    for task, path in (("qqp", tmp_path), ("us-reviews-stars", reviews)):
-        left_out = Counter()
-        read = find_task(task).read(path, "test", Sampling(), left_out)
-        assert left_out == {"line too short": 1}
-        assert task != "qqp" or len(read) == 60
-
-
-@pytest.mark.parametrize(("task", "n"), [("us-reviews-stars", 100), ("us-reviews-polarity", 80)])
-def test_stars_may_be_written_as_pandas_does_and_what_has_none_is_counted(tmp_path, task, n):
-    rows = [f"{1 + i % 5}.0\tgood {i}\n" for i in range(100)]
-    bad = ["\tgood\n", "nan\tgood\n", "2.5\tgood\n", "6\tgood\n", "Books\tgood\n", "5\t \n"]
-    path = tmp_path / "reviews.tsv"
-    path.write_text("star_rating\treview_body\n" + "".join(rows + bad))
-    counts = {split: Counter() for split in SPLITS}
-    reader = find_task(task)
-    read = [e for split in SPLITS for e in reader.read(path, split, Sampling(), counts[split])]
-    assert len(read) == n
-    assert {e.slices["stars"] for e in read} <= set("12345")
-    assert counts["test"] == {"stars are none of 1 to 5": 5, "no text": 1}
+    left_out = Counter()
+    read = find_task("qqp").read(tmp_path, "test", Sampling(), left_out)
+    assert left_out == {"line too short": 1}
+    assert len(read) == 60
 
 
 def test_every_line_of_a_submission_is_there(tmp_path):

@@ -80,7 +80,7 @@ def write_amazonqa(path, n=40):
 def test_amazonqa_finds_the_words_that_answer(tmp_path):
     write_amazonqa(tmp_path / "all-qar.jsonl", n=160)
     for example in (example for part in splits("amazonqa", tmp_path).values() for example in part):
-        if example.slices["answerable"] == "no":
+        if int(example.id) % 4 == 0:
             assert example.answers == ()
             continue
         (text, start), *_ = example.answers

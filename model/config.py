@@ -341,10 +341,6 @@ class FinetuningSettings(Settings):
         "is padded to max_length",
     )
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
-    clean: Literal["none", "letters"] = Field(
-        default="none",
-        description="letters: without numbers and punctuation; of classification and regression",
-    )
 
     @model_validator(mode="after")
     def _check_finetuningsettings(self) -> Self:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
-from tokenizers import Tokenizer, normalizers
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from beam_jobs.core.command import main
@@ -42,7 +42,6 @@ from model.evaluation.predictions import Predictions, read_predictions
 from model.evaluation.significance import Comparison, compare_arms
 from model.finetuning import network
 from model.finetuning.examples import Example, Task, load_examples
-from model.finetuning.features import ONLY_LETTERS
 from model.finetuning.request import choose_sampling
 from model.finetuning.tasks import find_task
 from model.options import ExportOptions
@@ -303,16 +302,12 @@ def run_onnx(
 
 
 def write_tokenizer(source: Path, output: Path, head: network.Head, names: Sequence[str]) -> None:
-    """Write tokenizer.json, which cuts to the head's length and cleans as its training did, and
-    tokenizer_config.json, with which transformers takes it as it is.
+    """Write tokenizer.json, which cuts to the head's length, and tokenizer_config.json, with which
+    transformers takes it as it is.
     """
     from transformers import AutoTokenizer
 
     tokenizer = network.load_tokenizer(str(source))
-    if head.clean == "letters":
-        before = [ONLY_LETTERS, normalizers.Strip()]
-        own = [tokenizer.normalizer] if tokenizer.normalizer else []
-        tokenizer.normalizer = normalizers.Sequence([*before, *own])
     tokenizer.enable_truncation(head.max_length)
     tokenizer.save(str(output / "tokenizer.json"))
     special = AutoTokenizer.from_pretrained(source).special_tokens_map
@@ -363,10 +358,8 @@ def write_config(cell: Cell, output: Path, temperature: float) -> None:
     config["label2id"] = {label: place for place, label in enumerate(told["labels"])}
     config["temperature"] = temperature
     own = {"kind": cell.kind, "task": told["task"]}
-    if cell.kind == "transformers":  # its tokenizer.json cleans
-        own |= {"max_length": told["max_length"], "clean": "none"}
-    else:
-        own["clean"] = told.get("clean", "none")
+    if cell.kind == "transformers":
+        own["max_length"] = told["max_length"]
     write_json(file, config | {"amazon_electra": own})
 
 

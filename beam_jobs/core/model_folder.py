@@ -4,10 +4,6 @@ import numpy as np
 
 ONNX, QUANTIZED, PIPELINE = "model.onnx", "model_quantized.onnx", "model.skops"
 """Names of the files with the weights: of a network in fp32 and in int8, and of TF-IDF."""
-NOT_LETTERS = r"(?:\A\p{M}+|[^\p{L}\p{Nl}\p{No}\p{M}]\p{M}*)+"
-"""What `clean: letters` turns into a space, for the regular expressions of tokenizers. Combining
-marks belong to the letter before them: without its marks हिन्दी is no word.
-"""
 LEAST_PROBABILITY = 1e-30
 """Of a class: one that a pipeline never saw has a logarithm too."""
 

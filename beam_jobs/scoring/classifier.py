@@ -17,7 +17,6 @@ from beam_jobs.core.command import keep_freed_memory
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_bytes
 from beam_jobs.core.model_folder import (
-    NOT_LETTERS,
     ONNX,
     PIPELINE,
     QUANTIZED,
@@ -36,7 +35,6 @@ class Details(BaseModel):
 
     kind: Literal["transformers", "tfidf"]
     max_length: int = Field(default=512, ge=2)
-    clean: Literal["none", "letters"] = "none"
 
 
 class ModelConfig(BaseModel):
@@ -60,18 +58,11 @@ class Classifier:
     temperature: float
     compute_logits: Callable[[list[str]], np.ndarray]
     """Texts to [texts, classes]."""
-    only_letters: bool = False
-    """Whether its texts were cut down to letters, as those of its training."""
 
     def score(self, texts: list[str]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]."""
         if not texts:
             return np.zeros((0, len(self.labels)), np.float32)
-        if self.only_letters:
-            from tokenizers import Regex, normalizers
-
-            replace = normalizers.Replace(Regex(NOT_LETTERS), " ")
-            texts = [replace.normalize_str(text).strip() for text in texts]
         return apply_temperature(self.compute_logits(texts), self.temperature).astype(np.float32)
 
 
@@ -129,8 +120,7 @@ def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
     except Exception as error:  # each library raises whatever it comes upon
         why = " ".join(str(error).split())
         raise UserError(f"--model {folder}: cannot be loaded ({why}); export it again") from error
-    only_letters = config.amazon_electra.clean == "letters"
-    return Classifier(config.labels, config.temperature, compute, only_letters)
+    return Classifier(config.labels, config.temperature, compute)
 
 
 def load_network(

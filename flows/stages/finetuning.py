@@ -50,7 +50,7 @@ class Start:
 BASELINES = ("tfidf", "frozen")
 OF_BASELINES = (
     *("n_train", "n_dev", "n_test", "fold", "sampling", "balanced_test", "sample_seed"),
-    *("max_length", "precision", "clean"),
+    *("max_length", "precision"),
 )
 """The settings that a baseline reads."""
 

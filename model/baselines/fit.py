@@ -68,11 +68,11 @@ def _fit_tfidf(
     dev: list[Example],
     score_dev: ScoreDev,
 ) -> Fitted:
-    task, clean = request.task, request.settings.clean
-    texts, dev_texts = (tfidf.prepare_texts(examples, clean) for examples in (train, dev))
+    task = request.task
+    texts, dev_texts = (tfidf.prepare_texts(examples) for examples in (train, dev))
     pipeline, tried = tfidf.fit_pipeline(texts, labels, dev_texts, task.labels, score_dev)
     save_pipeline(pipeline, output)
-    head = Head(task.name, task.shape, task.labels, 0, 0, clean, kind="tfidf")
+    head = Head(task.name, task.shape, task.labels, 0, 0, kind="tfidf")
     write_json(output / "task.json", asdict(head))
     return tried, {"parameters": int(np.count_nonzero(pipeline[-1].coef_)), "device": "cpu"}
 
@@ -91,10 +91,7 @@ def _fit_frozen(
     length, warning = network.choose_max_length(folder, task, settings)
     if warning:
         print(f"warning: {warning}", file=sys.stderr)
-    head = Head(
-        *(task.name, task.shape, task.labels, length, settings.stride, settings.clean),
-        kind="frozen",
-    )
+    head = Head(task.name, task.shape, task.labels, length, settings.stride, kind="frozen")
     featurizer = head.make_featurizer(network.load_tokenizer(folder))
     encoder: Any = frozen.open_encoder(folder, task, head, target)
     states, dev_states = (

@@ -21,7 +21,6 @@ from model.baselines.regression import (
     load_pipeline,
 )
 from model.finetuning.examples import Example
-from model.finetuning.features import keep_letters
 
 N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
 """Units and lengths. Characters within words add half a point of accuracy and 1.4 of macro-F1 on
@@ -37,10 +36,9 @@ AT_ONCE = 10_000
 """Texts that are predicted together."""
 
 
-def prepare_texts(examples: Sequence[Example], clean: str) -> list[str]:
+def prepare_texts(examples: Sequence[Example]) -> list[str]:
     """Return the text of each example, a second one after the first."""
-    texts = [e.text if e.pair is None else f"{e.text} {e.pair}" for e in examples]
-    return [keep_letters(text) for text in texts] if clean == "letters" else texts
+    return [e.text if e.pair is None else f"{e.text} {e.pair}" for e in examples]
 
 
 def fit_pipeline(
@@ -101,12 +99,12 @@ def _spread_columns(weights: np.ndarray, columns: np.ndarray, width: int) -> np.
 
 
 def predict_logits(
-    folder: Path, examples: Sequence[Example], classes: Sequence[str], clean: str = "none"
+    folder: Path, examples: Sequence[Example], classes: Sequence[str]
 ) -> list[np.ndarray]:
     """Return float32 [classes] for each example, in the order of `classes`."""
     pipeline = load_pipeline(folder)
     logits: list[np.ndarray] = []
     for start in range(0, len(examples), AT_ONCE):
-        texts = prepare_texts(examples[start : start + AT_ONCE], clean)
+        texts = prepare_texts(examples[start : start + AT_ONCE])
         logits += list(compute_logits(pipeline, texts, classes))
     return logits

@@ -57,7 +57,7 @@ def compute_logits(
     if head.kind == "tfidf":
         from model.baselines import tfidf  # scikit-learn takes 2 CPU seconds, for who needs it
 
-        return tfidf.predict_logits(folder, examples, head.labels, head.clean), []
+        return tfidf.predict_logits(folder, examples, head.labels), []
     featurizer = head.make_featurizer(load_tokenizer(str(folder)))
     features = list(load_features(featurizer, examples, cache))
     target = open_device(device, precision)

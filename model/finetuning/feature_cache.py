@@ -62,7 +62,7 @@ def _make_room(cache: Path) -> None:
 def _hash_sources(featurizer: Featurizer, examples: Sequence[Example]) -> str:
     """Return a hash of the tokenizer, the settings, and what features read of the examples."""
     featurizer.tokenizer.no_truncation()  # which the last call has set, and the next one sets
-    settings = [featurizer.shape, featurizer.max_length, featurizer.stride, featurizer.clean]
+    settings = [featurizer.shape, featurizer.max_length, featurizer.stride]
     digest = hashlib.blake2b(json.dumps([FORMAT, *settings]).encode(), digest_size=16)
     digest.update(featurizer.tokenizer.to_str().encode())
     for e in examples:

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Encoding, Regex, Tokenizer, normalizers
+from tokenizers import Encoding, Tokenizer
 
 from beam_jobs.core.errors import UserError
-from beam_jobs.core.model_folder import NOT_LETTERS
 from model.finetuning.examples import Example, Shape
 
 IGNORED = -100
@@ -29,8 +28,6 @@ POOL_BATCHES = 32
 NO_WORDS = np.empty(0, dtype=np.int32)
 NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
 Ids = Sequence[int] | np.ndarray
-ONLY_LETTERS = normalizers.Replace(Regex(NOT_LETTERS), " ")
-"""What `clean: letters` does to a text."""
 
 
 @dataclass(slots=True)
@@ -70,7 +67,6 @@ class Featurizer:
     """Tokens of a row at most, special ones included."""
     stride: int = 64
     """Tokens two windows of a passage share at most."""
-    clean: str = "none"
 
     def __post_init__(self) -> None:
         if self.shape == "span" and self.stride >= self.max_length:
@@ -97,10 +93,7 @@ class Featurizer:
         self, places: Sequence[int], examples: Sequence[Example]
     ) -> Iterator[Feature]:
         self.tokenizer.enable_truncation(self.max_length)
-        clean = keep_letters if self.clean == "letters" else str
-        inputs = [
-            clean(e.text) if e.pair is None else (clean(e.text), clean(e.pair)) for e in examples
-        ]
+        inputs = [e.text if e.pair is None else (e.text, e.pair) for e in examples]
         encodings = self.tokenizer.encode_batch(inputs)
         for i, encoding, example in zip(places, encodings, examples, strict=True):
             yield self._make_feature(i, [encoding], 0 if example.label is None else example.label)
@@ -175,12 +168,6 @@ class Featurizer:
         small = np.uint16 if self.tokenizer.get_vocab_size() <= 1 << 16 else np.int32
         ids = [np.array(row.ids, dtype=small) for row in rows]
         return Feature(i, ids, [np.array(row.type_ids, dtype=np.uint8) for row in rows], target)
-
-
-def keep_letters(text: str) -> str:
-    """Return the text with every run of anything but letters as one space."""
-    whole_characters = text.encode("utf-8", "replace").decode()
-    return ONLY_LETTERS.normalize_str(whole_characters).strip()
 
 
 def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:

@@ -108,7 +108,7 @@ def prepare_data(request: Request) -> PreparedData:
     left_out = {"train": train_left, "dev": dev_left}
     folder = find_tokenizer(request.start)
     max_length, warning = network.choose_max_length(folder, task, settings)
-    head = Head(task.name, task.shape, task.labels, max_length, settings.stride, settings.clean)
+    head = Head(task.name, task.shape, task.labels, max_length, settings.stride)
     featurizer = head.make_featurizer(network.load_tokenizer(folder))
     features = PackedFeatures(load_features(featurizer, train, request.cache))
     if task.shape == "span" and settings.empty_windows is not None:

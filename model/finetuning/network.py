@@ -60,7 +60,6 @@ class Head:
     labels: tuple[str, ...]
     max_length: int
     stride: int
-    clean: str = "none"
     threshold: float = 0.0
     """For `span`: by how much "no answer" must outscore the best answer to be given; chosen on dev.
     """
@@ -68,7 +67,7 @@ class Head:
 
     def make_featurizer(self, tokenizer: Tokenizer) -> Featurizer:
         """Return what turns examples into the features this head was trained on."""
-        return Featurizer(tokenizer, self.shape, self.max_length, self.stride, self.clean)
+        return Featurizer(tokenizer, self.shape, self.max_length, self.stride)
 
 
 def build_network(

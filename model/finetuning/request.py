@@ -136,7 +136,6 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "loss": ("classification", "tokens", "choice"),
     "focal_alpha": ("classification", "tokens"),
     "class_weights": ("classification",),
-    "clean": ("classification", "regression"),
     "empty_windows": ("span",),
     "stride": ("span",),
 }

@@ -36,7 +36,6 @@ DATA_SETTINGS = (
     "sampling",
     "balanced_test",
     "sample_seed",
-    "clean",
 )
 """Settings of the examples, which are read and tokenized once: every trial must meet the same ones.
 """

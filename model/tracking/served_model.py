@@ -11,7 +11,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).with_name("serving.py")
 PACKAGES = {
     "transformers": ("transformers", "torch"),
-    "tfidf": ("scikit-learn", "skops", "tokenizers"),
+    "tfidf": ("scikit-learn", "skops"),
 }
 
 

@@ -28,10 +28,9 @@ class ReviewClassifier(PythonModel):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.labels = [config["id2label"][str(place)] for place in range(len(config["id2label"]))]
         self.temperature = float(config["temperature"])
-        own = config["amazon_electra"]
         self.score: Score = (
-            load_pipeline(folder, self.labels, own["clean"])
-            if own["kind"] == "tfidf"
+            load_pipeline(folder, self.labels)
+            if config["amazon_electra"]["kind"] == "tfidf"
             else load_network(folder, self.labels)
         )
 
@@ -74,7 +73,7 @@ def load_network(folder: Path, labels: list[str]) -> Score:
     return score
 
 
-def load_pipeline(folder: Path, labels: list[str], clean: str) -> Score:
+def load_pipeline(folder: Path, labels: list[str]) -> Score:
     """Return what scores texts by a scikit-learn pipeline."""
     import skops.io
 
@@ -82,12 +81,6 @@ def load_pipeline(folder: Path, labels: list[str], clean: str) -> Score:
     places = [labels.index(str(name)) for name in pipeline.classes_]
 
     def score(texts: list[str]) -> np.ndarray:
-        if clean == "letters":
-            from tokenizers import Regex, normalizers
-
-            letters = r"(?:\A\p{M}+|[^\p{L}\p{Nl}\p{No}\p{M}]\p{M}*)+"  # finetuning/features.py
-            replace = normalizers.Replace(Regex(letters), " ")
-            texts = [replace.normalize_str(text).strip() for text in texts]
         probabilities = np.zeros((len(texts), len(labels)))
         probabilities[:, places] = pipeline.predict_proba(texts)
         return probabilities

@@ -63,7 +63,6 @@ def test_other_sources_have_a_file_of_their_own(tokenizer, made, tmp_path):
     others = (
         (featurizer, examples),
         (replace(featurizer, max_length=3), examples),
-        (replace(featurizer, clean="letters"), examples),
         (featurizer, [replace(examples[0], text="kettle"), *examples[1:]]),
         (featurizer, [replace(examples[0], label=1), *examples[1:]]),
         (featurizer, examples[::-1]),

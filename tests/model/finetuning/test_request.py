@@ -28,7 +28,6 @@ def test_settings_of_a_run_are_read_back():
     [
         ("span", {"loss": "focal"}, "loss has no effect on t"),
         ("tokens", {"class_weights": "balanced"}, "class_weights has no effect"),
-        ("choice", {"clean": "letters"}, "clean has no effect"),
         ("choice", {"loss": "focal", "focal_alpha": (0.5,)}, "focal_alpha has no effect"),
         ("classification", {"focal_alpha": (0.5,)}, "focal_alpha has no effect without loss=focal"),
         ("classification", {"focal_gamma": 5.0}, "focal_gamma has no effect without"),

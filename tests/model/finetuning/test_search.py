@@ -202,7 +202,6 @@ def test_a_searched_precision_is_that_of_the_trial(made, monkeypatch):
     [
         ({"max_length": [64, 128]}, "max_length: has no effect in a search"),
         ({"n_train": [64, 128]}, "n_train: has no effect in a search"),
-        ({"clean": ["letters"]}, "clean: has no effect in a search"),
         ({"soft_weight": [0.5]}, "soft_weight: has no effect without a teacher"),
         ({"learning_rates": [[1e-3]]}, "write learning_rate"),
         ({"colour": ["red"]}, "colour: no such field"),

@@ -284,10 +284,3 @@ def test_published_files(name, folder):
     for example in examples:
         for answer, start in example.answers:
             assert example.pair[start : start + len(answer)] == answer
-
-
-def test_cleaning_leaves_words_alone():
-    from model.finetuning.features import keep_letters
-
-    assert keep_letters("Bought 2 for $3.50 — GREAT, isn't it?!") == "Bought for GREAT isn t it"
-    assert keep_letters("très_bon 😀 ok") == "très bon ok"

@@ -24,7 +24,7 @@ from flows.stages.model import build_model_stage
 from flows.stages.origin import make_origin
 from flows.stages.pretraining import build_pretraining_stage, is_worth_adapting
 from flows.stages.shards import build_dev_stage, build_shards_stage, make_general_shards
-from flows.stages.vocabulary import build_vocabulary_choice_stage, build_vocabulary_stage
+from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
 
 
@@ -53,19 +53,18 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     encoder = build_pretraining_stage(
         p, shards, origin=origin, replay=general_shards, dev=dev_shards, beside=at_once - 1
     )
-    fits = [build_vocabulary_choice_stage(p, corpus, origin)] if origin else []
 
     # What is fine-tuned without the new encoder is made beside its training, the rest after it.
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
     early = arms.list_early_cells(p, list_cells(champion=None), encoder)
-    make.make_side_by_side([(encoder,), *zip(fits), *arms.list_chains(early)], at_once)
+    make.make_side_by_side([(encoder,), *arms.list_chains(early)], at_once)
     cells = list(list_cells(champion=make.champion))
     late = [cell for cell in cells if not cell.is_among(early)]
     curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
     make.make_side_by_side(arms.list_chains([*late, *curve]), at_once)
 
     optional = [origin if origin is not vocabulary else None, general_shards]
-    made = [dump, corpus, vocabulary, *fits, shards, dev_shards, *filter(None, optional), encoder]
+    made = [dump, corpus, vocabulary, shards, dev_shards, *filter(None, optional), encoder]
     make(build_model_stage(cells, corpus))
     return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells, curve))
 

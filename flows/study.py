@@ -28,7 +28,7 @@ from flows.stages.shards import (
     build_shards_stage,
     make_general_shards,
 )
-from flows.stages.vocabulary import build_vocabulary_choice_stage, build_vocabulary_stage
+from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
 from flows.studies.study_reading import (
     LoadedStudy,
@@ -52,9 +52,8 @@ def build_study_graph(loaded: LoadedStudy) -> Callable[[Parameters, StageMaker],
         for origin in stages.origins:
             if origin not in sources.values():
                 make(origin)
-        fit = [(sources[FIT],)] if FIT in sources else []
         trainings: list[Sequence[Stage]] = [*stages.list_training_chains(is_shared)]
-        chains: list[Sequence[Stage]] = [*fit, *stages.list_chains(is_shared)]
+        chains: list[Sequence[Stage]] = [*stages.list_chains(is_shared)]
         if 1 < at_once == loaded.choice.at_once:  # cells take the cores that trainings leave
             trainings, chains = [], [*trainings, *give_threads(chains, at_once)]
         if trainings:
@@ -82,8 +81,6 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
     labels.check_dump(loaded.labelled_tasks, p.dump, dump, make)
     corpus = made["corpus"] = make(build_corpus_stage(p, dump, make.store))
     labels.check_corpus(loaded.labelled_tasks, corpus, make.store)
-    if origin and reads_recipe(wanted):  # made beside the cells: only the report waits for it
-        made[FIT] = build_vocabulary_choice_stage(p, corpus, origin)
     if not wanted & {"shards", "general_shards", "encoder"}:
         return made
     vocabulary = made["vocabulary"] = make(build_vocabulary_stage(p, corpus, origin))
@@ -142,8 +139,6 @@ class StudyForm(Parameters):
     )
 
 
-FIT = "vocabulary_choices"
-"""What the report says of vocabularies, among the sources of a study."""
 OF_DATA = ("dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "engine", "store")
 
 

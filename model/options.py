@@ -36,11 +36,6 @@ class VocabularyOptions(Settings):
     sample_reviews: int = Field(
         default=1_000_000, ge=1, description="train on about so many reviews"
     )
-    compare: tuple[str, ...] = Field(
-        default=(),
-        description="other vocabularies to measure on the dev split: vocab.txt files or folders "
-        "with a tokenizer.json",
-    )
 
 
 class VocabularyFitOptions(Settings):
@@ -49,7 +44,6 @@ class VocabularyFitOptions(Settings):
     corpus: Path = Field(description="what corpus_job made of a new dump")
     vocabulary: Path = Field(description="what model.vocabulary wrote")
     output: Path = Field(description="where fit.json goes")
-    split: str = Field(default="pretrain", description="side of the corpus")
     reviews: int = Field(default=DEV_REVIEWS, ge=1, description="measure about so many")
     unknown_rate: float = Field(
         default=0.005,
@@ -63,12 +57,6 @@ class VocabularyFitOptions(Settings):
         ge=0,
         le=10,
         description="warn when tokens per word are more than they were by this share of it",
-    )
-    new_size: int = Field(
-        default=0,
-        ge=0,
-        description="measure a new vocabulary of so many entries too, trained on the corpus; 0: "
-        "none",
     )
 
 

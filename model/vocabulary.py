@@ -12,7 +12,6 @@ files.
 """
 
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -22,13 +21,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
 
 from beam_jobs.core.command import main
 from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import hash_file, write_json
 from beam_jobs.core.settings import read_options
-from model.encoders.vocabulary import load_published_tokenizer
 from model.options import DEV_REVIEWS, SMALLEST_VOCABULARY, VocabularyOptions
 from model.wordpiece import (
     SPECIAL,
@@ -57,8 +55,6 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         raise UserError(
             f"--corpus: {corpus} has no review in its pretrain split; give a larger dump"
         )
-    untrained_like = make_untrained_tokenizer(folds_case, strip_accents)
-    others = {p: read_vocabulary(p, untrained_like) for p in options.compare}
     tokenizer = train_tokenizer(sample, options.size, folds_case, strip_accents, options.unused)
     report = {
         "size": tokenizer.get_vocab_size(),
@@ -68,11 +64,8 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         "reviews": sample.reviews,
         "sentences": sample.sentences,
         "reviews_in_corpus": sample.reviews_in_corpus,
-        "fit": compare_vocabularies(
-            {"this": tokenizer, **others}, ReviewSample(corpus, "dev", DEV_REVIEWS)
-        ),
+        "fit": measure_fit(tokenizer, ReviewSample(corpus, "dev", DEV_REVIEWS)),
     }
-    print(format_table(report["fit"]), file=sys.stderr)
     return write_vocabulary(options.output, tokenizer, report, started, cpu_started)
 
 
@@ -176,35 +169,26 @@ def choose_alphabet(sample: ReviewSample, learner: Tokenizer, at_most: int) -> l
     return sorted(sorted(counts, key=lambda c: (-counts[c], c))[:at_most])
 
 
-def compare_vocabularies(
-    tokenizers: dict[str, Tokenizer], batches: Iterable[list[str]]
-) -> list[dict[str, Any]]:
-    """Return one row a vocabulary: size, words, unknown_rate (share of words), tokens_per_word.
+def measure_fit(tokenizer: Tokenizer, batches: Iterable[list[str]]) -> dict[str, Any]:
+    """Return how a vocabulary fits sentences: words, unknown_rate (share of words) and
+    tokens_per_word.
 
-    BERT's pre-tokenizer decides what a word is, punctuation marks included, so all rows count the
-    same words.
+    BERT's pre-tokenizer decides what a word is, punctuation marks included, whatever the tokenizer.
     """
-    tokens, unknown, words = (dict.fromkeys(tokenizers, 0) for _ in range(3))
-    unknown_ids = {name: _find_unknown_id(tokenizer) for name, tokenizer in tokenizers.items()}
+    tokens = unknown = words = 0
+    unknown_id = _find_unknown_id(tokenizer)
+    is_berts = isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
     for sentences in batches:
-        for name, tokenizer in tokenizers.items():
-            is_berts = isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-            for text, encoding in zip(
-                sentences, tokenizer.encode_batch(sentences, add_special_tokens=False), strict=True
-            ):
-                tokens[name] += len(encoding.ids)
-                words[name] += len(set(encoding.word_ids)) if is_berts else _count_words(text)
-                unknown[name] += encoding.ids.count(unknown_ids[name])
-    return [
-        {
-            "vocabulary": name,
-            "size": tokenizer.get_vocab_size(),
-            "words": words[name],
-            "unknown_rate": round(unknown[name] / max(words[name], 1), 6),
-            "tokens_per_word": round(tokens[name] / max(words[name], 1), 4),
-        }
-        for name, tokenizer in tokenizers.items()
-    ]
+        encodings = tokenizer.encode_batch(sentences, add_special_tokens=False)
+        for text, encoding in zip(sentences, encodings, strict=True):
+            tokens += len(encoding.ids)
+            words += len(set(encoding.word_ids)) if is_berts else _count_words(text)
+            unknown += encoding.ids.count(unknown_id)
+    return {
+        "words": words,
+        "unknown_rate": round(unknown / max(words, 1), 6),
+        "tokens_per_word": round(tokens / max(words, 1), 4),
+    }
 
 
 def _find_unknown_id(tokenizer: Tokenizer) -> int:
@@ -220,38 +204,6 @@ def _count_words(text: str) -> int:
     """Return the words of a text as BERT's tokenizer has them: each CJK character is one."""
     normalized = normalizers.BertNormalizer(lowercase=False).normalize_str(text)
     return len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normalized))
-
-
-def read_vocabulary(path: str, like: Tokenizer) -> Tokenizer:
-    """Return a folder's own tokenizer, or that of a vocab.txt, which normalizes and splits words
-    as `like` does.
-    """
-    if Path(path).is_dir():
-        return load_published_tokenizer(
-            Path(path), lambda text: UserError(f"--compare {path}: {text}")
-        )
-    try:
-        entries = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--compare: {path} cannot be read ({error}); give a vocab.txt") from None
-    if UNKNOWN not in entries:
-        raise UserError(
-            f"--compare: {path} has no {UNKNOWN}; give a WordPiece vocab.txt, one entry a line"
-        )
-    made = Tokenizer(models.WordPiece({e: i for i, e in enumerate(entries)}, unk_token=UNKNOWN))
-    made.normalizer, made.pre_tokenizer = like.normalizer, like.pre_tokenizer
-    return made
-
-
-def format_table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a table for people."""
-    lines = [f"{'vocabulary':32} {'size':>7} {'unknown':>9} {'tokens/word':>12}"]
-    for row in rows:
-        name = row["vocabulary"] if len(row["vocabulary"]) <= 32 else "…" + row["vocabulary"][-31:]
-        lines.append(
-            f"{name:32} {row['size']:7,} {row['unknown_rate']:9.4%} {row['tokens_per_word']:12.3f}"
-        )
-    return "\n".join(lines)
 
 
 def write_vocabulary(

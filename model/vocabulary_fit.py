@@ -5,8 +5,7 @@ A new dump gets the vocabulary of the first one, or its shards could not go into
 Where the vocabulary does not know many of its words, or cuts them into many more pieces, a warning
 says that a new vocabulary, and with it a model trained anew, would be better. The new corpus's
 pretrain split is compared with the dev split of the first corpus: the vocabulary was trained on
-neither. For a published vocabulary, which no corpus of ours was measured with, `--new-size`
-measures a new one too: `choices` has a row for each.
+neither.
 """
 
 import json
@@ -22,11 +21,7 @@ from beam_jobs.core.errors import UserError
 from beam_jobs.core.files import write_json
 from beam_jobs.core.settings import read_options
 from model.options import VocabularyFitOptions
-from model.vocabulary import ReviewSample, compare_vocabularies, train_tokenizer
-
-KEPT = "kept"
-OTHERS_REVIEWS = 20_000
-"""About so many reviews a vocabulary is trained on that is only measured."""
+from model.vocabulary import ReviewSample, measure_fit
 
 
 def run(argv: list[str] | None = None) -> dict[str, Any]:
@@ -35,26 +30,16 @@ def run(argv: list[str] | None = None) -> dict[str, Any]:
         VocabularyFitOptions, argv, "python -m model.vocabulary_fit", description
     )
     started = time.monotonic()
-    sample = ReviewSample(options.corpus, options.split, options.reviews)
+    sample = ReviewSample(options.corpus, "pretrain", options.reviews)
     file = options.vocabulary / "tokenizer.json"
     if not file.exists():
         raise UserError(f"--vocabulary: no {file}; give the folder that model.vocabulary wrote")
-    own = Tokenizer.from_file(str(file))
-    tokenizers = {KEPT: own}
-    if options.new_size:
-        text = ReviewSample(options.corpus, "pretrain", OTHERS_REVIEWS)
-        folds_case = getattr(own.normalizer, "lowercase", False)
-        new = train_tokenizer(text, options.new_size, folds_case, folds_case, unused=0)
-        tokenizers["new"] = new
-    choices = compare_vocabularies(tokenizers, sample)
     result = compare_fits(
-        choices[0],
+        measure_fit(Tokenizer.from_file(str(file)), sample),
         read_first_fit(options.vocabulary),
         options.unknown_rate,
         options.tokens_per_word,
     )
-    if len(choices) > 1:
-        result["choices"] = choices
     result |= {"reviews": sample.reviews, "seconds": round(time.monotonic() - started, 3)}
     options.output.mkdir(parents=True, exist_ok=True)
     write_json(options.output / "fit.json", result)
@@ -66,21 +51,20 @@ def read_first_fit(vocabulary: Path) -> dict[str, Any]:
     for a published vocabulary, which was trained on no corpus of ours.
     """
     file = vocabulary / "vocabulary.json"
-    rows = json.loads(file.read_text()).get("fit", []) if file.is_file() else []
-    return next((row for row in rows if row["vocabulary"] == "this" and row["words"]), {})
+    fit: dict[str, Any] = json.loads(file.read_text()).get("fit", {}) if file.is_file() else {}
+    return fit if fit.get("words") else {}
 
 
 def compare_fits(
     new: Mapping[str, Any], first: Mapping[str, Any], unknown_limit: float, tokens_limit: float
 ) -> dict[str, Any]:
     """Return the two measures now and then, their rise, and a warning where it is too much."""
-    names = ("words", "unknown_rate", "tokens_per_word")
-    result: dict[str, Any] = {name: new[name] for name in names} | {"warnings": []}
+    result: dict[str, Any] = {**new, "warnings": []}
     if not first or not new["words"]:
         return result
     unknown_rose = new["unknown_rate"] - first["unknown_rate"]
     tokens_rose = new["tokens_per_word"] / first["tokens_per_word"] - 1
-    result["first"] = {name: first[name] for name in names}
+    result["first"] = first
     result["rose"] = {
         "unknown_rate": round(unknown_rose, 6),
         "tokens_per_word": round(tokens_rose, 4),

@@ -50,34 +50,19 @@ def choose_size(parameters: Parameters) -> int:
     return parameters.vocabulary.size or RECIPES[parameters.recipe].vocabulary_size
 
 
-def build_vocabulary_choice_stage(parameters: Parameters, corpus: Stage, origin: Stage) -> Stage:
-    """Return the stage that measures on the dev split how a published encoder's vocabulary fits the
-    corpus, and how a new one would. The report shows it.
-    """
-    measured = {"split": "dev", "new_size": choose_size(parameters)}
-    return _build_fit_stage("vocabulary choices", measured, corpus, origin)
-
-
 def build_vocabulary_fit_stage(increment: Increment, corpus: Stage, vocabulary: Stage) -> Stage:
     """Return the stage that measures how well a vocabulary fits a corpus it was not trained on,
     against how well it fitted the first one.
     """
     limits = {"unknown_rate": increment.unknown_rate, "tokens_per_word": increment.tokens_per_word}
-    return _build_fit_stage("vocabulary fit", limits, corpus, vocabulary)
-
-
-def _build_fit_stage(
-    title: str, settings: Mapping[str, object], corpus: Stage, vocabulary: Stage
-) -> Stage:
-    """Return a stage of model.vocabulary_fit with these settings."""
     return Stage(
         "vocabulary-fit",
         VERSIONS["vocabulary-fit"],
-        settings,
+        limits,
         {"corpus": corpus, "vocabulary": vocabulary},
         "model.vocabulary_fit",
-        partial(format_fit_arguments, settings, corpus, vocabulary),
-        title=title,
+        partial(format_fit_arguments, limits, corpus, vocabulary),
+        title="vocabulary fit",
     )
 
 

@@ -75,9 +75,6 @@ def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):
     assert stages["shards"].inputs["vocabulary"] is origin
     words = stages["shards"].arguments(store, tmp_path)
     assert words[words.index("--vocabulary") + 1] == str(store.folder(origin) / "encoder")
-    fit = stages["vocabulary choices"].arguments(store, tmp_path)
-    assert " ".join(words[words.index("--vocabulary") :][:2]) in " ".join(fit)
-    assert " ".join(fit[-4:]) == "--split dev --new_size 4000"
     assert training.inputs["origin"] is origin
     arguments = training.arguments(store, tmp_path)
     assert arguments[arguments.index("--start-from") + 1] == str(store.folder(origin) / "encoder")

@@ -95,19 +95,3 @@ def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
                 str(tmp_path),
             ]
         )
-
-
-def test_what_else_a_published_vocabulary_could_be_is_measured_on_the_same_words(made, tmp_path):
-    odd = ["screening", "resettling", *WORDS]
-    corpus = write_corpus(tmp_path / "new", reviews(odd))
-    dev = write_corpus(tmp_path / "dev", reviews(odd[::-1], 40), split="dev")
-    (dev / "corpus-00000.parquet").rename(corpus / "corpus-00001.parquet")
-    kinds = ["--split", "dev", "--new_size", "400"]
-    words = ["--corpus", str(corpus), "--vocabulary", str(made), "--output", str(tmp_path / "fit")]
-    result = vocabulary_fit.run([*words, *kinds])
-    kept, new = result["choices"]
-    assert kept["vocabulary"] == "kept"
-    assert {row["words"] for row in result["choices"]} == {kept["words"]} == {40 * 7}
-    assert new["vocabulary"] == "new"
-    assert new["tokens_per_word"] == 1 < kept["tokens_per_word"]
-    assert result["tokens_per_word"] == kept["tokens_per_word"]

@@ -36,7 +36,6 @@ from model.wordpiece import (
     write_tokenizer,
 )
 
-UNKNOWN = "[UNK]"
 LARGEST_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
 LEAST_COUNT = 2  # a pair seen once is not merged
 BATCH_ROWS = 4096

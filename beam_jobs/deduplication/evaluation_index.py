@@ -19,14 +19,13 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import BinaryIO
 
 import numpy as np
 
 from beam_jobs.core import storage
+from beam_jobs.core.files import hash_file
 from beam_jobs.core.limits import DEFAULT_LIMITS, Limits
 from beam_jobs.deduplication import overlaps
 from beam_jobs.deduplication.evaluation_texts import read_evaluation_texts
@@ -39,8 +38,6 @@ from beam_jobs.text.word_runs import BATCH_TEXTS, split_words
 COLUMNS = ("exact", "sizes", "runs", "owners", "filter")
 CHUNK_TEXTS = 4096
 """Evaluation texts whose forms are held at once."""
-BUCKETS = 256
-"""Files of runs that are sorted one at a time."""
 
 
 class EvaluationIndex:
@@ -83,18 +80,12 @@ class EvaluationIndex:
 
 
 class IndexWriter:
-    """Collects the hashes of texts; their runs wait in temporary files, by their first bits, and
-    `save` sorts one of these at a time.
-    """
+    """Collects the hashes of texts in memory, some 1 KB a text; `save` writes the index."""
 
     def __init__(self) -> None:
-        self._open = ExitStack()
-        self._buckets = [
-            self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            for _ in range(BUCKETS)
-        ]
         self._exact = [np.empty(0, np.uint64)]
         self._sizes = [np.empty(0, np.uint32)]
+        self._rows = [np.empty(0, RUN)]
         self._texts = 0
 
     def add_texts(self, texts: list[str]) -> None:
@@ -106,63 +97,33 @@ class IndexWriter:
             is_first = np.zeros(len(hashes), dtype=bool)
             is_first[firsts] = words.count_words()[firsts] > 0
             runs, owners = drop_repeated_runs(*list_runs(words))
-            chosen = is_first[owners]
+            chosen, count = is_first[owners], int(is_first.sum())
             numbers = (np.cumsum(is_first) - 1)[owners[chosen]]
+            rows = np.empty(len(numbers), RUN)
+            rows["run"], rows["text"] = runs[chosen], numbers + self._texts
             self._exact.append(hashes[is_first])
-            self._add_runs(runs[chosen], numbers, int(is_first.sum()))
-
-    def _add_runs(self, runs: np.ndarray, owners: np.ndarray, texts: int) -> None:
-        """Add the distinct runs of some texts."""
-        self._sizes.append(np.bincount(owners, minlength=texts).astype(np.uint32))
-        order = np.argsort(runs, kind="stable")
-        rows = np.empty(len(runs), RUN)
-        rows["run"], rows["text"] = runs[order], owners[order] + self._texts
-        firsts = np.arange(BUCKETS + 1, dtype=np.uint64)
-        bounds = np.searchsorted(rows["run"] >> np.uint64(56), firsts).tolist()
-        for bucket, (first, last) in zip(self._buckets, itertools.pairwise(bounds), strict=True):
-            bucket.write(rows[first:last].tobytes())
-        self._texts += texts
+            self._sizes.append(np.bincount(numbers, minlength=count).astype(np.uint32))
+            self._rows.append(rows)
+            self._texts += count
 
     def save(self, folder: str) -> None:
         """Write the index."""
-        total = sum(bucket.tell() for bucket in self._buckets) // RUN.itemsize
-        words = overlaps.count_filter_words(total)
-        with tempfile.TemporaryDirectory() as local, self._open:
-            exact = drop_repeats(np.sort(np.concatenate(self._exact)))
-            np.save(os.path.join(local, "exact.npy"), exact.astype("<u8"))
-            np.save(os.path.join(local, "sizes.npy"), np.concatenate(self._sizes).astype("<u4"))
-            with (
-                open_column(local, "runs", "<u8", total) as runs,
-                open_column(local, "owners", "<u4", total) as owners,
-                open_column(local, "filter", "<u8", words) as marks,
-            ):
-                for bucket in self._buckets:
-                    bucket.seek(0)
-                    rows = np.frombuffer(bucket.read(), RUN)
-                    rows = rows.take(np.argsort(rows["run"], kind="stable"))
-                    within = rows["run"] << np.uint64(8)  # what is left of a hash in its bucket
-                    places = within >> overlaps.compute_shift(words // BUCKETS)
-                    found = overlaps.build_filter(rows["run"], places, words // BUCKETS)
-                    runs.write(rows["run"].tobytes())
-                    owners.write(rows["text"].tobytes())
-                    marks.write(found.tobytes())
-            digests = {}
-            for name in COLUMNS:
-                path = os.path.join(local, f"{name}.npy")
-                digests[name] = storage.hash_file(path)
-                with storage.atomic_path(storage.join_path(folder, f"{name}.npy")) as final:
-                    shutil.move(path, final)
+        rows = np.concatenate(self._rows)
+        runs, owners = rows["run"], rows["text"]
+        order = np.argsort(runs, kind="stable")
+        runs, owners = runs[order], owners[order]
+        words = overlaps.count_filter_words(len(runs))
+        marks = overlaps.build_filter(runs, runs >> overlaps.compute_shift(words), words)
+        exact = drop_repeats(np.sort(np.concatenate(self._exact)))
+        columns = (exact, np.concatenate(self._sizes), runs, owners, marks)
+        digests = {}
+        for name, column in zip(COLUMNS, columns, strict=True):
+            with storage.atomic_path(storage.join_path(folder, f"{name}.npy")) as path:
+                with open(path, "wb") as file:
+                    np.save(file, column)
+                digests[name] = hash_file(path)
         content = {"texts": self._texts, **digests}
         storage.write_json(storage.join_path(folder, "index.json"), content)
-
-
-@contextmanager
-def open_column(folder: str, name: str, kind: str, rows: int) -> Iterator[BinaryIO]:
-    """Open a .npy file of so many numbers, which the caller writes."""
-    with open(os.path.join(folder, f"{name}.npy"), "wb") as file:
-        header = {"descr": kind, "fortran_order": False, "shape": (rows,)}
-        np.lib.format.write_array_header_1_0(file, header)
-        yield file
 
 
 def write_index(

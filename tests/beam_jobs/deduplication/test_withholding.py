@@ -8,7 +8,7 @@ import pytest
 from beam_jobs.deduplication import evaluation_index, evaluation_texts
 from beam_jobs.text.cleaning import CleaningOptions, clean_text
 from beam_jobs.text.personal_data import mask_personal_data
-from tests.beam_jobs.dumps import review, run_job, shared_data, text_of, texts_in, write_lines
+from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
 
 LONG = text_of(1, 6)
 
@@ -63,13 +63,6 @@ def test_half_of_the_runs_of_the_shorter_text_decide(tmp_path):
     assert withheld.find_withheld([punctuated])[0].all()
 
 
-def test_exact_texts_are_not_near_ones_too(tmp_path):
-    index = index_of(tmp_path, LONG, "three little words")
-    exact, near = index.find_withheld([LONG, text_of(9, 6), f"{LONG} Bye", "Three, little words!"])
-    assert exact.tolist() == [True, False, False, True]
-    assert near.tolist() == [False, False, True, False]
-
-
 def index_of(folder, *texts: str) -> evaluation_index.EvaluationIndex:
     (folder / "held out.txt").write_text("\n".join(texts))
     evaluation_index.write_index([str(folder / "held out.txt")], str(folder / "index"))
@@ -100,14 +93,3 @@ def test_texts_are_found_in_every_form(tmp_path, name):
             clean_text(text).strip('"')
             for text in evaluation_texts.read_evaluation_texts(str(path))
         }
-
-
-@pytest.mark.slow
-def test_no_review_of_the_fasttext_test_is_in_a_corpus_made_of_it(tmp_path):
-    reviews = shared_data() / "reviews"
-    inputs = [reviews / "fasttext" / "test.ft.txt", reviews / "mcauley_2018" / "Pet_Supplies.json"]
-    result = run_job(
-        tmp_path, "--input", *inputs, "--withhold", inputs[0], "--punkt_sample_bytes", 50_000
-    )
-    assert result["files"][str(inputs[0])] == {"read": 2204, "kept": 0}
-    assert result["dropped"]["withheld (exact)"] >= 2100

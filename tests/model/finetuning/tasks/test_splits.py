@@ -230,13 +230,6 @@ def test_only_an_unlabelled_test_file_is_not_enough(tmp_path):
         splits("swag", tmp_path)
 
 
-def test_reviews_of_a_book_named_train_are_no_training_set(tmp_path):
-    for name in ("The_Girl_on_the_Train", "1984"):
-        rows = "".join(f"__label__2 {name} {i}\n__label__1 bad {name} {i}\n" for i in range(N))
-        (tmp_path / f"{name}.txt").write_text(rows)
-    assert sum(map(len, splits("amazon-sentiment", tmp_path).values())) == 4 * N
-
-
 def test_domains_of_subjqa_are_found_below_their_folder(tmp_path):
     (tmp_path / "about.json").write_text("{}")
     for domain in ("books", "grocery"):

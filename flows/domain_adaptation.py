@@ -23,7 +23,7 @@ from flows.stages.dump import list_dump
 from flows.stages.model import build_model_stage
 from flows.stages.origin import make_origin
 from flows.stages.pretraining import build_pretraining_stage, is_worth_adapting
-from flows.stages.shards import build_dev_stage, build_shards_stage, make_general_shards
+from flows.stages.shards import build_dev_stage, build_shards_stage
 from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
 
@@ -48,11 +48,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     vocabulary = make(build_vocabulary_stage(p, corpus, origin))
     shards = make(build_shards_stage(p, corpus, vocabulary))
     dev_shards = make(build_dev_stage(p, corpus, vocabulary))
-    general_shards = make_general_shards(p, corpus, vocabulary, make)
-
-    encoder = build_pretraining_stage(
-        p, shards, origin=origin, replay=general_shards, dev=dev_shards, beside=at_once - 1
-    )
+    encoder = build_pretraining_stage(p, shards, origin=origin, dev=dev_shards, beside=at_once - 1)
 
     # What is fine-tuned without the new encoder is made beside its training, the rest after it.
     list_cells = partial(arms.list_cells, p, make.store, corpus, encoder, origin=origin)
@@ -63,8 +59,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     curve = list(arms.list_curve_cells(p, make.store, corpus, encoder, origin))
     make.make_side_by_side(arms.list_chains([*late, *curve]), at_once)
 
-    optional = [origin if origin is not vocabulary else None, general_shards]
-    made = [dump, corpus, vocabulary, shards, dev_shards, *filter(None, optional), encoder]
+    made = [dump, corpus, vocabulary, shards, dev_shards, encoder]
     make(build_model_stage(cells, corpus))
     return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells, curve))
 

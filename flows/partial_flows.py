@@ -13,7 +13,7 @@ from flows.stages.corpus import build_corpus_stage
 from flows.stages.dump import list_dump
 from flows.stages.origin import make_origin
 from flows.stages.pretraining import build_pretraining_stage
-from flows.stages.shards import build_dev_stage, build_shards_stage, make_general_shards
+from flows.stages.shards import build_dev_stage, build_shards_stage
 from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
 
@@ -38,10 +38,7 @@ def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
     vocabulary = make(build_vocabulary_stage(p, corpus, origin))
     shards = make(build_shards_stage(p, corpus, vocabulary))
     dev_shards = make(build_dev_stage(p, corpus, vocabulary))
-    general_shards = make_general_shards(p, corpus, vocabulary, make)
-    return make(
-        build_pretraining_stage(p, shards, origin=origin, replay=general_shards, dev=dev_shards)
-    )
+    return make(build_pretraining_stage(p, shards, origin=origin, dev=dev_shards))
 
 
 @flow(name="prepare-data", flow_run_name=name_run_by_recipe, **FAILURE_HOOKS)

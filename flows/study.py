@@ -26,7 +26,6 @@ from flows.stages.shards import (
     build_dev_stage,
     build_general_shards_stage,
     build_shards_stage,
-    make_general_shards,
 )
 from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage
@@ -94,9 +93,8 @@ def make_sources(p: Parameters, loaded: LoadedStudy, make: StageMaker) -> dict[s
             build_general_shards_stage(p, texts, kept_out, corpus, vocabulary, make.store)
         )
     if "encoder" in wanted:
-        replay = make_general_shards(p, corpus, vocabulary, make)
         made["encoder"] = make(
-            build_pretraining_stage(p, made["shards"], origin=origin, replay=replay, dev=dev_shards)
+            build_pretraining_stage(p, made["shards"], origin=origin, dev=dev_shards)
         )
     return made
 

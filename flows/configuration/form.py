@@ -38,7 +38,6 @@ from model.options import (
     FinetuneOptions,
     PretrainingDevice,
     PretrainOptions,
-    VocabularyFitOptions,
     VocabularyOptions,
 )
 from model.recipes import (
@@ -260,30 +259,16 @@ def name_origin(place: str) -> str:
     return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
-def _find_idle_replay(form: Any) -> Iterator[str]:
-    """Yield what the form says of general text that no pre-training can do."""
-    chosen = form.pretraining
-    default = type(chosen).model_fields["replay_ratio"].default
-    if not chosen.general_text and chosen.replay_ratio != default:
-        yield (
-            f"pretraining.replay_ratio={chosen.replay_ratio}: a share of pretraining.general_text, "
-            "which is empty"
-        )
-
-
 def find_contradictions(form: Any) -> Iterator[str]:
     """Yield what a run's form asks that makes no sense with, or without, a published start."""
     place, words = form.pretraining.start_from, form.vocabulary
     generator = form.pretraining.start_generator_from
-    yield from _find_idle_replay(form)
     if not place:
         if generator:
             yield (
                 f"pretraining.start_generator_from={generator}: belongs to the discriminator in "
                 "pretraining.start_from, which is empty"
             )
-        if words.source == "keep":
-            yield "vocabulary.source=keep: keeps that of pretraining.start_from, which is empty"
         if "origin" in form.finetuning.arms:
             yield (
                 "finetuning.arms: origin is the encoder of pretraining.start_from, which is empty"
@@ -299,13 +284,11 @@ def find_contradictions(form: Any) -> Iterator[str]:
                 f"pretraining.settings: {name}: the shape is that of {place} "
                 "(pretraining.start_from); leave it out"
             )
-    if words.source == "new":
-        return
     for name in ("size", "lower_case"):
         if getattr(words, name) != type(words).model_fields[name].default:
             yield (
                 f"vocabulary.{name}: the vocabulary is that of {place} (pretraining.start_from); "
-                "leave it out, or write vocabulary.source=new"
+                "leave it out"
             )
 
 
@@ -352,7 +335,7 @@ def _list_given(section: Any) -> dict[str, Any]:
     return dict(section) if isinstance(section, dict) else {}
 
 
-Arm = Literal["pre-trained", "random", "champion", "base", "published", "origin", "tfidf", "frozen"]
+Arm = Literal["pre-trained", "random", "champion", "base", "origin", "tfidf", "frozen"]
 OF_CORPUS = tuple(task.name for task in corpus.TASKS)
 
 
@@ -366,7 +349,6 @@ def _check_task(name: str) -> str:
 
 Task = Annotated[str, AfterValidator(_check_task)]
 """A task that needs no data but the dump's; studies take every task."""
-HUB_NAME = r"[\w-][\w.-]*(/[\w-][\w.-]*)?"
 
 
 class Finetuning(Settings):
@@ -375,14 +357,10 @@ class Finetuning(Settings):
     arms: list[Arm] = Field(
         default=[],
         description="Where the encoder comes from; champion: the one in the MLflow registry; base: "
-        "what a new dump was added to; published: the one named below; origin: the one that "
-        "pre-training starts from, as it is; frozen: logistic regression on the states of that "
-        "one; tfidf: logistic regression on n-grams. Empty: pre-trained, and what it is to beat: "
-        "tfidf, and origin and frozen where there is a published start, else random",
-    )
-    published: Address = Field(
-        default="",
-        description="Of the arm `published`: a transformers folder, or a hub name in the cache",
+        "what a new dump was added to; origin: the one that pre-training starts from, as it is; "
+        "frozen: logistic regression on the states of that one; tfidf: logistic regression on "
+        "n-grams. Empty: pre-trained, and what it is to beat: tfidf, and origin and frozen where "
+        "there is a published start, else random",
     )
     tasks: list[Task] = Field(
         default=[],
@@ -409,12 +387,6 @@ class Finetuning(Settings):
         "the model that is kept is trained on the splits as they are. 1: none, arms are measured "
         "on test; 0: 5 below 1,000 labelled reviews and 3 below 2,000, if they are real ones",
     )
-    curve: list[Annotated[int, Field(ge=0)]] = Field(
-        default=[],
-        description="Numbers of labels with which the arms are trained too, for a curve in the "
-        "report. Empty: 50, 200 and 800 for tfidf and frozen, where real reviews have more than "
-        "1,600 labels; 0: no curve",
-    )
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         default=[], description="Each is tried and the best on dev kept; empty: as the recipe says"
     )
@@ -425,7 +397,7 @@ class Finetuning(Settings):
         description="Fine-tunings that run side by side and share the cores",
     )
 
-    @field_validator("arms", "tasks", "seeds", "learning_rates", "curve")
+    @field_validator("arms", "tasks", "seeds", "learning_rates")
     @classmethod
     def _refuse_duplicates(cls, chosen: list[Any]) -> list[Any]:
         """Refuse what is named twice: a seed counted twice would make intervals narrower than they
@@ -436,57 +408,28 @@ class Finetuning(Settings):
                 raise ValueError(f"{value} is named twice")
         return chosen
 
-    @field_validator("published")
+    @field_validator("arms")
     @classmethod
-    def _check_published(cls, name: str) -> str:
-        folder = Path(name).expanduser()
-        if name.startswith(("/", ".", "~")) and not folder.is_dir():
-            raise ValueError(f"no folder {name}")
-        if name and folder.is_dir() and not (folder / "config.json").exists():
-            raise ValueError(f"{name} is no transformers folder, it has no config.json")
-        if name and not folder.is_dir() and not re.fullmatch(HUB_NAME, name):
-            raise ValueError(
-                f"{name} is no folder, and no name on the hub: those are like google/electra-small"
-            )
-        return name
-
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        self.check_arms()
-        return self
-
-    def check_arms(self) -> None:
-        """Raise ValueError where an arm, or all of them, would have no encoder."""
-        if "published" in self.arms and not self.published:
-            raise ValueError(
-                "finetuning.published is empty: name the model of the arm `published`, or leave it "
-                "out"
-            )
-        if self.arms and {"champion", "base"}.issuperset(self.arms):
-            raise ValueError(
-                "finetuning.arms: champion and base may not exist; add pre-trained, random or "
-                "published"
-            )
+    def _check_arms(cls, arms: list[Arm]) -> list[Arm]:
+        if arms and {"champion", "base"}.issuperset(arms):
+            raise ValueError("champion and base may not exist; add pre-trained or random")
+        return arms
 
 
 class Comparison(Finetuning):
-    """The study: the new model against champion or base and a published one, on old test sets."""
+    """The study: the new model against the champion or the base, on old test sets."""
 
     arms: list[Arm] = Field(
-        default=["pre-trained", "champion", "published"],
+        default=["pre-trained", "champion"],
         min_length=1,
         description="pre-trained: the new model; champion: the one in the registry, the base where "
-        "there is none; "
-        "published: the one named below, if one is",
+        "there is none",
     )
 
-    def check_arms(self) -> None:
-        """Raise ValueError where `published` is the only arm and names nothing.
-
-        There always is a champion, the base if no other; a published model need not be.
-        """
-        if self.arms == ["published"] and not self.published:
-            raise ValueError("finetuning.published is empty: name the model of the arm `published`")
+    @field_validator("arms")
+    @classmethod
+    def _check_arms(cls, arms: list[Arm]) -> list[Arm]:
+        return arms  # there always is a champion, the base if no other
 
 
 class Promotion(Settings):
@@ -498,27 +441,13 @@ class Promotion(Settings):
         "there is none and it beats TF-IDF and the majority class on test, or where it is better "
         "than the champion by the rule below; ask: a person approves; off: not registered",
     )
-    tasks: list[Task] = Field(
-        default=[],
-        description="It must be better than the champion on each of these; empty: the first task "
-        "of fine-tuning",
-    )
     margin: float = Field(
         default=0.0,
         ge=0,
         le=100,
-        description="Points of accuracy; more than 0: not worse by more than that is enough",
+        description="Points of accuracy on the first task; more than 0: not worse by more than "
+        "that is enough",
     )
-
-
-def check_promotion(study: Finetuning, promotion: Promotion) -> None:
-    """Raise ValueError where the study could not say what the promotion asks: it would be known
-    only at the end.
-    """
-    if promotion.mode == "off":
-        return
-    if missing := [task for task in promotion.tasks if study.tasks and task not in study.tasks]:
-        raise ValueError(f"promotion.tasks: {', '.join(missing)} is not among finetuning.tasks")
 
 
 STORE: Any = Field(
@@ -537,7 +466,6 @@ class Corpus(Settings):
         description="Percent of the distinct texts in each split; equal texts share a side",
     )
     split_by: SplitBy = make_form_field(CorpusOptions, "split_by")
-    seed: Seed = Field(default=0, description="Decides which text falls into which split")
     withhold: list[Address] = Field(
         default=[],
         description="Files of evaluation texts that must never reach pre-training, besides the "
@@ -548,7 +476,6 @@ class Corpus(Settings):
     )
     title: bool = make_form_field(CorpusOptions, "title")
     near_duplicates: float = make_form_field(CorpusOptions, "near_duplicates", default=0.0)
-    withhold_own: bool = make_form_field(CorpusOptions, "withhold_own")
     workers: int = Field(
         default=0, ge=0, le=1024, description="Processes of the Beam job; 0: one per core"
     )
@@ -567,13 +494,8 @@ class Corpus(Settings):
 
 
 class Vocabulary(Settings):
-    """WordPiece, trained on the pretrain split, or that of the encoder which is adapted."""
+    """WordPiece, trained on the pretrain split; an encoder that is adapted keeps its own."""
 
-    source: Literal["auto", "keep", "new"] = Field(
-        default="auto",
-        description="keep: that of pretraining.start_from; new: trained on the dump; auto: kept "
-        "where pre-training starts from a published encoder, else new",
-    )
     size: int = make_recipe_field(
         VocabularyOptions,
         "size",
@@ -604,17 +526,6 @@ class Pretraining(Settings):
         default="",
         description="Published generator of the ELECTRA discriminator in start_from, a place "
         "likewise; empty: the first layers of start_from, where a generator is trained",
-    )
-    general_text: list[Address] = Field(
-        default=[],
-        description="Files of text that is not reviews, of which a share is mixed in so that less "
-        "of what start_from knows is forgotten",
-    )
-    replay_ratio: float = Field(
-        default=0.25,
-        ge=0.01,
-        le=0.95,
-        description="Share of the sequences taken from general_text, if there is some",
     )
     steps: int = make_recipe_field(PretrainingConfig, "steps", le=10_000_000)
     device: PretrainingDevice = make_form_field(PretrainOptions, "device")
@@ -655,25 +566,13 @@ class Increment(Settings):
         le=0.95,
         description="Share of the sequences taken from the earlier dumps",
     )
-    epochs: float = Field(
-        default=0.0,
-        ge=0,
-        le=1000,
-        description="How often the new dump is gone through; 0: as often as the first was",
-    )
     steps: int = Field(
-        default=0, ge=0, le=10_000_000, description="Optimizer steps; 0: as many as the epochs need"
-    )
-    warmup: float = Field(
-        default=0.1,
+        default=0,
         ge=0,
-        le=1,
-        description="Share of the steps in which the learning rate rises again from nothing",
+        le=10_000_000,
+        description="Optimizer steps; 0: the new dump is gone through as often as the first was",
     )
     device: Device = make_form_field(FinetuneOptions, "device")
-    seed: Seed = Field(
-        default=0, description="Of the order of the sequences and the masked positions"
-    )
     settings: dict[str, str] = Field(
         default={},
         description='Where pre-training is to differ from the base, for example {"learning_rate": '
@@ -683,14 +582,6 @@ class Increment(Settings):
     workers: int = Field(
         default=0, ge=0, le=1024, description="Processes of the Beam jobs; 0: one per core"
     )
-    unknown_rate: float = make_form_field(VocabularyFitOptions, "unknown_rate")
-    tokens_per_word: float = make_form_field(VocabularyFitOptions, "tokens_per_word")
-
-    @model_validator(mode="after")
-    def _check_length(self) -> Self:
-        if self.steps and self.epochs:
-            raise ValueError("give steps or epochs, not both")
-        return self
 
 
 def check_trainer_settings(
@@ -750,7 +641,6 @@ class RunTemplate(Settings):
         check_shared_batch(self.sizes, self.pretraining)
         for mistake in find_contradictions(self):
             raise ValueError(mistake)
-        check_promotion(self.finetuning, self.promotion)
         return self
 
     @property
@@ -797,7 +687,6 @@ class AdditionTemplate(Settings):
     def _check_form(self) -> Self:
         # the base may say otherwise
         check_trainer_settings("sample", self.increment, "increment", has_start=True)
-        check_promotion(self.finetuning, self.promotion)
         return self
 
 
@@ -839,22 +728,13 @@ class AdditionParameters(Parameters):
         return Addition(**{name: getattr(self, name) for name in Addition.model_fields})
 
 
-ALIASES = ["champion", "challenger"]
-"""Aliases that the form offers; those of the registry come to them when the form is served."""
-
-
-def offer_aliases(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(ALIASES)
-
-
 class ScoringModel(Settings):
     """Which model of the registry labels the reviews."""
 
     alias: str = Field(
         default="champion",
         min_length=1,
-        description="champion, challenger, or another alias that the registry has when `up` starts",
-        json_schema_extra=offer_aliases,
+        description="champion, challenger, or another alias of the registry",
     )
     precision: ScoringPrecision = make_form_field(ScoringOptions, "precision")
     workers: int = Field(

@@ -42,12 +42,6 @@ class Pretraining(Part):
         default="",
         description="Published generator of the ELECTRA discriminator in start_from, likewise",
     )
-    replay: str = Field(
-        default="",
-        description="Folder of other shards that a share of the sequences is taken from, against "
-        "forgetting, for example ${general_shards}",
-    )
-    replay_ratio: float = Field(default=0.25, ge=0.01, le=0.95, description="That share")
     set: dict[str, Any] = Field(
         default={}, description="Any field of PretrainingConfig or Architecture"
     )

@@ -33,6 +33,9 @@ from flows.stages.vocabulary import build_vocabulary_fit_stage
 from flows.store.store import ExistingStage, Manifest, Stage, Store
 from model.recipes import RECIPES
 
+WARMUP = "0.1"
+"""Share of the steps in which the learning rate of a round rises again from nothing."""
+
 
 @dataclass(frozen=True)
 class Round:
@@ -193,7 +196,7 @@ def add_round(p: AdditionParameters, base: Base, make: StageMaker) -> Base:
             "nothing in %s is new to the model %s", dump.result["name"], base.encoder.fingerprint
         )
         return base
-    fit = make(build_vocabulary_fit_stage(p.increment, corpus, vocabulary))
+    fit = make(build_vocabulary_fit_stage(corpus, vocabulary))
     shards = make(build_shards_stage(p, corpus, vocabulary))
     dev_shards = make(build_dev_stage(p, first.corpus, vocabulary))
 
@@ -240,10 +243,8 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "recipe": before["recipe"],
             "corpus": Corpus(
                 split=made["split"],
-                seed=made["seed"],
                 withhold=withheld,
                 languages=made.get("languages", []),
-                withhold_own="withhold_own" not in made,
                 workers=asked.workers,
             ),
             "vocabulary": Vocabulary(
@@ -257,8 +258,7 @@ def inherit_settings(form: Addition, base: Base) -> AdditionParameters:
             "pretraining": Pretraining(
                 steps=asked.steps,
                 device=asked.device,
-                seed=asked.seed,
-                settings={**inherited, "warmup": str(asked.warmup), **asked.settings},
+                settings={**inherited, "warmup": WARMUP, **asked.settings},
             ),
             "increment": asked,
             "from_published": bool(base.origin),

@@ -37,7 +37,7 @@ def settle_tasks(p: Parameters, dump: Stage, make: StageMaker) -> Parameters:
         own = [f"{LABEL}{column}" for column in p.dump.labels]
         tasks = [*own, *_list_star_tasks(p.dump, previews)] or list(CLASSES)
         _check_previews(tasks, p.dump, previews)
-    return take_tasks(p, tasks)
+    return p.model_copy(update={"finetuning": p.finetuning.model_copy(update={"tasks": tasks})})
 
 
 def settle_tasks_of_corpus(p: Any, corpus: Stage, store: Store) -> Any:
@@ -55,17 +55,7 @@ def settle_tasks_of_corpus(p: Any, corpus: Stage, store: Store) -> Any:
         *(task for task in CLASSES if not find_missing(task, result)),
     ]
     check_corpus(tasks, corpus, store)
-    return take_tasks(p, tasks or list(CLASSES))
-
-
-def take_tasks(p: Any, tasks: Sequence[str]) -> Any:
-    """Return parameters with these tasks; UserError where a promotion asks for another one."""
-    if p.promotion.mode != "off" and (missing := set(p.promotion.tasks) - set(tasks)):
-        raise UserError(
-            f"promotion.tasks: {', '.join(sorted(missing))} is none of the tasks of this run, "
-            f"{', '.join(tasks)}; name one of them (--set promotion.tasks={tasks[0]})"
-        )
-    chosen = p.finetuning.model_copy(update={"tasks": list(tasks)})
+    chosen = p.finetuning.model_copy(update={"tasks": tasks or list(CLASSES)})
     return p.model_copy(update={"finetuning": chosen})
 
 

@@ -141,12 +141,12 @@ def register_model(
         arms = [row["arm"] for row in results["arms"]]
         is_tfidf = champion.encoder is not None and champion.encoder.name == "model"
         rival = TFIDF_ARM if is_tfidf else "champion" if "champion" in arms else find_rival(arms)
-        tasks = parameters.promotion.tasks or [results["task"]]
-        margin = parameters.promotion.margin
         own = {"task": results["task"], "a": results["arm"]}  # the report may lack this pair
         found = [own | {"b": other} | against for other, against in results["against"].items()]
         differences = [*report["differences"], *found]
-        decision = decide_promotion(differences, tasks, margin, rival, results["arm"])
+        decision = decide_promotion(
+            differences, results["task"], parameters.promotion.margin, rival, results["arm"]
+        )
     else:
         decision = decide_first(results["against"])
     with TemporaryDirectory(dir=store.root / "runs") as scratch:
@@ -194,51 +194,32 @@ class Decision:
 
 def decide_promotion(
     differences: Sequence[Mapping[str, Any]],
-    tasks: Sequence[str],
+    task: str,
     margin: float,
     rival: str,
     own: str = "pre-trained",
 ) -> Decision:
-    """Decide by the study: the arm `own` must be better than the rival on every named task.
+    """Decide by the study: the arm `own` must be better than the rival on the task.
 
     With a margin (points), not worse by more than that is enough. "Better" and "not worse" are said
     of the 95% interval of the paired difference, never of the difference alone.
     """
-    reasons, promote = [], True
     if own == rival:
         return Decision(False, f"{own}, as the champion: nothing shows that it is better")
-    for task in tasks:
-        difference = find_difference(own, rival, task, differences)
-        if difference is None:
-            reasons.append(f"{task}: not compared with {rival}")
-            promote = False
+    for d in differences:  # the report has a pair either way round
+        if d["task"] == task and (d["a"], d["b"]) == (own, rival):
+            value, low, high = (100 * d[part] for part in ("difference", "low", "high"))
+        elif d["task"] == task and (d["a"], d["b"]) == (rival, own):
+            value, low, high = (-100 * d[part] for part in ("difference", "high", "low"))
+        else:
             continue
-        value, low, high = (100 * part for part in difference)
-        fine = low > 0 or (margin > 0 and low >= -margin)
-        words = (
-            "better"
-            if low > 0
-            else f"not worse by more than {margin:g}"
-            if fine
-            else "not shown to be better"
-        )
-        reasons.append(
-            f"{task}: {words} than {rival} ({value:+.1f} points, {low:+.1f} to {high:+.1f})"
-        )
-        promote = promote and fine
-    return Decision(promote, "; ".join(reasons))
-
-
-def find_difference(
-    arm: str, rival: str, task: str, differences: Sequence[Mapping[str, Any]]
-) -> tuple[float, float, float] | None:
-    """Return arm − rival and its interval, whichever way round the report has it, or None."""
-    for d in differences:
-        if d["task"] == task and (d["a"], d["b"]) == (arm, rival):
-            return d["difference"], d["low"], d["high"]
-        if d["task"] == task and (d["a"], d["b"]) == (rival, arm):
-            return -d["difference"], -d["high"], -d["low"]
-    return None
+        shown = f"{rival} ({value:+.1f} points, {low:+.1f} to {high:+.1f})"
+        if low > 0:
+            return Decision(True, f"{task}: better than {shown}")
+        if margin > 0 and low >= -margin:
+            return Decision(True, f"{task}: not worse by more than {margin:g} than {shown}")
+        return Decision(False, f"{task}: not shown to be better than {shown}")
+    return Decision(False, f"{task}: not compared with {rival}")
 
 
 def consider_promotion(

@@ -5,7 +5,6 @@ and their cells.
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from beam_jobs.core.errors import UserError
@@ -18,9 +17,8 @@ from flows.stages.finetuning import (
     build_cross_validation,
     build_evaluation_stage,
     build_finetuning_stage,
-    find_vocabulary,
 )
-from flows.stages.origin import build_external_stage, get_name
+from flows.stages.origin import get_name
 from flows.stages.pretraining import describe_training, shares_cores
 from flows.store.store import Stage, Store
 from model.baselines import TFIDF_ARM
@@ -36,69 +34,23 @@ with 2,000 labels those of a MiniLM take twenty minutes on two cores, of five fo
 CURVE = (50, 200, 800)
 """Labels of the curve, where there are more than twice as many as its last point has."""
 CURVE_TESTS = 1_000
-CURVE_STEPS = 2_000
-"""Examples that a fine-tuning of the curve goes through at least, in 20 epochs at most."""
-CONFIG = "config.json"
-WEIGHTS = [
-    f"{name}{index}"
-    for name in ("model.safetensors", "pytorch_model.bin")
-    for index in ("", ".index.json")
-]
-"""One of them is in every transformers folder."""
 
 
 def check_parameters(parameters: Parameters) -> None:
     """Raise UserError, before anything is made, where fine-tuning would fail hours later."""
-    check_objective(parameters)
-    check_splits(parameters)
-    check_published(parameters)
-
-
-def check_objective(parameters: Parameters) -> None:
-    """Raise UserError where an encoder that begins with random weights is to be no ELECTRA: what is
-    fine-tuned, promoted and described is one. A published one is gone on with as it was made.
-    """
+    # What begins with random weights is fine-tuned, promoted and described as an ELECTRA.
     asked = describe_training(parameters).resolved.pretraining.objective
     if asked != "electra" and not parameters.has_published_start:
         raise UserError(
             f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment "
             "pre-train makes such an encoder, and a study may compare them (`amazon-electra study`)"
         )
-
-
-def check_splits(parameters: Parameters) -> None:
-    """Raise UserError where a split is empty: each cell trains on one, chooses by another and is
-    tested on a third.
-    """
     shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
     if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
         raise UserError(
             f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of "
             f"train, dev and test, here {' and '.join(empty)} would be empty; the deployments "
             "prepare-data and pre-train need none of them"
-        )
-
-
-def check_published(parameters: Parameters) -> None:
-    """Raise UserError where the published model is not here: nothing is downloaded."""
-    from huggingface_hub import constants, try_to_load_from_cache
-
-    name = parameters.finetuning.published
-    if "published" not in parameters.chosen_arms or not name or Path(name).expanduser().is_dir():
-        return
-    try:
-        found = {
-            file
-            for file in (CONFIG, *WEIGHTS)
-            if isinstance(try_to_load_from_cache(name, file), str)
-        }
-    except ValueError as wrong:
-        raise UserError(f"finetuning.published: {str(wrong).splitlines()[0]}") from None
-    if CONFIG not in found or len(found) == 1:
-        raise UserError(
-            f"finetuning.published: {name} is not in this machine's cache, "
-            f"{constants.HF_HUB_CACHE}; fetch it first (hf download {name}), "
-            "or give the path of its folder"
         )
 
 
@@ -133,7 +85,6 @@ def list_arms(
         chosen = ["base" if arm == "champion" else arm for arm in chosen]
     if origin and encoder.fingerprint == origin.fingerprint:  # it is not adapted
         chosen = [arm for arm in chosen if arm != "pre-trained"]
-    published = parameters.finetuning.published
     sources: dict[Arm, Stage | None] = {
         "tfidf": encoder,  # which it does not read
         "frozen": origin or encoder,
@@ -141,7 +92,6 @@ def list_arms(
         "random": encoder,
         "champion": champion,
         "base": None if base and champion and base.fingerprint == champion.fingerprint else base,
-        "published": build_external_stage(published, store) if published else None,
         "origin": origin,
     }
     return {arm: source for arm in chosen if (source := sources[arm])}
@@ -152,10 +102,8 @@ def find_written(store: Store, encoder: Stage) -> Stage:
     that one kept, with its vocabulary. Then both arms have the same cells, which are made once.
     """
     made, origin = store.manifest(encoder), encoder.inputs.get("origin")
-    if origin is None or not made or made["result"].get("written_step") != 0:
-        return encoder
-    has_its_words = find_vocabulary(encoder).fingerprint == origin.fingerprint
-    return origin if has_its_words else encoder
+    is_kept = origin and made and made["result"].get("written_step") == 0
+    return origin if origin and is_kept else encoder
 
 
 def list_cells(
@@ -221,25 +169,18 @@ def build_cell(chosen: Finetuning, arm: str, folds: int = 1, labels: int = 0) ->
 def list_curve_cells(
     parameters: Parameters, store: Store, corpus: Stage, encoder: Stage, origin: Stage | None = None
 ) -> Iterator[Cell]:
-    """Yield the cells of the label curve: arms that are trained with fewer labels than there are,
-    evaluated on CURVE_TESTS test examples at most.
-
-    Unless the form names numbers of labels only the arms that cost seconds are.
+    """Yield the cells of the label curve: the arms that cost seconds, trained with fewer labels
+    than there are and evaluated on CURVE_TESTS test examples at most.
     """
-    asked, settings = parameters.finetuning.curve, choose_settings(parameters, origin)
-    arms = list_arms(parameters, store, encoder, None, None, origin)
-    made = store.manifest(corpus)
+    settings, made = choose_settings(parameters, origin), store.manifest(corpus)
+    every = list_arms(parameters, store, encoder, None, None, origin)
+    arms = {arm: source for arm, source in every.items() if arm in BASELINES}
     for task in parameters.finetuning.tasks:
         labelled = count_labelled(task, made["result"]) if made else 0
         has_curve = labelled > 2 * max(CURVE) and parameters.recipe != "sample"
-        counts = filter(None, asked or (CURVE if has_curve else ()))
+        counts = CURVE if has_curve else ()
         for labels, arm, seed in itertools.product(counts, arms, parameters.finetuning.seeds):
             few = {**settings, "n_train": str(labels), "n_test": str(CURVE_TESTS)}
-            if arm not in BASELINES:
-                if not asked:
-                    continue
-                epochs = RECIPES[parameters.recipe].finetuning.epochs
-                few["epochs"] = str(max(epochs, min(20, CURVE_STEPS / labels)))
             chosen = choose_finetuning(parameters, corpus, arm, arms[arm], task, seed, few)
             yield build_cell(chosen, name_arm(arm, origin), labels=labels)
 

@@ -12,7 +12,7 @@ from flows.stages.pretraining import (
     describe_training,
     locate_exported_folder,
 )
-from flows.store.store import Manifest, Stage, Store
+from flows.store.store import Stage, Store
 from model.recipes import OLD_HEAD_SETTINGS
 
 OF_A_NEW_HEAD = ("head_steps", "head_tokens", "trunk_learning_rate")
@@ -43,7 +43,7 @@ def build_continued_stage(
     """
     training, ratio = describe_training(parameters), increment.replay_ratio
     training = replace(training, dev=earlier.dev)
-    own = {"steps": increment.steps, "epochs": increment.epochs, "replay_ratio": ratio}
+    own = {"steps": increment.steps, "replay_ratio": ratio}
     more = partial(list_continuation, training, increment, shards, earlier)
     inputs = {"shards": shards, "base": earlier.encoder}
     inputs |= {"corpus": earlier.labels} if earlier.labels else {}
@@ -57,7 +57,9 @@ def list_continuation(
     earlier: EarlierTraining,
     store: Store,
 ) -> list[str]:
-    """Return the options by which training goes on from an earlier one."""
+    """Return the options by which training goes on from an earlier one; unless the form says the
+    steps, the new dump is gone through as often as the first one was.
+    """
     replay = [
         "--replay",
         *(str(store.fetch(one)) for one in earlier.shards),
@@ -66,26 +68,15 @@ def list_continuation(
     ]
     begin = locate_exported_folder(store, earlier.encoder)
     generator = begin.with_name("generator")
-    steps = increment.steps or count_steps(
-        training, increment, store.manifest(shards) or {}, earlier.epochs
-    )
+    new_a_step = training.resolved.pretraining.batch * (1 - increment.replay_ratio)
+    sequences = (store.manifest(shards) or {"result": {"sequences": 0}})["result"]["sequences"]
+    steps = increment.steps or max(1, ceil(earlier.epochs * sequences / new_a_step))
     return [
         *(replay if increment.replay_ratio else []),
         *["--start_from", str(begin)],
         *(["--start_generator_from", str(generator)] if generator.is_dir() else []),
         *["--steps", str(steps)],
     ]
-
-
-def count_steps(
-    training: PretrainingRequest, increment: Increment, shards: Manifest, epochs_of_the_first: float
-) -> int:
-    """Return the steps in proportion to the new dump: it is gone through as often as the first one
-    was, or as the form says.
-    """
-    new_a_step = training.resolved.pretraining.batch * (1 - increment.replay_ratio)
-    epochs = increment.epochs or epochs_of_the_first
-    return max(1, ceil(epochs * shards["result"]["sequences"] / new_a_step))
 
 
 def inherit_rates(before: Mapping[str, str]) -> dict[str, str]:
@@ -96,4 +87,4 @@ def inherit_rates(before: Mapping[str, str]) -> dict[str, str]:
     trunk = float(before.get("trunk_learning_rate", 0))
     if trunk or "learning_rate" not in before:
         kept["learning_rate"] = str(trunk) if trunk else OLD_HEAD_SETTINGS["learning_rate"]
-    return {"warmup": OLD_HEAD_SETTINGS["warmup"], **kept}
+    return kept

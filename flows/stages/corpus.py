@@ -51,7 +51,6 @@ def build_corpus_stage(
         VERSIONS["corpus"],
         {
             "split": chosen.split,
-            "seed": chosen.seed,
             "withhold": [sha256 for _, sha256 in known],
             **options,
         },
@@ -77,7 +76,7 @@ def format_arguments(
     return [
         *["--input", *locate_dump(dump, store)],
         *["--output", store.open_output(folder, engine.is_far)],
-        *["--split", chosen.split, "--seed", str(chosen.seed)],
+        *["--split", chosen.split],
         *(["--seen", *(store.open_input(c, engine.is_far) for c in earlier)] if earlier else []),
         *(["--withhold", *kept_out] if kept_out else []),
         *format_options(options),
@@ -94,6 +93,5 @@ def list_selection_options(chosen: Corpus) -> dict[str, Any]:
         "near_duplicates": chosen.near_duplicates,
         "split_by": "" if chosen.split_by == "text" else chosen.split_by,
         "title": "" if chosen.title else "false",
-        "withhold_own": "" if chosen.withhold_own else "false",
     }
     return {name: value for name, value in options.items() if value}

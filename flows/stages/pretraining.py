@@ -65,9 +65,6 @@ class PretrainingRequest:
     """Of the CPU, in each process; 0: all cores. It decides the time, not the result."""
     origin: Stage | None = None
     """The published encoder it starts from, which says the shape; None: random weights."""
-    replay: Stage | None = None
-    """Shards of other text, from which `replay_ratio` of the sequences are."""
-    replay_ratio: float = 0.0
     processes: int = 1
     """That share each batch; they decide the time, not the result."""
     dev: Stage | None = None
@@ -124,20 +121,15 @@ def build_pretraining_stage(
     shards: Stage,
     *,
     origin: Stage | None = None,
-    replay: Stage | None = None,
     dev: Stage | None = None,
     beside: int = 0,
 ) -> Stage:
-    """Return the pre-training that the form describes; a share of its sequences comes from
-    the shards of `replay`, and the `dev` ones measure it.
+    """Return the pre-training that the form describes; the shards `dev` measure it.
 
     On a CPU it leaves `beside` cores to jobs that run at the same time.
     """
     training, steps = describe_training(parameters), parameters.pretraining.steps
-    ratio = parameters.pretraining.replay_ratio if replay else 0.0
-    training = replace(
-        training, origin=origin, replay=replay, replay_ratio=ratio, dev=dev, beside=beside
-    )
+    training = replace(training, origin=origin, dev=dev, beside=beside)
     if origin and training.recipe == "published" and not steps and "steps" not in training.settings:
         own = {"steps": 0, "tokens": TOKENS, "passes": PASSES}
         more = partial(list_token_steps, training.resolved.pretraining.batch, shards)
@@ -259,8 +251,6 @@ def build_stage(
     corpus = inputs["shards"].inputs.get("corpus") if origin else None
     if corpus:
         inputs["corpus"] = corpus
-    if training.replay:
-        inputs["replay"], own = training.replay, {**own, "replay_ratio": training.replay_ratio}
     deciding = {name: text for name, text in training.settings.items() if name != KEEP}
     return Stage(
         "pretraining",
@@ -324,17 +314,9 @@ def format_arguments(
         *probe,
         *(["--processes", str(training.processes)] if training.processes > 1 else []),
         *(["--threads", str(threads)] if (threads := count_threads(training)) else []),
-        *list_replay_options(store, training.replay, training.replay_ratio),
         *list_more(store),
         *(word for field, value in settings.items() for word in ("--set", f"{field}={value}")),
     ]
-
-
-def list_replay_options(store: Store, replay: Stage | None, ratio: float) -> list[str]:
-    """Return the options that mix in a share of other shards, if there are some."""
-    if replay is None:
-        return []
-    return ["--replay", locate_stage(store, replay), "--replay_ratio", str(ratio)]
 
 
 def resolve_recipe(stage: Stage) -> Recipe:

@@ -148,16 +148,14 @@ def _describe_arm(
     origin, steps = trace_origin(store, made), list_written_steps(store, [encoder])
     if made is None or made["stage"] != "pretraining":
         return ArmFacts(name=name, data_known=False, origin=origin, written_steps=steps)
-    corpora = _list_corpora(store, made)
-    withholds_own = all("withhold_own" not in one["parameters"] for one in corpora)
-    held_out = withholds_own and _is_held_out(store, corpora, corpus.fingerprint)
+    corpora = [one for _, one in store.trace_lineage(made) if one["stage"] == "corpus"]
+    held_out = _is_held_out(store, corpora, corpus.fingerprint)
     return ArmFacts(
         name=name,
         data_known=True,
         origin=origin,
         written_steps=steps,
         held_out=tasks if held_out else [],
-        withhold_own=withholds_own,
     )
 
 
@@ -173,13 +171,6 @@ def trace_origin(store: Store, made: Manifest | None) -> str:
     """Return the fingerprint of the published encoder that one began with; empty if it did not."""
     lineage = store.trace_lineage(made) if made else []
     return next((one["fingerprint"] for _, one in lineage if one["stage"] == "origin"), "")
-
-
-def _list_corpora(store: Store, encoder: Manifest) -> list[Manifest]:
-    """Return every corpus that an encoder was made of; one says `withhold_own` among its
-    parameters where it is off (flows/stages/corpus.py).
-    """
-    return [made for _, made in store.trace_lineage(encoder) if made["stage"] == "corpus"]
 
 
 def _is_held_out(store: Store, corpora: Sequence[Manifest], corpus: str) -> bool:

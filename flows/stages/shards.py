@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from flows.configuration.form import Engine, Parameters
-from flows.runner.stage_runner import StageMaker
-from flows.stages.dump import KnownFile, know_files, list_files, locate_files
+from flows.stages.dump import KnownFile, know_files, locate_files
 from flows.stages.origin import open_vocabulary
 from flows.stages.versions import VERSIONS
 from flows.store.store import Stage, Store
@@ -16,8 +15,6 @@ DEV_SHARDS = "dev-shards"
 """Name of the stage."""
 DEV_REVIEWS = 10_000
 """Dev reviews that are packed, at most about: 1,024 sequences of 512 tokens hold 5,000."""
-GENERAL_TEXT, WITHHOLD = "pretraining.general_text", "corpus.withhold"
-"""Fields of the form."""
 
 
 def build_shards_stage(parameters: Parameters, corpus: Stage, vocabulary: Stage) -> Stage:
@@ -106,22 +103,6 @@ def find_length(parameters: Parameters) -> int:
     return parameters.shards.max_length or RECIPES[parameters.recipe].max_length
 
 
-def make_general_shards(
-    parameters: Parameters, corpus: Stage, vocabulary: Stage, make: StageMaker
-) -> Stage | None:
-    """Make and return the shards of the general text that pre-training replays a share of; None
-    where the form names none.
-    """
-    given, kept_out = parameters.pretraining.general_text, parameters.corpus.withhold
-    if not given:
-        return None
-    texts = [file for one in given for file in list_files(one, make.store, GENERAL_TEXT)]
-    withheld = [file for one in kept_out for file in list_files(one, make.store, WITHHOLD)]
-    return make(
-        build_general_shards_stage(parameters, texts, withheld, corpus, vocabulary, make.store)
-    )
-
-
 def build_general_shards_stage(
     parameters: Parameters,
     texts: Sequence[Path],
@@ -130,8 +111,8 @@ def build_general_shards_stage(
     vocabulary: Stage,
     store: Store,
 ) -> Stage:
-    """Return shards of text that is not reviews, for a study's control arm or to be replayed: the
-    reviews' vocabulary, sentences and length.
+    """Return shards of text that is not reviews, for a study's control arm: the reviews'
+    vocabulary, sentences and length.
 
     What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
     the corpus.
@@ -176,7 +157,7 @@ def format_general_arguments(
 ) -> list[str]:
     """Return the command line of the shards job on text that is not reviews."""
     is_far = engine.is_far
-    kept_out = locate_files(withheld, store, WITHHOLD)
+    kept_out = locate_files(withheld, store, "corpus.withhold")
     return [
         *["--general-text", *locate_files(texts, store, "general_text")],
         *["--punkt", f"{store.open_input(corpus, is_far)}/punkt.json"],

@@ -2,7 +2,6 @@
 begins with its field.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -88,7 +87,7 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
     own, encoders = arm.pretraining, [("encoder", arm.encoder.removeprefix(FROZEN))]
     encoders += [(f"pretraining.{n}", getattr(own, n)) for n in ("start_from", GENERATOR)]
     folders = [
-        *((f"pretraining.{n}", getattr(own, n), "shards.json") for n in ("shards", "replay")),
+        ("pretraining.shards", own.shards, "shards.json"),
         ("teacher", "" if find_teacher(arm) else arm.teacher, "task.json"),
         ("architecture", "" if find_architecture(arm) else arm.architecture, "config.json"),
         *((field, place, "config.json") for field, place in encoders if _is_path(place)),
@@ -97,12 +96,6 @@ def _find_missing_places_of_arm(arm: Arm) -> Iterator[str]:
         if place and not _is_made_later(place) and not (Path(place) / file).exists():
             hint = "; an arm of this study is written arm:NAME" if field in REFERENCES else ""
             yield f"{field}: {place} {NOT_THERE[file]} ({file} is missing){hint}"
-    files = [Path(place) / "shards.json" for place in (own.shards, own.replay)]
-    if own.replay and all(file.is_file() for file in files):
-        new, old = (json.loads(file.read_text()) for file in files)
-        for name, what in (("vocabulary_fingerprint", "vocabulary"), ("max_length", "length")):
-            if new.get(name) != old.get(name):
-                yield f"pretraining.replay: {own.replay} has another {what} than {own.shards}"
 
 
 def _is_path(name: str) -> bool:
@@ -195,10 +188,6 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
             yield f"{field}: {generator} is no place of an encoder: write {FORMS}"
         if objective != "electra":
             yield f"{field}: objective={objective} has no generator"
-    if own.replay and own.replay == own.shards:
-        yield f"pretraining.replay: {own.replay} is what the arm trains on already"
-    if not own.replay and own.replay_ratio != type(own).model_fields["replay_ratio"].default:
-        yield "pretraining.replay_ratio: a share of `replay`, which is empty"
     try:
         texts = {name: format_value(value) for name, value in own.set.items()}
         apply_settings(RECIPES[own.recipe], texts)

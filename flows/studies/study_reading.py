@@ -240,11 +240,7 @@ def is_setting_read(study: Study, setting: str) -> bool:
 def find_arms_without_text(study: Study) -> dict[str, str]:
     """Return the arms that need general text, and those that need these, with the reason."""
     why = "it pre-trains on general text, and none was given (--general FILES)"
-    missing = {
-        arm.name: why
-        for arm in study.arms
-        if GENERAL in (arm.pretraining.shards, arm.pretraining.replay)
-    }
+    missing = {arm.name: why for arm in study.arms if arm.pretraining.shards == GENERAL}
     while True:
         more = {
             arm.name: f"it needs the arm {other}"

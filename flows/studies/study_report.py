@@ -112,13 +112,8 @@ def place_study(stages: StudyStages) -> Study:
     def place_arm(arm: Arm) -> Arm:
         update: dict[str, Any] = {}
         if arm.pretraining:
-            own = arm.pretraining
-            named = {name: getattr(own, name) for name in ("shards", "replay")}
-            placed = {
-                name: locate_stage(store, stages.find_source(place)) if place else ""
-                for name, place in named.items()
-            }
-            update["pretraining"] = own.model_copy(update=placed)
+            placed = {"shards": locate_stage(store, stages.find_source(arm.pretraining.shards))}
+            update["pretraining"] = arm.pretraining.model_copy(update=placed)
         elif not is_without_folder(arm.encoder):
             update["encoder"] = locate_encoder(store, stages.find_encoder(arm, None))
         return arm.model_copy(update=update)
@@ -148,7 +143,7 @@ def describe_corpora(stages: StudyStages) -> list[StageFacts]:
 def describe_arm(stages: StudyStages, arm: Arm, placed: Study) -> ArmFacts:
     """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is."""
     arms = {one.name: one for one in placed.arms}
-    arm_here, data = arms[arm.name], [task.data for task in placed.tasks]
+    arm_here = arms[arm.name]
     seen = list_seen_shards(arm_here, arms)
     origin, latency = stages.find_arm_origin(arm), stages.latencies.get(arm.name)
     seeds = stages.study.pretraining_seeds if arm.pretraining else []
@@ -158,7 +153,6 @@ def describe_arm(stages: StudyStages, arm: Arm, placed: Study) -> ArmFacts:
         name=arm.name,
         data_known=is_data_known(arm_here, arms),
         held_out=[t.name for t in placed.tasks if is_held_out(t.data, seen)] if seen else None,
-        withhold_own=not (seen and any(may_repeat_tests(one, seen) for one in data)),
         origin=origin.fingerprint if origin else "",
         written_steps=list_written_steps(stages.store, list(trained.values())),
         tokens=result.get("tokens"),
@@ -212,18 +206,6 @@ def is_held_out(data: str, shards: Iterable[str]) -> bool:
     return all(_is_withheld(Path(data), Path(folder)) for folder in shards)
 
 
-def may_repeat_tests(data: str, shards: Iterable[str]) -> bool:
-    """Return whether one of these folders of shards is of the corpus `data`, which was made without
-    withholding near copies of its own test reviews.
-    """
-    corpus = Path(data)
-    return (
-        (corpus / "corpus.json").is_file()
-        and not _withholds_own(corpus)
-        and any(_is_made_of(corpus, _read_lineage(Path(folder))) for folder in shards)
-    )
-
-
 def _list_teachers(arm: Arm, arms: Mapping[str, Arm]) -> Iterator[Arm]:
     yield arm
     if find_teacher(arm):
@@ -240,8 +222,7 @@ def _is_known(arm: Arm) -> bool:
 
 def _list_shards(arm: Arm) -> list[str]:
     if arm.pretraining:
-        own = arm.pretraining
-        return [own.shards, *([own.replay] if own.replay else [])]
+        return [arm.pretraining.shards]
     return [] if is_without_folder(arm.encoder) else list_encoder_shards(Path(arm.encoder))
 
 

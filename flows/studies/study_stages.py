@@ -7,7 +7,7 @@ beside those of all other studies and runs: what is made of the same is the same
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -149,8 +149,6 @@ class StudyStages:
             f"pre-training {arm.name}{several}",
             self.threads,
             self.find_origin(arm),
-            replay=self.find_source(own.replay) if own.replay else None,
-            replay_ratio=own.replay_ratio if own.replay else 0.0,
             dev=self.sources.get(DEV) if own.shards in MADE_SHARDS else None,
         )
         for budget, count in (
@@ -351,24 +349,8 @@ def count_equal_tokens(store: Store, own: Stage, other: Stage) -> int:
     less.
     """
     mine, theirs = resolve_recipe(own).pretraining, resolve_steps(other).pretraining
-    tokens = (
-        theirs.steps * theirs.batch * average_sequences(store, other, count_tokens_per_sequence)
-    )
-    a_step = mine.batch * average_sequences(store, own, count_tokens_per_sequence)
-    return max(1, round(tokens / a_step))
-
-
-def average_sequences(store: Store, pretraining: Stage, measure: Callable[[Path], float]) -> float:
-    """Return what a sequence of a pre-training measures on average, over its own shards and those
-    of which it replays a share.
-    """
-    ratio = pretraining.parameters.get("replay_ratio", 0.0)
-    shares = {"shards": 1 - ratio, "replay": ratio}
-    return sum(
-        share * measure(Path(locate_stage(store, pretraining.inputs[name])))
-        for name, share in shares.items()
-        if share
-    )
+    tokens = theirs.steps * theirs.batch * count_tokens_per_sequence(store, other)
+    return max(1, round(tokens / (mine.batch * count_tokens_per_sequence(store, own))))
 
 
 def resolve_steps(pretraining: Stage) -> Recipe:
@@ -385,14 +367,13 @@ def count_flops(store: Store, pretraining: Stage, recipe: Recipe, device: str) -
     from model.pretraining.input.sequences import Shards
 
     within_documents = expect_document_attention(device, recipe.pretraining.precision)
-
-    def measure(shards: Path) -> float:
-        return estimate_sequence_flops(recipe, Shards.open(shards), within_documents)
-
+    shards = Shards.open(Path(locate_stage(store, pretraining.inputs["shards"])))
     sequences = recipe.pretraining.steps * recipe.pretraining.batch
-    return average_sequences(store, pretraining, measure) * sequences
+    return estimate_sequence_flops(recipe, shards, within_documents) * sequences
 
 
-def count_tokens_per_sequence(shards: Path) -> float:
+def count_tokens_per_sequence(store: Store, pretraining: Stage) -> float:
+    """Return the tokens that a sequence of a pre-training's shards has on average."""
+    shards = Path(locate_stage(store, pretraining.inputs["shards"]))
     about = json.loads((shards / "shards.json").read_text())
     return float(about["tokens"] / about["sequences"])

@@ -5,7 +5,6 @@ same for work pools (a test holds the two together).
 """
 
 import logging
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,7 +158,6 @@ def build_deployments(store: Path) -> list[Any]:
     from prefect.utilities.importtools import import_object
 
     deployments, address = [], Store(store).address
-    offer_known_aliases(store)
     with get_client(sync_client=True) as client:
         for spec in DEPLOYMENTS:
             if not spec.is_served:
@@ -179,22 +177,6 @@ def build_deployments(store: Path) -> list[Any]:
             )
             deployments.append(deployment)
     return deployments
-
-
-def offer_known_aliases(store: Path) -> None:
-    """Let the form of `score` offer the aliases of the registry too, if it answers."""
-    from flows.configuration.form import ALIASES
-    from flows.servers.mlflow_server import resolve_mlflow_uri
-    from model.tracking.registry import Registry, RegistryAway
-
-    if not (store / "mlflow").is_dir() and not os.environ.get("MLFLOW_TRACKING_URI"):
-        return
-    try:
-        known = Registry(resolve_mlflow_uri(store)).list_aliases()
-    except RegistryAway as away:
-        log.warning("the form of score offers no other aliases: %s", away)
-        known = []
-    ALIASES[:] = dict.fromkeys([*ALIASES, *known])
 
 
 def read_deployment(client: Any, spec: DeploymentSpec) -> Any:

@@ -89,7 +89,7 @@ def fit_vocabulary(
     if UNKNOWN not in old:
         raise fail(
             f"its tokenizer is not WordPiece (no {UNKNOWN}), so that a new vocabulary cannot begin "
-            "with its vectors: keep its own (vocabulary.source=keep)"
+            "with its vectors: keep its own"
         )
     mapping = map_vocabulary(old, new)
     return {

@@ -22,8 +22,6 @@ class ArmFacts(Facts):
     """Whether the store shows what the encoder was trained on; None for a random encoder."""
     held_out: list[str] | None = None
     """Tasks whose test texts were withheld from pre-training; None where none took place here."""
-    withhold_own: bool = True
-    """Whether near copies of the corpus's own test texts were removed from it."""
     origin: str = ""
     """Fingerprint of the published encoder it began with; a key of `ReportInput.origins`."""
     written_steps: list[int] = []

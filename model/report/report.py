@@ -232,17 +232,10 @@ def list_leak_warnings(study: ReportInput, tasks: Sequence[str]) -> Iterator[str
         seen = [task for task in tasks if task not in (arm.held_out or [])]
         if arm.held_out is None or not seen:
             continue
-        if arm.withhold_own:
-            yield (
-                f"Nothing shows that the test texts of {join_names(seen)} were withheld from the "
-                f"pre-training of {arm.name}; its results there may be too good."
-            )
-        else:
-            yield (
-                f"The pre-training of {arm.name} may include near copies of the test texts of "
-                f"{join_names(seen)}, such as those that differ by a punctuation mark, because its "
-                "corpus was made with withhold_own=false; its results there may be too good."
-            )
+        yield (
+            f"Nothing shows that the test texts of {join_names(seen)} were withheld from the "
+            f"pre-training of {arm.name}; its results there may be too good."
+        )
 
 
 def describe_labels(study: ReportInput, results: Results) -> list[Block]:

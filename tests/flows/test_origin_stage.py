@@ -117,39 +117,9 @@ def test_the_recipe_of_electras_counts_where_one_may_be_trained(
     assert ("generator_depth" in told) == has_recipe
 
 
-def test_a_share_of_general_text_is_replayed(list_stages, encoder, tmp_path):
-    (tmp_path / "general.txt").write_text("An encyclopaedia.\n")
-    start = f"pretraining.start_from={encoder}"
-    text = f"pretraining.general_text={tmp_path / 'general.txt'}"
-    store, stages = list_stages(start, text, "pretraining.replay_ratio=0.1")
-    general, training = stages["general-text shards"], stages["pre-training"]
-    assert general.inputs["corpus"] is stages["corpus"], "whose dev and test texts are kept out"
-    assert general.inputs["vocabulary"] is stages["shards"].inputs["vocabulary"]
-    words = training.arguments(store, tmp_path)
-    where = words.index("--replay")
-    assert words[where : where + 4] == [
-        *["--replay", str(store.folder(general))],
-        *["--replay_ratio", "0.1"],
-    ]
-    assert training.parameters["replay_ratio"] == 0.1
-    _, without = list_stages(start)
-    assert "replay_ratio" not in without["pre-training"].parameters
-    assert "general-text shards" not in without
-
-
-def test_the_vocabulary_may_be_new(list_stages, encoder, tmp_path):
-    new = ("vocabulary.source=new", "vocabulary.size=900")
-    store, stages = list_stages(f"pretraining.start_from={encoder}", *new)
-    [made] = [stage for stage in stages.values() if stage.name == "vocabulary"]
-    assert "--size 900" in " ".join(made.arguments(store, tmp_path))
-    assert stages["shards"].inputs["vocabulary"] is made
-    assert stages["pre-training"].inputs["origin"] is stages["origin mini-bert"]
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["vocabulary.source=keep"], r"vocabulary\.source=keep: keeps that of .* which is empty"),
         (["finetuning.arms=pre-trained,origin"], r"finetuning\.arms: origin is .* which is empty"),
         (["START", "pretraining.layers=4"], r"settings: layers: the shape is that of .*mini-bert"),
         (["START", "vocabulary.size=900"], r"vocabulary\.size: the vocabulary is that of"),
@@ -160,10 +130,6 @@ def test_the_vocabulary_may_be_new(list_stages, encoder, tmp_path):
         (
             ["START", "pretraining.start_generator_from=org/gen", "pretraining.objective=mlm"],
             r"start_generator_from=org/gen: objective=mlm has no generator",
-        ),
-        (
-            ["pretraining.replay_ratio=0.1"],
-            r"replay_ratio=0\.1: a share of pretraining\.general_text, which is empty",
         ),
         (["pretraining.start_from=https://hub/x"], r"pretraining\.start_from"),
         (["pretraining.start_from=."], r"is no transformers folder, it has no config\.json"),

@@ -138,14 +138,14 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
         "dump.format=delimited",
         "dump.encoding=cp1252",
     )
-    chosen = ("corpus.languages=es,en", "corpus.near_duplicates=0.8", "corpus.withhold_own=false")
+    chosen = ("corpus.languages=es,en", "corpus.near_duplicates=0.8")
     words = " ".join(corpus(*settings, *chosen, dump=dump))
     assert "--columns text=body,stars=score --format delimited --encoding cp1252" in words
-    assert "--languages en es --near_duplicates 0.8 --withhold_own false" in words
+    assert "--languages en es --near_duplicates 0.8" in words
     added = set(words.split()) - set(corpus(dump=dump))
     assert {name for name in added if name.startswith("--")} == {
         *("--columns", "--format", "--encoding"),
-        *("--languages", "--near_duplicates", "--withhold_own"),
+        *("--languages", "--near_duplicates"),
     }
     before = fingerprints(dump=dump)
     for setting in (*settings, *chosen):
@@ -158,12 +158,7 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
         "delimited",
         "cp1252",
     )
-    assert (read.languages, read.near_duplicates, read.withhold_own, rest) == (
-        ("en", "es"),
-        0.8,
-        False,
-        [],
-    )
+    assert (read.languages, read.near_duplicates, rest) == (("en", "es"), 0.8, [])
 
 
 def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints):
@@ -175,29 +170,6 @@ def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints)
         fingerprints("pretraining.objective=mlm")
     with pytest.raises(UserError, match=r"corpus\.split=.* here train and dev would be empty"):
         fingerprints("corpus.split=pretrain=90,train=0,dev=0,test=10")
-
-
-def test_a_model_of_the_hub_must_be_here_before_anything_is_made(
-    fingerprints, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    settings = (
-        "finetuning.arms=pre-trained,published",
-        "finetuning.published=google/electra-small",
-    )
-    model = tmp_path / "models--google--electra-small"
-    for missing in ("config.json", "model.safetensors"):
-        with pytest.raises(
-            UserError, match=f"google/electra-small is not in this machine's cache, {tmp_path}"
-        ):
-            fingerprints(*settings)
-        (model / "snapshots" / "abc").mkdir(parents=True, exist_ok=True)
-        (model / "refs").mkdir(exist_ok=True)
-        (model / "refs" / "main").write_text("abc")
-        (model / "snapshots" / "abc" / missing).write_text("{}")
-    assert "published · polarity · seed 0" in fingerprints(*settings)
-    with pytest.raises(UserError, match=r"finetuning\.published: Cannot have -- or .. in repo_id"):
-        fingerprints(settings[0], "finetuning.published=a--b")
 
 
 def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):

@@ -89,8 +89,7 @@ class Origin:
         of_shards = Tokenizer.from_file(str(shards.vocabulary / "tokenizer.json"))
         if of_shards.get_vocab() != tokenizer.get_vocab():
             raise fail(
-                "the shards were made with another tokenizer, and its vectors are those of its own "
-                "(vocabulary.source=keep)"
+                "the shards were made with another tokenizer, and its vectors are those of its own"
             )
         return TransformersMlm(network, config, dtype, shards.max_length), lost
 

@@ -68,10 +68,6 @@ def test_settings_reach_their_fields():
             "vocabulary.size: write 200 or more, or 0 for what the recipe says",
         ),
         (
-            "finetuning.arms=pre-trained,published",
-            "finetuning.published is empty: name the model of the arm",
-        ),
-        (
             "finetuning.arms=champion,base",
             "finetuning.arms: champion and base may not exist; add pre-trained, random",
         ),
@@ -80,7 +76,6 @@ def test_settings_reach_their_fields():
             "pretraining.settings: lerning_rate: no such field",
         ),
         ("pretraining.batch=abc", "pretraining.settings: batch=abc: must be a valid integer"),
-        ("finetuning.published=/nowhere", "finetuning.published: no folder /nowhere"),
         ("finetuning.seeds=[0,", r"--set finetuning.seeds=\[0,: not valid JSON"),
     ],
 )
@@ -93,31 +88,15 @@ def test_a_mistake_names_the_field(setting, words):
 def test_a_field_of_the_form_is_not_taken_as_another_setting():
     for form, section, name in (
         (Parameters, "pretraining", "steps"),
-        (Addition, "increment", "warmup"),
+        (Addition, "increment", "steps"),
     ):
         with pytest.raises(UserError, match=rf"settings: {name}: write it as {section}\.{name}"):
             fill_form(form, [f'{section}.settings={{"{name}": "5"}}'])
 
 
-def test_an_addition_has_steps_or_epochs():
-    with pytest.raises(UserError, match="increment: give steps or epochs, not both"):
-        fill_form(Addition, ["increment.steps=5", "increment.epochs=2"])
-
-
 def test_an_addition_is_compared_with_whom_there_is():
     assert fill_form(Addition, ["finetuning.arms=champion"]).finetuning.arms == ["champion"]
-    assert Addition().finetuning.arms == ["pre-trained", "champion", "published"]
-    with pytest.raises(UserError, match=r"finetuning\.published is empty"):
-        fill_form(Addition, ["finetuning.arms=published"])
-
-
-@pytest.mark.parametrize("form", [Parameters, Addition])
-def test_a_promotion_that_could_not_be_decided_is_refused_at_once(form):
-    settings = ["finetuning.tasks=stars", "promotion.tasks=polarity"]
-    with pytest.raises(UserError, match="polarity is not among finetuning\\.tasks"):
-        fill_form(form, settings)
-    fill_form(form, [*settings, "promotion.mode=off"])
-    assert fill_form(form, ["finetuning.tasks=stars"]).promotion.mode == "automatic"
+    assert Addition().finetuning.arms == ["pre-trained", "champion"]
 
 
 @pytest.mark.parametrize(
@@ -144,14 +123,12 @@ def test_a_promotion_that_could_not_be_decided_is_refused_at_once(form):
         "https://u:12/TOPSECRET@host/x.json",
     ],
 )
-@pytest.mark.parametrize("field", ["dump.paths", "corpus.withhold", "finetuning.published"])
+@pytest.mark.parametrize("field", ["dump.paths", "corpus.withhold"])
 def test_an_address_with_a_secret_is_refused_and_not_repeated(field, address):
     with pytest.raises(
         UserError, match=f"{field}.*: an address with a password or a signature in it"
     ) as told:
-        fill_parameters(
-            [f"{field}={json.dumps([address]) if field != 'finetuning.published' else address}"]
-        )
+        fill_parameters([f"{field}={json.dumps([address])}"])
     assert "AWS_SECRET_ACCESS_KEY" in str(told.value)
     assert "SECRET@" not in str(told.value)
     assert "=TOP" not in str(told.value)

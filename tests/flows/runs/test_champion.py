@@ -1,4 +1,4 @@
-"""Who becomes champion: by the interval, on every named task; what the registry remembers; the way
+"""Who becomes champion: by the interval; what the registry remembers; the way
 back.
 """
 
@@ -36,7 +36,7 @@ def difference(task, value, low, high, a="pre-trained", b="champion"):
     ],
 )
 def test_the_interval_decides_not_the_difference(differences, margin, promoted):
-    assert decide_promotion(differences, ["polarity"], margin, "champion").promote is promoted
+    assert decide_promotion(differences, "polarity", margin, "champion").promote is promoted
 
 
 @pytest.mark.parametrize(
@@ -55,16 +55,8 @@ def test_the_first_model_of_a_registry_beats_what_needs_no_network(majority, tfi
     assert "than majority class (+" in decision.reason
 
 
-def test_every_named_task_has_to_be_better():
-    both = [difference("polarity", 0.03, 0.01, 0.05), difference("stars", 0.01, -0.01, 0.03)]
-    decision = decide_promotion(both, ["polarity", "stars"], 0, "champion")
-    assert not decision.promote
-    assert "polarity: better than champion (+3.0 points, +1.0 to +5.0)" in decision.reason
-    assert "stars: not shown to be better" in decision.reason
-
-
 def test_another_of_the_champions_kind_is_not_shown_to_be_better():
-    decision = decide_promotion([], ["polarity"], 0, "TF-IDF", "TF-IDF")
+    decision = decide_promotion([], "polarity", 0, "TF-IDF", "TF-IDF")
     assert not decision.promote
     assert "TF-IDF, as the champion" in decision.reason
 
@@ -118,7 +110,7 @@ def tracked(tmp_path, mlflow_uri):
         }
         found = {"difference": low + 0.01, "low": low, "high": 0.5}
         decision = (
-            decide_promotion(report["differences"], ["polarity"], 0, "champion")
+            decide_promotion(report["differences"], "polarity", 0, "champion")
             if champion.version
             else decide_first({"majority class": found})
         )

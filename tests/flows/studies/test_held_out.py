@@ -88,10 +88,7 @@ def test_a_corpus_that_keeps_near_copies_of_its_tests_is_not_held_out_from_its_o
         made_of = {"corpus": "", role: sha256(about)}
         (place / name / "shards.json").write_text(json.dumps({"made_of": made_of}))
     assert not study_report.is_held_out(corpus, [str(place / "open")])
-    assert study_report.may_repeat_tests(corpus, [str(place / "general-2"), str(place / "open")])
     assert study_report.is_held_out(corpus, [str(place / "general-2")])
-    assert not study_report.may_repeat_tests(corpus, [str(place / "general-2")])
-    assert not study_report.may_repeat_tests(str(place / "tasks"), [str(place / "open")])
 
 
 def test_an_encoder_is_known_by_its_pre_training_not_by_a_log_beside_it(place):

@@ -7,12 +7,10 @@ import yaml
 
 from beam_jobs.core.errors import UserError
 from flows.configuration.form import Parameters, fill_parameters
-from flows.configuration.study_file import Study, StudyChoice, expand_grid
+from flows.configuration.study_file import StudyChoice, expand_grid
 from flows.studies import study_reading
 from flows.studies.study_reading import list_shipped_studies, load_study, parse_study
-from flows.studies.study_report import list_seen_shards
 from tests.flows.studies.loaded import (
-    build_stages,
     list_shipped_variables,
     load_content,
     read_shipped,
@@ -169,64 +167,3 @@ def write_shards_json(folder, **told):
     folder.mkdir()
     (folder / "shards.json").write_text(json.dumps(told))
     return str(folder)
-
-
-def test_an_arm_may_replay_general_text_where_some_is_given(tmp_path):
-    own = {"shards": "${shards}", "start_from": str(write_published(tmp_path / "mini"))}
-    replay = {"replay": "${general_shards}", "replay_ratio": 0.1}
-    arms = [{"name": "plain", "pretraining": own}, {"name": "mixed", "pretraining": own | replay}]
-    written = {"arms": arms, "tasks": [{"task": "polarity", "data": "${corpus}"}]}
-    loaded = load_content(written, tmp_path, general_text=["some.txt"])
-    assert loaded.wanted == {"corpus", "shards", "general_shards"}
-    without = load_content(written, tmp_path)
-    assert [arm.name for arm in without.study.arms] == ["plain"]
-    assert "--general FILES" in without.left_out["mixed"]
-    assert without.wanted == {"corpus", "shards"}
-
-
-@pytest.mark.parametrize(
-    ("pretraining", "words"),
-    [
-        ({"replay_ratio": 0.1}, r"pretraining\.replay_ratio: a share of `replay`, which is empty"),
-        ({"replay": "${shards}"}, r"pretraining\.replay: <shards> is what the arm trains on"),
-        ({"shards": "A", "replay": "B"}, r"pretraining\.replay: .*B has another vocabulary than"),
-    ],
-)
-def test_what_cannot_be_replayed_is_named(pretraining, words, tmp_path):
-    folders = {
-        "A": write_shards_json(tmp_path / "A", vocabulary_fingerprint="a", max_length=128),
-        "B": write_shards_json(tmp_path / "B", vocabulary_fingerprint="b", max_length=128),
-        "C": write_shards_json(tmp_path / "C", vocabulary_fingerprint="a", max_length=64),
-    }
-    own = {name: folders.get(value, value) for name, value in pretraining.items()}
-    arm = {"name": "one", "pretraining": {"shards": "${shards}", "start_from": "${origin}", **own}}
-    written = {"arms": [arm], "tasks": [{"task": "polarity", "data": "${corpus}"}]}
-    form = fill_parameters(
-        [f"pretraining.start_from={write_published(tmp_path / 'mini')}"],
-        store=str(tmp_path),
-        recipe="sample",
-    )
-    choice = StudyChoice(own=Study.model_validate(written))
-    with pytest.raises(UserError, match=words):
-        load_study(form, choice)
-
-
-def test_a_replayed_share_counts_among_tokens_and_what_was_seen(tmp_path):
-    shards = [
-        write_shards_json(tmp_path / "own", sequences=10, tokens=1200),
-        write_shards_json(tmp_path / "other", sequences=10, tokens=600),
-    ]
-    mixed = {"shards": shards[0], "replay": shards[1], "replay_ratio": 0.5}
-    arms = [
-        {"name": "plain", "pretraining": {"shards": shards[0], "set": {"steps": 900}}},
-        {"name": "mixed", "pretraining": {**mixed, "same_tokens_as": "plain"}},
-    ]
-    stages = build_stages(
-        {"arms": arms, "tasks": [{"task": "polarity", "data": str(tmp_path)}]}, tmp_path / "store"
-    )
-    (_, _, plain), (arm, _, stage) = stages.pretrainings
-    words = stage.arguments(stages.store, tmp_path)
-    assert words[words.index("--replay") :][:4] == ["--replay", shards[1], "--replay_ratio", "0.5"]
-    assert words[words.index("--steps") + 1] == "1200", "900 · 120 tokens, 90 a sequence"
-    assert "replay_ratio" not in plain.parameters
-    assert list_seen_shards(arm, {arm.name: arm}) == set(shards)

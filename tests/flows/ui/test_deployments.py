@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +11,8 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.schedules import CronSchedule
 
 from beam_jobs.core.errors import UserError
-from flows.configuration import form
-from flows.servers.mlflow_server import resolve_mlflow_database
 from flows.servers.settings import CLIENT
 from flows.ui import deployments
-from model.tracking.registry import REGISTERED, Registry
 
 SET_FOLDER = "prefect.deployments.steps.set_working_directory"
 ANNOUNCED = {"announced": {"__prefect_kind": "jinja", "template": "{{ event.payload.dump or '' }}"}}
@@ -44,30 +40,6 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
             if field.get("description") or "$ref" in str(field)
         ]
         assert set(described) >= set(schema.properties) - {"store", "recipe"}, spec.name
-
-
-def test_the_form_of_score_offers_the_aliases_of_the_registry(
-    tmp_path, monkeypatch, mlflow_template
-):
-    from prefect.utilities.callables import parameter_schema
-
-    from flows.score import score
-
-    def offered():
-        return parameter_schema(score).definitions["ScoringModel"]["properties"]["alias"]["enum"]
-
-    monkeypatch.setattr(form, "ALIASES", ["champion", "challenger"])
-    deployments.offer_known_aliases(tmp_path)
-    assert offered() == ["champion", "challenger"], "no MLflow yet"
-    (tmp_path / "mlflow").mkdir()
-    shutil.copy(mlflow_template, tmp_path / "mlflow" / "mlflow.db")
-    client = Registry(resolve_mlflow_database(tmp_path))._client
-    client.create_registered_model(REGISTERED)
-    client.create_model_version(REGISTERED, str(tmp_path / "model"))
-    for alias in ("champion", "of-spring"):
-        client.set_registered_model_alias(REGISTERED, alias, "1")
-    deployments.offer_known_aliases(tmp_path)
-    assert offered() == ["champion", "challenger", "of-spring"]
 
 
 @pytest.mark.slow

@@ -79,16 +79,6 @@ def test_without_an_origin_only_what_nothing_is_known_of_is_warned_about():
     assert list_warnings([{"name": "ours", "held_out": TASKS}, {"name": "random"}]) == []
 
 
-def test_a_corpus_that_keeps_near_copies_of_its_tests_is_warned_of_and_promised_nothing():
-    arms = [{"name": "ours", "data_known": True, "held_out": [], "withhold_own": False}]
-    [line] = list_warnings(arms)
-    assert "may include near copies of the test texts of polarity, stars, such as" in line
-    assert "its corpus was made with withhold_own=false" in line
-    [_, paragraph] = describe_withheld_texts(describe(arms), TASKS)
-    assert "For no task is it shown" in paragraph.text
-    assert "neither as a whole" not in paragraph.text
-
-
 def test_the_promise_says_which_phrases_are_compared_with_some_texts_only():
     arms = [{"name": "ours", "data_known": True, "held_out": TASKS}]
     [_, paragraph] = describe_withheld_texts(describe(arms), TASKS)

@@ -4,6 +4,10 @@
 #   AMAZON_ELECTRA_PREFECT_ADMIN: the word that this server takes deployments from.
 set -eu
 : "${AMAZON_ELECTRA_STORE:?set it to the folder of the store as the workers see it}"
+case $AMAZON_ELECTRA_STORE in
+/* | *://*) ;;
+*) echo "AMAZON_ELECTRA_STORE is $AMAZON_ELECTRA_STORE: set it to the store's folder as the workers see it, from / on, or to its address" >&2; exit 2 ;;
+esac
 [ -z "${AMAZON_ELECTRA_PREFECT_ADMIN:-}" ] || export PREFECT_CLIENT_CUSTOM_HEADERS="{\"Amazon-Electra-Administrator\": \"$AMAZON_ELECTRA_PREFECT_ADMIN\"}"
 cd "$(dirname "$0")/.."
 prefect work-pool create flows --type process --overwrite
@@ -11,4 +15,4 @@ prefect work-pool create cpu --type process --overwrite
 prefect work-pool create accelerator --type process --overwrite
 prefect work-pool create tpu --type process --overwrite
 python -m flows.ui.automations
-prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml
+prefect --no-prompt deploy --all --prefect-file "$(python -m flows.ui.deployments)"

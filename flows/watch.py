@@ -7,7 +7,7 @@ dump whose run cannot be started does not keep the others waiting; the next look
 
 Dumps that are added to a model are added one after the other: the next addition starts when no
 other one of the store is running or scheduled. Its end has the watcher look again
-(flows/ui/deployments.py).
+(flows/ui/prefect.yaml).
 """
 
 import hashlib

@@ -42,15 +42,14 @@ def check_parameters(parameters: Parameters) -> None:
     asked = describe_training(parameters).resolved.pretraining.objective
     if asked != "electra" and not parameters.has_published_start:
         raise UserError(
-            f"pretraining.objective={asked}: a whole run adapts an ELECTRA; the deployment "
-            "pre-train makes such an encoder, and a study may compare them (`amazon-electra study`)"
+            f"pretraining.objective={asked}: a whole run adapts an ELECTRA; a study may compare "
+            "such an encoder with one (`amazon-electra study`)"
         )
     shares = dict(part.split("=") for part in parameters.corpus.split.split(","))
     if empty := [side for side in ("train", "dev", "test") if not int(shares[side])]:
         raise UserError(
             f"corpus.split={parameters.corpus.split}: fine-tuning needs at least 1 for each of "
-            f"train, dev and test, here {' and '.join(empty)} would be empty; the deployments "
-            "prepare-data and pre-train need none of them"
+            f"train, dev and test, here {' and '.join(empty)} would be empty"
         )
 
 

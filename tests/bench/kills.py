@@ -43,10 +43,17 @@ def make_encoder(store: str, reviews: int) -> None:
 
     health.interrupt_on_signals(signal.SIGTERM)
     prefect_server.connect_prefect(Store(store).root)
-    from flows.partial_flows import OF_DATA, pre_train
+    from prefect import flow
 
-    form = fill_parameters(SETTINGS, dump={"paths": [f"sample:{reviews}"]}, store=store)
-    pre_train(**{name: getattr(form, name) for name in (*OF_DATA, "pretraining", "store")})
+    from flows.runs.graph_run import run_graph
+    from tests.flows.made import encoder_graph
+
+    @flow(name="pre-train")
+    def pre_train() -> None:
+        form = fill_parameters(SETTINGS, dump={"paths": [f"sample:{reviews}"]}, store=store)
+        run_graph(encoder_graph, form)
+
+    pre_train()
 
 
 class Host:

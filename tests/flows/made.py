@@ -6,11 +6,28 @@ import importlib
 import json
 from pathlib import Path
 
-from flows.configuration.form import fill_parameters
+from flows.configuration.form import Parameters, fill_parameters
 from flows.domain_adaptation import graph
 from flows.runner.processes import FinishedJob
-from flows.runner.stage_runner import Plan
+from flows.runner.stage_runner import Plan, StageMaker
+from flows.stages.corpus import build_corpus_stage
+from flows.stages.dump import list_dump
+from flows.stages.pretraining import build_pretraining_stage
+from flows.stages.shards import build_dev_stage, build_shards_stage
+from flows.stages.vocabulary import build_vocabulary_stage
 from flows.store.store import Stage, Store
+
+
+def encoder_graph(p: Parameters, make: StageMaker) -> Stage:
+    """Dump → corpus → vocabulary → shards → pre-training."""
+    dump = make(list_dump(p.dump, make))
+    corpus = make(build_corpus_stage(p, dump, make.store))
+    vocabulary = make(build_vocabulary_stage(p, corpus))
+    shards = make(build_shards_stage(p, corpus, vocabulary))
+    return make(
+        build_pretraining_stage(p, shards, dev=make(build_dev_stage(p, corpus, vocabulary)))
+    )
+
 
 RESULTS = {
     "corpus": {"read": 100, "kept": 90, "splits": {"pretrain": 72, "test": 7}},

@@ -9,7 +9,7 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRun
 from prefect.client.schemas.sorting import FlowRunSort
 
 from beam_jobs.core.errors import UserError
-from flows import add_dump, partial_flows, score, study
+from flows import add_dump, domain_adaptation, score, study
 from flows.configuration.form import Dump, fill_parameters
 from flows.configuration.study_file import Study, StudyChoice
 from flows.runner.prefect_tasks import PrefectStageMaker
@@ -263,7 +263,7 @@ def test_a_device_that_is_not_here_is_told_before_anything_is_made(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     chosen = fill_parameters([f"pretraining.device={device}"], store=str(store))
     with pytest.raises(UserError, match=f"^device={device}: {told}"):
-        run_graph(partial_flows.encoder_graph, chosen)
+        run_graph(domain_adaptation.graph, chosen)
     assert not (store / "runs").exists()
 
 

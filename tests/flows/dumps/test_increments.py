@@ -15,7 +15,6 @@ from beam_jobs.core.errors import UserError
 from flows.configuration.form import Addition, Dump, fill_parameters
 from flows.configuration.form_tools import fill_form
 from flows.dumps import increments
-from flows.partial_flows import encoder_graph
 from flows.runner import stage_runner
 from flows.runner.stage_runner import StageRunner
 from flows.stages import dump as dump_stage
@@ -23,7 +22,7 @@ from flows.store.store import Store
 from model.tracking.metrics_log import read_metrics
 from model.tracking.mlflow_run import Tracking
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
-from tests.flows.made import run_here
+from tests.flows.made import encoder_graph, run_here
 
 REVIEWS = {"zebra": range(300), "apple": range(250, 400), "mango": range(350, 450)}
 """The numbers of the texts in each dump, in the order of arrival: 50 of apple's are zebra's, 50 of

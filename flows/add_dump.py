@@ -15,7 +15,7 @@ from prefect.runtime import flow_run
 from flows.configuration.form import Addition, AdditionParameters
 from flows.configuration.form_tools import take_fields
 from flows.dumps import increments, labels
-from flows.runner.logs import FAILURE_HOOKS, find_run_logger
+from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runner.stage_runner import Plan, StageMaker
 from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
@@ -32,7 +32,7 @@ def name_addition_run() -> str:
     return name_run(f"added to {read_flow_parameter('increment', 'base', 'last')[:8]}")
 
 
-@flow(name="add-dump", flow_run_name=name_addition_run, **FAILURE_HOOKS)
+@flow(name="add-dump", flow_run_name=name_addition_run)
 @take_fields(Addition)
 def add_dump(**given: Any) -> dict[str, Any]:
     """Add a new dump to what a model has seen, go on with its pre-training, and measure what that

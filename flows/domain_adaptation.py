@@ -14,7 +14,6 @@ from prefect import flow
 from flows.configuration.form import Parameters
 from flows.configuration.form_tools import take_fields
 from flows.dumps import labels
-from flows.runner.logs import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker
 from flows.runs.graph_run import name_run_by_recipe, run_graph
 from flows.stages import arms, report
@@ -64,7 +63,7 @@ def graph(p: Parameters, make: StageMaker) -> Stage:
     return make(report.build_report_stage(command, p.recipe, dump, made, encoder, cells, curve))
 
 
-@flow(name="domain-adaptation", flow_run_name=name_run_by_recipe, **FAILURE_HOOKS)
+@flow(name="domain-adaptation", flow_run_name=name_run_by_recipe)
 @take_fields(Parameters)
 def domain_adaptation(**form: Any) -> dict[str, Any]:
     """Adapt a language model to a dump of reviews and measure what that was worth.

@@ -9,7 +9,7 @@ from prefect import flow
 from beam_jobs.core import storage
 from flows.configuration.form import Parameters, Scoring
 from flows.configuration.form_tools import take_fields
-from flows.runner.logs import FAILURE_HOOKS, find_run_logger
+from flows.runner.logs import find_run_logger
 from flows.runner.prefect_tasks import call_with_retries
 from flows.runs.graph_run import name_run, read_flow_parameter, run_graph
 from flows.stages.dump import build_dump_stage
@@ -28,7 +28,7 @@ def name_scoring_run() -> str:
     return name_run(f"labelled by the {read_flow_parameter('model', 'alias', 'champion')}")
 
 
-@flow(name="score", flow_run_name=name_scoring_run, **FAILURE_HOOKS)
+@flow(name="score", flow_run_name=name_scoring_run)
 @take_fields(Scoring)
 def score(**given: Any) -> dict[str, Any]:
     """Label every record of a dump with the champion; files that it has scored are left out."""

@@ -15,7 +15,6 @@ from flows.configuration.form import Parameters, Pretraining, RecipeName
 from flows.configuration.form_tools import take_fields
 from flows.configuration.study_file import StudyChoice
 from flows.dumps import labels
-from flows.runner.logs import FAILURE_HOOKS
 from flows.runner.stage_runner import StageMaker, give_threads
 from flows.runs.graph_run import name_run, run_graph
 from flows.stages.corpus import build_corpus_stage
@@ -140,7 +139,7 @@ class StudyForm(Parameters):
 OF_DATA = ("dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "engine", "store")
 
 
-@flow(name="study", flow_run_name=name_study_run, **FAILURE_HOOKS)
+@flow(name="study", flow_run_name=name_study_run)
 @take_fields(StudyForm, "study", *OF_DATA)
 def study(**given: Any) -> dict[str, Any]:
     """Compare ways to get and to fine-tune an encoder, each difference with its interval and paired

@@ -33,7 +33,7 @@ from flows.configuration.addresses import Address
 from flows.configuration.form import STORE, Addition, AdditionTemplate, RunTemplate
 from flows.configuration.form_tools import list_changes, take_fields
 from flows.dumps.arrivals import Arrival, Look, find_arrivals
-from flows.runner.logs import FAILURE_HOOKS, find_run_logger
+from flows.runner.logs import find_run_logger
 from flows.servers.access import restrict_store
 from flows.store.store import Store
 
@@ -90,7 +90,7 @@ class NotStarted(RuntimeError):
     """Runs could not be started, or places not be reached; the next look tries again."""
 
 
-@flow(name="watch-dumps", flow_run_name="watch-dumps", **FAILURE_HOOKS)
+@flow(name="watch-dumps", flow_run_name="watch-dumps")
 @take_fields(WatchForm)
 def watch_dumps(**given: Any) -> list[str]:
     """Look for new dumps and start one run for each, once."""

@@ -11,19 +11,17 @@ import contextvars
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed
 
 from beam_jobs.core.locks import exclusive_lock, try_lock
-from flows.runner.logs import find_run_logger, log_failure
+from flows.runner.logs import find_run_logger
 from flows.runner.processes import end_children_on_error
 from flows.servers.health import count_signals
 from flows.store.store import Store
@@ -72,49 +70,25 @@ def crash_lost_runs(store: Store) -> list[str]:
 
 
 def crash_run(run: str) -> bool:
-    """End a run unless it is over; return whether Prefect was asked with success."""
+    """Set a run whose process is gone to Cancelled where that was asked for, to Crashed unless it
+    is over; return whether Prefect was asked with success.
+    """
     try:
         with get_client(sync_client=True) as client:
-            end_lost_run(client, client.read_flow_run(UUID(run)))
+            before = client.read_flow_run(UUID(run)).state
+            is_over = before and (before.is_final() or before.is_scheduled() or before.is_paused())
+            if before is None or is_over:
+                return True
+            lost: Any = Crashed(message="its process was killed; start it again")
+            state = Cancelled() if before.is_cancelling() else lost
+            client.set_flow_run_state(UUID(run), state, force=True)
+            find_run_logger().warning("the run %s was killed: it is %s now", run, state.name)
     except (ObjectNotFound, ValueError):
         return True
     except Exception as away:
         find_run_logger().warning("the run %s could not be looked up: %s", run, away)
         return False
     return True
-
-
-def crash_orphaned_runs(deployments: Sequence[UUID]) -> None:
-    """End the unfinished runs of these deployments, and log their failure.
-
-    For the process that serves these deployments next, and alone: the processes of the runs ended
-    with its predecessor, some before they had a mark. The automation would take minutes, and its
-    clocks begin anew when it is renewed.
-    """
-    unfinished = {"any_": [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]}
-    orphans = FlowRunFilter.model_validate(
-        {"deployment_id": {"any_": list(deployments)}, "state": {"type": unfinished}}
-    )
-    with get_client(sync_client=True) as client:
-        for run in client.read_flow_runs(flow_run_filter=orphans, limit=200):
-            state = end_lost_run(client, run)
-            if state and state.is_crashed():
-                log_failure(None, run, state)
-
-
-def end_lost_run(client: SyncPrefectClient, run: FlowRun) -> Any:
-    """Set a run whose process is gone to Cancelled where that was asked for, to Crashed unless it
-    is over; return the new state.
-    """
-    before = run.state
-    if before is None or before.is_final() or before.is_scheduled() or before.is_paused():
-        return None
-    state: Any = Crashed(message="its process was killed; start it again")
-    if before.is_cancelling():
-        state = Cancelled()
-    client.set_flow_run_state(run.id, state, force=True)
-    find_run_logger().warning("the run %s was killed: it is %s now", run.id, state.name)
-    return state
 
 
 ASK_SECONDS = 5.0

@@ -61,8 +61,8 @@ def create_automations(trainings_at_once: int = 1) -> None:
 
 
 def build_automations() -> list[Automation]:
-    """Return what marks runs Crashed whose machine was lost with them, and what tells of failures:
-    of these the event feed and logs/failures.log have each in any case.
+    """Return what marks runs Crashed whose machine was lost with them, and what tells of failures,
+    which the event feed has in any case.
     """
     lost = [
         Automation(

@@ -4,13 +4,12 @@ import asyncio
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from prefect.exceptions import TerminationSignal
 from prefect.runner import Runner
 
 from beam_jobs.core.errors import UserError
-from flows.runs.lost_runs import crash_lost_runs, crash_orphaned_runs
+from flows.runs.lost_runs import crash_lost_runs
 from flows.servers.settings import READY_FILE, read_run_limit
 from flows.store.store import Store
 from flows.ui import automations
@@ -20,9 +19,9 @@ from flows.ui.deployments import build_deployments
 def serve_deployments(store: Path) -> None:
     """Serve until told to end; each flow run is a process of its own."""
     runner = Runner(name="amazon-electra", pause_on_shutdown=False, limit=read_run_limit())
-    ids: list[Any] = [runner.add_deployment(one) for one in build_deployments(store)]
+    for deployment in build_deployments(store):
+        runner.add_deployment(deployment)
     automations.create_automations()
-    crash_orphaned_runs(ids)
     crash_lost_runs(Store(store))
     (store / READY_FILE).parent.mkdir(parents=True, exist_ok=True)
     (store / READY_FILE).touch()

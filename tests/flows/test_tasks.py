@@ -1,6 +1,5 @@
 """The graph in Prefect and MLflow: what is shown, what is retried, what is not made again."""
 
-import re
 import shutil
 
 import fsspec
@@ -272,12 +271,6 @@ def test_a_failed_run_continues_at_the_stage_that_failed(store):
         run_toy(store, {"pretraining": {"how": "bug"}})
     _, runs = mlflow_runs(store)
     assert {run.info.status for run in runs} == {"FAILED"}
-    [line] = (store / "logs" / "failures.log").read_text().splitlines()
-    failed = (
-        r"\S+Z  sample-100 · sample · [-0-9: ]+ \([-0-9a-f]+\): "
-        r"Failed: .*ZeroDivisionError.*log: .*log\.txt.*"
-    )
-    assert re.fullmatch(failed, line)
     run_toy(store, {})
     assert (
         attempts(store, "corpus"),

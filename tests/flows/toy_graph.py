@@ -87,10 +87,9 @@ def run_toy(
     """One run of the toy graph in a Prefect flow of the real one's name; a server must be there."""
     from prefect import flow
 
-    from flows.runner.logs import FAILURE_HOOKS
     from flows.runs.graph_run import name_run_by_recipe, run_graph
 
-    @flow(name="domain-adaptation", flow_run_name=name_run_by_recipe, **FAILURE_HOOKS)
+    @flow(name="domain-adaptation", flow_run_name=name_run_by_recipe)
     def toy(dump: dict[str, Any], recipe: str, store: str) -> dict[str, Any]:
         return run_graph(toy_graph(ways), fill_parameters(dump=dump, recipe=recipe, store=store))
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from flows.runs.lost_runs import crash_lost_runs, crash_orphaned_runs, mark_run
+from flows.runs.lost_runs import crash_lost_runs, mark_run
 from flows.store.store import Store
 
 KILLED = """
@@ -52,27 +52,3 @@ def test_only_runs_whose_process_is_gone_become_crashed(start_run, tmp_path):
         assert (read_state(lost), read_state(living)) == ("Crashed", "Running")
     assert crash_lost_runs(store) == []
     assert read_state(living) == "Running", "it ended by itself: Prefect knows of it what is so"
-
-
-def test_what_an_ended_serving_process_left_unfinished_is_closed(prefect_home):
-    from prefect import flow
-    from prefect.client.orchestration import get_client
-    from prefect.states import Cancelling, Completed, Running
-
-    @flow
-    def trivial(store: str): ...
-
-    with get_client(sync_client=True) as client:
-        flow_id = client.create_flow(trivial)
-        deployment = client.create_deployment(flow_id, "orphans")
-        runs = [
-            client.create_flow_run_from_deployment(
-                deployment, state=state, parameters={"store": str(prefect_home)}
-            ).id
-            for state in (Running(), Cancelling(), Completed())
-        ]
-        crash_orphaned_runs([deployment])
-        states = [client.read_flow_run(run).state.name for run in runs]
-    assert states == ["Crashed", "Cancelled", "Completed"]
-    failures = (prefect_home / "logs" / "failures.log").read_text()
-    assert f"({runs[0]}): Crashed: its process was killed" in failures
